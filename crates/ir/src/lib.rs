@@ -1,1 +1,20 @@
-//! ir.
+//! The model between Kubernetes objects and Envoy resources.
+//!
+//! Plain data with equality: no Kubernetes client, no protobuf, no IO. What an object asks for is a value here, and
+//! what is wrong with it is one too ([`Problem`]), so that a broken part travels beside the parts that work instead of
+//! ending the translation.
+
+pub mod backend;
+pub mod filter;
+pub mod hostname;
+pub mod id;
+pub mod listener;
+pub mod matching;
+pub mod problem;
+pub mod rule;
+pub mod settings;
+
+pub use hostname::Hostname;
+pub use id::{ListenerId, NsName, Port, RouteConfigId};
+pub use problem::{Problem, Severity};
+pub use settings::Settings;

@@ -1,0 +1,94 @@
+//! Clusters and their endpoints.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use crate::id::{NsName, Port};
+
+/// A port of a Service, the unit of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServicePort {
+    /// The Service.
+    pub service: NsName,
+    /// The Service's port (not its target port).
+    pub port: Port,
+}
+
+impl ServicePort {
+    /// The name of the Envoy cluster and of its endpoints: `service/NS/NAME/PORT`.
+    pub fn cluster_name(&self) -> String {
+        format!("service/{}/{}", self.service, self.port)
+    }
+}
+
+/// What a backend speaks (Service `appProtocol`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// HTTP/1.1, websocket upgrades included.
+    #[default]
+    Http1,
+    /// HTTP/2 without TLS, by prior knowledge (`kubernetes.io/h2c`).
+    H2c,
+}
+
+/// An Envoy cluster that gets its endpoints over EDS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cluster {
+    /// Its name; its endpoints have the same.
+    pub name: Arc<str>,
+    /// What its endpoints speak.
+    pub protocol: Protocol,
+    /// Whether requests are spread over localities by their weights: one locality a backend of a weighted rule.
+    pub weighted_localities: bool,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// Circuit breaker: connections, pending requests and requests at most, each.
+    pub limits: ClusterLimits,
+}
+
+/// Bounds on what one cluster may hold at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterLimits {
+    /// Open connections.
+    pub connections: u32,
+    /// Requests waiting for a connection.
+    pub pending_requests: u32,
+    /// Requests under way.
+    pub requests: u32,
+    /// Retries under way.
+    pub retries: u32,
+    /// Bytes buffered per connection.
+    pub buffer_bytes: u32,
+}
+
+/// The endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Assignment {
+    /// The cluster.
+    pub cluster: Arc<str>,
+    /// Sorted; none means that requests answer 503.
+    pub localities: Vec<Locality>,
+}
+
+/// Endpoints that stand together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Locality {
+    /// The zone, empty where unknown.
+    pub zone: Arc<str>,
+    /// Tells apart localities of one zone: the backend of a weighted rule; empty otherwise.
+    pub sub_zone: Arc<str>,
+    /// Its share, only where localities are weighted; zero takes no new request.
+    pub weight: Option<u32>,
+    /// Sorted, without duplicates.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// One address that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: Port,
+    /// False while it ends: it serves what it has and, where nothing else is left, new requests too.
+    pub ready: bool,
+}

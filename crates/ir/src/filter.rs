@@ -1,0 +1,125 @@
+//! What a rule does to a request and its response, apart from where it sends it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::id::Port;
+
+/// Changes to headers (Gateway API `HTTPHeaderFilter`). Names are lower case and occur once a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HeaderModifier {
+    /// Replaced, or added where absent.
+    pub set: Vec<(Arc<str>, Arc<str>)>,
+    /// Added beside what is there.
+    pub add: Vec<(Arc<str>, Arc<str>)>,
+    /// Removed.
+    pub remove: Vec<Arc<str>>,
+}
+
+impl HeaderModifier {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// A new path (Gateway API `HTTPPathModifier`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PathModifier {
+    /// The whole path; the query string is kept.
+    Full(Arc<str>),
+    /// In place of the matched prefix. The formula: strip a trailing `/` from prefix and replacement; the result is the
+    /// replacement and the rest of the path, or `/` if that is empty.
+    Prefix(Arc<str>),
+}
+
+/// A rewrite of host and path (Gateway API `HTTPURLRewriteFilter`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rewrite {
+    /// The new host.
+    pub hostname: Option<Arc<str>>,
+    /// The new path.
+    pub path: Option<PathModifier>,
+}
+
+/// `http` or `https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As written in a URL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that a URL of this scheme leaves out.
+    pub fn well_known_port(self) -> Port {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// A redirect (Gateway API `HTTPRequestRedirectFilter`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Redirect {
+    /// The scheme, if it changes.
+    pub scheme: Option<Scheme>,
+    /// The host, if it changes.
+    pub hostname: Option<Arc<str>>,
+    /// The port, if it is given.
+    pub port: Option<Port>,
+    /// The path, if it changes.
+    pub path: Option<PathModifier>,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// A copy of requests sent to a backend whose answer is ignored (Gateway API `HTTPRequestMirrorFilter`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mirror {
+    /// The cluster that gets the copy.
+    pub cluster: Arc<str>,
+    /// The share that is copied, as numerator and denominator (never zero); none means all.
+    pub fraction: Option<(u32, u32)>,
+}
+
+/// Cross-origin resource sharing (Gateway API `HTTPCORSFilter`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cors {
+    /// `*`, or `scheme://host[:port]`, the host possibly with a leading wildcard label.
+    pub allow_origins: Vec<Arc<str>>,
+    /// Methods; `*` alone means all.
+    pub allow_methods: Vec<Arc<str>>,
+    /// Request headers; `*` alone means all.
+    pub allow_headers: Vec<Arc<str>>,
+    /// Response headers that scripts may read.
+    pub expose_headers: Vec<Arc<str>>,
+    /// Whether credentials may be sent.
+    pub allow_credentials: bool,
+    /// How long a browser may remember the answer.
+    pub max_age: Option<Duration>,
+}
+
+/// The filters of a rule that change what passes through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Filters {
+    /// On the way in.
+    pub request_headers: HeaderModifier,
+    /// On the way out.
+    pub response_headers: HeaderModifier,
+    /// Host and path.
+    pub rewrite: Rewrite,
+    /// Copies.
+    pub mirrors: Vec<Mirror>,
+    /// Cross-origin rules.
+    pub cors: Option<Cors>,
+}

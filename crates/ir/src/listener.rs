@@ -1,0 +1,63 @@
+//! Envoy listeners and their filter chains.
+
+use std::sync::Arc;
+
+use crate::{
+    hostname::Hostname,
+    id::{NsName, Port},
+};
+
+/// One Envoy listener: a port of a Gateway. It says nothing of routes, so that a route never drains it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Listener {
+    /// `listener/PORT`, with the Gateway's port.
+    pub name: Arc<str>,
+    /// The addresses to bind; the first is the main one, the others are additional.
+    pub addresses: Vec<Arc<str>>,
+    /// The port that Envoy binds.
+    pub bind_port: Port,
+    /// Sorted by name; at least one.
+    pub chains: Vec<FilterChain>,
+}
+
+/// What a connection is handled by. More protocols get more variants of [`FilterChain::tls`] and of what follows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FilterChain {
+    /// The name of the route configuration, which is also the chain's name.
+    pub route_config: Arc<str>,
+    /// Server names (SNI) it is chosen by; [`Hostname::Any`] takes what no other chain takes.
+    pub hostname: Hostname,
+    /// TLS terminated here; none for plain HTTP.
+    pub tls: Option<TlsTermination>,
+}
+
+/// TLS that ends at the listener.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TlsTermination {
+    /// Names of SDS secrets, at least one, at most one RSA and one of each ECDSA curve serve the same name well.
+    pub secrets: Vec<Arc<str>>,
+}
+
+/// A certificate with its key, as SDS carries it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsSecret {
+    /// `secret/NS/NAME`.
+    pub name: Arc<str>,
+    /// PEM, the leaf first.
+    pub chain: Arc<[u8]>,
+    /// PEM.
+    pub key: Arc<[u8]>,
+}
+
+impl TlsSecret {
+    /// The name of the SDS resource of a Secret.
+    pub fn resource_name(secret: &NsName) -> String {
+        format!("secret/{secret}")
+    }
+}
+
+impl std::fmt::Debug for TlsSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsSecret").field("name", &self.name).finish_non_exhaustive()
+    }
+}

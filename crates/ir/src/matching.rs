@@ -1,0 +1,136 @@
+//! What a rule matches, and which of two matches goes first.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use crate::id::NsName;
+
+/// How Envoy compares a path. A prefix never matches half a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathMatch {
+    /// The path, character by character.
+    Exact(Arc<str>),
+    /// The path itself and all below it; begins with `/`, does not end with it, so it is never the root.
+    Segments(Arc<str>),
+    /// Everything that begins with this text, which ends with `/`.
+    Prefix(Arc<str>),
+    /// An RE2 pattern that the whole path matches.
+    Regex(Arc<str>),
+}
+
+/// How a header's or query parameter's value is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ValueMatch {
+    /// Equal.
+    Exact(Arc<str>),
+    /// An RE2 pattern that the whole value matches.
+    Regex(Arc<str>),
+}
+
+/// A condition on a header or on a query parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Condition {
+    /// Header names are lower case; query parameter names are as written.
+    pub name: Arc<str>,
+    /// What its value must be.
+    pub value: ValueMatch,
+}
+
+/// One match of a rule: all of it must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestMatch {
+    /// The path.
+    pub path: PathMatch,
+    /// The method, if it matters.
+    pub method: Option<Arc<str>>,
+    /// Conditions on headers; a name occurs once.
+    pub headers: Vec<Condition>,
+    /// Conditions on query parameters; a name occurs once.
+    pub queries: Vec<Condition>,
+    /// True for the `/foo` that a written prefix `/foo/` also means: it gives way to a written `/foo`.
+    pub implied: bool,
+}
+
+impl RequestMatch {
+    /// The Envoy matches that a path prefix means. `/foo/` means `/foo` and all below it (Gateway API), which takes
+    /// two: the text with its slash, and the bare path, which gives way to a written one.
+    pub fn prefix_paths(prefix: &str) -> Vec<(PathMatch, bool)> {
+        let bare = prefix.trim_end_matches('/');
+        if bare.is_empty() {
+            vec![(PathMatch::Prefix("/".into()), false)]
+        } else if bare.len() == prefix.len() {
+            vec![(PathMatch::Segments(prefix.into()), false)]
+        } else {
+            vec![(PathMatch::Prefix(format!("{bare}/").into()), false), (PathMatch::Exact(bare.into()), true)]
+        }
+    }
+
+    /// The prefix that `ReplacePrefixMatch` replaces, without a trailing slash (empty for the root); none where the
+    /// match is not a prefix.
+    pub fn replaceable_prefix(&self) -> Option<&str> {
+        match &self.path {
+            PathMatch::Segments(path) => Some(path),
+            PathMatch::Prefix(path) => Some(path.trim_end_matches('/')),
+            PathMatch::Exact(path) if self.implied => Some(path),
+            PathMatch::Exact(_) | PathMatch::Regex(_) => None,
+        }
+    }
+}
+
+/// Where a match stands among all matches of a virtual host: the smallest is tried first.
+///
+/// Gateway API, `HTTPRouteRule.matches`: exact paths before prefixes (regular expressions stand between them), longer
+/// ones first, then a method, then more headers, then more query parameters, then the older route, then its name, then
+/// the order in which rules and matches are written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Precedence {
+    kind: PathKind,
+    path_length: Reverse<usize>,
+    without_method: bool,
+    headers: Reverse<usize>,
+    queries: Reverse<usize>,
+    implied: bool,
+    age: Age,
+    rule: u32,
+    matching: u32,
+    part: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum PathKind {
+    Exact,
+    Regex,
+    Prefix,
+}
+
+/// What decides between two objects that are otherwise equal: the older one, then the smaller name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Age {
+    /// When the object was created, in seconds since 1970.
+    pub created: i64,
+    /// The object.
+    pub name: NsName,
+}
+
+impl Precedence {
+    /// The place of match number `matching` of rule number `rule`; `part` tells apart the Envoy routes of one match.
+    pub fn new(request: &RequestMatch, age: Age, rule: u32, matching: u32, part: u32) -> Self {
+        let (kind, length) = match &request.path {
+            PathMatch::Exact(path) if request.implied => (PathKind::Prefix, path.len()),
+            PathMatch::Exact(path) => (PathKind::Exact, path.len()),
+            PathMatch::Regex(_) => (PathKind::Regex, 0),
+            PathMatch::Segments(path) | PathMatch::Prefix(path) => (PathKind::Prefix, path.len()),
+        };
+        Self {
+            kind,
+            path_length: Reverse(length),
+            without_method: request.method.is_none(),
+            headers: Reverse(request.headers.len()),
+            queries: Reverse(request.queries.len()),
+            implied: request.implied,
+            age,
+            rule,
+            matching,
+            part,
+        }
+    }
+}

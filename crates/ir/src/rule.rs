@@ -1,0 +1,145 @@
+//! What one rule of a route does.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    filter::{Filters, HeaderModifier, Redirect},
+    id::NsName,
+};
+
+/// The object and rule that an Envoy route came from: its name, and what its metadata tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// The kind, such as `HTTPRoute`.
+    pub kind: &'static str,
+    /// The object.
+    pub route: NsName,
+    /// The index of the rule.
+    pub rule: u32,
+    /// The rule's name, if it has one.
+    pub rule_name: Option<Arc<str>>,
+    /// The index of the match.
+    pub matching: u32,
+    /// Tells apart the Envoy routes of one match; zero for the first.
+    pub part: u32,
+}
+
+impl Source {
+    /// The name of the rule, which needs no match: `httproute/NS/NAME/rule/0`.
+    pub fn rule_path(&self) -> String {
+        format!("{}/{}/rule/{}", self.kind.to_ascii_lowercase(), self.route, self.rule)
+    }
+
+    /// The name of the Envoy route: `httproute/NS/NAME/rule/0/match/1`.
+    pub fn name(&self) -> String {
+        match self.part {
+            0 => format!("{}/match/{}", self.rule_path(), self.matching),
+            part => format!("{}/match/{}/{part}", self.rule_path(), self.matching),
+        }
+    }
+}
+
+/// A rule, resolved: nothing in it needs another object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// Where requests go.
+    pub action: Action,
+    /// What is changed on the way.
+    pub filters: Filters,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+    /// Whether it is tried again.
+    pub retry: Option<Retry>,
+    /// Whether a client stays with a backend.
+    pub session: Option<SessionPersistence>,
+}
+
+impl Rule {
+    /// A rule that only answers: what stands in place of one that is broken.
+    pub fn direct_response(status: u16, body: impl Into<Arc<str>>) -> Self {
+        Self {
+            action: Action::DirectResponse { status, body: body.into() },
+            filters: Filters::default(),
+            timeouts: Timeouts::default(),
+            retry: None,
+            session: None,
+        }
+    }
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// To backends by weight; at least one weight is above zero and their sum fits 32 bits.
+    Forward(Vec<WeightedBackend>),
+    /// Elsewhere.
+    Redirect(Redirect),
+    /// Nowhere.
+    DirectResponse {
+        /// The status code.
+        status: u16,
+        /// The body, at most 4,096 bytes.
+        body: Arc<str>,
+    },
+}
+
+/// One share of a rule's requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WeightedBackend {
+    /// Its part of the sum of all weights.
+    pub weight: u32,
+    /// The cluster; none for a share whose backend is broken, which answers 500.
+    pub cluster: Option<Arc<str>>,
+    /// Changes to request headers of this share.
+    pub request_headers: HeaderModifier,
+    /// Changes to response headers of this share.
+    pub response_headers: HeaderModifier,
+    /// A new host for this share.
+    pub hostname: Option<Arc<str>>,
+}
+
+/// Gateway API `HTTPRouteTimeouts`. None means no timeout is set; zero means it is switched off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Timeouts {
+    /// For the request as a whole, retries included.
+    pub request: Option<Duration>,
+    /// For one try.
+    pub backend_request: Option<Duration>,
+}
+
+/// Gateway API `HTTPRouteRetry`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Retry {
+    /// Response codes that are tried again; sorted, once each.
+    pub codes: Vec<u16>,
+    /// How often at most; none leaves it to the default.
+    pub attempts: Option<u32>,
+    /// How long to wait before, at least.
+    pub backoff: Option<Duration>,
+}
+
+/// Gateway API `SessionPersistence`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionPersistence {
+    /// What carries the session.
+    pub carrier: SessionCarrier,
+}
+
+/// What carries a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SessionCarrier {
+    /// A cookie.
+    Cookie {
+        /// Its name.
+        name: Arc<str>,
+        /// The path it is sent for.
+        path: Arc<str>,
+        /// How long it lives; none makes it a session cookie.
+        ttl: Option<Duration>,
+    },
+    /// A header.
+    Header {
+        /// Its name, lower case.
+        name: Arc<str>,
+    },
+}

@@ -1,0 +1,113 @@
+//! Settings of the controller: what the API is silent about. Each has the default that the edge of a network wants.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::backend::ClusterLimits;
+
+/// All settings that translation reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// GatewayClasses with this `controllerName` are ours.
+    pub controller_name: Arc<str>,
+    /// Which port Envoy binds for a Gateway's port.
+    pub ports: PortMapping,
+    /// Whether all Gateways share one host, so that two on one port and address collide.
+    pub shared_host: bool,
+    /// What listeners and connections are limited to.
+    pub edge: Edge,
+    /// What clusters are limited to.
+    pub cluster: ClusterLimits,
+    /// How long a connection to a backend may take to be made.
+    pub connect_timeout: Duration,
+    /// What stands in place of a broken rule.
+    pub replacement: Replacement,
+}
+
+/// Which port Envoy binds for a Gateway's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortMapping {
+    /// The Gateway's own.
+    Own,
+    /// 10000 more where it is below 1024, so that no privilege is needed.
+    Mapped,
+}
+
+/// What a broken rule, filter or policy of a route is replaced by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// 400 to 599.
+    pub status: u16,
+    /// At most 4,096 bytes; all that a client sees of the fault.
+    pub body: Arc<str>,
+}
+
+/// Defaults of listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Proxies in front of this one whose `x-forwarded-for` is trusted.
+    pub trusted_hops: u32,
+    /// Bytes of request headers at most, in KiB.
+    pub max_request_headers_kib: u32,
+    /// Count of request headers at most.
+    pub max_request_headers: u32,
+    /// Bytes buffered per connection.
+    pub buffer_bytes: u32,
+    /// Streams per HTTP/2 connection at a time.
+    pub max_concurrent_streams: u32,
+    /// How long a stream may be silent.
+    pub stream_idle_timeout: Duration,
+    /// How long the headers of a request may take.
+    pub request_headers_timeout: Duration,
+    /// How long a connection may be without a request.
+    pub idle_timeout: Duration,
+    /// How long a connection is drained before it is closed.
+    pub drain_timeout: Duration,
+    /// Connections of one Envoy at a time.
+    pub max_connections: u32,
+    /// Bytes of heap at which an Envoy sheds load; zero switches it off.
+    pub max_heap_bytes: u64,
+    /// Whether each request is logged as one line of JSON to standard output.
+    pub access_log: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            controller_name: "portcullis.dev/gateway-controller".into(),
+            ports: PortMapping::Own,
+            shared_host: true,
+            edge: Edge::default(),
+            cluster: ClusterLimits {
+                connections: 10_000,
+                pending_requests: 10_000,
+                requests: 10_000,
+                retries: 100,
+                buffer_bytes: 32 * 1024,
+            },
+            connect_timeout: Duration::from_secs(5),
+            replacement: Replacement {
+                status: 500,
+                body: "invalid route configuration: replaced by a direct response".into(),
+            },
+        }
+    }
+}
+
+impl Default for Edge {
+    fn default() -> Self {
+        Self {
+            trusted_hops: 0,
+            max_request_headers_kib: 60,
+            max_request_headers: 100,
+            buffer_bytes: 32 * 1024,
+            max_concurrent_streams: 100,
+            stream_idle_timeout: Duration::from_mins(5),
+            request_headers_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_hours(1),
+            drain_timeout: Duration::from_secs(5),
+            max_connections: 50_000,
+            max_heap_bytes: 0,
+            access_log: true,
+        }
+    }
+}
