@@ -28,6 +28,9 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 without TLS, by prior knowledge (`kubernetes.io/h2c`).
     H2c,
+    /// HTTP/1.1 over TLS (`kubernetes.io/wss`), the name asked for sent as SNI. Nothing says whose certificate to
+    /// expect, so it is not verified.
+    Http1Tls,
 }
 
 /// An Envoy cluster that gets its endpoints over EDS.
