@@ -1,0 +1,29 @@
+# What a person would type. ENVOY_VERSION is the Envoy that everything here is tested with.
+ENVOY_VERSION := 1.40.0
+export PORTCULLIS_ENVOY ?= $(CURDIR)/.tools/envoy/bin/envoy
+BACKENDS := --name a --listen 127.0.0.1:9001 --name b --listen 127.0.0.1:9002
+
+run: envoy ## Serve examples/quickstart on port 8080, Envoy and two backends included.
+	cargo build --quiet --bin portcullis --bin echo
+	@target/debug/echo $(BACKENDS) & trap "kill $$!" EXIT INT TERM; target/debug/portcullis run --files examples/quickstart --envoy $(PORTCULLIS_ENVOY)
+
+test: envoy lint docs ## Format, clippy, docs, all tests.
+	cargo test --quiet --workspace
+
+bench: ## Print the figures of benches/.
+	cargo bench --workspace
+
+envoy: ## Install Envoy into .tools/.
+	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
+
+fmt: ## Format the code.
+	cargo fmt --all
+
+lint: ## Check format and clippy.
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+docs: ## Build the API documentation.
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
+
+.PHONY: run test bench envoy fmt lint docs

@@ -1,0 +1,66 @@
+//! Certificates for listeners and backends, made when a test starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use serde::Deserialize;
+
+/// The kind of a private key.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    /// P-256.
+    #[default]
+    Ecdsa,
+    /// 2048 bits.
+    Rsa,
+}
+
+/// A self-signed certificate with its key, as a Secret of type `kubernetes.io/tls` holds them.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The certificate in PEM.
+    pub certificate: String,
+    /// The private key in PEM (PKCS #8).
+    pub key: String,
+    /// The certificate as it travels in a handshake.
+    pub der: Vec<u8>,
+}
+
+impl Certificate {
+    /// A new certificate for `names`.
+    pub fn new(names: &[String], kind: KeyKind) -> Result<Self> {
+        let key = match kind {
+            KeyKind::Ecdsa => KeyPair::generate()?,
+            KeyKind::Rsa => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?,
+        };
+        let certificate = CertificateParams::new(names)?.self_signed(&key)?;
+        Ok(Self { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() })
+    }
+}
+
+/// Which certificate a Secret holds, by `namespace/name`.
+#[derive(Clone, Debug, Default)]
+pub struct Certificates(Arc<Mutex<HashMap<String, Certificate>>>);
+
+impl Certificates {
+    /// The certificate of Secret `secret`, made on first use.
+    pub fn get_or_make(&self, secret: &str, names: &[String], kind: KeyKind) -> Result<Certificate> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(certificate) = known.get(secret) {
+            return Ok(certificate.clone());
+        }
+        let certificate = Certificate::new(names, kind)?;
+        known.insert(secret.to_owned(), certificate.clone());
+        Ok(certificate)
+    }
+
+    /// The name of the Secret that holds the certificate `der`.
+    pub fn secret_of(&self, der: &[u8]) -> Option<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|(_, certificate)| certificate.der == der)?;
+        Some(found.0.clone())
+    }
+}

@@ -1,0 +1,133 @@
+//! TLS towards a listener.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::Protocol;
+use crate::certificates::KeyKind;
+
+/// How to speak TLS.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The server name to ask for; none is sent if this is none.
+    pub server_name: Option<String>,
+    /// The only kind of certificate that the client can verify, any if none.
+    pub key: Option<KeyKind>,
+}
+
+impl Tls {
+    /// The handshake.
+    pub(super) async fn connect<S>(&self, stream: S, protocol: Protocol) -> Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let connector = TlsConnector::from(Arc::new(self.config(protocol)?));
+        // A name is needed even where none is sent.
+        let name = self.server_name.as_deref().unwrap_or("unnamed.invalid");
+        let stream = connector
+            .connect(ServerName::try_from(name.to_owned())?, stream)
+            .await
+            .with_context(|| format!("TLS handshake for {name}"))?;
+        let agreed = stream.get_ref().1.alpn_protocol();
+        let wanted = alpn(protocol);
+        ensure!(
+            agreed == Some(wanted),
+            "asked for {:?}, agreed on {:?}",
+            String::from_utf8_lossy(wanted),
+            agreed.map(String::from_utf8_lossy)
+        );
+        Ok(stream)
+    }
+
+    fn config(&self, protocol: Protocol) -> Result<ClientConfig> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = AnyCertificate { schemes: self.schemes(&provider), provider: Arc::clone(&provider) };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![alpn(protocol).to_vec()];
+        config.enable_sni = self.server_name.is_some();
+        Ok(config)
+    }
+
+    fn schemes(&self, provider: &CryptoProvider) -> Vec<SignatureScheme> {
+        let all = provider.signature_verification_algorithms.supported_schemes();
+        all.into_iter()
+            .filter(|scheme| {
+                let name = format!("{scheme:?}");
+                match self.key {
+                    None => true,
+                    Some(KeyKind::Rsa) => name.starts_with("RSA"),
+                    Some(KeyKind::Ecdsa) => name.starts_with("ECDSA"),
+                }
+            })
+            .collect()
+    }
+}
+
+fn alpn(protocol: Protocol) -> &'static [u8] {
+    match protocol {
+        Protocol::Http1 => b"http/1.1",
+        Protocol::H2 => b"h2",
+    }
+}
+
+/// The certificate that the server showed.
+pub(super) fn peer_certificate<S>(stream: &TlsStream<S>) -> Option<Vec<u8>> {
+    let certificates = stream.get_ref().1.peer_certificates()?;
+    Some(certificates.first()?.to_vec())
+}
+
+/// Takes any certificate: which one was shown is for the test to judge.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
+}

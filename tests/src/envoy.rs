@@ -1,0 +1,108 @@
+//! A real Envoy.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::client::{self, Request, Target};
+use crate::process::{Process, envoy_binary};
+use crate::{certificates, ports};
+
+/// A running Envoy; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Process,
+    admin: Target,
+    // Holds bootstrap and log for as long as the process runs.
+    _folder: tempfile::TempDir,
+}
+
+impl Envoy {
+    /// Starts Envoy and waits until it says that it is ready: with dynamic configuration, until that is in place.
+    ///
+    /// The admin address of `bootstrap` is replaced by one on a free port.
+    pub async fn start(bootstrap: &Value) -> Result<Self> {
+        let mut envoy = Self::launch(bootstrap)?;
+        let (process, admin) = (&mut envoy.process, &envoy.admin);
+        let ready = process.wait_until(async || {
+            let ready = client::send(admin, &Request::get("localhost", "/ready")).await?;
+            ensure!(ready.status == 200, "Envoy is {}", ready.body.trim());
+            Ok(())
+        });
+        ready.await?;
+        Ok(envoy)
+    }
+
+    /// Starts Envoy without waiting.
+    pub fn launch(bootstrap: &Value) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("envoy-").tempdir()?;
+        let mut bootstrap = bootstrap.clone();
+        let admin = ports::free_port()?;
+        bootstrap["admin"] = json!({"address": {"socketAddress": {"address": "127.0.0.1", "portValue": admin}}});
+        let path = folder.path().join("bootstrap.json");
+        std::fs::write(&path, serde_json::to_vec_pretty(&bootstrap)?)?;
+        let log = folder.path().join("envoy.log");
+        let path = path.to_string_lossy().into_owned();
+        let arguments = ["--config-path", &path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "info"];
+        Ok(Self {
+            process: Process::start("envoy", &envoy_binary()?, arguments, log)?,
+            admin: Target::local(admin),
+            _folder: folder,
+        })
+    }
+
+    /// The address of the admin interface.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address
+    }
+
+    /// GET on the admin interface.
+    pub async fn admin(&self, path: &str) -> Result<client::Response> {
+        client::send(&self.admin, &Request::get("localhost", path)).await
+    }
+
+    /// The configuration that Envoy has.
+    pub async fn config_dump(&self) -> Result<Value> {
+        let dump = self.admin("/config_dump?include_eds").await?;
+        Ok(serde_json::from_str(&dump.body)?)
+    }
+
+    /// All counters and gauges.
+    pub async fn stats(&self) -> Result<BTreeMap<String, u64>> {
+        let stats = self.admin("/stats").await?;
+        ensure!(stats.status == 200, "no stats: {}", stats.body);
+        // Histograms have text as value and are left out.
+        Ok(stats
+            .body
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+            .collect())
+    }
+
+    /// Fails if Envoy has ended or has ever refused an update.
+    pub async fn check(&mut self) -> Result<()> {
+        self.process.check_alive()?;
+        let stats = self.stats().await?;
+        let refused: Vec<_> =
+            stats.iter().filter(|(name, count)| name.ends_with("update_rejected") && **count > 0).collect();
+        if !refused.is_empty() {
+            let log = self.process.log();
+            let words: Vec<&str> = log.lines().filter(|line| line.contains("reject")).collect();
+            bail!("Envoy refused updates: {refused:?}\n{}", words.join("\n"));
+        }
+        Ok(())
+    }
+
+    /// The last lines that Envoy has printed.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// The name of the Secret whose certificate `connection` was shown.
+    pub fn shown_secret(connection: &client::Connection, certificates: &certificates::Certificates) -> Option<String> {
+        certificates.secret_of(connection.certificate.as_deref()?)
+    }
+}

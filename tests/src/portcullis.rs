@@ -1,0 +1,160 @@
+//! The `portcullis` command, run as a user runs it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::client::{self, Request, Target};
+use crate::ports;
+use crate::process::{Process, portcullis_binary};
+
+/// A running `portcullis run --files`; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Portcullis {
+    process: Process,
+    xds: SocketAddr,
+    admin: Target,
+    files: PathBuf,
+    // Holds manifests and log for as long as the process runs.
+    _folder: tempfile::TempDir,
+}
+
+impl Portcullis {
+    /// Starts on `files`, pairs of file name and content, and waits until it serves them.
+    pub async fn start(files: &[(String, String)]) -> Result<Self> {
+        Self::start_with(files, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub async fn start_with(files: &[(String, String)], arguments: &[String]) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("portcullis-").tempdir()?;
+        let manifests = folder.path().join("files");
+        std::fs::create_dir(&manifests)?;
+        for (name, content) in files {
+            write_atomically(&manifests, name, content)?;
+        }
+        let xds: SocketAddr = ([127, 0, 0, 1], ports::free_port()?).into();
+        let admin = Target::local(ports::free_port()?);
+        let mut all = vec![
+            "run".to_owned(),
+            "--files".to_owned(),
+            manifests.to_string_lossy().into_owned(),
+            "--xds-address".to_owned(),
+            xds.to_string(),
+            "--admin-address".to_owned(),
+            admin.address.to_string(),
+        ];
+        all.extend_from_slice(arguments);
+        let log = folder.path().join("portcullis.log");
+        let mut this = Self {
+            process: Process::start("portcullis", &portcullis_binary()?, all, log)?,
+            xds,
+            admin,
+            files: manifests,
+            _folder: folder,
+        };
+        this.wait_until_ready().await?;
+        Ok(this)
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let (process, admin) = (&mut self.process, &self.admin);
+        let ready = process.wait_until(async || {
+            let ready = client::send(admin, &Request::get("localhost", "/readyz")).await?;
+            ensure!(ready.status == 200, "not ready: {}", ready.body.trim());
+            Ok(())
+        });
+        ready.await
+    }
+
+    /// Where Envoys connect to.
+    pub fn xds_address(&self) -> SocketAddr {
+        self.xds
+    }
+
+    /// The bootstrap of an Envoy for `gateway` (`NAMESPACE/NAME`).
+    pub async fn bootstrap(&self, gateway: &str) -> Result<Value> {
+        let xds = self.xds.to_string();
+        let arguments = ["bootstrap", "--gateway", gateway, "--xds-address", &xds];
+        let output = run(&arguments).await?;
+        serde_saphyr::from_str(&output).context("bootstrap is no YAML")
+    }
+
+    /// GET on the admin server.
+    pub async fn admin(&self, path: &str) -> Result<client::Response> {
+        client::send(&self.admin, &Request::get("localhost", path)).await
+    }
+
+    /// What Envoys get right now, and the statuses: the document of `translate`.
+    pub async fn snapshot(&self) -> Result<Value> {
+        let snapshot = self.admin("/debug/snapshot").await?;
+        ensure!(snapshot.status == 200, "no snapshot: {}", snapshot.body);
+        Ok(serde_json::from_str(&snapshot.body)?)
+    }
+
+    /// Replaces a file of the watched folder, as an editor or `kubectl cp` does: at once.
+    pub fn write(&self, name: &str, content: &str) -> Result<()> {
+        write_atomically(&self.files, name, content)
+    }
+
+    /// Removes a file of the watched folder.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        Ok(std::fs::remove_file(self.files.join(name))?)
+    }
+
+    /// The watched folder.
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    /// Fails if the program has ended or has panicked somewhere.
+    pub fn check(&mut self) -> Result<()> {
+        self.process.check_alive()?;
+        ensure!(!self.process.log().contains("panicked at"), "portcullis panicked\n{}", self.process.log_tail());
+        Ok(())
+    }
+
+    /// The last lines that the program has printed.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Asks the program to end and waits until it has.
+    pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
+        self.process.terminate().await
+    }
+}
+
+/// The document that `portcullis translate` prints for `paths`.
+pub async fn translate(paths: &[&Path]) -> Result<Value> {
+    Ok(serde_json::from_str(&translate_as("json", paths).await?)?)
+}
+
+/// What `portcullis translate -o FORMAT` prints for `paths`.
+pub async fn translate_as(format: &str, paths: &[&Path]) -> Result<String> {
+    let mut arguments = vec!["translate".to_owned()];
+    for path in paths {
+        arguments.extend(["-f".to_owned(), path.to_string_lossy().into_owned()]);
+    }
+    arguments.extend(["-o".to_owned(), format.to_owned()]);
+    run(&arguments).await
+}
+
+/// Runs `portcullis` to its end and gives its standard output.
+pub async fn run<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Result<String> {
+    let output = tokio::process::Command::new(portcullis_binary()?).args(arguments).output().await?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("portcullis ended with {}:\n{errors}", output.status);
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn write_atomically(folder: &Path, name: &str, content: &str) -> Result<()> {
+    // Hidden, so that nobody takes the half-written file for a manifest.
+    let temporary = folder.join(format!(".{name}.tmp"));
+    std::fs::write(&temporary, content)?;
+    Ok(std::fs::rename(&temporary, folder.join(name))?)
+}

@@ -1,0 +1,135 @@
+//! Child processes whose output is kept for the report of a failed test.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::{Child, Command};
+
+use crate::wait::{PATIENCE, PAUSE};
+
+/// The top of the checkout.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The Envoy to test with: `PORTCULLIS_ENVOY`, or the one that `make envoy` installs.
+pub fn envoy_binary() -> Result<PathBuf> {
+    let path =
+        std::env::var_os("PORTCULLIS_ENVOY").map_or_else(|| root().join(".tools/envoy/bin/envoy"), PathBuf::from);
+    if !path.exists() {
+        bail!("no Envoy at {}: run `make envoy` or set PORTCULLIS_ENVOY", path.display());
+    }
+    Ok(path)
+}
+
+/// The `portcullis` to test: `PORTCULLIS_BIN`, or the one built from this checkout now.
+pub fn portcullis_binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    if let Some(path) = std::env::var_os("PORTCULLIS_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    BUILT.get_or_init(|| build_portcullis().map_err(|error| format!("{error:#}"))).clone().map_err(anyhow::Error::msg)
+}
+
+/// Cargo tells a test where a program is only if both are in one package, so it is asked to build it.
+fn build_portcullis() -> Result<PathBuf> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "portcullis"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .current_dir(root())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("cannot build portcullis");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+        .next_back()
+        .context("cargo built no executable")
+}
+
+/// A running program; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`, standard output and error going to `log`.
+    pub fn start<S: AsRef<OsStr>>(
+        name: &str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = S>,
+        log: PathBuf,
+    ) -> Result<Self> {
+        let output = std::fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Fails with the end of the log if the program has ended.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended: {status}\n{}", self.name, self.log_tail()),
+        }
+    }
+
+    /// Waits until `attempt` succeeds, but not for a program that has ended.
+    pub async fn wait_until<F>(&mut self, mut attempt: impl FnMut() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let start = Instant::now();
+        loop {
+            let attempted = attempt().await;
+            // A port may have been taken by a stranger: only a living program counts.
+            self.check_alive()?;
+            match attempted {
+                Ok(()) => return Ok(()),
+                Err(error) if start.elapsed() >= PATIENCE => {
+                    return Err(error.context(self.log_tail()));
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Asks the program to end, as an init system would, and waits until it has.
+    pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
+        if let Some(id) = self.child.id() {
+            // The standard library only knows how to kill.
+            Command::new("kill").arg(id.to_string()).status().await?;
+        }
+        Ok(self.child.wait().await?)
+    }
+
+    /// Everything that the program has printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The last lines that the program has printed.
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let start = lines.len().saturating_sub(40);
+        format!("--- log of {} ---\n{}", self.name, lines[start..].join("\n"))
+    }
+}

@@ -1,0 +1,31 @@
+//! Waiting for a condition instead of for time.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take that normally holds within milliseconds.
+///
+/// Generous, because it is only ever used up by a test that fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Between two looks.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+/// Calls `attempt` until it returns `Ok`, and gives its last error once `patience` is used up.
+///
+/// There is always at least one attempt.
+pub async fn eventually<T, E, F>(patience: Duration, mut attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    E: Display,
+    F: Future<Output = Result<T, E>>,
+{
+    let start = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) if start.elapsed() >= patience => return Err(error),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
