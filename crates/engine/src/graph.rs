@@ -1,0 +1,406 @@
+//! Who reads whom, who demands whom, and what is waiting to be settled.
+//!
+//! Every row of every table and every group has a node here. Edges are pairs of indices that know each other's
+//! position, so that adding and removing one is O(1) however many readers a node has.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use smallvec::SmallVec;
+
+/// A place in the settling order: the index of a table or group in the order of registration.
+pub(crate) type Place = u16;
+
+/// Index of a row within its table or group.
+pub(crate) type Row = u32;
+
+/// One row of one table, or one group. Reused after the node was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NodeId(u32);
+
+/// The value must be computed before it is used.
+const STALE: u8 = 1;
+/// Stands in the queue of its place.
+const QUEUED: u8 = 2;
+/// Is to be examined at the end of the batch: perhaps nobody needs it any more.
+const SUSPECT: u8 = 4;
+/// Demanded from outside.
+const ROOT: u8 = 8;
+
+/// One end of a read. In `reads` it names the node read and the position of the other end in that node's `readers`;
+/// in `readers` the reverse.
+#[derive(Clone, Copy)]
+struct Edge {
+    node: NodeId,
+    pos: u32,
+}
+
+type Edges = SmallVec<[Edge; 2]>;
+
+/// Nodes as a computation lists them.
+pub(crate) type NodeList = SmallVec<[NodeId; 12]>;
+
+/// What a derived row produces besides its value. Few rows do, so it is kept apart.
+#[derive(Default)]
+struct Outputs {
+    demands: SmallVec<[NodeId; 2]>,
+    /// Places of the groups that hold entries of this row.
+    groups: SmallVec<[Place; 4]>,
+}
+
+struct Node {
+    reads: Edges,
+    readers: Edges,
+    outputs: Option<Box<Outputs>>,
+    /// Last pass that touched this node, to find duplicates without a set.
+    stamp: u64,
+    row: Row,
+    depth: u32,
+    /// How many rows, input rows and roots demand this one.
+    demand: u32,
+    /// Batch of the last computation, and how often it was computed in that batch.
+    batch: u32,
+    times: u16,
+    place: Place,
+    flags: u8,
+}
+
+/// What is known of a node without its table.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell {
+    pub(crate) place: Place,
+    pub(crate) row: Row,
+    pub(crate) depth: u32,
+}
+
+/// The graph over all tables and groups.
+pub(crate) struct Graph {
+    nodes: Vec<Node>,
+    free: Vec<NodeId>,
+    /// By place: what waits, by (depth, row).
+    queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
+    suspects: Vec<NodeId>,
+    stamp: u64,
+    batch: u32,
+}
+
+fn index(i: usize) -> u32 {
+    u32::try_from(i).expect("fewer than 2^32 nodes and edges")
+}
+
+impl Graph {
+    pub(crate) fn new(places: usize) -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            queues: (0..places).map(|_| BinaryHeap::new()).collect(),
+            suspects: Vec::new(),
+            stamp: 0,
+            batch: 0,
+        }
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    /// A new node, stale and not queued.
+    pub(crate) fn add(&mut self, place: Place, row: Row, depth: u32) -> NodeId {
+        let node = Node {
+            reads: Edges::new(),
+            readers: Edges::new(),
+            outputs: None,
+            stamp: 0,
+            row,
+            depth,
+            demand: 0,
+            batch: 0,
+            times: 0,
+            place,
+            flags: STALE,
+        };
+        if let Some(id) = self.free.pop() {
+            self.nodes[id.0 as usize] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            NodeId(index(self.nodes.len() - 1))
+        }
+    }
+
+    /// Forgets a node that has no readers and that nobody demands.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        self.set_reads(id, &[]);
+        let node = self.node_mut(id);
+        debug_assert!(node.readers.is_empty() && node.demand == 0 && node.flags & QUEUED == 0);
+        debug_assert!(node.outputs.is_none(), "outputs are withdrawn in settling order");
+        node.flags = 0;
+        node.readers = Edges::new();
+        node.reads = Edges::new();
+        self.free.push(id);
+    }
+
+    pub(crate) fn cell(&self, id: NodeId) -> Cell {
+        let node = self.node(id);
+        Cell { place: node.place, row: node.row, depth: node.depth }
+    }
+
+    pub(crate) fn is_stale(&self, id: NodeId) -> bool {
+        self.node(id).flags & STALE != 0
+    }
+
+    pub(crate) fn is_root(&self, id: NodeId) -> bool {
+        self.node(id).flags & ROOT != 0
+    }
+
+    pub(crate) fn has_readers(&self, id: NodeId) -> bool {
+        !self.node(id).readers.is_empty()
+    }
+
+    pub(crate) fn demand_count(&self, id: NodeId) -> u32 {
+        self.node(id).demand
+    }
+
+    // Batches
+
+    /// Opens a batch, for the counts of [`Graph::begin`].
+    pub(crate) fn next_batch(&mut self) {
+        self.batch = self.batch.wrapping_add(1);
+    }
+
+    /// A computation of the node begins. Tells how often the node has been computed in this batch, and the stamp for
+    /// the reads that follow.
+    pub(crate) fn begin(&mut self, id: NodeId) -> (u16, u64) {
+        let batch = self.batch;
+        let node = self.node_mut(id);
+        if node.batch != batch {
+            node.batch = batch;
+            node.times = 0;
+        }
+        node.times = node.times.saturating_add(1);
+        let times = node.times;
+        (times, self.next_stamp())
+    }
+
+    fn next_stamp(&mut self) -> u64 {
+        self.stamp += 1;
+        self.stamp
+    }
+
+    /// Whether this is the first touch of the node under that stamp. May say yes again after a nested computation
+    /// touched the same node: a hint that keeps lists short, not a proof.
+    pub(crate) fn first_touch(&mut self, id: NodeId, stamp: u64) -> bool {
+        let node = self.node_mut(id);
+        let first = node.stamp != stamp;
+        node.stamp = stamp;
+        first
+    }
+
+    // Queues
+
+    /// Puts the node in the queue of its place.
+    pub(crate) fn enqueue(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        if node.flags & QUEUED == 0 {
+            node.flags |= QUEUED;
+            let (place, item) = (node.place, Reverse((node.depth, node.row)));
+            self.queues[place as usize].push(item);
+        }
+    }
+
+    /// The next row of a place, by depth, then by row.
+    pub(crate) fn next(&mut self, place: Place) -> Option<Row> {
+        self.queues[place as usize].pop().map(|Reverse((_, row))| row)
+    }
+
+    /// The node left the queue.
+    pub(crate) fn dequeued(&mut self, id: NodeId) {
+        self.node_mut(id).flags &= !QUEUED;
+    }
+
+    /// The node's content changed: every reader must be computed again.
+    pub(crate) fn wake_readers(&mut self, id: NodeId) {
+        let readers = std::mem::take(&mut self.node_mut(id).readers);
+        for edge in &readers {
+            let reader = self.node_mut(edge.node);
+            if reader.flags & STALE == 0 {
+                reader.flags |= STALE;
+                self.enqueue(edge.node);
+            }
+        }
+        self.node_mut(id).readers = readers;
+    }
+
+    pub(crate) fn set_stale(&mut self, id: NodeId, stale: bool) {
+        let node = self.node_mut(id);
+        node.flags = if stale { node.flags | STALE } else { node.flags & !STALE };
+    }
+
+    // Recycling
+
+    /// To be examined at the end of the batch.
+    pub(crate) fn suspect(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        if node.flags & SUSPECT == 0 {
+            node.flags |= SUSPECT;
+            self.suspects.push(id);
+        }
+    }
+
+    pub(crate) fn next_suspect(&mut self) -> Option<NodeId> {
+        let id = self.suspects.pop()?;
+        self.node_mut(id).flags &= !SUSPECT;
+        Some(id)
+    }
+
+    // Reads
+
+    /// Replaces what the node reads. `new` may hold duplicates.
+    pub(crate) fn set_reads(&mut self, id: NodeId, new: &[NodeId]) {
+        let old = &self.node(id).reads;
+        if old.len() == new.len() && old.iter().zip(new).all(|(edge, new)| edge.node == *new) {
+            return;
+        }
+        let wanted = self.next_stamp();
+        for target in new {
+            self.node_mut(*target).stamp = wanted;
+        }
+        // From the end, because removing moves the last edge into the gap.
+        for i in (0..self.node(id).reads.len()).rev() {
+            let target = self.node(id).reads[i].node;
+            if self.node(target).stamp != wanted {
+                self.remove_read(id, i);
+            }
+        }
+        let kept = self.next_stamp();
+        for i in 0..self.node(id).reads.len() {
+            let target = self.node(id).reads[i].node;
+            self.node_mut(target).stamp = kept;
+        }
+        for target in new {
+            if self.node(*target).stamp != kept {
+                self.node_mut(*target).stamp = kept;
+                self.add_read(id, *target);
+            }
+        }
+        let reads = &mut self.node_mut(id).reads;
+        if reads.spilled() && reads.len() * 4 <= reads.capacity() {
+            reads.shrink_to_fit();
+        }
+    }
+
+    fn add_read(&mut self, reader: NodeId, target: NodeId) {
+        let pos = index(self.node(reader).reads.len());
+        let readers = &mut self.node_mut(target).readers;
+        let back = index(readers.len());
+        readers.push(Edge { node: reader, pos });
+        self.node_mut(reader).reads.push(Edge { node: target, pos: back });
+    }
+
+    fn remove_read(&mut self, reader: NodeId, i: usize) {
+        let edge = self.node_mut(reader).reads.swap_remove(i);
+        if let Some(&moved) = self.node(reader).reads.get(i) {
+            self.node_mut(moved.node).readers[moved.pos as usize].pos = index(i);
+        }
+        let readers = &mut self.node_mut(edge.node).readers;
+        readers.swap_remove(edge.pos as usize);
+        if readers.spilled() && readers.len() * 8 <= readers.capacity() {
+            readers.shrink_to_fit();
+        }
+        let empty = readers.is_empty();
+        if let Some(&moved) = readers.get(edge.pos as usize) {
+            self.node_mut(moved.node).reads[moved.pos as usize].pos = edge.pos;
+        }
+        if empty {
+            self.suspect(edge.node);
+        }
+    }
+
+    // Demands
+
+    /// One more demand of the node.
+    pub(crate) fn add_demand(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        node.demand += 1;
+        if node.demand == 1 {
+            self.enqueue(id);
+        }
+    }
+
+    /// One demand less.
+    pub(crate) fn drop_demand(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        node.demand -= 1;
+        if node.demand == 0 {
+            self.enqueue(id);
+        }
+    }
+
+    /// Demands the node from outside, or not. Tells whether that is new.
+    pub(crate) fn set_root(&mut self, id: NodeId, root: bool) -> bool {
+        if self.is_root(id) == root {
+            return false;
+        }
+        self.node_mut(id).flags ^= ROOT;
+        if root {
+            self.add_demand(id);
+        } else {
+            self.drop_demand(id);
+        }
+        true
+    }
+
+    /// Replaces what the node demands and the groups it has entries in. Tells the groups it had entries in before.
+    pub(crate) fn set_outputs(&mut self, id: NodeId, demands: &[NodeId], groups: &[Place]) -> SmallVec<[Place; 4]> {
+        let mut old = self.node_mut(id).outputs.take().unwrap_or_default();
+        if old.demands.as_slice() != demands {
+            let mut unique: SmallVec<[NodeId; 2]> = SmallVec::new();
+            let stamp = self.next_stamp();
+            for target in demands {
+                if self.first_touch(*target, stamp) {
+                    unique.push(*target);
+                }
+            }
+            // First add, then drop, so that what stays demanded is not queued.
+            for target in &unique {
+                self.add_demand(*target);
+            }
+            for target in &old.demands {
+                self.drop_demand(*target);
+            }
+            old.demands = unique;
+        }
+        let before = std::mem::replace(&mut old.groups, SmallVec::from_slice(groups));
+        if !old.demands.is_empty() || !old.groups.is_empty() {
+            self.node_mut(id).outputs = Some(old);
+        }
+        before
+    }
+
+    // Reports
+
+    pub(crate) fn reads(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        self.node(id).reads.iter().map(|edge| edge.node)
+    }
+
+    pub(crate) fn readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        self.node(id).readers.iter().map(|edge| edge.node)
+    }
+
+    pub(crate) fn demands(&self, id: NodeId) -> &[NodeId] {
+        self.node(id).outputs.as_ref().map_or(&[], |outputs| &outputs.demands)
+    }
+
+    pub(crate) fn groups(&self, id: NodeId) -> &[Place] {
+        self.node(id).outputs.as_ref().map_or(&[], |outputs| &outputs.groups)
+    }
+
+    /// Looks through all nodes: for reports only.
+    pub(crate) fn demanders(&self, id: NodeId) -> Vec<NodeId> {
+        (0..index(self.nodes.len())).map(NodeId).filter(|other| self.demands(*other).contains(&id)).collect()
+    }
+}

@@ -1,0 +1,273 @@
+//! The groups of one type: what is emitted, by whom, and the settling of both.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::engine::{Core, Store, Turn};
+use crate::graph::{NodeId, Place, Row};
+use crate::pages::{Content, View};
+use crate::rows::Rows;
+use crate::table::Group;
+use crate::why::{Kind, TableStats};
+
+/// An entry that is to be there, or (none) no more, once the group settles.
+struct Op<G: Group> {
+    row: Row,
+    sort: G::Sort,
+    emitter: NodeId,
+    entry: Option<G::Entry>,
+}
+
+/// Entries by emitter, as many as hold one sort key.
+type Holders<G> = SmallVec<[(NodeId, Arc<<G as Group>::Entry>); 2]>;
+
+/// An emission of the row that is being computed.
+struct Staged<G: Group>(Row, G::Sort, G::Entry);
+
+struct Data<G: Group> {
+    rows: Rows<G::Key, Arc<Content<G>>>,
+    /// What the row that is being computed has emitted so far.
+    staged: Vec<Staged<G>>,
+    /// Where each emitter's entries stand, in order.
+    emitted: HashMap<NodeId, SmallVec<[(Row, G::Sort); 1]>, RandomState>,
+    /// What has been emitted and withdrawn in this batch.
+    ops: Vec<Op<G>>,
+    /// Entries that wait behind another emitter's entry with the same sort key.
+    contested: HashMap<(Row, G::Sort), Holders<G>, RandomState>,
+    changed: usize,
+}
+
+/// All groups of one type.
+pub(crate) struct GroupStore<G: Group> {
+    place: Place,
+    empty: Arc<Content<G>>,
+    data: RefCell<Data<G>>,
+}
+
+impl<G: Group> GroupStore<G> {
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            place,
+            empty: Arc::default(),
+            data: RefCell::new(Data {
+                rows: Rows::default(),
+                staged: Vec::new(),
+                emitted: HashMap::default(),
+                ops: Vec::new(),
+                contested: HashMap::default(),
+                changed: 0,
+            }),
+        }
+    }
+
+    fn intern(&self, core: &Core, data: &mut Data<G>, key: &G::Key) -> Row {
+        let place = self.place;
+        data.rows.intern(key, |row| (core.graph.borrow_mut().add(place, row, 0), Arc::clone(&self.empty)))
+    }
+
+    /// The group's node, made if there is none, and its content.
+    pub(crate) fn read(&self, core: &Core, key: &G::Key) -> (NodeId, View<G>) {
+        let data = &mut *self.data.borrow_mut();
+        let row = self.intern(core, data, key);
+        let slot = data.rows.slot(row);
+        (slot.node, View(Arc::clone(&slot.payload)))
+    }
+
+    /// The group as it is, without a trace.
+    pub(crate) fn peek(&self, key: &G::Key) -> View<G> {
+        View(Arc::clone(self.data.borrow().rows.get(key).map_or(&self.empty, |slot| &slot.payload)))
+    }
+
+    pub(crate) fn node(&self, key: &G::Key) -> Option<NodeId> {
+        self.data.borrow().rows.get(key).map(|slot| slot.node)
+    }
+
+    /// An emission of the row that is being computed.
+    pub(crate) fn stage(&self, core: &Core, key: &G::Key, sort: G::Sort, entry: G::Entry) {
+        let data = &mut *self.data.borrow_mut();
+        let row = self.intern(core, data, key);
+        data.staged.push(Staged(row, sort, entry));
+    }
+
+    /// Brings one group and sort key to what the operations say. Tells whether a reader sees a difference.
+    fn apply(core: &Core, data: &mut Data<G>, row: Row, sort: &G::Sort, ops: &mut dyn Iterator<Item = Op<G>>) -> bool {
+        let content = &data.rows.slot(row).payload;
+        let mut holders: Holders<G> = SmallVec::new();
+        let seen = content.holder(sort).map(|(emitter, entry)| (emitter, Arc::clone(entry)));
+        holders.extend(seen.clone());
+        if !data.contested.is_empty()
+            && let Some(waiting) = data.contested.remove(&(row, sort.clone()))
+        {
+            holders.extend(waiting);
+        }
+        for op in ops {
+            let held = holders.iter().position(|(emitter, _)| *emitter == op.emitter);
+            match (held, op.entry) {
+                (Some(i), Some(entry)) if *holders[i].1 == entry => {}
+                (Some(i), Some(entry)) => holders[i].1 = Arc::new(entry),
+                (None, Some(entry)) => holders.push((op.emitter, Arc::new(entry))),
+                (Some(i), None) => drop(holders.remove(i)),
+                (None, None) => {}
+            }
+        }
+        if holders.len() > 1 {
+            holders.sort_by(|a, b| core.compare(a.0, b.0));
+            data.contested.insert((row, sort.clone()), holders.drain(1..).collect());
+        }
+        let content = &mut data.rows.slot_mut(row).payload;
+        match (seen, holders.pop()) {
+            (None, None) => false,
+            (Some(_), None) => {
+                Arc::make_mut(content).remove(sort);
+                true
+            }
+            (None, Some((emitter, entry))) => {
+                Arc::make_mut(content).put(sort, emitter, entry);
+                true
+            }
+            (Some((before, old)), Some((emitter, new))) => {
+                if Arc::ptr_eq(&old, &new) || old == new {
+                    if before != emitter {
+                        Arc::make_mut(content).hand_over(sort, emitter);
+                    }
+                    return false;
+                }
+                drop(old);
+                Arc::make_mut(content).put(sort, emitter, new);
+                true
+            }
+        }
+    }
+}
+
+impl<G: Group> Store for GroupStore<G> {
+    fn name(&self) -> &'static str {
+        G::NAME
+    }
+
+    fn open(&self, core: &Core) {
+        let data = &mut *self.data.borrow_mut();
+        data.changed = 0;
+        let mut ops = std::mem::take(&mut data.ops);
+        if ops.is_empty() {
+            return;
+        }
+        // Stable: the later of two operations of one emitter on one key counts.
+        ops.sort_by(|a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
+        let mut ops = ops.into_iter().peekable();
+        while let Some(first) = ops.next() {
+            let (row, sort) = (first.row, first.sort.clone());
+            let changed = Self::apply(
+                core,
+                data,
+                row,
+                &sort,
+                &mut std::iter::once(first)
+                    .chain(std::iter::from_fn(|| ops.next_if(|op| op.row == row && op.sort == sort))),
+            );
+            let slot = data.rows.slot(row);
+            let mut graph = core.graph.borrow_mut();
+            if changed {
+                // Marks the group, and wakes its readers, once: the queue drops repetitions.
+                graph.enqueue(slot.node);
+            }
+            if slot.payload.is_empty() {
+                graph.suspect(slot.node);
+            }
+        }
+    }
+
+    fn turn(&self, core: &Core, row: Row) -> Turn {
+        let data = &mut *self.data.borrow_mut();
+        let node = data.rows.slot(row).node;
+        let mut graph = core.graph.borrow_mut();
+        graph.dequeued(node);
+        graph.wake_readers(node);
+        data.changed += 1;
+        Turn { computed: false, changed: true }
+    }
+
+    fn commit(&self, _core: &Core, emitter: NodeId) -> bool {
+        let data = &mut *self.data.borrow_mut();
+        let mut staged = std::mem::take(&mut data.staged);
+        staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let old = data.emitted.remove(&emitter).unwrap_or_default();
+        let new: SmallVec<[(Row, G::Sort); 1]> = {
+            let mut keys: SmallVec<[_; 1]> = staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())).collect();
+            keys.dedup();
+            keys
+        };
+        let mut kept = new.iter().peekable();
+        for (row, sort) in old {
+            while kept.next_if(|other| (other.0, &other.1) < (row, &sort)).is_some() {}
+            if kept.peek().is_none_or(|other| (other.0, &other.1) != (row, &sort)) {
+                data.ops.push(Op { row, sort, emitter, entry: None });
+            }
+        }
+        for Staged(row, sort, entry) in staged.drain(..) {
+            data.ops.push(Op { row, sort, emitter, entry: Some(entry) });
+        }
+        data.staged = staged;
+        let any = !new.is_empty();
+        if any {
+            data.emitted.insert(emitter, new);
+        }
+        any
+    }
+
+    fn holds(&self, row: Row) -> bool {
+        !self.data.borrow().rows.slot(row).payload.is_empty()
+    }
+
+    fn free(&self, row: Row) {
+        self.data.borrow_mut().rows.remove(row);
+    }
+
+    fn compare_keys(&self, a: Row, b: Row) -> Ordering {
+        let data = self.data.borrow();
+        data.rows.slot(a).key.cmp(&data.rows.slot(b).key)
+    }
+
+    fn describe(&self, row: Row) -> String {
+        format!("{}({:?})", G::NAME, self.data.borrow().rows.slot(row).key)
+    }
+
+    fn find_described(&self, key: &str) -> Option<NodeId> {
+        let data = self.data.borrow();
+        data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+    }
+
+    fn emitted_by(&self, emitter: NodeId) -> Vec<String> {
+        let data = self.data.borrow();
+        let entries = data.emitted.get(&emitter).into_iter().flatten();
+        entries.map(|(row, sort)| format!("{}({:?}) at {sort:?}", G::NAME, data.rows.slot(*row).key)).collect()
+    }
+
+    fn emitters(&self, row: Row) -> Vec<(String, NodeId)> {
+        let data = self.data.borrow();
+        data.rows.slot(row).payload.emitters().map(|(sort, node)| (format!("{sort:?}"), node)).collect()
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Group
+    }
+
+    fn stats(&self) -> TableStats {
+        let data = self.data.borrow();
+        TableStats {
+            name: G::NAME,
+            kind: Kind::Group,
+            rows: data.rows.len(),
+            computed: 0,
+            computed_total: 0,
+            max_per_cell: 0,
+            changed: data.changed,
+            contested: data.contested.values().map(SmallVec::len).sum(),
+        }
+    }
+}

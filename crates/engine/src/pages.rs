@@ -1,0 +1,415 @@
+//! The content of a group: entries in order, in pages that are shared with whoever looks at them.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
+
+use crate::graph::NodeId;
+use crate::table::{Digest, Group};
+
+/// A page that would hold more is split.
+const MAX: usize = 64;
+/// A page that holds fewer is joined with a neighbour, if both together stay below [`JOINED`].
+const MIN: usize = 16;
+const JOINED: usize = 48;
+
+struct Item<G: Group> {
+    sort: G::Sort,
+    entry: Arc<G::Entry>,
+    len: u64,
+    emitter: NodeId,
+}
+
+impl<G: Group> Clone for Item<G> {
+    fn clone(&self) -> Self {
+        Self { sort: self.sort.clone(), entry: Arc::clone(&self.entry), len: self.len, emitter: self.emitter }
+    }
+}
+
+/// A run of entries of a group.
+///
+/// Where one page ends and the next begins depends on the history of the group, so nothing that is computed may depend
+/// on it; pages are for working fast, not for meaning.
+pub struct Page<G: Group> {
+    items: Vec<Item<G>>,
+    hashes: Vec<[u8; 16]>,
+    byte_len: u64,
+    cache: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<G: Group> Clone for Page<G> {
+    fn clone(&self) -> Self {
+        let (mut items, mut hashes) = (Vec::with_capacity(self.len() + 1), Vec::with_capacity(self.len() + 1));
+        items.extend_from_slice(&self.items);
+        hashes.extend_from_slice(&self.hashes);
+        // A page is cloned in order to be changed, so what was cached for it ends here.
+        Self { items, hashes, byte_len: self.byte_len, cache: OnceLock::new() }
+    }
+}
+
+impl<G: Group> Page<G> {
+    fn of(item: Item<G>, digest: Digest) -> Self {
+        Self { items: vec![item], hashes: vec![digest.hash], byte_len: digest.len, cache: OnceLock::new() }
+    }
+
+    /// Number of entries, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a page is never empty")]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Sum of the entries' byte lengths.
+    pub fn byte_len(&self) -> u64 {
+        self.byte_len
+    }
+
+    /// The entries' hashes, in order.
+    pub fn hashes(&self) -> &[[u8; 16]] {
+        &self.hashes
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&G::Sort, &G::Entry)> {
+        self.items.iter().map(|item| (&item.sort, &*item.entry))
+    }
+
+    /// Something made from this page alone (its entries' bytes in one piece, for instance), made once and kept for as
+    /// long as the page lives unchanged.
+    ///
+    /// A page keeps one such thing. If it already keeps one of another type, `make` is called and nothing is kept.
+    pub fn cached<C: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> C) -> Arc<C> {
+        if let Some(kept) = self.cache.get() {
+            return match Arc::clone(kept).downcast() {
+                Ok(kept) => kept,
+                Err(_) => Arc::new(make(self)),
+            };
+        }
+        let made = Arc::new(make(self));
+        // Another reader of the same page may have been first; what it made is equal.
+        let _ = self.cache.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        made
+    }
+
+    fn last(&self) -> &G::Sort {
+        &self.items[self.items.len() - 1].sort
+    }
+
+    fn insert(&mut self, i: usize, item: Item<G>, hash: [u8; 16]) {
+        self.byte_len += item.len;
+        self.items.insert(i, item);
+        self.hashes.insert(i, hash);
+        self.cache = OnceLock::new();
+    }
+
+    fn remove(&mut self, i: usize) -> Item<G> {
+        let item = self.items.remove(i);
+        self.hashes.remove(i);
+        self.byte_len -= item.len;
+        self.cache = OnceLock::new();
+        item
+    }
+
+    fn split_off(&mut self, i: usize) -> Self {
+        let (items, hashes) = (self.items.split_off(i), self.hashes.split_off(i));
+        let byte_len = items.iter().map(|item| item.len).sum();
+        self.byte_len -= byte_len;
+        self.cache = OnceLock::new();
+        Self { items, hashes, byte_len, cache: OnceLock::new() }
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.items.append(&mut other.items);
+        self.hashes.append(&mut other.hashes);
+        self.byte_len += other.byte_len;
+        self.cache = OnceLock::new();
+    }
+}
+
+/// All of a group.
+pub(crate) struct Content<G: Group> {
+    /// In order, none empty.
+    pages: SmallVec<[Arc<Page<G>>; 1]>,
+    len: usize,
+    byte_len: u64,
+    hash: OnceLock<[u8; 16]>,
+}
+
+impl<G: Group> Default for Content<G> {
+    fn default() -> Self {
+        Self { pages: SmallVec::new(), len: 0, byte_len: 0, hash: OnceLock::new() }
+    }
+}
+
+impl<G: Group> Clone for Content<G> {
+    fn clone(&self) -> Self {
+        Self { pages: self.pages.clone(), len: self.len, byte_len: self.byte_len, hash: self.hash.clone() }
+    }
+}
+
+impl<G: Group> Content<G> {
+    /// The page that holds or would hold the key, and its place there: `Ok` if it is there.
+    fn locate(&self, sort: &G::Sort) -> (usize, Result<usize, usize>) {
+        let page = self.pages.partition_point(|page| page.last() < sort);
+        match self.pages.get(page) {
+            Some(found) => (page, found.items.binary_search_by(|item| item.sort.cmp(sort))),
+            None => (page, Err(0)),
+        }
+    }
+
+    fn find(&self, sort: &G::Sort) -> Option<&Item<G>> {
+        let (page, Ok(i)) = self.locate(sort) else { return None };
+        Some(&self.pages[page].items[i])
+    }
+
+    /// Who emitted the entry at that key, and the entry.
+    pub(crate) fn holder(&self, sort: &G::Sort) -> Option<(NodeId, &Arc<G::Entry>)> {
+        self.find(sort).map(|item| (item.emitter, &item.entry))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn emitters(&self) -> impl Iterator<Item = (&G::Sort, NodeId)> {
+        self.pages.iter().flat_map(|page| page.items.iter().map(|item| (&item.sort, item.emitter)))
+    }
+
+    /// Puts an entry at that key, in the place of another one if there is one.
+    pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: Arc<G::Entry>) {
+        let digest = G::digest(&entry);
+        let (page, i) = self.locate(sort);
+        self.hash = OnceLock::new();
+        self.byte_len += digest.len;
+        match i {
+            Ok(i) => {
+                let page = Arc::make_mut(&mut self.pages[page]);
+                let item = &mut page.items[i];
+                self.byte_len -= item.len;
+                page.byte_len = page.byte_len - item.len + digest.len;
+                page.hashes[i] = digest.hash;
+                *item = Item { sort: sort.clone(), entry, len: digest.len, emitter };
+                page.cache = OnceLock::new();
+            }
+            Err(i) => {
+                self.len += 1;
+                self.insert(page, i, Item { sort: sort.clone(), entry, len: digest.len, emitter }, digest);
+            }
+        }
+    }
+
+    fn insert(&mut self, mut page: usize, mut i: usize, item: Item<G>, digest: Digest) {
+        if page == self.pages.len() {
+            // Behind everything. A full last page is left full, so that what arrives in order fills its pages.
+            match self.pages.last() {
+                Some(last) if last.len() < MAX => (page, i) = (page - 1, last.len()),
+                _ => return self.pages.push(Arc::new(Page::of(item, digest))),
+            }
+        }
+        if self.pages[page].len() >= MAX {
+            let full = Arc::make_mut(&mut self.pages[page]);
+            let upper = full.split_off(MAX / 2);
+            self.pages.insert(page + 1, Arc::new(upper));
+            if i > MAX / 2 {
+                (page, i) = (page + 1, i - MAX / 2);
+            }
+        }
+        Arc::make_mut(&mut self.pages[page]).insert(i, item, digest.hash);
+    }
+
+    /// Takes the entry at that key away, if there is one.
+    pub(crate) fn remove(&mut self, sort: &G::Sort) {
+        let (page, Ok(i)) = self.locate(sort) else { return };
+        self.hash = OnceLock::new();
+        self.len -= 1;
+        if self.pages[page].len() == 1 {
+            self.byte_len -= self.pages.remove(page).byte_len;
+            return;
+        }
+        self.byte_len -= Arc::make_mut(&mut self.pages[page]).remove(i).len;
+        if self.pages[page].len() < MIN {
+            let left = if page > 0 { page - 1 } else { page };
+            if left + 1 < self.pages.len() && self.pages[left].len() + self.pages[left + 1].len() <= JOINED {
+                let right = self.pages.remove(left + 1);
+                Arc::make_mut(&mut self.pages[left]).append(Arc::unwrap_or_clone(right));
+            }
+        }
+    }
+
+    /// The entry at that key goes on unchanged under another emitter.
+    pub(crate) fn hand_over(&mut self, sort: &G::Sort, emitter: NodeId) {
+        let (page, Ok(i)) = self.locate(sort) else { return };
+        Arc::make_mut(&mut self.pages[page]).items[i].emitter = emitter;
+    }
+}
+
+/// A cheap shared snapshot of a group, which stays as it is when the group changes.
+pub struct View<G: Group>(pub(crate) Arc<Content<G>>);
+
+impl<G: Group> View<G> {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether nothing is emitted into the group.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sum of the entries' byte lengths.
+    pub fn byte_len(&self) -> u64 {
+        self.0.byte_len
+    }
+
+    /// Hash over the entries' hashes in order. Depends on nothing else: not on pages, not on sort keys, not on the
+    /// history of the group. Computed once a change, when first asked for.
+    pub fn hash(&self) -> [u8; 16] {
+        *self.0.hash.get_or_init(|| {
+            let mut hasher = blake3::Hasher::new();
+            for page in &self.0.pages {
+                hasher.update(page.hashes.as_flattened());
+            }
+            let mut hash = [0; 16];
+            hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+            hash
+        })
+    }
+
+    /// The entries, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&G::Sort, &G::Entry)> {
+        self.0.pages.iter().flat_map(|page| page.iter())
+    }
+
+    /// The entries in order, page by page.
+    pub fn pages(&self) -> impl DoubleEndedIterator<Item = &Page<G>> {
+        self.0.pages.iter().map(|page| &**page)
+    }
+
+    /// The entry with the lowest sort key.
+    pub fn first(&self) -> Option<(&G::Sort, &G::Entry)> {
+        let item = &self.0.pages.first()?.items[0];
+        Some((&item.sort, &item.entry))
+    }
+
+    /// The entry with the highest sort key.
+    pub fn last(&self) -> Option<(&G::Sort, &G::Entry)> {
+        let item = self.0.pages.last()?.items.last()?;
+        Some((&item.sort, &item.entry))
+    }
+
+    /// The entry at that sort key.
+    pub fn get(&self, sort: &G::Sort) -> Option<&G::Entry> {
+        self.0.find(sort).map(|item| &*item.entry)
+    }
+
+    /// The entries whose sort keys are not below `from`, in order.
+    pub fn range_from<'a>(&'a self, from: &'a G::Sort) -> impl Iterator<Item = (&'a G::Sort, &'a G::Entry)> {
+        let (page, i) = self.0.locate(from);
+        let skip = match i {
+            Ok(i) | Err(i) => i,
+        };
+        self.0.pages[page..].iter().flat_map(|page| page.iter()).skip(skip)
+    }
+
+    /// Whether both are the same snapshot, or snapshots between which nothing was written. Costs nothing; equal views
+    /// with different histories are not the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What changed from `old` to this view, in order of sort keys: `(sort, entry before, entry now)`. Pages that both
+    /// share are skipped.
+    pub fn changes_since<'a>(&'a self, old: &'a Self) -> Vec<Change<'a, G>> {
+        diff(&old.0.pages, &self.0.pages)
+    }
+}
+
+/// A sort key, its entry before and its entry now.
+pub type Change<'a, G> = (&'a <G as Group>::Sort, Option<&'a <G as Group>::Entry>, Option<&'a <G as Group>::Entry>);
+
+fn diff<'a, G: Group>(old: &'a [Arc<Page<G>>], new: &'a [Arc<Page<G>>]) -> Vec<Change<'a, G>> {
+    let mut changes = Vec::new();
+    let (mut olds, mut news) = (Cursor::new(old), Cursor::new(new));
+    loop {
+        if let (Some(a), Some(b)) = (olds.page_start(), news.page_start())
+            && Arc::ptr_eq(a, b)
+        {
+            olds.skip_page();
+            news.skip_page();
+            continue;
+        }
+        let order = match (olds.peek(), news.peek()) {
+            (None, None) => return changes,
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(a), Some(b)) => a.sort.cmp(&b.sort),
+        };
+        let before = if order.is_le() { olds.next() } else { None };
+        let now = if order.is_ge() { news.next() } else { None };
+        let same = matches!((before, now), (Some(a), Some(b)) if Arc::ptr_eq(&a.entry, &b.entry) || a.entry == b.entry);
+        if let Some(item) = before.or(now)
+            && !same
+        {
+            changes.push((&item.sort, before.map(|item| &*item.entry), now.map(|item| &*item.entry)));
+        }
+    }
+}
+
+/// A position in a list of pages.
+struct Cursor<'a, G: Group> {
+    pages: &'a [Arc<Page<G>>],
+    i: usize,
+}
+
+impl<'a, G: Group> Cursor<'a, G> {
+    fn new(pages: &'a [Arc<Page<G>>]) -> Self {
+        Self { pages, i: 0 }
+    }
+
+    fn page_start(&self) -> Option<&'a Arc<Page<G>>> {
+        if self.i == 0 { self.pages.first() } else { None }
+    }
+
+    fn skip_page(&mut self) {
+        self.pages = &self.pages[1..];
+        self.i = 0;
+    }
+
+    fn peek(&self) -> Option<&'a Item<G>> {
+        self.pages.first().map(|page| &page.items[self.i])
+    }
+
+    fn next(&mut self) -> Option<&'a Item<G>> {
+        let item = self.peek()?;
+        self.i += 1;
+        if self.i == self.pages[0].len() {
+            self.skip_page();
+        }
+        Some(item)
+    }
+}
+
+impl<G: Group> Clone for View<G> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Equal sort keys and entries, however they are paged. Shared pages are not looked into.
+impl<G: Group> PartialEq for View<G> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || (self.len() == other.len() && diff(&self.0.pages, &other.0.pages).is_empty())
+    }
+}
+
+impl<G: Group> fmt::Debug for View<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(G::NAME)?;
+        f.debug_list().entries(self.iter().map(|(sort, _)| sort)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Keys to rows: each key is stored once, rows are reused.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::graph::{NodeId, Row};
+use crate::table::Key;
+
+/// One row: its key, its node in the graph and what it holds.
+pub(crate) struct Slot<K, P> {
+    pub(crate) key: K,
+    pub(crate) node: NodeId,
+    pub(crate) payload: P,
+}
+
+/// The rows of a table, or the groups of a group table.
+pub(crate) struct Rows<K, P> {
+    index: HashTable<Row>,
+    hasher: RandomState,
+    slots: Vec<Option<Slot<K, P>>>,
+    free: Vec<Row>,
+}
+
+impl<K, P> Default for Rows<K, P> {
+    fn default() -> Self {
+        Self { index: HashTable::new(), hasher: RandomState::default(), slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+const USED: &str = "a row number is only held while its row exists";
+
+impl<K: Key, P> Rows<K, P> {
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(crate) fn find(&self, key: &K) -> Option<Row> {
+        let hash = self.hasher.hash_one(key);
+        self.index.find(hash, |row| self.slot(*row).key == *key).copied()
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&Slot<K, P>> {
+        self.find(key).map(|row| self.slot(row))
+    }
+
+    pub(crate) fn slot(&self, row: Row) -> &Slot<K, P> {
+        self.slots[row as usize].as_ref().expect(USED)
+    }
+
+    pub(crate) fn slot_mut(&mut self, row: Row) -> &mut Slot<K, P> {
+        self.slots[row as usize].as_mut().expect(USED)
+    }
+
+    /// The row of a key, made by `make` if there is none.
+    pub(crate) fn intern(&mut self, key: &K, make: impl FnOnce(Row) -> (NodeId, P)) -> Row {
+        let hash = self.hasher.hash_one(key);
+        if let Some(row) = self.index.find(hash, |row| self.slot(*row).key == *key) {
+            return *row;
+        }
+        let row = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Row::try_from(self.slots.len() - 1).expect("fewer than 2^32 rows")
+        });
+        let (node, payload) = make(row);
+        self.slots[row as usize] = Some(Slot { key: key.clone(), node, payload });
+        let Self { index, hasher, slots, .. } = self;
+        index.insert_unique(hash, row, |row| hasher.hash_one(&slots[*row as usize].as_ref().expect(USED).key));
+        row
+    }
+
+    /// Forgets a row; its number will be used again.
+    pub(crate) fn remove(&mut self, row: Row) -> Slot<K, P> {
+        let slot = self.slots[row as usize].take().expect(USED);
+        let hash = self.hasher.hash_one(&slot.key);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == row) {
+            entry.remove();
+        }
+        self.free.push(row);
+        slot
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K, P>> {
+        self.slots.iter().flatten()
+    }
+}

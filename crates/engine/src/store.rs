@@ -1,0 +1,356 @@
+//! The rows of one table: their values, and what happens when one is computed or written.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::engine::{Core, Store, Turn};
+use crate::graph::{NodeId, Place, Row};
+use crate::rows::Rows;
+use crate::scope::{Emitter, Scope};
+use crate::table::{Derived, Lookup, Table};
+use crate::why::{Kind, TableStats};
+
+/// How the rows of a table come to their values.
+pub(crate) enum Source<T: Table> {
+    Input,
+    Lookup(fn(&Scope<'_>, &T::Key) -> Option<T::Value>),
+    Derived(fn(&Emitter<'_>, &T::Key) -> Option<T::Value>),
+}
+
+/// Called for an input row that has come into existence (true) or ceased to exist (false).
+pub(crate) type Hook<K> = Box<dyn Fn(&Core, &K, bool) + Send>;
+
+struct Value<T: Table> {
+    now: Option<Arc<T::Value>>,
+    /// Written since the last settling; what was there before stands in [`Data::written`].
+    written: bool,
+}
+
+struct Data<T: Table> {
+    rows: Rows<T::Key, Value<T>>,
+    /// Input rows written since the last settling, with what they held then.
+    written: Vec<(Row, Option<Arc<T::Value>>)>,
+    /// What rows held at the last `take_changes`, for rows that have changed since. None: not tracked.
+    changes: Option<HashMap<T::Key, Option<Arc<T::Value>>, RandomState>>,
+    computed: usize,
+    computed_total: u64,
+    max_per_cell: u16,
+    changed: usize,
+}
+
+impl<T: Table> Data<T> {
+    fn note_change(&mut self, row: Row, old: Option<&Arc<T::Value>>) {
+        if let Some(changes) = &mut self.changes {
+            changes.entry_ref(&self.rows.slot(row).key).or_insert_with(|| old.cloned());
+        }
+    }
+}
+
+/// All rows of one table.
+pub(crate) struct TableStore<T: Table> {
+    place: Place,
+    source: Source<T>,
+    depth: fn(&T::Key) -> u32,
+    hooks: Vec<Hook<T::Key>>,
+    data: RefCell<Data<T>>,
+}
+
+impl<T: Table> TableStore<T> {
+    fn new(place: Place, source: Source<T>, depth: fn(&T::Key) -> u32) -> Self {
+        Self {
+            place,
+            source,
+            depth,
+            hooks: Vec::new(),
+            data: RefCell::new(Data {
+                rows: Rows::default(),
+                written: Vec::new(),
+                changes: None,
+                computed: 0,
+                computed_total: 0,
+                max_per_cell: 0,
+                changed: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn input(place: Place) -> Self {
+        Self::new(place, Source::Input, |_| 0)
+    }
+
+    pub(crate) fn lookup(place: Place) -> Self
+    where
+        T: Lookup,
+    {
+        Self::new(place, Source::Lookup(T::compute), T::depth)
+    }
+
+    pub(crate) fn derived(place: Place) -> Self
+    where
+        T: Derived,
+    {
+        Self::new(place, Source::Derived(T::compute), T::depth)
+    }
+
+    pub(crate) fn add_hook(&mut self, hook: Hook<T::Key>) {
+        self.hooks.push(hook);
+    }
+
+    pub(crate) fn track(&mut self) {
+        self.data.get_mut().changes.get_or_insert_default();
+    }
+
+    fn intern(&self, core: &Core, data: &mut Data<T>, key: &T::Key) -> Row {
+        data.rows.intern(key, |row| {
+            let node = core.graph.borrow_mut().add(self.place, row, (self.depth)(key));
+            (node, Value { now: None, written: false })
+        })
+    }
+
+    /// The node of a key, made if there is none.
+    pub(crate) fn node(&self, core: &Core, key: &T::Key) -> (NodeId, Row) {
+        let data = &mut *self.data.borrow_mut();
+        let row = self.intern(core, data, key);
+        (data.rows.slot(row).node, row)
+    }
+
+    pub(crate) fn find(&self, key: &T::Key) -> Option<NodeId> {
+        self.data.borrow().rows.get(key).map(|slot| slot.node)
+    }
+
+    /// The value as it is.
+    pub(crate) fn value(&self, row: Row) -> Option<Arc<T::Value>> {
+        self.data.borrow().rows.slot(row).payload.now.clone()
+    }
+
+    /// The value as it is, without a trace.
+    pub(crate) fn peek(&self, key: &T::Key) -> Option<Arc<T::Value>> {
+        self.data.borrow().rows.get(key)?.payload.now.clone()
+    }
+
+    pub(crate) fn is_lookup(&self) -> bool {
+        matches!(self.source, Source::Lookup(_))
+    }
+
+    /// All rows that have a value, in key order.
+    pub(crate) fn sorted(&self) -> Vec<(T::Key, Arc<T::Value>)> {
+        let data = self.data.borrow();
+        let present = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), slot.payload.now.clone()?)));
+        let mut rows: Vec<_> = present.collect();
+        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        rows
+    }
+
+    /// Writes an input row. Readers are woken when the batch is settled, if the value differs by then.
+    pub(crate) fn write(&self, core: &Core, key: &T::Key, value: Option<T::Value>) -> bool {
+        let data = &mut *self.data.borrow_mut();
+        let row = match data.rows.find(key) {
+            Some(row) => row,
+            None if value.is_none() => return false,
+            None => self.intern(core, data, key),
+        };
+        let slot = data.rows.slot_mut(row);
+        if slot.payload.now.as_deref() == value.as_ref() {
+            return false;
+        }
+        let old = std::mem::replace(&mut slot.payload.now, value.map(Arc::new));
+        let first = !std::mem::replace(&mut slot.payload.written, true);
+        data.note_change(row, old.as_ref());
+        if first {
+            data.written.push((row, old));
+        }
+        true
+    }
+
+    /// Keys whose value differs from what it was at the last take, in order.
+    pub(crate) fn take_changes(&self) -> Vec<T::Key> {
+        let data = &mut *self.data.borrow_mut();
+        let changes = data.changes.as_mut().unwrap_or_else(|| {
+            panic!("the changes of table `{}` are not tracked: say `.track::<..>()` where it is registered", T::NAME)
+        });
+        // A new map, so that one burst does not hold its memory for ever.
+        let changes = std::mem::take(changes);
+        let differs = |key: &T::Key, old: &Option<Arc<T::Value>>| {
+            let now = data.rows.get(key).and_then(|slot| slot.payload.now.as_ref());
+            now.map(|now| &**now) != old.as_deref()
+        };
+        let mut keys: Vec<_> =
+            changes.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Computes a row and takes over the outcome.
+    pub(crate) fn compute(&self, core: &Core, row: Row) -> Turn {
+        let (key, node) = {
+            let data = self.data.borrow();
+            let slot = data.rows.slot(row);
+            (slot.key.clone(), slot.node)
+        };
+        let (times, stamp) = core.graph.borrow_mut().begin(node);
+        let emitter = Emitter::new(core, node, stamp);
+        let value = match &self.source {
+            Source::Input => unreachable!("input rows are not computed"),
+            Source::Lookup(compute) => compute(&emitter, &key),
+            Source::Derived(compute) => compute(&emitter, &key),
+        };
+        emitter.commit();
+        {
+            let data = &mut *self.data.borrow_mut();
+            data.computed += 1;
+            data.computed_total += 1;
+            data.max_per_cell = data.max_per_cell.max(times);
+        }
+        Turn { computed: true, changed: self.store(core, row, node, value) }
+    }
+
+    /// Takes over a computed value. Tells whether it differs.
+    fn store(&self, core: &Core, row: Row, node: NodeId, value: Option<T::Value>) -> bool {
+        let data = &mut *self.data.borrow_mut();
+        let now = &mut data.rows.slot_mut(row).payload.now;
+        if now.as_deref() == value.as_ref() {
+            return false;
+        }
+        let old = std::mem::replace(now, value.map(Arc::new));
+        data.note_change(row, old.as_ref());
+        data.changed += 1;
+        core.graph.borrow_mut().wake_readers(node);
+        true
+    }
+}
+
+impl<T: Table> Store for TableStore<T> {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn open(&self, core: &Core) {
+        let written = {
+            let data = &mut *self.data.borrow_mut();
+            data.computed = 0;
+            data.max_per_cell = 0;
+            data.changed = 0;
+            std::mem::take(&mut data.written)
+        };
+        for (row, old) in written {
+            let (key, now) = {
+                let data = &mut *self.data.borrow_mut();
+                let slot = data.rows.slot_mut(row);
+                slot.payload.written = false;
+                let now = slot.payload.now.is_some();
+                if !now {
+                    core.graph.borrow_mut().suspect(slot.node);
+                }
+                if slot.payload.now == old {
+                    continue;
+                }
+                core.graph.borrow_mut().enqueue(slot.node);
+                if now == old.is_some() || self.hooks.is_empty() {
+                    continue;
+                }
+                (slot.key.clone(), now)
+            };
+            for hook in &self.hooks {
+                hook(core, &key, now);
+            }
+        }
+    }
+
+    fn turn(&self, core: &Core, row: Row) -> Turn {
+        let node = self.data.borrow().rows.slot(row).node;
+        let (wanted, stale) = {
+            let mut graph = core.graph.borrow_mut();
+            graph.dequeued(node);
+            let wanted = match self.source {
+                Source::Input => {
+                    graph.wake_readers(node);
+                    self.data.borrow_mut().changed += 1;
+                    return Turn { computed: false, changed: true };
+                }
+                Source::Lookup(_) => graph.has_readers(node),
+                Source::Derived(_) => graph.demand_count(node) > 0,
+            };
+            if !wanted {
+                graph.suspect(node);
+            }
+            (wanted, graph.is_stale(node))
+        };
+        match (wanted, &self.source) {
+            (true, _) if stale => self.compute(core, row),
+            (false, Source::Derived(_)) => {
+                Emitter::new(core, node, 0).commit();
+                core.graph.borrow_mut().set_stale(node, true);
+                Turn { computed: false, changed: self.store(core, row, node, None) }
+            }
+            _ => Turn::default(),
+        }
+    }
+
+    fn commit(&self, _core: &Core, _emitter: NodeId) -> bool {
+        unreachable!("only groups hold emissions")
+    }
+
+    fn holds(&self, row: Row) -> bool {
+        matches!(self.source, Source::Input) && self.data.borrow().rows.slot(row).payload.now.is_some()
+    }
+
+    fn free(&self, row: Row) {
+        let data = &mut *self.data.borrow_mut();
+        if let Some(old) = data.rows.slot_mut(row).payload.now.take() {
+            data.note_change(row, Some(&old));
+        }
+        data.rows.remove(row);
+    }
+
+    fn compare_keys(&self, a: Row, b: Row) -> Ordering {
+        let data = self.data.borrow();
+        data.rows.slot(a).key.cmp(&data.rows.slot(b).key)
+    }
+
+    fn describe(&self, row: Row) -> String {
+        format!("{}({:?})", T::NAME, self.data.borrow().rows.slot(row).key)
+    }
+
+    fn present(&self, row: Row) -> bool {
+        self.data.borrow().rows.slot(row).payload.now.is_some()
+    }
+
+    fn find_described(&self, key: &str) -> Option<NodeId> {
+        let data = self.data.borrow();
+        data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+    }
+
+    fn emitted_by(&self, _emitter: NodeId) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn emitters(&self, _row: Row) -> Vec<(String, NodeId)> {
+        Vec::new()
+    }
+
+    fn kind(&self) -> Kind {
+        match self.source {
+            Source::Input => Kind::Input,
+            Source::Lookup(_) => Kind::Lookup,
+            Source::Derived(_) => Kind::Derived,
+        }
+    }
+
+    fn stats(&self) -> TableStats {
+        let data = self.data.borrow();
+        TableStats {
+            name: T::NAME,
+            kind: self.kind(),
+            rows: data.rows.len(),
+            computed: data.computed,
+            computed_total: data.computed_total,
+            max_per_cell: data.max_per_cell.into(),
+            changed: data.changed,
+            contested: 0,
+        }
+    }
+}

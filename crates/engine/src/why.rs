@@ -1,0 +1,170 @@
+//! Reports for people: why a row has its value, and what the tables cost.
+
+use std::fmt;
+
+use crate::engine::Core;
+use crate::graph::NodeId;
+
+/// What stands at a place of the settling order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An [`Input`](crate::Input) table.
+    Input,
+    /// A [`Lookup`](crate::Lookup) table.
+    Lookup,
+    /// A [`Derived`](crate::Derived) table.
+    Derived,
+    /// [`Group`](crate::Group)s.
+    Group,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Input => "input",
+            Self::Lookup => "lookup",
+            Self::Derived => "derived",
+            Self::Group => "group",
+        })
+    }
+}
+
+/// Figures of a table, or of the groups of one type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Rows (or groups) held, those included that do not exist but are read or demanded.
+    pub rows: usize,
+    /// Rows computed in the last batch.
+    pub computed: usize,
+    /// Rows computed since the beginning.
+    pub computed_total: u64,
+    /// How often the most often computed row was computed in the last batch. More than 1 is an error of the engine.
+    pub max_per_cell: u32,
+    /// Rows (or groups) changed in the last batch.
+    pub changed: usize,
+    /// Entries that are hidden because another emitter holds their sort key. More than 0 breaks the contract of
+    /// [`Group`](crate::Group).
+    pub contested: usize,
+}
+
+/// A row or group that another one read, and whether it exists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Table and key.
+    pub cell: String,
+    /// Whether it has a value or entries.
+    pub present: bool,
+}
+
+/// Why a row has its value, or a group its entries. Rows are named `Table(key)`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Why {
+    /// The row.
+    pub cell: String,
+    /// Input, lookup, derived or group.
+    pub kind: Kind,
+    /// Whether it has a value (a group: entries).
+    pub present: bool,
+    /// Whether it waits to be computed by the next settling, or when it is read.
+    pub stale: bool,
+    /// Its depth within its table.
+    pub depth: u32,
+    /// What it read.
+    pub reads: Vec<Seen>,
+    /// Who reads it.
+    pub readers: Vec<String>,
+    /// Whether it is demanded from outside.
+    pub root: bool,
+    /// How many rows, input rows and roots demand it.
+    pub demand: u32,
+    /// The rows that demand it; input rows demand without being listed.
+    pub demanded_by: Vec<String>,
+    /// What it demands.
+    pub demands: Vec<Seen>,
+    /// Where it has entries: group and sort key.
+    pub emitted: Vec<String>,
+    /// A group's entries: sort key and emitter.
+    pub entries: Vec<(String, String)>,
+}
+
+impl Why {
+    pub(crate) fn of(core: &Core, node: NodeId) -> Self {
+        let graph = core.graph.borrow();
+        let cell = graph.cell(node);
+        let store = core.store(cell.place);
+        let (reads, demands): (Vec<_>, Vec<_>) = (graph.reads(node).collect(), graph.demands(node).to_vec());
+        let (readers, groups): (Vec<_>, Vec<_>) = (graph.readers(node).collect(), graph.groups(node).to_vec());
+        let demanders = graph.demanders(node);
+        let is_group = store.kind() == Kind::Group;
+        let stale = !matches!(store.kind(), Kind::Group | Kind::Input) && graph.is_stale(node);
+        let (root, demand) = (graph.is_root(node), graph.demand_count(node));
+        drop(graph);
+        let seen = |nodes: Vec<NodeId>| {
+            nodes.into_iter().map(|node| Seen { cell: core.describe(node), present: core.present(node) }).collect()
+        };
+        let named = |nodes: Vec<NodeId>| {
+            let mut names: Vec<_> = nodes.into_iter().map(|node| core.describe(node)).collect();
+            names.sort_unstable();
+            names
+        };
+        Self {
+            cell: core.describe(node),
+            kind: store.kind(),
+            present: core.present(node),
+            stale,
+            depth: cell.depth,
+            reads: seen(reads),
+            readers: named(readers),
+            root,
+            demand,
+            demanded_by: named(demanders),
+            demands: seen(demands),
+            emitted: groups.iter().flat_map(|place| core.store(*place).emitted_by(node)).collect(),
+            entries: if is_group {
+                store.emitters(cell.row).into_iter().map(|(sort, node)| (sort, core.describe(node))).collect()
+            } else {
+                Vec::new()
+            },
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let presence = |present| if present { "present" } else { "missing" };
+        let stale = if self.stale { ", stale" } else { "" };
+        writeln!(f, "{}: {} {}{stale}, depth {}", self.cell, self.kind, presence(self.present), self.depth)?;
+        for seen in &self.reads {
+            writeln!(f, "  reads {} ({})", seen.cell, presence(seen.present))?;
+        }
+        if self.root {
+            writeln!(f, "  demanded from outside")?;
+        }
+        for other in &self.demanded_by {
+            writeln!(f, "  demanded by {other}")?;
+        }
+        let listed = self.demanded_by.len() + usize::from(self.root);
+        if self.demand as usize > listed {
+            writeln!(f, "  demanded by {} input row(s)", self.demand as usize - listed)?;
+        }
+        for other in &self.readers {
+            writeln!(f, "  read by {other}")?;
+        }
+        for seen in &self.demands {
+            writeln!(f, "  demands {} ({})", seen.cell, presence(seen.present))?;
+        }
+        for entry in &self.emitted {
+            writeln!(f, "  emits into {entry}")?;
+        }
+        for (sort, emitter) in &self.entries {
+            writeln!(f, "  entry at {sort} by {emitter}")?;
+        }
+        Ok(())
+    }
+}
