@@ -1,0 +1,62 @@
+//! Namespace.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::meta::StringMap;
+
+/// A Namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "Raw")]
+pub struct Namespace {
+    /// Name.
+    pub name: Arc<str>,
+    /// Labels.
+    pub labels: StringMap,
+}
+
+impl Namespace {
+    /// A Namespace with nothing but the label that every API server gives it.
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        let labels = [("kubernetes.io/metadata.name".into(), Box::from(&*name))].into();
+        Self { name, labels }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Raw {
+    metadata: RawMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawMeta {
+    name: Arc<str>,
+    labels: StringMap,
+}
+
+impl From<Raw> for Namespace {
+    /// An API server always sets the name label; a manifest may leave it out, or lie.
+    fn from(Raw { metadata: RawMeta { name, mut labels } }: Raw) -> Self {
+        labels.append(&mut Self::named(Arc::clone(&name)).labels);
+        Self { name, labels }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_label_is_always_there_and_true() {
+        let namespace: Namespace = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "n", "labels": { "a": "b", "kubernetes.io/metadata.name": "other" } }
+        }))
+        .expect("a Namespace");
+        let labels: Vec<_> = namespace.labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(labels, [("a", "b"), ("kubernetes.io/metadata.name", "n")]);
+    }
+}

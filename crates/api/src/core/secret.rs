@@ -1,0 +1,123 @@
+//! Secret.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+
+use super::Name;
+use crate::Violation;
+
+/// A Secret. Its values never show in `Debug`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "Raw")]
+pub struct Secret {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Type, such as `kubernetes.io/tls`; `Opaque` if none is written.
+    pub r#type: Box<str>,
+    /// Values, decoded.
+    pub data: SecretData,
+    /// What was left out, and why; values are not repeated.
+    pub invalid: Box<[Violation]>,
+}
+
+/// The values of a Secret by key.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct SecretData(pub BTreeMap<Box<str>, Arc<[u8]>>);
+
+impl SecretData {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Arc<[u8]>> {
+        self.0.get(key)
+    }
+}
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.keys().map(|key| (key, "[redacted]"))).finish()
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Raw {
+    metadata: Name,
+    r#type: Option<Box<str>>,
+    data: BTreeMap<Box<str>, Box<str>>,
+    string_data: BTreeMap<Box<str>, Box<str>>,
+}
+
+impl From<Raw> for Secret {
+    fn from(raw: Raw) -> Self {
+        let mut invalid = Vec::new();
+        let mut data = BTreeMap::new();
+        for (key, text) in raw.data {
+            // Line breaks come from base64(1) and are ignored by Kubernetes too.
+            let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+            match STANDARD.decode(text) {
+                Ok(value) => _ = data.insert(key, Arc::from(value)),
+                Err(_) => {
+                    invalid.push(Violation::new(format!("data[{key}]"), "[redacted]", "must be base64 with padding"));
+                }
+            }
+        }
+        for (key, text) in raw.string_data {
+            data.insert(key, Arc::from(text.into_string().into_bytes()));
+        }
+        Self {
+            namespace: raw.metadata.namespace,
+            name: raw.metadata.name,
+            r#type: raw.r#type.filter(|text| !text.is_empty()).unwrap_or_else(|| "Opaque".into()),
+            data: SecretData(data),
+            invalid: invalid.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(value: serde_json::Value) -> Secret {
+        serde_json::from_value(value).expect("a Secret")
+    }
+
+    #[test]
+    fn values_are_decoded_and_plain_text_goes_before_them() {
+        let secret = secret(json!({
+            "metadata": { "name": "s" },
+            "type": "kubernetes.io/tls",
+            "data": { "a": "aGVs\nbG8=\n", "b": "aGVsbG8=" },
+            "stringData": { "b": "plain" },
+        }));
+        assert_eq!(&*secret.r#type, "kubernetes.io/tls");
+        assert_eq!(secret.data.get("a").map(|value| &**value), Some(&b"hello"[..]));
+        assert_eq!(secret.data.get("b").map(|value| &**value), Some(&b"plain"[..]));
+        assert_eq!(secret.data.get("c"), None);
+    }
+
+    #[test]
+    fn no_value_shows_in_what_is_printed() {
+        let secret = secret(json!({ "data": { "good": "aGVsbG8=", "bad": "hello!" }, "stringData": { "x": "hello" } }));
+        let printed = format!("{secret:?}");
+        assert!(printed.contains("good") && printed.contains("bad"), "{printed}");
+        assert!(!printed.contains("hello") && !printed.contains("104") && !printed.contains("aGVs"), "{printed}");
+    }
+
+    #[test]
+    fn a_value_that_is_not_base64_is_left_out_and_noted() {
+        let secret = secret(json!({ "data": { "bad": "hello!", "good": "" } }));
+        assert_eq!(secret.data.0.keys().map(|key| &**key).collect::<Vec<_>>(), ["good"]);
+        assert_eq!(secret.invalid[0].path, "data[bad]");
+    }
+
+    #[test]
+    fn a_secret_without_a_type_is_opaque() {
+        assert_eq!(&*secret(json!({})).r#type, "Opaque");
+    }
+}

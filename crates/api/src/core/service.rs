@@ -1,0 +1,193 @@
+//! Service.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{Name, Protocol, port};
+use crate::{Violation, meta::StringMap};
+
+/// A Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "Raw")]
+pub struct Service {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Type.
+    pub r#type: ServiceType,
+    /// Whether it has no cluster IP (`clusterIP: None`).
+    pub headless: bool,
+    /// Whether its endpoints are found by a selector; without one somebody else writes them.
+    pub has_selector: bool,
+    /// The DNS name of a Service of type `ExternalName`.
+    pub external_name: Option<Box<str>>,
+    /// Ports, in the order written.
+    pub ports: Box<[ServicePort]>,
+    /// What was left out, and why.
+    pub invalid: Box<[Violation]>,
+}
+
+impl Service {
+    /// The port of this number, TCP before others if several protocols share it.
+    pub fn port(&self, number: u16) -> Option<&ServicePort> {
+        let mut of_number = self.ports.iter().filter(|port| port.port == number);
+        of_number.clone().find(|port| port.protocol == Protocol::Tcp).or_else(|| of_number.next())
+    }
+}
+
+open_enum! {
+    /// How a Service is reached.
+    pub enum ServiceType {
+        /// Inside the cluster.
+        ClusterIp = "ClusterIP",
+        /// On every node too.
+        NodePort = "NodePort",
+        /// By a load balancer too.
+        LoadBalancer = "LoadBalancer",
+        /// By a DNS name outside.
+        ExternalName = "ExternalName",
+    }
+    default ClusterIp;
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ServicePort {
+    /// Name, by which EndpointSlices know it; empty if it is the only one.
+    pub name: Arc<str>,
+    /// Number.
+    pub port: u16,
+    /// Port of the endpoints; none if it is the same.
+    pub target_port: Option<TargetPort>,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// What is spoken on it, such as `kubernetes.io/h2c`.
+    pub app_protocol: Option<Box<str>>,
+}
+
+/// Port of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(untagged, expecting = "a port number or the name of a port")]
+pub enum TargetPort {
+    /// By number; 0 is as good as not set.
+    Number(u16),
+    /// By the name of a container port.
+    Name(Box<str>),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Raw {
+    metadata: Name,
+    spec: RawSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    r#type: ServiceType,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Box<str>,
+    selector: StringMap,
+    external_name: Option<Box<str>>,
+    ports: Vec<RawPort>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPort {
+    name: Arc<str>,
+    port: i64,
+    target_port: Option<TargetPort>,
+    protocol: Protocol,
+    app_protocol: Option<Box<str>>,
+}
+
+impl From<Raw> for Service {
+    fn from(Raw { metadata, spec }: Raw) -> Self {
+        let mut invalid = Vec::new();
+        let ports = spec.ports.into_iter().enumerate();
+        let ports = ports.filter_map(|(index, raw)| {
+            let port = port(raw.port, || format!("spec.ports[{index}].port"), &mut invalid)?;
+            Some(ServicePort {
+                name: raw.name,
+                port,
+                target_port: raw.target_port.filter(|target| *target != TargetPort::Number(0)),
+                protocol: raw.protocol,
+                app_protocol: raw.app_protocol,
+            })
+        });
+        Self {
+            namespace: metadata.namespace,
+            name: metadata.name,
+            headless: &*spec.cluster_ip == "None",
+            has_selector: !spec.selector.is_empty(),
+            external_name: spec.external_name,
+            ports: ports.collect(),
+            r#type: spec.r#type,
+            invalid: invalid.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(spec: &serde_json::Value) -> Service {
+        serde_json::from_value(json!({ "metadata": { "name": "s", "namespace": "n" }, "spec": spec }))
+            .expect("a Service")
+    }
+
+    #[test]
+    fn what_translation_reads_is_kept() {
+        let service = service(&json!({
+            "clusterIP": "None",
+            "selector": { "app": "s" },
+            "ports": [
+                { "port": 80, "targetPort": "http", "name": "web", "appProtocol": "kubernetes.io/h2c" },
+                { "port": 53, "targetPort": 5353, "protocol": "UDP" },
+            ],
+        }));
+        assert_eq!((&*service.namespace, &*service.name), ("n", "s"));
+        assert!(service.headless);
+        assert!(service.has_selector);
+        assert_eq!(service.r#type, ServiceType::ClusterIp);
+        let web = service.port(80).expect("a port");
+        assert_eq!(&*web.name, "web");
+        assert_eq!(web.target_port, Some(TargetPort::Name("http".into())));
+        assert_eq!(web.app_protocol.as_deref(), Some("kubernetes.io/h2c"));
+        assert_eq!(web.protocol, Protocol::Tcp);
+        assert_eq!(service.port(53).expect("a port").target_port, Some(TargetPort::Number(5353)));
+        assert_eq!(service.port(81), None);
+    }
+
+    #[test]
+    fn a_number_shared_by_two_protocols_means_tcp() {
+        let service = service(&json!({
+            "ports": [{ "port": 53, "protocol": "UDP", "name": "u" }, { "port": 53, "name": "t" }]
+        }));
+        assert_eq!(&*service.port(53).expect("a port").name, "t");
+    }
+
+    #[test]
+    fn a_port_out_of_bounds_is_left_out_and_noted() {
+        let service = service(&json!({ "ports": [{ "port": 0 }, { "port": 70000 }, { "port": 80 }] }));
+        assert_eq!(service.ports.len(), 1);
+        let noted: Vec<_> = service.invalid.iter().map(|violation| (&*violation.path, &*violation.value)).collect();
+        assert_eq!(noted, [("spec.ports[0].port", "0"), ("spec.ports[1].port", "70000")]);
+    }
+
+    #[test]
+    fn a_service_without_a_selector_or_with_an_external_name_shows() {
+        assert!(!service(&json!({})).has_selector);
+        assert!(!service(&json!({ "clusterIP": "10.0.0.1" })).headless);
+        let external = service(&json!({ "type": "ExternalName", "externalName": "example.com" }));
+        assert_eq!(external.r#type, ServiceType::ExternalName);
+        assert_eq!(external.external_name.as_deref(), Some("example.com"));
+    }
+}

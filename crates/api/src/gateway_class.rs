@@ -1,0 +1,31 @@
+//! GatewayClass.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{meta::ObjectMeta, shared::ObjectReference};
+
+/// A class of Gateways, run by one controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GatewayClass {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What the owner wants.
+    pub spec: GatewayClassSpec,
+}
+
+/// What the owner of a GatewayClass wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GatewayClassSpec {
+    /// The controller that serves Gateways of the class: a domain and a path.
+    pub controller_name: Arc<str>,
+    /// An object with settings that the controller understands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters_ref: Option<ObjectReference>,
+    /// For humans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Box<str>>,
+}

@@ -1,0 +1,224 @@
+//! Types that several Gateway API kinds share.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+mod duration;
+
+pub use duration::{Duration, DurationError};
+
+/// The API group of Gateway API.
+pub const GROUP: &str = "gateway.networking.k8s.io";
+
+/// A port as the API carries it: 1 to 65535 once [`schema::violations`](crate::schema::violations) is content.
+pub type PortNumber = i32;
+
+/// Names the object that a route wants to be attached to, and optionally a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ParentReference {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Namespace; none for that of the route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// Name.
+    pub name: Arc<str>,
+    /// A named part of the parent: a listener, or a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section_name: Option<Arc<str>>,
+    /// Only the parts of the parent on this port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortNumber>,
+}
+
+impl Default for ParentReference {
+    fn default() -> Self {
+        Self {
+            group: GROUP.into(),
+            kind: "Gateway".into(),
+            namespace: None,
+            name: Arc::default(),
+            section_name: None,
+            port: None,
+        }
+    }
+}
+
+/// Names a backend: a Service unless group and kind say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackendObjectReference {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Namespace; none for that of the referring object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// Port of the backend, required for a Service. For a Service the Service's port, not the target port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortNumber>,
+}
+
+impl Default for BackendObjectReference {
+    fn default() -> Self {
+        Self { group: Arc::default(), kind: "Service".into(), name: Arc::default(), namespace: None, port: None }
+    }
+}
+
+/// Names a Secret, unless group and kind say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecretObjectReference {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Namespace; none for that of the referring object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+}
+
+impl Default for SecretObjectReference {
+    fn default() -> Self {
+        Self { group: Arc::default(), kind: "Secret".into(), name: Arc::default(), namespace: None }
+    }
+}
+
+/// Names an object of any kind in the namespace of the referring object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalObjectReference {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+/// Names an object of any kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Namespace; none for that of the referring object, or for an object of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+}
+
+/// A kind of route, as listeners allow and report it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RouteGroupKind {
+    /// API group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+}
+
+impl RouteGroupKind {
+    /// A kind of Gateway API's own group.
+    pub fn gateway_api(kind: impl Into<Arc<str>>) -> Self {
+        Self { group: GROUP.into(), kind: kind.into() }
+    }
+}
+
+impl Default for RouteGroupKind {
+    fn default() -> Self {
+        Self::gateway_api("")
+    }
+}
+
+/// A part of a whole: `numerator` of `denominator`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Fraction {
+    /// At least 0, at most the denominator. A missing numerator reads as -1, which is never valid: 0 would turn a
+    /// forgotten field into "none".
+    pub numerator: i32,
+    /// At least 1.
+    pub denominator: i32,
+}
+
+impl Default for Fraction {
+    fn default() -> Self {
+        Self { numerator: -1, denominator: 100 }
+    }
+}
+
+/// Keeps the requests of one client session on one backend (GEP-1619).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionPersistence {
+    /// Name of the cookie or header; none leaves it to the implementation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_name: Option<Box<str>>,
+    /// When a session ends, however active it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absolute_timeout: Option<Duration>,
+    /// Where the session is kept.
+    pub r#type: SessionPersistenceType,
+    /// Settings of the cookie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie_config: Option<CookieConfig>,
+}
+
+open_enum! {
+    /// Where a session is kept.
+    pub enum SessionPersistenceType {
+        /// In a cookie.
+        Cookie = "Cookie",
+        /// In a header.
+        Header = "Header",
+    }
+    default Cookie;
+}
+
+/// Settings of a session cookie.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CookieConfig {
+    /// How long a client keeps the cookie.
+    pub lifetime_type: CookieLifetimeType,
+}
+
+open_enum! {
+    /// How long a client keeps a session cookie.
+    pub enum CookieLifetimeType {
+        /// As long as `absoluteTimeout` says.
+        Permanent = "Permanent",
+        /// Until the client closes.
+        Session = "Session",
+    }
+    default Session;
+}
+
+open_enum! {
+    /// Whether routes without a parent attach to a Gateway by default.
+    pub enum GatewayDefaultScope {
+        /// They do.
+        All = "All",
+        /// They do not.
+        None = "None",
+    }
+}
+
+impl fmt::Display for RouteGroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.kind)
+    }
+}
