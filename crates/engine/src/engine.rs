@@ -171,13 +171,13 @@ impl Engine {
     /// Writes an input row, or takes it away with none. Tells whether that changed it; an equal value does not.
     ///
     /// [`Engine::get`] sees the new value at once, what is computed from it follows with [`Engine::settle`].
-    #[expect(clippy::needless_pass_by_value, reason = "a key that is passed on is the caller's usual case")]
+    #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn set<T: Input>(&mut self, key: T::Key, value: Option<T::Value>) -> bool {
         self.core.table::<T>().1.write(&self.core, &key, value)
     }
 
     /// Has a row exist from the next settling on, until [`Engine::release`]. Repeating it changes nothing.
-    #[expect(clippy::needless_pass_by_value, reason = "a key that is passed on is the caller's usual case")]
+    #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn demand<T: Derived>(&mut self, key: T::Key) {
         let (node, _) = self.core.table::<T>().1.node(&self.core, &key);
         self.core.graph.borrow_mut().set_root(node, true);

@@ -26,6 +26,9 @@ struct Op<G: Group> {
 /// Entries by emitter, as many as hold one sort key.
 type Holders<G> = SmallVec<[(NodeId, Arc<<G as Group>::Entry>); 2]>;
 
+/// Where entries stand: group and sort key, in order.
+type Spots<G> = SmallVec<[(Row, <G as Group>::Sort); 1]>;
+
 /// An emission of the row that is being computed.
 struct Staged<G: Group>(Row, G::Sort, G::Entry);
 
@@ -34,7 +37,7 @@ struct Data<G: Group> {
     /// What the row that is being computed has emitted so far.
     staged: Vec<Staged<G>>,
     /// Where each emitter's entries stand, in order.
-    emitted: HashMap<NodeId, SmallVec<[(Row, G::Sort); 1]>, RandomState>,
+    emitted: HashMap<NodeId, Spots<G>, RandomState>,
     /// What has been emitted and withdrawn in this batch.
     ops: Vec<Op<G>>,
     /// Entries that wait behind another emitter's entry with the same sort key.
@@ -197,7 +200,7 @@ impl<G: Group> Store for GroupStore<G> {
         let mut staged = std::mem::take(&mut data.staged);
         staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let old = data.emitted.remove(&emitter).unwrap_or_default();
-        let new: SmallVec<[(Row, G::Sort); 1]> = {
+        let new: Spots<G> = {
             let mut keys: SmallVec<[_; 1]> = staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())).collect();
             keys.dedup();
             keys

@@ -1,4 +1,163 @@
-//! Typed incremental tables and groups.
+//! Typed incremental tables and groups: write what changed, settle, take what changed because of it.
+//!
+//! # How to add a table
+//!
+//! A **table** is a marker type with a name, a key type and a value type ([`Table`]), and one of three roles:
+//!
+//! | role | rows exist | `compute` may |
+//! |---|---|---|
+//! | [`Input`] | when written from outside | (has none) |
+//! | [`Lookup`] | when a row reads them, until no row does | read |
+//! | [`Derived`] | while a row, an input row or the outside demands them | read, demand rows of later tables, emit into later groups |
+//!
+//! A **group** ([`Group`]) is an ordered collection under one key. Derived rows emit entries into it, each under a sort
+//! key of its own. Whoever reads a group gets a [`View`]: an ordered snapshot in shared pages with count, byte length
+//! and hash.
+//!
+//! 1. Write the marker type, implement [`Table`] and the role. `compute` is a pure function of the key and of what it
+//!    reads: no clock, no IO, no global state, nothing captured.
+//! 2. Register it with the [`Builder`], behind everything it reads and before everything it demands or emits into.
+//!    Registration order is settling order.
+//! 3. Add [`Builder::track`] if the outside wants to know which rows changed ([`Engine::take_changes`]).
+//!
+//! ```
+//! use engine::{Derived, Digest, Emitter, Engine, Group, Input, Lookup, Scope, Table};
+//!
+//! /// Who lives where: person to town. Written from outside.
+//! struct Homes;
+//! impl Table for Homes {
+//!     const NAME: &'static str = "Homes";
+//!     type Key = &'static str;
+//!     type Value = &'static str;
+//! }
+//! impl Input for Homes {}
+//!
+//! /// Town to country. Written from outside.
+//! struct Countries;
+//! impl Table for Countries {
+//!     const NAME: &'static str = "Countries";
+//!     type Key = &'static str;
+//!     type Value = &'static str;
+//! }
+//! impl Input for Countries {}
+//!
+//! /// Whether letters to a town need a customs form. Many people share a town: the question is answered once, and who
+//! /// asks is woken only if the answer changes, not whenever the town's country does.
+//! struct Customs;
+//! impl Table for Customs {
+//!     const NAME: &'static str = "Customs";
+//!     type Key = &'static str;
+//!     type Value = bool;
+//! }
+//! impl Lookup for Customs {
+//!     fn compute(scope: &Scope<'_>, town: &&'static str) -> Option<bool> {
+//!         // A town nobody has written is a read as well: this row is computed again when it appears.
+//!         let country = scope.get::<Countries>(town)?;
+//!         Some(*country != "Home")
+//!     }
+//! }
+//!
+//! /// The envelope of each person. It exists because the person does (`derived_for_each` below).
+//! struct Envelopes;
+//! impl Table for Envelopes {
+//!     const NAME: &'static str = "Envelopes";
+//!     type Key = &'static str;
+//!     type Value = String;
+//! }
+//! impl Derived for Envelopes {
+//!     fn compute(scope: &Emitter<'_>, person: &&'static str) -> Option<String> {
+//!         let town = scope.get::<Homes>(person)?;
+//!         let form = scope.get::<Customs>(&town).is_some_and(|needed| *needed);
+//!         let text = format!("{person}, {town}{}", if form { " (customs)" } else { "" });
+//!         scope.emit::<Bags>(*town, *person, text.clone());
+//!         scope.demand::<Bag>(*town);
+//!         Some(text)
+//!     }
+//! }
+//!
+//! /// The envelopes for a town, by person.
+//! struct Bags;
+//! impl Group for Bags {
+//!     const NAME: &'static str = "Bags";
+//!     type Key = &'static str;
+//!     type Sort = &'static str;
+//!     type Entry = String;
+//!     fn digest(text: &String) -> Digest {
+//!         let mut hash = [0; 16];
+//!         hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+//!         Digest { len: text.len() as u64, hash }
+//!     }
+//! }
+//!
+//! /// The label on a town's bag. It exists while an envelope demands it.
+//! struct Bag;
+//! impl Table for Bag {
+//!     const NAME: &'static str = "Bag";
+//!     type Key = &'static str;
+//!     type Value = (usize, u64, [u8; 16]);
+//! }
+//! impl Derived for Bag {
+//!     fn compute(scope: &Emitter<'_>, town: &&'static str) -> Option<(usize, u64, [u8; 16])> {
+//!         let bag = scope.group::<Bags>(town);
+//!         Some((bag.len(), bag.byte_len(), bag.hash()))
+//!     }
+//! }
+//!
+//! let mut engine = Engine::builder()
+//!     .input::<Homes>()
+//!     .input::<Countries>()
+//!     .lookup::<Customs>()
+//!     .derived_for_each::<Envelopes, Homes>(|person| Some(*person))
+//!     .group::<Bags>()
+//!     .derived::<Bag>()
+//!     .track::<Bag>()
+//!     .build();
+//!
+//! engine.set::<Homes>("Ann", Some("Ulm"));
+//! engine.set::<Homes>("Ben", Some("Ulm"));
+//! engine.set::<Countries>("Ulm", Some("Abroad"));
+//! engine.settle();
+//! assert_eq!(engine.take_changes::<Bag>(), ["Ulm"]);
+//! assert_eq!(engine.group::<Bags>(&"Ulm").get(&"Ann").map(String::as_str), Some("Ann, Ulm (customs)"));
+//!
+//! // An equal answer wakes nobody: the lookup row is computed, the envelopes are not.
+//! engine.set::<Countries>("Ulm", Some("Elsewhere"));
+//! assert_eq!(engine.settle().computed, 1);
+//! assert!(engine.take_changes::<Bag>().is_empty());
+//!
+//! // The last envelope takes the bag with it.
+//! engine.set::<Homes>("Ann", None);
+//! engine.set::<Homes>("Ben", None);
+//! engine.settle();
+//! assert_eq!(engine.take_changes::<Bag>(), ["Ulm"]);
+//! assert!(engine.get::<Bag>(&"Ulm").is_none());
+//! ```
+//!
+//! # What the engine promises
+//!
+//! - **Incremental equals from scratch**: after [`Engine::settle`] every value and group is what a new engine would have
+//!   that is given the same inputs.
+//! - **At most once**: a row is computed at most once a batch, when everything it can read is settled.
+//! - **Equality cuts off**: an input written and written back, a row computed to an equal value, a group whose entries
+//!   end up equal wake nobody.
+//! - **Nothing is left behind**: a row that holds nothing and that nobody reads or demands is forgotten with the batch,
+//!   and its place used again.
+//! - **Order is checked**: a read of a later table, a demand or emission into an earlier one, or a read within a table
+//!   that does not go to a strictly lower depth panics and names both rows. That leaves no room for a cycle.
+//!
+//! # What it costs
+//!
+//! A settling costs what it computes: some tens of nanoseconds for each read, and a node of about 90 bytes for each row.
+//! A row that reads a thousand others reads them all again when one changes, so give collections to a group, and put a
+//! lookup between a row and an input of which it needs only a part. Writing into a group costs its page (up to 64
+//! entries); a group whose view is kept as part of a value is copied page by page as it changes, so that the kept view
+//! stays as it was.
+//!
+//! # When a row is wrong
+//!
+//! [`Engine::why`] prints what the row read (and whether that existed), who reads it, who demands it and what it
+//! emitted. [`Engine::stats`] tells what each table holds and how much it computed.
+
 #![forbid(unsafe_code)]
 
 mod builder;

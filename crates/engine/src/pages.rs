@@ -86,10 +86,10 @@ impl<G: Group> Page<G> {
                 Err(_) => Arc::new(make(self)),
             };
         }
-        let made = Arc::new(make(self));
+        let fresh = Arc::new(make(self));
         // Another reader of the same page may have been first; what it made is equal.
-        let _ = self.cache.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
-        made
+        let _ = self.cache.set(Arc::clone(&fresh) as Arc<dyn Any + Send + Sync>);
+        fresh
     }
 
     fn last(&self) -> &G::Sort {

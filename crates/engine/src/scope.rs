@@ -132,6 +132,7 @@ impl<'a> Emitter<'a> {
 
 impl Emitter<'_> {
     /// Has a row of a later table exist for as long as this row exists and repeats it.
+    #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn demand<T: Derived>(&self, key: T::Key) {
         let (place, store) = self.core.table::<T>();
         if place <= self.place {
@@ -143,6 +144,7 @@ impl Emitter<'_> {
 
     /// Puts an entry into a later group for as long as this row exists and repeats it. Of two emissions of one row
     /// with one sort key into one group the last counts.
+    #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn emit<G: Group>(&self, group: G::Key, sort: G::Sort, entry: G::Entry) {
         let (place, store) = self.core.groups::<G>();
         if place <= self.place {

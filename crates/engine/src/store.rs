@@ -30,12 +30,15 @@ struct Value<T: Table> {
     written: bool,
 }
 
+/// What rows held at an earlier time.
+type Before<T> = HashMap<<T as Table>::Key, Option<Arc<<T as Table>::Value>>, RandomState>;
+
 struct Data<T: Table> {
     rows: Rows<T::Key, Value<T>>,
     /// Input rows written since the last settling, with what they held then.
     written: Vec<(Row, Option<Arc<T::Value>>)>,
     /// What rows held at the last `take_changes`, for rows that have changed since. None: not tracked.
-    changes: Option<HashMap<T::Key, Option<Arc<T::Value>>, RandomState>>,
+    changes: Option<Before<T>>,
     computed: usize,
     computed_total: u64,
     max_per_cell: u16,
