@@ -1,0 +1,155 @@
+//! Paths of matches, rewrites and redirects.
+
+use std::fmt::Write as _;
+
+use super::{Invalid, at_most, quoted};
+
+/// Longest path of Gateway API, in characters.
+pub const MAX_LENGTH: usize = 1024;
+
+/// Accepts the value of an `Exact` match.
+///
+/// Absolute and in the form to which Envoy normalises a request's path before it routes: no empty or dot segments, no
+/// escaped slash. Anything else would be a match that never holds.
+pub fn exact(path: &str) -> Result<(), Invalid> {
+    absolute(path)?;
+    normalised(path)?;
+    characters(path)?;
+    at_most(path, MAX_LENGTH)
+}
+
+/// Accepts the value of a `PathPrefix` match, with or without a slash at its end; the rules are those of [`exact`].
+pub fn prefix(path: &str) -> Result<(), Invalid> {
+    exact(path)
+}
+
+/// Accepts a `replaceFullPath` of a rewrite: an absolute path without a query, since the request's own is kept.
+pub fn rewrite(path: &str) -> Result<(), Invalid> {
+    absolute(path)?;
+    characters(path)?;
+    at_most(path, MAX_LENGTH)
+}
+
+/// Accepts a `replaceFullPath` of a redirect: an absolute path, perhaps with a query.
+pub fn redirect(path: &str) -> Result<(), Invalid> {
+    let (before, query) = path.split_once('?').unwrap_or((path, ""));
+    absolute(before)?;
+    characters(before)?;
+    // A query may hold what a path may, and '?' besides.
+    for part in query.split('?').filter(|part| !part.is_empty()) {
+        characters(part)?;
+    }
+    at_most(path, MAX_LENGTH)
+}
+
+/// Accepts a `replacePrefixMatch`: an absolute path without a query, or nothing, which stands for `/`.
+pub fn replace_prefix(path: &str) -> Result<(), Invalid> {
+    if path.is_empty() { Ok(()) } else { rewrite(path) }
+}
+
+fn absolute(path: &str) -> Result<(), Invalid> {
+    if path.is_empty() {
+        return Err(Invalid::new(path, "the path is empty", "write an absolute path such as /"));
+    }
+    if !path.starts_with('/') {
+        return Err(Invalid::new(path, "the path is not absolute", "begin it with '/'"));
+    }
+    Ok(())
+}
+
+fn normalised(path: &str) -> Result<(), Invalid> {
+    let refuse = |why: &str, remedy: &str| Err(Invalid::new(path, why, remedy));
+    if path.contains("//") {
+        return refuse("the path has an empty segment '//'", "write one '/'");
+    }
+    if path.contains("/./") || path.contains("/../") || path.ends_with("/.") || path.ends_with("/..") {
+        return refuse("the path has a segment '.' or '..'", "write the path that it leads to");
+    }
+    if path.contains("%2f") || path.contains("%2F") {
+        return refuse("the path has an escaped slash", "write '/', or match it by a regular expression");
+    }
+    Ok(())
+}
+
+/// Refuses what RFC 3986 does not allow in a path: only its path characters, '/' and whole percent escapes pass.
+fn characters(path: &str) -> Result<(), Invalid> {
+    let mut rest = path.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '%' => {
+                let mut digits = rest.by_ref().take(2);
+                let whole = (0..2).all(|_| digits.next().is_some_and(|d| d.is_ascii_hexdigit()));
+                if !whole {
+                    return Err(Invalid::new(
+                        path,
+                        "the path has a '%' without two hexadecimal digits",
+                        "write %25 for the character itself",
+                    ));
+                }
+            }
+            'A'..='Z' | 'a'..='z' | '0'..='9' => {}
+            c if "-/._~!$&'()*+,;=:@".contains(c) => {}
+            c => {
+                let remedy = match c {
+                    '?' => "match on query parameters instead".to_owned(),
+                    '#' => "remove the fragment, clients do not send it".to_owned(),
+                    _ => format!("write {}", escaped(c)),
+                };
+                return Err(Invalid::new(path, format!("the path must not contain {}", quoted(c)), remedy));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The percent escapes of the UTF-8 bytes of `c`.
+fn escaped(c: char) -> String {
+    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "%{byte:02X}");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_take_what_the_crd_takes() {
+        for good in ["/", "/foo", "/foo/", "/a.b/..c/.d", "/-A9._~!$&'()*+,;=:@", "/%20%e4", "/...", "/a/..b"] {
+            assert!(exact(good).is_ok() && prefix(good).is_ok(), "{good}");
+        }
+        let long = format!("/{}", "a".repeat(1024));
+        for bad in [
+            "", "foo", "//", "/a//b", "/a/./b", "/a/../b", "/a/.", "/a/..", "/.", "/..", "/a%2fb", "/a%2Fb", "/a#b",
+            "/a?b", "/a b", "/é", "/a\\b", "/a\u{0}", "/a\n", "/%", "/%2", "/%zz", "/%é", "/[", "/a|b", "/a\"",
+            "/{id}", &long,
+        ] {
+            assert!(exact(bad).is_err() && prefix(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_redirects_may_carry_a_query() {
+        assert!(redirect("/login?from=/a&x=%20").is_ok());
+        assert!(redirect("/login?a?b").is_ok());
+        assert!(rewrite("/login?from=a").is_err());
+        for bad in ["", "?a=b", "login", "/a#b", "/a?b#c", "/a?b c", "/a?b\n", "/a?%g"] {
+            assert!(redirect(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_prefix_replacement_is_a_slash() {
+        assert!(replace_prefix("").is_ok());
+        assert!(replace_prefix("/").is_ok());
+        assert!(replace_prefix("xyz").is_err());
+        assert!(rewrite("").is_err());
+    }
+
+    #[test]
+    fn the_remedy_names_the_escape() {
+        let refused = exact("/é").expect_err("outside ASCII");
+        assert_eq!(refused.remedy, "write %C3%A9");
+    }
+}

@@ -1,0 +1,114 @@
+//! Regular expressions that RE2 and Rust read alike, and a bound on what they compile to.
+//!
+//! Envoy compiles with RE2, whose syntax differs from Rust's in both directions. What passes [`check`] is in the
+//! intersection: RE2 compiles it, and it means there what it means here. The one difference that stays is the unit:
+//! Envoy matches **bytes**. A `.` or a class takes one byte of a character outside ASCII, and a Unicode class such as
+//! `\p{L}` only its members below 256. What would change its meaning through that (a class, a repetition or a
+//! case-insensitive match of a character outside ASCII, `\x80` and above) is refused.
+//!
+//! Envoy also refuses programs larger than a runtime setting; [`MAX_PROGRAM_SIZE`] is what the bootstrap sets.
+//! [`Regex::program_size`] is never below RE2's own count.
+
+use regex_syntax::ast::{self, Ast};
+
+use super::Invalid;
+
+mod size;
+mod syntax;
+
+/// Value of Envoy's runtime setting `re2.max_program_size.error_level` in every bootstrap of ours, in instructions.
+pub const MAX_PROGRAM_SIZE: u32 = 32_768;
+
+/// Longest pattern that is looked at, in bytes. Gateway API allows 4,096 characters, and delegation joins patterns.
+pub const MAX_LENGTH: usize = 16_384;
+
+/// Deepest nesting of groups and classes; bounds the recursion here, RE2 itself has none.
+const MAX_DEPTH: u32 = 100;
+
+/// A pattern that Envoy compiles.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Regex {
+    pattern: String,
+    program_size: u32,
+}
+
+impl Regex {
+    /// The pattern, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.pattern
+    }
+
+    /// The pattern, as it was given.
+    pub fn into_string(self) -> String {
+        self.pattern
+    }
+
+    /// Upper bound of RE2's program size, in instructions; at most [`MAX_PROGRAM_SIZE`].
+    pub fn program_size(&self) -> u32 {
+        self.program_size
+    }
+}
+
+/// Accepts `pattern` if RE2 and Rust agree on it and Envoy takes its size.
+pub fn check(pattern: &str) -> Result<Regex, Invalid> {
+    let size = program_size(pattern)?;
+    match u32::try_from(size) {
+        Ok(size) if size <= MAX_PROGRAM_SIZE => Ok(Regex { pattern: pattern.to_owned(), program_size: size }),
+        _ => Err(Invalid::new(
+            pattern,
+            format!("the regular expression compiles to about {size} instructions, more than {MAX_PROGRAM_SIZE}"),
+            "lower its repetition counts or split it",
+        )),
+    }
+}
+
+/// Upper bound of the program size to which RE2 compiles `pattern`, in instructions, whether or not Envoy takes it.
+///
+/// Errors are those of the syntax alone.
+pub fn program_size(pattern: &str) -> Result<u64, Invalid> {
+    let ast = parse(pattern)?;
+    let traits = syntax::check(pattern, &ast)?;
+    Ok(size::bound(&ast, traits.fold))
+}
+
+/// A regular expression that matches exactly `literal`, in RE2 and in Rust.
+///
+/// It may be joined with others and, in a group, repeated; it is not meant for use inside of a class.
+pub fn quote(literal: &str) -> String {
+    let mut out = String::with_capacity(literal.len() + 8);
+    for c in literal.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `literal` as the replacement of an RE2 substitution, in which `\0` to `\9` mean groups.
+pub fn quote_substitution(literal: &str) -> String {
+    literal.replace('\\', r"\\")
+}
+
+fn parse(pattern: &str) -> Result<Ast, Invalid> {
+    if pattern.is_empty() {
+        return Err(Invalid::new(pattern, "the regular expression is empty", "write one, or remove the match"));
+    }
+    if pattern.len() > MAX_LENGTH {
+        return Err(Invalid::new(
+            pattern,
+            format!("the regular expression is longer than {MAX_LENGTH} bytes"),
+            "shorten it",
+        ));
+    }
+    ast::parse::ParserBuilder::new().nest_limit(MAX_DEPTH).build().parse(pattern).map_err(|error| {
+        Invalid::new(
+            pattern,
+            format!("{} at byte {}", error.kind(), error.span().start.offset),
+            "write it in the syntax that RE2 and Rust share, without look-around and backreferences",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;
