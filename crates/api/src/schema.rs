@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::Object;
+use serde::Serialize;
+
+use crate::{Gateway, GatewayClass, HttpRoute, Object, ReferenceGrant};
+
+pub mod openapi;
+mod rules;
 
 /// A rule of the schema that an object breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,13 +37,27 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What an API server would refuse about the object, in the order of its fields; for a slim model, what was left out
-/// of it.
+/// What an API server would refuse about the object: first what is wrong with a field by itself, in the order of the
+/// fields, then what does not go together. For a slim model, what was left out of it.
 pub fn violations(object: &Object) -> Vec<Violation> {
     match object {
+        Object::GatewayClass(GatewayClass { spec, .. }) => gateway_api(object, spec),
+        Object::Gateway(Gateway { spec, .. }) => gateway_api(object, spec),
+        Object::HttpRoute(HttpRoute { spec, .. }) => gateway_api(object, spec),
+        Object::ReferenceGrant(ReferenceGrant { spec, .. }) => gateway_api(object, spec),
         Object::Service(service) => service.invalid.to_vec(),
         Object::EndpointSlice(slice) => slice.invalid.to_vec(),
         Object::Secret(secret) => secret.invalid.to_vec(),
-        _ => Vec::new(),
+        Object::ConfigMap(_) | Object::Namespace(_) => Vec::new(),
     }
+}
+
+/// The tables are read against the encoded spec, so that they need to know nothing of our types.
+fn gateway_api(object: &Object, spec: &impl Serialize) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if let (Some(node), Ok(value)) = (openapi::spec(object.kind()), serde_json::to_value(spec)) {
+        openapi::check(node, &value, "spec", &mut found);
+    }
+    rules::check(object, &mut found);
+    found
 }

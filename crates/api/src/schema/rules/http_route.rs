@@ -1,0 +1,169 @@
+//! Rules of an HTTPRoute.
+
+use std::collections::HashSet;
+
+use super::{Broken, filter};
+use crate::{
+    http_route::{HttpPathMatch, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, PathMatchType},
+    schema::openapi::PATH_PATTERN,
+    shared::{BackendObjectReference, CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType},
+};
+
+/// The most matches that a route may have, all rules together.
+const MAX_MATCHES: usize = 128;
+
+pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
+    parents(&spec.parent_refs, broken);
+    let mut names = HashSet::new();
+    for (index, rule) in spec.rules.iter().enumerate() {
+        let path = format!("spec.rules[{index}]");
+        if let Some(name) = rule.name.as_ref().filter(|name| !names.insert(&**name)) {
+            broken.add(format!("{path}.name"), name, "must not be the name of another rule of the route");
+        }
+        check_rule(rule, &path, broken);
+    }
+    let matches: usize = spec.rules.iter().map(|rule| rule.matches.len()).sum();
+    if matches > MAX_MATCHES {
+        let message = format!("all rules together may have at most {MAX_MATCHES} matches: split the route");
+        broken.add("spec.rules", format_args!("{matches} matches"), message);
+    }
+}
+
+fn parents(parents: &[ParentReference], broken: &mut Broken) {
+    for (index, parent) in parents.iter().enumerate() {
+        for earlier in &parents[..index] {
+            if !same_object(earlier, parent) {
+                continue;
+            }
+            let path = format!("spec.parentRefs[{index}]");
+            let section = |parent: &ParentReference| parent.section_name.clone().filter(|name| !name.is_empty());
+            let port = |parent: &ParentReference| parent.port.filter(|port| *port != 0);
+            if (section(earlier), port(earlier)) == (section(parent), port(parent)) {
+                let message = "must differ from every other reference to the same parent in sectionName or port";
+                broken.add(path, &parent.name, message);
+                break;
+            }
+            if section(earlier).is_some() != section(parent).is_some()
+                || port(earlier).is_some() != port(parent).is_some()
+            {
+                let message = "every reference to the same parent must set sectionName, or every one port";
+                broken.add(path, &parent.name, message);
+                break;
+            }
+        }
+    }
+}
+
+fn same_object(one: &ParentReference, other: &ParentReference) -> bool {
+    fn key(parent: &ParentReference) -> (&str, &str, &str, &str) {
+        (&parent.group, &parent.kind, &parent.name, parent.namespace.as_deref().unwrap_or_default())
+    }
+    key(one) == key(other)
+}
+
+fn check_rule(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
+    for (index, found) in rule.matches.iter().enumerate() {
+        check_path(&found.path, &format!("{path}.matches[{index}].path"), broken);
+    }
+    filter::check(&rule.filters, &format!("{path}.filters"), broken);
+    for (index, backend) in rule.backend_refs.iter().enumerate() {
+        let path = format!("{path}.backendRefs[{index}]");
+        service_port(&backend.backend_ref, &path, broken);
+        filter::check(&backend.filters, &format!("{path}.filters"), broken);
+    }
+    let redirect = rule.filters.iter().position(|filter| filter.request_redirect.is_some());
+    if let Some(index) = redirect.filter(|_| !rule.backend_refs.is_empty()) {
+        let message = "a rule that redirects must have no backendRefs: remove one of both";
+        broken.add(format!("{path}.filters[{index}].requestRedirect"), "", message);
+    }
+    prefix_modifiers(rule, path, broken);
+    if let Some(timeouts) = &rule.timeouts {
+        check_timeouts(timeouts, &format!("{path}.timeouts"), broken);
+    }
+    if let Some(session) = &rule.session_persistence {
+        check_session(session, &format!("{path}.sessionPersistence"), broken);
+    }
+}
+
+/// A Service reference needs a port.
+pub(super) fn service_port(backend: &BackendObjectReference, path: &str, broken: &mut Broken) {
+    if backend.group.is_empty() && &*backend.kind == "Service" && backend.port.is_none() {
+        broken.add(format!("{path}.port"), "", "must be set for a Service");
+    }
+}
+
+fn check_path(HttpPathMatch { r#type, value }: &HttpPathMatch, path: &str, broken: &mut Broken) {
+    if !matches!(r#type, PathMatchType::Exact | PathMatchType::PathPrefix) {
+        return;
+    }
+    let path = format!("{path}.value");
+    if !value.starts_with('/') {
+        broken.add(&*path, value, format!("must start with / for type {type}"));
+    }
+    for part in ["//", "/./", "/../", "%2f", "%2F", "#"] {
+        if value.contains(part) {
+            broken.add(&*path, value, format!("must not contain {part} for type {type}"));
+        }
+    }
+    for end in ["/..", "/."] {
+        if value.ends_with(end) {
+            broken.add(&*path, value, format!("must not end with {end} for type {type}"));
+        }
+    }
+    if !PATH_PATTERN.is_match(value) {
+        broken.add(&*path, value, format!("must be {} for type {type}", PATH_PATTERN.means));
+    }
+}
+
+/// `replacePrefixMatch` needs to know which prefix: the rule must have one match, and that a prefix.
+fn prefix_modifiers(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
+    if let [only] = &rule.matches[..]
+        && only.path.r#type == PathMatchType::PathPrefix
+    {
+        return;
+    }
+    let message = "a rule with replacePrefixMatch must have exactly one match, of type PathPrefix";
+    let value = format!("{} matches", rule.matches.len());
+    for member in filter::PATH_MODIFIERS {
+        let modifies = |filters: &[_]| {
+            let mut modifying = filters.iter().enumerate().filter(|(_, filter)| member.replaces_prefix(filter));
+            let first = modifying.next().map(|(index, _)| index);
+            // The CRD asks for "exactly one", here and below: two of a kind are refused by another rule in a rule's
+            // filters, and allowed to differ between backends.
+            first.filter(|_| modifying.next().is_none())
+        };
+        if let Some(index) = modifies(&rule.filters) {
+            broken.add(format!("{path}.filters[{index}].{}.path", member.name()), &value, message);
+        }
+        let mut backends = rule.backend_refs.iter().enumerate();
+        let mut modifying = backends.by_ref().filter_map(|(at, backend)| Some((at, modifies(&backend.filters)?)));
+        if let (Some((at, index)), None) = (modifying.next(), modifying.next()) {
+            let path = format!("{path}.backendRefs[{at}].filters[{index}].{}.path", member.name());
+            broken.add(path, &value, message);
+        }
+    }
+}
+
+fn check_timeouts(timeouts: &HttpRouteTimeouts, path: &str, broken: &mut Broken) {
+    let HttpRouteTimeouts { request: Some(request), backend_request: Some(backend_request) } = timeouts else {
+        return;
+    };
+    let (Ok(whole), Ok(attempt)) = (request.parse(), backend_request.parse()) else {
+        return;
+    };
+    if !whole.is_zero() && attempt > whole {
+        let message = format!("must not be longer than timeouts.request, which is {request}");
+        broken.add(format!("{path}.backendRequest"), backend_request, message);
+    }
+}
+
+fn check_session(session: &SessionPersistence, path: &str, broken: &mut Broken) {
+    let Some(cookie) = &session.cookie_config else { return };
+    if cookie.lifetime_type == CookieLifetimeType::Permanent && session.absolute_timeout.is_none() {
+        broken.add(format!("{path}.absoluteTimeout"), "", "must be set when cookieConfig.lifetimeType is Permanent");
+    }
+    if session.r#type != SessionPersistenceType::Cookie {
+        let message = format!("must not be set for type {}", session.r#type);
+        broken.add(format!("{path}.cookieConfig"), "", message);
+    }
+}
