@@ -1,0 +1,1 @@
+//! The field rules of messages.

@@ -1,0 +1,184 @@
+//! `envoy.config.route.v3.Route`: one match of one rule.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::{
+    core::v3::{DataSource, data_source::Specifier},
+    route::v3::{
+        DirectResponseAction, Route, RouteAction, WeightedCluster,
+        route::Action as EnvoyAction,
+        route_action::{ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier},
+        weighted_cluster::{ClusterWeight, cluster_weight},
+    },
+};
+use ir::{
+    filter::Scheme,
+    matching::RequestMatch,
+    rule::{Action, Rule, Source, Timeouts, WeightedBackend},
+};
+
+use crate::{
+    bytes::{Fields, Row, Value, structure, tag},
+    envoy::{duration, uint32},
+};
+
+mod filters;
+mod matching;
+mod path;
+#[cfg(test)]
+mod tests;
+
+/// The key of a route's metadata, which tells the object and rule that it came from.
+pub const METADATA: &str = "portcullis.dev";
+
+/// A cluster that never exists, since names of clusters begin with the kind of their backend: where the broken share
+/// of a rule goes.
+pub const BROKEN_CLUSTER: &str = "broken";
+
+/// How a client reaches a listener, which a redirect that keeps its port repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteAt {
+    /// `https` where the listener ends TLS.
+    pub scheme: Scheme,
+    /// The listener's port as its Gateway has it, not the port that Envoy binds.
+    pub port: u16,
+}
+
+/// Whether the route of this rule differs between listeners; rows of other rules are shared by all of them.
+pub fn depends_on_listener(rule: &Rule) -> bool {
+    matches!(rule.action, Action::Redirect(_))
+}
+
+/// The Envoy route of one match of a rule.
+pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
+    let action = action(request, rule, at);
+    let forwards = matches!(action, EnvoyAction::Route(_));
+    let request_headers = if forwards { &rule.filters.request_headers } else { &ir::filter::HeaderModifier::default() };
+    let response_headers = &rule.filters.response_headers;
+    let route = Route {
+        name: source.name(),
+        r#match: Some(matching::route_match(request)),
+        action: Some(action),
+        request_headers_to_add: filters::headers_to_add(request_headers),
+        request_headers_to_remove: filters::headers_to_remove(request_headers),
+        response_headers_to_add: filters::headers_to_add(response_headers),
+        response_headers_to_remove: filters::headers_to_remove(response_headers),
+        ..Route::default()
+    };
+    Row::new(
+        Fields::of(&route)
+            .message(tag::ROUTE_METADATA, &metadata(source))
+            .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(rule))
+            .into_bytes(),
+    )
+}
+
+/// An encoded `envoy.config.core.v3.Metadata`.
+fn metadata(source: &Source) -> Vec<u8> {
+    let mut fields = vec![
+        ("kind", Value::Text(source.kind)),
+        ("namespace", Value::Text(&source.route.namespace)),
+        ("name", Value::Text(&source.route.name)),
+        ("rule", Value::Number(source.rule)),
+        ("match", Value::Number(source.matching)),
+    ];
+    if let Some(name) = &source.rule_name {
+        fields.push(("ruleName", Value::Text(name)));
+    }
+    Fields::default().map(tag::METADATA_FILTER_METADATA, [(METADATA, structure(&fields))]).into_bytes()
+}
+
+fn action(request: &RequestMatch, rule: &Rule, at: RouteAt) -> EnvoyAction {
+    let action = match &rule.action {
+        Action::Forward(backends) => forward(request, rule, backends).map(EnvoyAction::Route),
+        Action::Redirect(redirect) => path::redirect(request, redirect, at).map(EnvoyAction::Redirect),
+        Action::DirectResponse { status, body } => return direct_response(*status, body),
+    };
+    // Nothing to forward to, or a prefix to replace where the match has none: fail closed.
+    action.unwrap_or_else(|| direct_response(500, ""))
+}
+
+fn direct_response(status: u16, body: &str) -> EnvoyAction {
+    let body = (!body.is_empty())
+        .then(|| DataSource { specifier: Some(Specifier::InlineString(body.into())), ..DataSource::default() });
+    EnvoyAction::DirectResponse(DirectResponseAction { status: status.into(), body, ..DirectResponseAction::default() })
+}
+
+fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) -> Option<RouteAction> {
+    let shares: Vec<_> = backends.iter().filter(|backend| backend.weight > 0).collect();
+    if shares.iter().all(|share| share.cluster.is_none()) {
+        return None;
+    }
+    let not_found = if shares.iter().any(|share| share.cluster.is_none()) {
+        ClusterNotFoundResponseCode::InternalServerError
+    } else {
+        ClusterNotFoundResponseCode::ServiceUnavailable
+    };
+    let rewrite = match &rule.filters.rewrite.path {
+        Some(modifier) => path::rewrite(request, modifier)?,
+        None => path::PathRewrite::Keep,
+    };
+    let (prefix_rewrite, regex_rewrite) = rewrite.into_fields();
+    let host_rewrite = rule.filters.rewrite.hostname.as_deref();
+    Some(RouteAction {
+        cluster_specifier: Some(cluster_specifier(&shares)),
+        cluster_not_found_response_code: not_found as i32,
+        prefix_rewrite,
+        regex_rewrite,
+        host_rewrite_specifier: host_rewrite.map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.into())),
+        // Zero switches off the 15 s that Envoy has otherwise, which cut long answers.
+        timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
+        idle_timeout: idle_timeout(&rule.timeouts).map(duration),
+        retry_policy: filters::retry_policy(rule),
+        request_mirror_policies: rule.filters.mirrors.iter().map(filters::mirror).collect(),
+        ..RouteAction::default()
+    })
+}
+
+/// A rule that asks for more time than streams may be silent by default gets it; one that switches its timeouts off
+/// is not cut for silence either.
+fn idle_timeout(timeouts: &Timeouts) -> Option<Duration> {
+    const LONG: Duration = Duration::from_mins(5);
+    let set = [timeouts.request, timeouts.backend_request];
+    let longest = set.into_iter().flatten().max()?;
+    if set.contains(&Some(Duration::ZERO)) {
+        Some(Duration::ZERO)
+    } else {
+        (longest >= LONG).then(|| longest + Duration::from_secs(5))
+    }
+}
+
+fn cluster_specifier(shares: &[&WeightedBackend]) -> ClusterSpecifier {
+    if let [WeightedBackend { cluster: Some(cluster), request_headers, response_headers, hostname: None, .. }] = shares
+        && request_headers.is_empty()
+        && response_headers.is_empty()
+    {
+        return ClusterSpecifier::Cluster(cluster.to_string());
+    }
+    ClusterSpecifier::WeightedClusters(WeightedCluster {
+        clusters: shares.iter().map(|share| cluster_weight(share)).collect(),
+        ..WeightedCluster::default()
+    })
+}
+
+fn cluster_weight(share: &WeightedBackend) -> ClusterWeight {
+    let Some(cluster) = &share.cluster else {
+        return ClusterWeight {
+            name: BROKEN_CLUSTER.into(),
+            weight: Some(uint32(share.weight)),
+            ..ClusterWeight::default()
+        };
+    };
+    let hostname = share.hostname.as_deref();
+    ClusterWeight {
+        name: cluster.to_string(),
+        weight: Some(uint32(share.weight)),
+        request_headers_to_add: filters::headers_to_add(&share.request_headers),
+        request_headers_to_remove: filters::headers_to_remove(&share.request_headers),
+        response_headers_to_add: filters::headers_to_add(&share.response_headers),
+        response_headers_to_remove: filters::headers_to_remove(&share.response_headers),
+        host_rewrite_specifier: hostname
+            .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.into())),
+        ..ClusterWeight::default()
+    }
+}
