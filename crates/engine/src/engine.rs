@@ -241,3 +241,6 @@ impl Engine {
         self.core.stores.iter().map(|store| store.stats()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

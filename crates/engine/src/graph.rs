@@ -383,6 +383,12 @@ impl Graph {
 
     // Reports
 
+    /// Nodes that memory is held for.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub(crate) fn reads(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         self.node(id).reads.iter().map(|edge| edge.node)
     }

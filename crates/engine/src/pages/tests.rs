@@ -1,1 +1,168 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::graph::Graph;
+
+struct Texts;
+impl Group for Texts {
+    const NAME: &'static str = "Texts";
+    type Key = ();
+    type Sort = u16;
+    type Entry = u64;
+    fn digest(entry: &u64) -> Digest {
+        Digest { len: entry % 7, hash: u128::from(*entry).to_le_bytes() }
+    }
+}
+
+fn nobody() -> NodeId {
+    Graph::new(1).add(0, 0, 0)
+}
+
+fn content(entries: impl IntoIterator<Item = (u16, u64)>) -> Content<Texts> {
+    let mut content = Content::default();
+    for (sort, entry) in entries {
+        content.put(&sort, nobody(), Arc::new(entry));
+    }
+    content
+}
+
+fn view(entries: impl IntoIterator<Item = (u16, u64)>) -> View<Texts> {
+    View(Arc::new(content(entries)))
+}
+
+fn entries(view: &View<Texts>) -> Vec<(u16, u64)> {
+    view.iter().map(|(sort, entry)| (*sort, *entry)).collect()
+}
+
+fn plain_hash(entries: impl IntoIterator<Item = u64>) -> [u8; 16] {
+    let bytes: Vec<u8> = entries.into_iter().flat_map(|entry| u128::from(entry).to_le_bytes()).collect();
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    hash
+}
+
+fn assert_sound(content: &Content<Texts>) {
+    for page in &content.pages {
+        assert!((1..=MAX).contains(&page.len()), "a page of {} entries", page.len());
+        assert_eq!(page.hashes.len(), page.len());
+        assert_eq!(page.byte_len, page.iter().map(|(_, entry)| entry % 7).sum::<u64>());
+    }
+    for pair in content.pages.windows(2) {
+        assert!(pair[0].last() < &pair[1].items[0].sort);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_group_is_an_ordered_map(
+        ops in proptest::collection::vec((0..600_u16, proptest::option::weighted(0.6, 0..50_u64)), 1..2500),
+        drain in any::<bool>(),
+    ) {
+        let mut model = BTreeMap::new();
+        let mut group = Arc::new(Content::<Texts>::default());
+        let mut kept = View(Arc::clone(&group));
+        let mut kept_model: BTreeMap<u16, u64> = BTreeMap::new();
+        let drained = (0..600).filter(|_| drain).map(|sort| (sort, None));
+        for (i, (sort, entry)) in ops.into_iter().chain(drained).enumerate() {
+            let content = Arc::make_mut(&mut group);
+            if let Some(entry) = entry {
+                model.insert(sort, entry);
+                content.put(&sort, nobody(), Arc::new(entry));
+            } else {
+                model.remove(&sort);
+                content.remove(&sort);
+            }
+            if i % 97 == 0 {
+                assert_sound(&group);
+                let view = View(Arc::clone(&group));
+                let plain: Vec<(u16, u64)> = model.clone().into_iter().collect();
+                prop_assert_eq!(&entries(&view), &plain);
+                prop_assert_eq!(view.len(), plain.len());
+                prop_assert_eq!(view.byte_len(), plain.iter().map(|(_, entry)| entry % 7).sum::<u64>());
+                prop_assert_eq!(view.hash(), plain_hash(model.values().copied()));
+                prop_assert_eq!(view.get(&sort).copied(), model.get(&sort).copied());
+                prop_assert_eq!(view.first().map(|(sort, _)| *sort), model.keys().next().copied());
+                prop_assert_eq!(view.last().map(|(sort, _)| *sort), model.keys().next_back().copied());
+                let tail: Vec<u16> = view.range_from(&sort).map(|(sort, _)| *sort).collect();
+                prop_assert_eq!(tail, model.range(sort..).map(|(sort, _)| *sort).collect::<Vec<_>>());
+
+                prop_assert_eq!(&entries(&kept), &kept_model.clone().into_iter().collect::<Vec<_>>());
+                let changes: Vec<_> = view
+                    .changes_since(&kept)
+                    .into_iter()
+                    .map(|(sort, before, now)| (*sort, before.copied(), now.copied()))
+                    .collect();
+                let expected: Vec<_> = (0..600)
+                    .map(|sort| (sort, kept_model.get(&sort).copied(), model.get(&sort).copied()))
+                    .filter(|(_, before, now)| before != now)
+                    .collect();
+                prop_assert_eq!(&changes, &expected);
+                prop_assert_eq!(view == kept, expected.is_empty());
+                (kept, kept_model) = (view, model.clone());
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_that_shrink_are_joined() {
+    let mut content = content((0..6400).map(|i| (i, 1)));
+    assert_eq!(content.pages.len(), 100, "what arrives in order fills its pages");
+    for sort in (0..6400).filter(|sort| sort % 16 != 0) {
+        content.remove(&sort);
+    }
+    assert_sound(&content);
+    assert_eq!(content.len, 400);
+    assert!(content.pages.len() < 30, "{} pages for 400 entries", content.pages.len());
+}
+
+#[test]
+fn equal_entries_hash_equal_however_they_came_about() {
+    let in_order = view((0..1000).map(|i| (i, u64::from(i))));
+    let backwards = view((0..1000).rev().map(|i| (i, u64::from(i))));
+    let mut detour = content((0..2000).map(|i| (i, u64::from(i))));
+    (1000..2000).rev().for_each(|sort| detour.remove(&sort));
+    let detour = View(Arc::new(detour));
+    assert_ne!(in_order.pages().count(), backwards.pages().count(), "the pages differ");
+    for other in [&backwards, &detour] {
+        assert_eq!(in_order.hash(), other.hash());
+        assert!(in_order == *other && !in_order.is_same(other));
+    }
+    assert_ne!(in_order.hash(), view((0..1000).map(|i| (i, u64::from(i ^ 1)))).hash(), "order counts");
+    assert_ne!(in_order.hash(), view((0..999).map(|i| (i, u64::from(i)))).hash(), "and so does every entry");
+}
+
+#[test]
+fn what_a_page_caches_lasts_until_the_page_changes() {
+    let mut group = Arc::new(content((0..200).map(|i| (i, 1))));
+    let sums = |view: &View<Texts>, made: &mut usize| -> u64 {
+        let sum = |page: &Page<Texts>, made: &mut usize| {
+            *made += 1;
+            page.iter().map(|(_, entry)| entry).sum::<u64>()
+        };
+        view.pages().map(|page| *page.cached(|page| sum(page, made))).sum()
+    };
+    let (mut made, before) = (0, View(Arc::clone(&group)));
+    assert_eq!((sums(&before, &mut made), made), (200, 4));
+    assert_eq!((sums(&before, &mut made), made), (200, 4));
+    Arc::make_mut(&mut group).put(&70, nobody(), Arc::new(11));
+    let after = View(Arc::clone(&group));
+    assert_eq!((sums(&after, &mut made), made), (210, 5), "one page of four changed");
+    assert_eq!((sums(&before, &mut made), made), (200, 5), "the old snapshot has what it had");
+    drop((before, after));
+    Arc::make_mut(&mut group).remove(&70);
+    assert_eq!((sums(&View(group), &mut made), made), (199, 6), "nobody else had the page: changed in place");
+}
+
+#[test]
+fn two_kinds_of_cached_things_do_not_mix() {
+    let view = view([(1, 5)]);
+    let page = view.pages().next().expect("one page");
+    assert_eq!(*page.cached(Page::len), 1);
+    assert_eq!(*page.cached(|_| "text"), "text");
+    assert_eq!(*page.cached(|_| 7_usize), 1);
+}
