@@ -16,6 +16,7 @@ pub mod bootstrap;
 pub mod cluster;
 pub mod json;
 pub mod listener;
+pub mod misdirected;
 #[cfg(any(test, feature = "pgv"))]
 pub mod pgv;
 pub mod route;

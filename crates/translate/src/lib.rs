@@ -3,9 +3,30 @@
 //! Nothing here does IO. Objects go in by [`Translator::apply`], one [`Translator::settle`] brings everything derived
 //! up to date, and what changed falls out: encoded resources by Gateway, and the objects whose status turned.
 
+mod attach;
+mod backend;
 pub mod bytes;
+mod class;
 pub mod envoy;
+mod gateway;
+mod grant;
+mod host;
+mod input;
+mod output;
+mod resolve;
 pub mod resource;
+mod route;
+mod status;
+mod tls;
+pub mod translator;
 pub mod validate;
 
 pub use resource::{Encoded, ResourceKey, ResourceKind};
+pub use translator::{Change, Changes, Translator};
+
+fn refused_fields(_: &api::Object) -> Vec<(String, String)> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests;

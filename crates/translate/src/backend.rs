@@ -1,0 +1,197 @@
+//! Services as clusters, and their EndpointSlices as endpoints.
+//!
+//! A change of endpoints ends here: no route reads them, so that it costs one assignment and nothing else.
+
+mod assignment;
+
+use std::sync::Arc;
+
+use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
+use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
+use ir::{
+    NsName, Port,
+    backend::{Cluster, Protocol, ServicePort},
+};
+
+pub(crate) use assignment::AssignmentBytes;
+
+use crate::{
+    input::{Config, Services, Slices},
+    resolve::SessionCluster,
+    resource::Encoded,
+};
+
+/// What a cluster stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ClusterId {
+    /// A port of a Service.
+    Service(ServicePort),
+    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
+    Rule(NsName, u32),
+}
+
+impl ClusterId {
+    /// The name of the cluster and of its endpoints.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Service(port) => port.cluster_name(),
+            Self::Rule(route, rule) => format!("httproute/{route}/rule/{rule}"),
+        }
+    }
+}
+
+/// Files a slice under its Service.
+pub(crate) struct SliceRow;
+
+impl Table for SliceRow {
+    const NAME: &'static str = "SliceRow";
+    type Key = NsName;
+    type Value = ();
+}
+
+impl Derived for SliceRow {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let slice = scope.get::<Slices>(key)?;
+        let service = NsName::new(key.namespace.clone(), slice.service_name.as_deref()?);
+        scope.emit::<SlicesOf>(service, key.name.clone(), ());
+        Some(())
+    }
+}
+
+/// The names of a Service's slices.
+pub(crate) struct SlicesOf;
+
+impl Group for SlicesOf {
+    const NAME: &'static str = "SlicesOf";
+    type Key = NsName;
+    type Sort = Arc<str>;
+    type Entry = ();
+}
+
+/// What a route needs to know of a Service's port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortState {
+    /// The port's name, by which slices know it; empty where it has none.
+    pub(crate) name: Arc<str>,
+    /// What is spoken there, or why it cannot be used.
+    pub(crate) protocol: Result<Protocol, Unusable>,
+    /// What its owner should know, though it is used.
+    pub(crate) warning: Option<String>,
+}
+
+/// Why a backend cannot be used: a reason of Gateway API's `ResolvedRefs`, and words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// A port of a Service; absent where the Service is.
+pub(crate) struct ServicePorts;
+
+impl Table for ServicePorts {
+    const NAME: &'static str = "ServicePorts";
+    type Key = ServicePort;
+    type Value = PortState;
+}
+
+impl Lookup for ServicePorts {
+    fn compute(scope: &Scope<'_>, key: &ServicePort) -> Option<PortState> {
+        let service = scope.get::<Services>(&key.service)?;
+        Some(port_state(&service, key))
+    }
+}
+
+fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
+    let unusable =
+        |reason, message| PortState { name: "".into(), protocol: Err(Unusable { reason, message }), warning: None };
+    if service.r#type == ServiceType::ExternalName {
+        let message = format!(
+            "Service {} is of type ExternalName, which could name any address; use a Service with endpoints",
+            key.service
+        );
+        return unusable("UnsupportedValue", message);
+    }
+    let Some(port) = service.port(key.port) else {
+        let ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
+        let message = format!("Service {} has no port {}: it has {}", key.service, key.port, list_or_none(&ports));
+        return unusable("BackendNotFound", message);
+    };
+    let name = port.name.clone();
+    if port.protocol != Transport::Tcp {
+        let message = format!("port {} of Service {} is {}, HTTP needs TCP", key.port, key.service, port.protocol);
+        return PortState { name, ..unusable("UnsupportedProtocol", message) };
+    }
+    let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key);
+    PortState { name, protocol, warning }
+}
+
+fn list_or_none(items: &[String]) -> String {
+    if items.is_empty() { "none".into() } else { items.join(", ") }
+}
+
+/// Kubernetes' standard application protocols (KEP-3726) and the names that service meshes made common.
+fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unusable>, Option<String>) {
+    let of_port = format!("appProtocol of port {} of Service {}", key.port, key.service);
+    match name.unwrap_or_default() {
+        "" | "http" | "ws" | "kubernetes.io/ws" => (Ok(Protocol::Http1), None),
+        "h2c" | "http2" | "grpc" | "kubernetes.io/h2c" => (Ok(Protocol::H2c), None),
+        "wss" | "kubernetes.io/wss" => {
+            let warning =
+                format!("{of_port} asks for TLS, and nothing says whose certificate to expect: it is not verified");
+            (Ok(Protocol::Http1Tls), Some(warning))
+        }
+        "https" | "tls" | "kubernetes.io/https" => {
+            let message = format!(
+                "{of_port} is {:?}: TLS to backends needs a BackendTLSPolicy, which is not supported yet",
+                name.unwrap_or_default()
+            );
+            (Err(Unusable { reason: "UnsupportedProtocol", message }), None)
+        }
+        other => {
+            let warning = format!("{of_port} is {other:?}, which is not known: HTTP/1.1 is spoken");
+            (Ok(Protocol::Http1), Some(warning))
+        }
+    }
+}
+
+/// A cluster's message.
+pub(crate) struct ClusterBytes;
+
+impl Table for ClusterBytes {
+    const NAME: &'static str = "ClusterBytes";
+    type Key = ClusterId;
+    type Value = Encoded;
+}
+
+impl Lookup for ClusterBytes {
+    fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
+        let protocol = match key {
+            ClusterId::Service(port) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            ClusterId::Rule(route, rule) => scope.get::<SessionCluster>(&(route.clone(), *rule))?.protocol,
+        };
+        let config = scope.get::<Config>(&())?;
+        Some(crate::envoy::cluster::cluster(&Cluster {
+            name: key.name().into(),
+            protocol,
+            weighted_localities: matches!(key, ClusterId::Rule(..)),
+            connect_timeout: config.connect_timeout,
+            limits: config.cluster,
+        }))
+    }
+}
+
+/// The slices of a Service and the name of one of its ports, which is what endpoints are made from.
+fn endpoints_of(scope: &Scope<'_>, port: &ServicePort) -> Vec<(Port, Arc<EndpointSlice>)> {
+    let Some(state) = scope.get::<ServicePorts>(port) else { return Vec::new() };
+    let slices = scope.group::<SlicesOf>(&port.service);
+    let slices = slices
+        .iter()
+        .filter_map(|(name, ())| scope.get::<Slices>(&NsName::new(port.service.namespace.clone(), name.clone())));
+    slices
+        .filter_map(|slice| {
+            let number = slice.ports.iter().find(|candidate| candidate.name == state.name)?.port?;
+            Some((number, slice))
+        })
+        .collect()
+}

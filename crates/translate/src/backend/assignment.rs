@@ -1,0 +1,81 @@
+//! Which endpoints of a Service get requests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use engine::{Lookup, Scope, Table};
+use ir::{
+    Port,
+    backend::{Assignment, Endpoint, Locality},
+};
+
+use super::{ClusterId, endpoints_of};
+use crate::{resolve::SessionCluster, resource::Encoded};
+
+/// The message with a cluster's endpoints.
+pub(crate) struct AssignmentBytes;
+
+impl Table for AssignmentBytes {
+    const NAME: &'static str = "AssignmentBytes";
+    type Key = ClusterId;
+    type Value = Encoded;
+}
+
+impl Lookup for AssignmentBytes {
+    fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
+        let localities = match key {
+            ClusterId::Service(port) => by_zone(&endpoints_of(scope, port)),
+            ClusterId::Rule(route, rule) => {
+                let cluster = scope.get::<SessionCluster>(&(route.clone(), *rule))?;
+                let shares = cluster.shares.iter();
+                shares
+                    .map(|(port, weight)| Locality {
+                        zone: "".into(),
+                        sub_zone: port.cluster_name().into(),
+                        weight: Some(*weight),
+                        endpoints: by_zone(&endpoints_of(scope, port))
+                            .into_iter()
+                            .flat_map(|at| at.endpoints)
+                            .collect(),
+                    })
+                    .collect()
+            }
+        };
+        Some(crate::envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities }))
+    }
+}
+
+/// Endpoints that are ready, by zone. One that ends yet still serves keeps what it has; where none is ready, those
+/// take new requests too, as kube-proxy does. Without either, one that is neither ready nor serving gets nothing.
+fn by_zone(slices: &[(Port, Arc<api::core::EndpointSlice>)]) -> Vec<Locality> {
+    let usable = slices.iter().flat_map(|(port, slice)| {
+        slice.endpoints.iter().filter(|endpoint| endpoint.ready || (endpoint.serving && endpoint.terminating)).flat_map(
+            move |endpoint| {
+                endpoint.addresses.iter().map(move |address| {
+                    (
+                        endpoint.zone.as_deref().unwrap_or_default(),
+                        Endpoint { address: *address, port: *port, ready: endpoint.ready },
+                    )
+                })
+            },
+        )
+    });
+    let mut zones: BTreeMap<&str, BTreeMap<_, bool>> = BTreeMap::new();
+    let mut any_ready = false;
+    for (zone, endpoint) in usable {
+        any_ready |= endpoint.ready;
+        let ready = zones.entry(zone).or_default().entry((endpoint.address, endpoint.port)).or_default();
+        *ready |= endpoint.ready;
+    }
+    zones
+        .into_iter()
+        .map(|(zone, endpoints)| Locality {
+            zone: zone.into(),
+            sub_zone: "".into(),
+            weight: None,
+            endpoints: endpoints
+                .into_iter()
+                .map(|((address, port), ready)| Endpoint { address, port, ready: ready || !any_ready })
+                .collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,23 @@
+//! The answer to requests that came over the connection of another listener (RFC 9110 section 15.5.20).
+
+use envoy_types::pb::envoy::config::route::v3::{
+    DirectResponseAction, Route, RouteMatch, VirtualHost, route::Action, route_match::PathSpecifier,
+};
+use prost::Message as _;
+
+use crate::bytes::Row;
+
+/// A virtual host that answers 421 for `domains`, so that the client opens a connection of its own for them.
+pub fn virtual_host(domains: Vec<String>) -> Row {
+    let route = Route {
+        name: NAME.into(),
+        r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".into())), ..RouteMatch::default() }),
+        action: Some(Action::DirectResponse(DirectResponseAction { status: 421, ..DirectResponseAction::default() })),
+        ..Route::default()
+    };
+    let host = VirtualHost { name: NAME.into(), domains, routes: vec![route], ..VirtualHost::default() };
+    Row::new(host.encode_to_vec())
+}
+
+/// Of the virtual host and of its route.
+const NAME: &str = "misdirected";

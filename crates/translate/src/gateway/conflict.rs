@@ -1,0 +1,39 @@
+//! Listeners that cannot be told apart (Gateway API `GatewaySpec.listeners`, "Handling indistinct Listeners").
+
+use super::model::{Fault, ListenerModel};
+
+/// Marks every listener that shares a port with one of another protocol, or port and hostname with another: none of
+/// them wins, so that the order in which they are written decides nothing.
+pub(super) fn mark(listeners: &mut [ListenerModel]) {
+    let marks: Vec<_> = listeners.iter().map(|listener| conflict(listener, listeners)).collect();
+    for (listener, mark) in listeners.iter_mut().zip(marks) {
+        listener.conflicted = mark;
+    }
+}
+
+fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
+    listener.scheme?;
+    let field = |name| format!("spec.listeners[{}].{name}", listener.index);
+    let rivals = || {
+        all.iter()
+            .filter(|rival| rival.index != listener.index && rival.port == listener.port && rival.scheme.is_some())
+    };
+    if let Some(rival) = rivals().find(|rival| rival.scheme != listener.scheme) {
+        let message = format!(
+            "{}: port {} is used with another protocol by listener {}; give each protocol a port of its own",
+            field("protocol"),
+            listener.port,
+            rival.name
+        );
+        return Some(Fault::new("ProtocolConflict", message));
+    }
+    let rival = rivals().find(|rival| rival.hostname == listener.hostname)?;
+    let message = format!(
+        "{}: {} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
+        field("hostname"),
+        listener.hostname,
+        listener.port,
+        rival.name
+    );
+    Some(Fault::new("HostnameConflict", message))
+}

@@ -1,0 +1,224 @@
+//! Listeners: what they need of other objects, and where the rest of the translation finds them.
+
+use std::sync::Arc;
+
+use api::shared::{RouteGroupKind, SecretObjectReference};
+use engine::{Derived, Emitter, Group, Scope, Table};
+use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme};
+
+use super::{
+    GatewayRow,
+    model::{Admission, Fault, ListenerModel},
+    port::PortRival,
+};
+use crate::{
+    grant::Reference,
+    host::VirtualHost,
+    input::UnusablePorts,
+    output::{OutputId, Outputs},
+    tls::CertificateState,
+};
+
+/// A listener with everything that decides whether it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerState {
+    /// What its Gateway says of it.
+    pub(crate) model: Arc<ListenerModel>,
+    /// Secrets with certificates to present.
+    pub(crate) secrets: Vec<NsName>,
+    /// Why a reference of it does not resolve.
+    pub(crate) unresolved: Option<Fault>,
+    /// Why it is not served.
+    pub(crate) withheld: Option<Fault>,
+}
+
+/// What a route needs to know of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Brief {
+    pub(crate) name: Arc<str>,
+    pub(crate) port: Port,
+    pub(crate) scheme: Option<Scheme>,
+    pub(crate) hostname: Hostname,
+    pub(crate) kinds: Vec<RouteGroupKind>,
+    pub(crate) admits: Admission,
+    /// Whether routes that attach are served.
+    pub(crate) served: bool,
+}
+
+impl Brief {
+    /// The route configuration that its routes are in; none for a protocol without.
+    pub(crate) fn route_config(&self, gateway: &NsName) -> Option<RouteConfigId> {
+        let listener = match self.scheme? {
+            Scheme::Http => None,
+            Scheme::Https => Some(self.name.clone()),
+        };
+        Some(RouteConfigId { gateway: gateway.clone(), port: self.port, listener })
+    }
+}
+
+/// The listeners of Gateways of ours.
+pub(crate) struct ListenerRow;
+
+impl Table for ListenerRow {
+    const NAME: &'static str = "ListenerRow";
+    type Key = ListenerId;
+    type Value = ListenerState;
+}
+
+impl Derived for ListenerRow {
+    fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<ListenerState> {
+        let gateway = scope.get::<GatewayRow>(&key.gateway)?;
+        let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
+        let (secrets, unresolved) = certificates(scope, key, &model);
+        let withheld = withheld(scope, key, &model, &gateway.refused, &secrets);
+        let brief = Arc::new(Brief {
+            name: key.name.clone(),
+            port: model.port,
+            scheme: model.scheme,
+            hostname: model.hostname.clone(),
+            kinds: model.kinds.clone(),
+            admits: model.admits.clone(),
+            served: withheld.is_none(),
+        });
+        file(scope, key, &brief);
+        if withheld.is_none() {
+            serve(scope, key, &brief, &secrets);
+        }
+        Some(ListenerState { model, secrets, unresolved, withheld })
+    }
+}
+
+/// Where routes look for listeners.
+fn file(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>) {
+    let emit = |bucket| {
+        let bucket = (key.gateway.clone(), bucket);
+        scope.emit::<ListenerIndex>(bucket, key.name.clone(), brief.clone());
+    };
+    emit(Bucket::At(brief.hostname.clone()));
+    for suffix in brief.hostname.covering().skip(1) {
+        if let Hostname::Wildcard(suffix) = suffix {
+            emit(Bucket::Below(suffix));
+        }
+    }
+    emit(Bucket::All);
+}
+
+/// What a listener that is served needs.
+fn serve(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>, secrets: &[NsName]) {
+    let Some(config) = brief.route_config(&key.gateway) else { return };
+    let gateway = &key.gateway;
+    let sort = (brief.hostname.clone(), key.name.clone());
+    scope.emit::<PortListeners>((gateway.clone(), brief.port), sort, (brief.clone(), secrets.into()));
+    scope.demand::<VirtualHost>((config.clone(), brief.hostname.clone()));
+    scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
+    scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), brief.port));
+    for secret in secrets {
+        scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
+    }
+}
+
+/// The usable certificates, and the first that is not.
+fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> (Vec<NsName>, Option<Fault>) {
+    if model.scheme != Some(Scheme::Https) {
+        return (Vec::new(), None);
+    }
+    let field = format!("spec.listeners[{}].tls.certificateRefs", model.index);
+    if model.certificates.is_empty() {
+        let message = format!("{field}: empty; name a Secret of type kubernetes.io/tls");
+        return (Vec::new(), Some(Fault::new("InvalidCertificateRef", message)));
+    }
+    let mut secrets = Vec::new();
+    let mut unresolved = None;
+    for (index, reference) in model.certificates.iter().enumerate() {
+        match certificate(scope, key, reference) {
+            Ok(secret) if secrets.contains(&secret) => {}
+            Ok(secret) => secrets.push(secret),
+            Err(fault) => {
+                unresolved.get_or_insert(Fault { message: format!("{field}[{index}]: {}", fault.message), ..fault });
+            }
+        }
+    }
+    (secrets, unresolved)
+}
+
+fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectReference) -> Result<NsName, Fault> {
+    let invalid = |message: String| Fault::new("InvalidCertificateRef", message);
+    if !reference.group.is_empty() || &*reference.kind != "Secret" {
+        return Err(invalid(format!(
+            "{}/{} cannot hold a certificate; name a Secret",
+            reference.group, reference.kind
+        )));
+    }
+    let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
+    let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());
+    if !Reference::new("Gateway", &key.gateway.namespace, "", "Secret", &secret).is_permitted(scope) {
+        let message = format!(
+            "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it",
+            key.gateway.namespace
+        );
+        return Err(Fault::new("RefNotPermitted", message));
+    }
+    match scope.get::<CertificateState>(&secret).as_deref() {
+        Some(Ok(())) => Ok(secret),
+        Some(Err(why)) => Err(invalid(why.to_string())),
+        None => Err(invalid(format!("Secret {secret} does not exist; create it with tls.crt and tls.key"))),
+    }
+}
+
+/// Why a listener is not served, the nearest cause first.
+fn withheld(
+    scope: &Scope<'_>,
+    key: &ListenerId,
+    model: &ListenerModel,
+    gateway: &Option<Fault>,
+    secrets: &[NsName],
+) -> Option<Fault> {
+    let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway.as_ref());
+    if let Some(fault) = own {
+        return Some(Fault::new("Invalid", fault.message.clone()));
+    }
+    if model.scheme == Some(Scheme::Https) && secrets.is_empty() {
+        return Some(Fault::new("Invalid", "no certificate can be presented: see ResolvedRefs"));
+    }
+    let field = format!("spec.listeners[{}].port", model.index);
+    if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port)) {
+        let message = format!(
+            "{field}: port {} of this host belongs to the older Gateway {rival}; use another port or address",
+            model.bind_port
+        );
+        return Some(Fault::new("PortUnavailable", message));
+    }
+    let why = scope.get::<UnusablePorts>(&model.bind_port)?;
+    Some(Fault::new("PortUnavailable", format!("{field}: port {} cannot be bound: {why}", model.bind_port)))
+}
+
+/// Where in a Gateway's listeners to look for those that a hostname has names in common with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Bucket {
+    /// Listeners with this very hostname.
+    At(Hostname),
+    /// Listeners whose hostname lies below this suffix.
+    Below(Arc<str>),
+    /// All of them.
+    All,
+}
+
+/// The listeners of a Gateway by hostname, so that a new one wakes only routes whose hostnames it could serve.
+pub(crate) struct ListenerIndex;
+
+impl Group for ListenerIndex {
+    const NAME: &'static str = "ListenerIndex";
+    type Key = (NsName, Bucket);
+    type Sort = Arc<str>;
+    type Entry = Arc<Brief>;
+}
+
+/// The served listeners of a port, the most specific hostname first.
+pub(crate) struct PortListeners;
+
+impl Group for PortListeners {
+    const NAME: &'static str = "PortListeners";
+    type Key = (NsName, Port);
+    type Sort = (Hostname, Arc<str>);
+    type Entry = (Arc<Brief>, Arc<[NsName]>);
+}

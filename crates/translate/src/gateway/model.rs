@@ -1,0 +1,314 @@
+//! Reading a Gateway's spec.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use api::{
+    gateway::{AddressType, FromNamespaces, ProtocolType, TlsModeType},
+    meta::{LabelSelector, StringMap},
+    shared::{RouteGroupKind, SecretObjectReference},
+};
+use ir::{Hostname, NsName, Port, Settings, filter::Scheme, matching::Age, settings::PortMapping};
+
+use super::{GatewayModel, conflict};
+use crate::{grant::GATEWAY_API, validate};
+
+/// Why something is not as its author wants it: a reason of Gateway API, and words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// A listener, as far as the Gateway's own spec decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerModel {
+    /// Its section name.
+    pub(crate) name: Arc<str>,
+    /// Its place in the spec.
+    pub(crate) index: usize,
+    /// The Gateway's port.
+    pub(crate) port: Port,
+    /// The port that Envoy binds.
+    pub(crate) bind_port: Port,
+    /// Plain or over TLS; none for a protocol that is not served.
+    pub(crate) scheme: Option<Scheme>,
+    /// The hostnames it serves.
+    pub(crate) hostname: Hostname,
+    /// The namespaces whose routes may attach.
+    pub(crate) admits: Admission,
+    /// The kinds of routes that may attach; a part of what is supported.
+    pub(crate) kinds: Vec<RouteGroupKind>,
+    /// Certificates to present.
+    pub(crate) certificates: Vec<SecretObjectReference>,
+    /// Why it is not accepted.
+    pub(crate) refused: Option<Fault>,
+    /// Why it conflicts with others of its Gateway.
+    pub(crate) conflicted: Option<Fault>,
+    /// Kinds of routes that are asked for and not supported.
+    pub(crate) bad_kinds: Option<Fault>,
+    /// Why it is accepted, and yet not served: what it demands is not built.
+    pub(crate) withheld: Option<Fault>,
+}
+
+impl ListenerModel {
+    /// Whether its own spec allows it to be served.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.refused.is_none() && self.conflicted.is_none() && self.withheld.is_none()
+    }
+}
+
+/// Which namespaces' routes may attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// All.
+    All,
+    /// The Gateway's own.
+    Same,
+    /// Those with these labels.
+    Selector(LabelSelector),
+    /// None at all.
+    None,
+}
+
+/// The kinds of routes that HTTP and HTTPS listeners support.
+const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
+
+/// Reads the spec of Gateway `key`, which is of a class of ours.
+pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, config: &Settings) -> GatewayModel {
+    let created = gateway.metadata.creation_timestamp.map_or(0, |time| time.as_second());
+    let mut refused = None;
+    let mut ignored = Vec::new();
+    if !class_accepted {
+        let class = &gateway.spec.gateway_class_name;
+        refused = Some(Fault::new(
+            "Invalid",
+            format!(
+                "GatewayClass {class} is not accepted: correct the class, or name another in spec.gatewayClassName"
+            ),
+        ));
+    }
+    for (field, why) in crate::refused_fields(&api::Object::Gateway(gateway.clone())) {
+        if field.starts_with("spec.tls.frontend") {
+            continue; // holds for the listeners it names
+        }
+        if field.starts_with("spec.allowedListeners") || field.starts_with("spec.defaultScope") {
+            ignored.push((field.to_string(), why.to_string()));
+        } else if refused.is_none() {
+            let reason = if field.starts_with("spec.infrastructure") { "InvalidParameters" } else { "Invalid" };
+            refused = Some(Fault::new(reason, format!("{field}: {why}")));
+        }
+    }
+    let addresses = match addresses(gateway) {
+        Ok(addresses) => addresses,
+        Err(fault) => {
+            refused.get_or_insert(fault);
+            Vec::new()
+        }
+    };
+    let ports = bind_ports(gateway, config.ports);
+    let mut listeners: Vec<_> =
+        gateway.spec.listeners.iter().enumerate().map(|(index, spec)| listener(gateway, index, spec, &ports)).collect();
+    conflict::mark(&mut listeners);
+    GatewayModel {
+        age: Age { created, name: key.clone() },
+        generation: gateway.metadata.generation,
+        addresses,
+        listeners: listeners.into_iter().map(Arc::new).collect(),
+        refused,
+        ignored,
+    }
+}
+
+fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
+    let mut addresses = Vec::new();
+    for (index, address) in gateway.spec.addresses.iter().enumerate() {
+        if address.r#type != AddressType::IpAddress {
+            let message = format!(
+                "spec.addresses[{index}].type: {:?} is not supported; use IPAddress, or leave addresses out",
+                address.r#type.as_str()
+            );
+            return Err(Fault::new("UnsupportedAddress", message));
+        }
+        if address.value.is_empty() {
+            continue; // any address will do
+        }
+        match address.value.parse() {
+            Ok(ip) => addresses.push(ip),
+            Err(_) => {
+                let message = format!("spec.addresses[{index}].value: {:?} is not an IP address", address.value);
+                return Err(Fault::new("UnsupportedAddress", message));
+            }
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// Which port Envoy binds for each of a Gateway's ports. A mapped port that is taken moves to the next free one, the
+/// lower Gateway port choosing first, so that it depends on the set of ports alone.
+fn bind_ports(gateway: &api::Gateway, mapping: PortMapping) -> BTreeMap<Port, Port> {
+    let ports = gateway.spec.listeners.iter().filter_map(|listener| Port::try_from(listener.port).ok());
+    let mut bound: BTreeMap<Port, Port> = ports.map(|port| (port, port)).collect();
+    if mapping == PortMapping::Own {
+        return bound;
+    }
+    let mut taken: std::collections::BTreeSet<Port> = bound.keys().copied().filter(|port| *port >= 1024).collect();
+    for (port, bind) in bound.iter_mut().filter(|(port, _)| **port < 1024) {
+        let mut candidate = 10_000 + *port;
+        while !taken.insert(candidate) {
+            candidate += 1;
+        }
+        *bind = candidate;
+    }
+    bound
+}
+
+fn listener(
+    gateway: &api::Gateway,
+    index: usize,
+    spec: &api::gateway::Listener,
+    ports: &BTreeMap<Port, Port>,
+) -> ListenerModel {
+    let field = |name: &str| format!("spec.listeners[{index}].{name}");
+    let port = Port::try_from(spec.port).unwrap_or(0);
+    let mut refused: Option<Fault> = None;
+    let mut refuse = |reason, message: String| {
+        refused.get_or_insert(Fault { reason, message });
+    };
+    if port == 0 {
+        refuse("PortUnavailable", format!("{}: {} is not a port; use 1 to 65535", field("port"), spec.port));
+    }
+    let scheme = match spec.protocol {
+        ProtocolType::Http => Some(Scheme::Http),
+        ProtocolType::Https => Some(Scheme::Https),
+        ref other => {
+            let message = format!("{}: {:?} is not supported; use HTTP or HTTPS", field("protocol"), other.as_str());
+            refuse("UnsupportedProtocol", message);
+            None
+        }
+    };
+    let written = spec.hostname.as_deref().unwrap_or_default();
+    let hostname = match validate::hostname::check(written) {
+        _ if written.is_empty() => Hostname::Any,
+        Ok(_) => Hostname::parse(written),
+        Err(invalid) => {
+            refuse("UnsupportedValue", format!("{}: {invalid}", field("hostname")));
+            Hostname::Any
+        }
+    };
+    let tls = spec.tls.as_ref();
+    match (scheme, tls) {
+        (Some(Scheme::Https), None) => {
+            refuse("UnsupportedValue", format!("{}: an HTTPS listener needs certificateRefs here", field("tls")));
+        }
+        (Some(Scheme::Https), Some(tls)) => {
+            if tls.mode != TlsModeType::Terminate {
+                let message = format!(
+                    "{}: {:?} is not supported on an HTTPS listener; use Terminate",
+                    field("tls.mode"),
+                    tls.mode.as_str()
+                );
+                refuse("UnsupportedValue", message);
+            }
+            if let Some(option) = tls.options.keys().next() {
+                let message = format!(
+                    "{}: option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it",
+                    field("tls.options")
+                );
+                refuse("UnsupportedValue", message);
+            }
+        }
+        (Some(Scheme::Http), Some(_)) => {
+            refuse("UnsupportedValue", format!("{}: not allowed on an HTTP listener; use HTTPS", field("tls")));
+        }
+        _ => {}
+    }
+    let namespaces = &spec.allowed_routes.namespaces;
+    let admits = match (&namespaces.from, &namespaces.selector) {
+        (FromNamespaces::All, _) => Admission::All,
+        (FromNamespaces::Same, _) => Admission::Same,
+        (FromNamespaces::None, _) => Admission::None,
+        (FromNamespaces::Selector, Some(selector)) => match selector.matches(&StringMap::default()) {
+            Ok(_) => Admission::Selector(selector.clone()),
+            Err(error) => {
+                refuse("UnsupportedValue", format!("{}: {error}", field("allowedRoutes.namespaces.selector")));
+                Admission::None
+            }
+        },
+        (FromNamespaces::Selector, None) => {
+            let message = format!("{}: missing, though from is Selector", field("allowedRoutes.namespaces.selector"));
+            refuse("UnsupportedValue", message);
+            Admission::None
+        }
+        (FromNamespaces::Unknown(from), _) => {
+            let message = format!(
+                "{}: {from:?} is not known; use Same, All, Selector or None",
+                field("allowedRoutes.namespaces.from")
+            );
+            refuse("UnsupportedValue", message);
+            Admission::None
+        }
+    };
+    let (kinds, bad_kinds) = kinds(spec, scheme, &field("allowedRoutes.kinds"));
+    ListenerModel {
+        name: spec.name.clone(),
+        index,
+        port,
+        bind_port: ports.get(&port).copied().unwrap_or(port),
+        scheme,
+        hostname,
+        admits,
+        kinds,
+        certificates: tls.map(|tls| tls.certificate_refs.clone()).unwrap_or_default(),
+        refused,
+        conflicted: None,
+        bad_kinds,
+        withheld: withheld(gateway, port, scheme),
+    }
+}
+
+fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, field: &str) -> (Vec<RouteGroupKind>, Option<Fault>) {
+    let supported: &[&str] = if scheme.is_some() { &HTTP_KINDS } else { &[] };
+    if spec.allowed_routes.kinds.is_empty() {
+        return (supported.iter().map(|kind| RouteGroupKind::gateway_api(*kind)).collect(), None);
+    }
+    let (good, bad): (Vec<_>, Vec<_>) = spec
+        .allowed_routes
+        .kinds
+        .iter()
+        .cloned()
+        .partition(|kind| &*kind.group == GATEWAY_API && supported.contains(&&*kind.kind));
+    let fault = (!bad.is_empty()).then(|| {
+        let bad: Vec<_> = bad.iter().map(ToString::to_string).collect();
+        let supported = if supported.is_empty() { "none".into() } else { supported.join(", ") };
+        Fault::new(
+            "InvalidRouteKinds",
+            format!("{field}: {} cannot attach here; supported is {supported}", bad.join(", ")),
+        )
+    });
+    (good, fault)
+}
+
+/// A listener that demands client certificates is not served without them.
+fn withheld(gateway: &api::Gateway, port: Port, scheme: Option<Scheme>) -> Option<Fault> {
+    let frontend = gateway.spec.tls.as_ref()?.frontend.as_ref()?;
+    if scheme != Some(Scheme::Https) {
+        return None;
+    }
+    let own = frontend.per_port.iter().find(|config| config.port == i32::from(port));
+    let validation = own.map_or(&frontend.default.validation, |config| &config.tls.validation);
+    validation.as_ref().map(|_| {
+        Fault::new(
+            "Invalid",
+            "spec.tls.frontend: client certificates are not validated yet, so the listener is not served without; \
+             remove the validation to serve it open",
+        )
+    })
+}

@@ -1,0 +1,41 @@
+//! Ports of a host that Gateways share.
+
+use std::net::IpAddr;
+
+use engine::{Group, Lookup, Scope, Table};
+use ir::{NsName, Port, matching::Age};
+
+use super::GatewayRow;
+
+/// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
+pub(crate) struct PortClaims;
+
+impl Group for PortClaims {
+    const NAME: &'static str = "PortClaims";
+    type Key = Port;
+    type Sort = Age;
+    type Entry = Vec<IpAddr>;
+}
+
+/// The older Gateway that keeps a Gateway from a port; absent where the port is free for it.
+pub(crate) struct PortRival;
+
+impl Table for PortRival {
+    const NAME: &'static str = "PortRival";
+    type Key = (NsName, Port);
+    type Value = NsName;
+}
+
+impl Lookup for PortRival {
+    fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<NsName> {
+        let model = scope.get::<GatewayRow>(gateway)?;
+        let claims = scope.group::<PortClaims>(port);
+        let older = claims.iter().take_while(|(age, _)| **age < model.age);
+        older.filter(|(_, addresses)| overlap(addresses, &model.addresses)).map(|(age, _)| age.name.clone()).next()
+    }
+}
+
+fn overlap(a: &[IpAddr], b: &[IpAddr]) -> bool {
+    let any = |addresses: &[IpAddr]| addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified);
+    any(a) || any(b) || a.iter().any(|address| b.contains(address))
+}

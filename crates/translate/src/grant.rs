@@ -1,0 +1,109 @@
+//! Who may refer across namespaces (Gateway API `ReferenceGrant`). Every kind of reference is decided here.
+
+use std::sync::Arc;
+
+use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
+use ir::NsName;
+
+use crate::input::Grants;
+
+/// A reference from an object to one in another namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Reference {
+    /// Kind and namespace of both ends.
+    pub(crate) ends: Ends,
+    /// The name of the object referred to.
+    pub(crate) to_name: Arc<str>,
+}
+
+/// Kind and namespace of both ends of a reference, which is what a grant names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ends {
+    pub(crate) from_group: Arc<str>,
+    pub(crate) from_kind: Arc<str>,
+    pub(crate) from_namespace: Arc<str>,
+    pub(crate) to_group: Arc<str>,
+    pub(crate) to_kind: Arc<str>,
+    pub(crate) to_namespace: Arc<str>,
+}
+
+impl Reference {
+    /// A reference by a Gateway API object of kind `from_kind`.
+    pub(crate) fn new(from_kind: &str, from_namespace: &Arc<str>, to_group: &str, to_kind: &str, to: &NsName) -> Self {
+        Self {
+            ends: Ends {
+                from_group: GATEWAY_API.into(),
+                from_kind: from_kind.into(),
+                from_namespace: from_namespace.clone(),
+                to_group: to_group.into(),
+                to_kind: to_kind.into(),
+                to_namespace: to.namespace.clone(),
+            },
+            to_name: to.name.clone(),
+        }
+    }
+
+    /// Whether the reference may be followed: it stays in its namespace, or a grant allows it.
+    pub(crate) fn is_permitted(&self, scope: &Scope<'_>) -> bool {
+        self.ends.from_namespace == self.ends.to_namespace || scope.get::<Permitted>(self).is_some()
+    }
+}
+
+/// The API group of Gateway API.
+pub(crate) const GATEWAY_API: &str = "gateway.networking.k8s.io";
+
+/// Spreads a grant over the pairs of ends that it names.
+pub(crate) struct GrantRow;
+
+impl Table for GrantRow {
+    const NAME: &'static str = "GrantRow";
+    type Key = NsName;
+    type Value = ();
+}
+
+impl Derived for GrantRow {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let grant = scope.get::<Grants>(key)?;
+        for (i, from) in grant.spec.from.iter().enumerate() {
+            for (j, to) in grant.spec.to.iter().enumerate() {
+                let ends = Ends {
+                    from_group: from.group.clone(),
+                    from_kind: from.kind.clone(),
+                    from_namespace: from.namespace.clone(),
+                    to_group: to.group.clone(),
+                    to_kind: to.kind.clone(),
+                    to_namespace: key.namespace.clone(),
+                };
+                let name = to.name.clone().filter(|name| !name.is_empty());
+                scope.emit::<GrantsBetween>(ends, (key.name.clone(), i, j), name);
+            }
+        }
+        Some(())
+    }
+}
+
+/// What grants allow between two ends: the name of one object, or all.
+pub(crate) struct GrantsBetween;
+
+impl Group for GrantsBetween {
+    const NAME: &'static str = "GrantsBetween";
+    type Key = Ends;
+    type Sort = (Arc<str>, usize, usize);
+    type Entry = Option<Arc<str>>;
+}
+
+/// Present while some grant allows the reference.
+pub(crate) struct Permitted;
+
+impl Table for Permitted {
+    const NAME: &'static str = "Permitted";
+    type Key = Reference;
+    type Value = ();
+}
+
+impl Lookup for Permitted {
+    fn compute(scope: &Scope<'_>, key: &Reference) -> Option<()> {
+        let grants = scope.group::<GrantsBetween>(&key.ends);
+        grants.iter().any(|(_, name)| name.as_ref().is_none_or(|name| *name == key.to_name)).then_some(())
+    }
+}

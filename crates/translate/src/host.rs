@@ -1,0 +1,175 @@
+//! Encoded routes, and the virtual hosts they stand in.
+//!
+//! A route's bytes are made once and stand once in a group: by listener and hostname, in the order in which Envoy tries
+//! them. A virtual host joins the groups of its own hostname and of those that cover it, the more specific first, since
+//! Gateway API falls back to a less specific hostname where no rule of the more specific one matches.
+
+use std::sync::Arc;
+
+use engine::{Derived, Digest, Emitter, Group, Lookup, Scope, Table};
+use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence, rule::Source};
+
+use crate::{
+    attach::AttachedHosts,
+    bytes::{self, Row},
+    envoy::route::{self, RouteAt},
+    gateway::listener::PortListeners,
+    output::{OutputId, Outputs},
+    resolve::ResolvedRule,
+    route::head::RouteAge,
+};
+
+/// One match of a rule as Envoy writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RouteId {
+    pub(crate) route: NsName,
+    pub(crate) rule: u32,
+    /// The place among what the rule's matches became.
+    pub(crate) entry: u32,
+    /// Where it is served, for the few routes whose bytes depend on it; the others share theirs between listeners.
+    pub(crate) at: Option<(Scheme, Port)>,
+}
+
+/// The bytes of Envoy routes.
+pub(crate) struct RouteBytes;
+
+impl Table for RouteBytes {
+    const NAME: &'static str = "RouteBytes";
+    type Key = RouteId;
+    type Value = Row;
+}
+
+impl Lookup for RouteBytes {
+    fn compute(scope: &Scope<'_>, key: &RouteId) -> Option<Row> {
+        let resolved = scope.get::<ResolvedRule>(&(key.route.clone(), key.rule))?;
+        let entry = resolved.matches.get(key.entry as usize)?;
+        let source = Source {
+            kind: "HTTPRoute",
+            route: key.route.clone(),
+            rule: key.rule,
+            rule_name: resolved.name.clone(),
+            matching: entry.index,
+            part: entry.part,
+        };
+        let (scheme, port) = key.at.unwrap_or((Scheme::Http, 0));
+        Some(route::route(&source, &entry.request, &resolved.rule, RouteAt { scheme, port }))
+    }
+}
+
+/// Puts a rule's routes where a listener serves them.
+pub(crate) struct Placement;
+
+impl Table for Placement {
+    const NAME: &'static str = "Placement";
+    type Key = (NsName, u32, ListenerId);
+    type Value = ();
+}
+
+impl Derived for Placement {
+    fn compute(scope: &Emitter<'_>, (route, rule, listener): &Self::Key) -> Option<()> {
+        let hostnames = scope.get::<AttachedHosts>(&(route.clone(), listener.clone()))?;
+        let resolved = scope.get::<ResolvedRule>(&(route.clone(), *rule))?;
+        let age = scope.get::<RouteAge>(route)?;
+        let at =
+            if route::depends_on_listener(&resolved.rule) { Some(*scope.get::<ServedAt>(listener)?) } else { None };
+        for (entry, matching) in (0..).zip(&resolved.matches) {
+            let id = RouteId { route: route.clone(), rule: *rule, entry, at };
+            let Some(row) = scope.get::<RouteBytes>(&id) else { continue };
+            let place = Precedence::new(&matching.request, (*age).clone(), *rule, matching.index, matching.part);
+            for hostname in hostnames.iter() {
+                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), (*row).clone());
+            }
+        }
+        for cluster in &resolved.clusters {
+            let gateway = &listener.gateway;
+            scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
+            scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
+        }
+        Some(())
+    }
+}
+
+/// Scheme and Gateway port of a listener.
+pub(crate) struct ServedAt;
+
+impl Table for ServedAt {
+    const NAME: &'static str = "ServedAt";
+    type Key = ListenerId;
+    type Value = (Scheme, Port);
+}
+
+impl Lookup for ServedAt {
+    fn compute(scope: &Scope<'_>, key: &ListenerId) -> Option<(Scheme, Port)> {
+        let listener = scope.get::<crate::gateway::listener::ListenerRow>(key)?;
+        Some((listener.model.scheme?, listener.model.port))
+    }
+}
+
+/// The routes that a listener serves for a hostname, in the order in which they are tried.
+pub(crate) struct RoutesAt;
+
+impl Group for RoutesAt {
+    const NAME: &'static str = "RoutesAt";
+    type Key = (ListenerId, Hostname);
+    type Sort = Precedence;
+    type Entry = Row;
+
+    fn digest(row: &Row) -> Digest {
+        Digest { len: row.bytes.len() as u64, hash: row.hash }
+    }
+}
+
+/// The listener that alone serves a hostname of a route configuration: the one with the most specific hostname.
+pub(crate) struct Owner;
+
+impl Table for Owner {
+    const NAME: &'static str = "Owner";
+    type Key = (RouteConfigId, Hostname);
+    type Value = Arc<str>;
+}
+
+impl Lookup for Owner {
+    fn compute(scope: &Scope<'_>, (config, hostname): &Self::Key) -> Option<Arc<str>> {
+        let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
+        let owner = listeners.iter().find(|((own, _), _)| own.covers(hostname)).map(|((_, name), _)| name.clone())?;
+        config.listener.as_ref().is_none_or(|listener| *listener == owner).then_some(owner)
+    }
+}
+
+/// Virtual hosts, encoded.
+pub(crate) struct VirtualHost;
+
+impl Table for VirtualHost {
+    const NAME: &'static str = "VirtualHost";
+    type Key = (RouteConfigId, Hostname);
+    type Value = ();
+}
+
+impl Derived for VirtualHost {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (config, hostname) = key;
+        let owner = scope.get::<Owner>(key)?;
+        let listener = ListenerId { gateway: config.gateway.clone(), name: (*owner).clone() };
+        let groups: Vec<_> =
+            hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect();
+        let rows = groups.iter().flat_map(|group| group.iter().map(|(_, row)| row));
+        let domain = hostname.domain();
+        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), rows);
+        scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+        Some(())
+    }
+}
+
+/// The virtual hosts of a route configuration.
+pub(crate) struct HostsOf;
+
+impl Group for HostsOf {
+    const NAME: &'static str = "HostsOf";
+    type Key = RouteConfigId;
+    type Sort = Hostname;
+    type Entry = Row;
+
+    fn digest(row: &Row) -> Digest {
+        Digest { len: row.bytes.len() as u64, hash: row.hash }
+    }
+}

@@ -1,0 +1,49 @@
+//! What enters: the objects as they arrived, and what the world outside reports.
+
+use std::sync::Arc;
+
+use engine::{Input, Table};
+use ir::{NsName, Port, Settings};
+
+/// Declares tables that are written from outside.
+macro_rules! inputs {
+    ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $value:ty;)+) => {$(
+        $(#[doc = $doc])+
+        pub(crate) struct $table;
+
+        impl Table for $table {
+            const NAME: &'static str = stringify!($table);
+            type Key = $key;
+            type Value = $value;
+        }
+
+        impl Input for $table {}
+    )+};
+}
+
+inputs! {
+    /// The one row of settings.
+    Config: () => Settings;
+    /// GatewayClasses by name.
+    Classes: Arc<str> => api::GatewayClass;
+    /// Gateways.
+    Gateways: NsName => api::Gateway;
+    /// HTTPRoutes.
+    Routes: NsName => api::HttpRoute;
+    /// ReferenceGrants.
+    Grants: NsName => api::ReferenceGrant;
+    /// Services.
+    Services: NsName => api::core::Service;
+    /// EndpointSlices.
+    Slices: NsName => api::core::EndpointSlice;
+    /// Secrets.
+    Secrets: NsName => api::core::Secret;
+    /// ConfigMaps.
+    ConfigMaps: NsName => api::core::ConfigMap;
+    /// Namespaces by name.
+    Namespaces: Arc<str> => api::core::Namespace;
+    /// Envoy's words, by Gateway, while it refuses what it was sent last.
+    Nacks: NsName => String;
+    /// Why a port of this host cannot be bound.
+    UnusablePorts: Port => String;
+}

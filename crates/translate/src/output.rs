@@ -1,0 +1,118 @@
+//! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
+
+use std::sync::Arc;
+
+use engine::{Derived, Emitter, Scope, Table};
+use ir::{
+    Hostname, NsName, Port, RouteConfigId,
+    filter::Scheme,
+    listener::{FilterChain, Listener, TlsSecret, TlsTermination},
+};
+
+use crate::{
+    backend::{AssignmentBytes, ClusterBytes, ClusterId},
+    bytes::{self, Row},
+    envoy,
+    gateway::{GatewayRow, listener::PortListeners},
+    host::HostsOf,
+    input::Config,
+    resource::{Encoded, ResourceKey, ResourceKind},
+    tls::Certificate,
+};
+
+/// A resource by what it is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum OutputId {
+    Cluster(NsName, ClusterId),
+    Endpoints(NsName, ClusterId),
+    Secret(NsName, NsName),
+    Listener(NsName, Port),
+    RouteConfiguration(RouteConfigId),
+}
+
+impl OutputId {
+    /// The resource as proxies know it.
+    pub(crate) fn resource(&self) -> ResourceKey {
+        let (gateway, kind, name) = match self {
+            Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
+            Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
+            Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
+            Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
+            Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
+        };
+        ResourceKey { gateway: gateway.clone(), kind, name: name.into() }
+    }
+}
+
+/// All resources of all Gateways.
+pub(crate) struct Outputs;
+
+impl Table for Outputs {
+    const NAME: &'static str = "Outputs";
+    type Key = OutputId;
+    type Value = Encoded;
+}
+
+impl Derived for Outputs {
+    fn compute(scope: &Emitter<'_>, key: &OutputId) -> Option<Encoded> {
+        match key {
+            OutputId::Cluster(_, cluster) => scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone()),
+            OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
+            OutputId::Secret(_, secret) => {
+                let certificate = scope.get::<Certificate>(secret)?;
+                certificate.as_ref().as_ref().ok().map(envoy::secret::secret)
+            }
+            OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
+            OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
+        }
+    }
+}
+
+fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
+    let model = scope.get::<GatewayRow>(gateway)?;
+    let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
+    let mut chains = Vec::new();
+    for (_, (brief, secrets)) in listeners.iter() {
+        let route_config: Arc<str> = brief.route_config(gateway)?.resource_name().into();
+        let chain = match brief.scheme? {
+            Scheme::Http => FilterChain { route_config, hostname: Hostname::Any, tls: None },
+            Scheme::Https => FilterChain {
+                route_config,
+                hostname: brief.hostname.clone(),
+                tls: Some(TlsTermination {
+                    secrets: secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
+                }),
+            },
+        };
+        // HTTP listeners of a port share a chain, since nothing tells them apart before the request is read.
+        if !chains.contains(&chain) {
+            chains.push(chain);
+        }
+    }
+    if chains.is_empty() {
+        return None;
+    }
+    let bind_port = model.listeners.iter().find(|listener| listener.port == port)?.bind_port;
+    let addresses = match &model.addresses[..] {
+        [] => vec![Arc::from("0.0.0.0")],
+        addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
+    };
+    let listener = Listener { name: format!("listener/{port}").into(), addresses, bind_port, chains };
+    Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
+}
+
+fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
+    let hosts = scope.group::<HostsOf>(id);
+    let misdirected = misdirected(scope, id);
+    bytes::route_configuration(&id.resource_name(), hosts.iter().map(|(_, host)| host).chain(misdirected.as_ref()))
+}
+
+/// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told
+/// to open its own (RFC 9110 section 15.5.20; Gateway API `Listener.hostname`).
+fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Row> {
+    let own = id.listener.as_ref()?;
+    let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
+    let others = listeners.iter().filter(|((_, name), _)| name != own);
+    let domains: Vec<_> = others.map(|((hostname, _), _)| hostname.domain()).collect();
+    (!domains.is_empty()).then(|| envoy::misdirected::virtual_host(domains))
+}

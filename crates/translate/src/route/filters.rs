@@ -1,0 +1,288 @@
+//! Reading filters (Gateway API `HTTPRouteFilter`). None is ever skipped: what cannot be honoured is a fault.
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    http_route::{
+        HttpCorsFilter, HttpHeaderFilter, HttpPathModifier, HttpPathModifierType, HttpRequestMirrorFilter,
+        HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type, HttpUrlRewriteFilter,
+        Scheme as ApiScheme,
+    },
+    shared::BackendObjectReference,
+};
+use ir::{
+    Problem, Severity,
+    filter::{Cors, Filters, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
+};
+
+use crate::validate::{self, Invalid};
+
+/// The filters of a rule. Mirrors still name their backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadFilters {
+    /// What needs no other object.
+    pub(crate) filters: Filters,
+    /// Copies.
+    pub(crate) mirrors: Vec<ReadMirror>,
+    /// The redirect, which stands in place of backends.
+    pub(crate) redirect: Option<Redirect>,
+}
+
+/// A mirror that still names its backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadMirror {
+    /// Where the reference stands.
+    pub(crate) field: String,
+    /// The backend.
+    pub(crate) backend: BackendObjectReference,
+    /// The share that is copied; none means all.
+    pub(crate) fraction: Option<(u32, u32)>,
+}
+
+/// Where filters stand, which decides what is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// On a rule; tells whether each of its matches is a prefix, which `ReplacePrefixMatch` needs.
+    Rule {
+        /// Whether all matches are prefixes.
+        prefixes_only: bool,
+    },
+    /// On a backend, where Envoy can change headers and the host only.
+    Backend,
+}
+
+/// Reads all filters of a list. The first fault is told for the list: one is enough to have it replaced.
+pub(crate) fn read(list: &[HttpRouteFilter], level: Level, field: &str) -> Result<ReadFilters, Problem> {
+    let mut read = ReadFilters::default();
+    let mut seen: Vec<&Type> = Vec::new();
+    for (index, filter) in list.iter().enumerate() {
+        let field = format!("{field}.filters[{index}]");
+        let repeatable = matches!(filter.r#type, Type::RequestMirror | Type::ExtensionRef);
+        if !repeatable && seen.contains(&&filter.r#type) {
+            let message = format!("{} stands here twice; join the two filters into one", filter.r#type);
+            return Err(fault("IncompatibleFilters", &field, message));
+        }
+        seen.push(&filter.r#type);
+        one(filter, level, &field, &mut read)?;
+    }
+    if seen.contains(&&Type::RequestRedirect) && seen.contains(&&Type::UrlRewrite) {
+        let message = "RequestRedirect and URLRewrite exclude each other; keep one of them";
+        return Err(fault("IncompatibleFilters", &format!("{field}.filters"), message.into()));
+    }
+    Ok(read)
+}
+
+fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilters) -> Result<(), Problem> {
+    let kind = &filter.r#type;
+    if level == Level::Backend
+        && !matches!(kind, Type::RequestHeaderModifier | Type::ResponseHeaderModifier | Type::UrlRewrite)
+    {
+        let message = format!("{kind} cannot be done for one backend alone; move it to the rule");
+        return Err(fault("UnsupportedValue", field, message));
+    }
+    match kind {
+        Type::RequestHeaderModifier => {
+            let at = format!("{field}.requestHeaderModifier");
+            read.filters.request_headers = headers(config(filter.request_header_modifier.as_deref(), kind, &at)?, &at)?;
+        }
+        Type::ResponseHeaderModifier => {
+            let at = format!("{field}.responseHeaderModifier");
+            read.filters.response_headers =
+                headers(config(filter.response_header_modifier.as_deref(), kind, &at)?, &at)?;
+        }
+        Type::RequestMirror => {
+            let at = format!("{field}.requestMirror");
+            read.mirrors.push(mirror(config(filter.request_mirror.as_deref(), kind, &at)?, &at)?);
+        }
+        Type::RequestRedirect => {
+            let at = format!("{field}.requestRedirect");
+            read.redirect = Some(redirect(config(filter.request_redirect.as_deref(), kind, &at)?, level, &at)?);
+        }
+        Type::UrlRewrite => {
+            let at = format!("{field}.urlRewrite");
+            read.filters.rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, &at)?, level, &at)?;
+        }
+        Type::Cors => {
+            let at = format!("{field}.cors");
+            read.filters.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?, &at)?);
+        }
+        Type::ExtensionRef => {
+            let at = format!("{field}.extensionRef");
+            let reference = config(filter.extension_ref.as_deref(), kind, &at)?;
+            let message = format!(
+                "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
+                reference.kind, reference.name, reference.group
+            );
+            return Err(fault("UnsupportedValue", &at, message));
+        }
+        Type::ExternalAuth => {
+            let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";
+            return Err(fault("UnsupportedValue", &format!("{field}.type"), message.into()));
+        }
+        Type::Unknown(other) => {
+            let message = format!("{other:?} is not a type of filter that is known here; correct or remove it");
+            return Err(fault("UnsupportedValue", &format!("{field}.type"), message));
+        }
+    }
+    Ok(())
+}
+
+fn fault(reason: &'static str, field: &str, message: String) -> Problem {
+    Problem::new(Severity::Replaced, reason, field, message)
+}
+
+/// Turns a refused value at `field` into a fault.
+fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
+    move |invalid| fault("UnsupportedValue", &field, invalid.to_string())
+}
+
+fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a T, Problem> {
+    config.ok_or_else(|| fault("UnsupportedValue", field, format!("missing, though the type of the filter is {kind}")))
+}
+
+fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Problem> {
+    let mut modifier = HeaderModifier::default();
+    for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
+        for (index, header) in list.iter().enumerate() {
+            let place = format!("{field}.{name}[{index}]");
+            let name: Arc<str> =
+                validate::header::modifiable_name(&header.name).map_err(at(format!("{place}.name")))?.into();
+            validate::header::value(&header.value).map_err(at(format!("{place}.value")))?;
+            // Gateway API: of entries with an equivalent name the first counts.
+            if !into.iter().any(|(other, _): &(Arc<str>, Arc<str>)| *other == name) {
+                into.push((name, header.value.as_ref().into()));
+            }
+        }
+    }
+    for (index, name) in written.remove.iter().enumerate() {
+        let name: Arc<str> =
+            validate::header::modifiable_name(name).map_err(at(format!("{field}.remove[{index}]")))?.into();
+        if !modifier.remove.contains(&name) {
+            modifier.remove.push(name);
+        }
+    }
+    Ok(modifier)
+}
+
+fn mirror(written: &HttpRequestMirrorFilter, field: &str) -> Result<ReadMirror, Problem> {
+    let fraction = match (&written.percent, &written.fraction) {
+        (Some(_), Some(_)) => {
+            let message = "percent and fraction exclude each other; keep one of them";
+            return Err(fault("UnsupportedValue", field, message.into()));
+        }
+        (Some(percent), None) => {
+            Some((validate::number::percent((*percent).into()).map_err(at(format!("{field}.percent")))?, 100))
+        }
+        (None, Some(fraction)) => {
+            let millionths = validate::number::fraction(fraction.numerator.into(), Some(fraction.denominator.into()));
+            Some((millionths.map_err(at(format!("{field}.fraction")))?, 1_000_000))
+        }
+        (None, None) => None,
+    };
+    Ok(ReadMirror { field: format!("{field}.backendRef"), backend: written.backend_ref.clone(), fraction })
+}
+
+fn redirect(written: &HttpRequestRedirectFilter, level: Level, field: &str) -> Result<Redirect, Problem> {
+    let scheme = match &written.scheme {
+        None => None,
+        Some(ApiScheme::Http) => Some(Scheme::Http),
+        Some(ApiScheme::Https) => Some(Scheme::Https),
+        Some(ApiScheme::Unknown(other)) => {
+            let invalid = Invalid::new(other, "it is not a scheme to redirect to", "use http or https");
+            return Err(at(format!("{field}.scheme"))(invalid));
+        }
+    };
+    let port = written.port.map(|port| validate::number::port(port.into())).transpose();
+    let status = validate::number::redirect_status(written.status_code).map_err(at(format!("{field}.statusCode")))?;
+    Ok(Redirect {
+        scheme,
+        hostname: hostname(written.hostname.as_ref(), field)?,
+        port: port.map_err(at(format!("{field}.port")))?,
+        path: path(written.path.as_ref(), level, &format!("{field}.path"), validate::path::redirect)?,
+        status: u16::try_from(status).unwrap_or(302),
+    })
+}
+
+fn rewrite(written: &HttpUrlRewriteFilter, level: Level, field: &str) -> Result<Rewrite, Problem> {
+    if level == Level::Backend && written.path.is_some() {
+        let message = "the path cannot be rewritten for one backend alone; move it to the rule";
+        return Err(fault("UnsupportedValue", &format!("{field}.path"), message.into()));
+    }
+    Ok(Rewrite {
+        hostname: hostname(written.hostname.as_ref(), field)?,
+        path: path(written.path.as_ref(), level, &format!("{field}.path"), validate::path::rewrite)?,
+    })
+}
+
+fn hostname(written: Option<&Arc<str>>, field: &str) -> Result<Option<Arc<str>>, Problem> {
+    let Some(hostname) = written else { return Ok(None) };
+    validate::hostname::precise(hostname).map_err(at(format!("{field}.hostname")))?;
+    Ok(Some(hostname.clone()))
+}
+
+fn path(
+    written: Option<&HttpPathModifier>,
+    level: Level,
+    field: &str,
+    full: fn(&str) -> Result<(), Invalid>,
+) -> Result<Option<PathModifier>, Problem> {
+    let Some(modifier) = written else { return Ok(None) };
+    match (&modifier.r#type, &modifier.replace_full_path, &modifier.replace_prefix_match) {
+        (HttpPathModifierType::ReplaceFullPath, Some(path), _) => {
+            full(path).map_err(at(format!("{field}.replaceFullPath")))?;
+            Ok(Some(PathModifier::Full(path.as_ref().into())))
+        }
+        (HttpPathModifierType::ReplacePrefixMatch, _, Some(path)) => {
+            let field = format!("{field}.replacePrefixMatch");
+            if level != (Level::Rule { prefixes_only: true }) {
+                let message = "there is no prefix to replace, since not every match of the rule is a PathPrefix; \
+                               make them so, or use ReplaceFullPath";
+                return Err(fault("IncompatibleFilters", &field, message.into()));
+            }
+            validate::path::replace_prefix(path).map_err(at(field))?;
+            Ok(Some(PathModifier::Prefix(path.as_ref().into())))
+        }
+        (HttpPathModifierType::Unknown(other), ..) => {
+            let remedy = "use ReplaceFullPath or ReplacePrefixMatch";
+            Err(at(format!("{field}.type"))(Invalid::new(other, "it is not a way to change a path", remedy)))
+        }
+        (kind, ..) => {
+            let message = format!("the value that belongs to type {kind} is missing");
+            Err(fault("UnsupportedValue", field, message))
+        }
+    }
+}
+
+fn cors(written: &HttpCorsFilter, field: &str) -> Result<Cors, Problem> {
+    let mut allow_origins = Vec::new();
+    for (index, origin) in written.allow_origins.iter().enumerate() {
+        validate::cors::origin(origin).map_err(at(format!("{field}.allowOrigins[{index}]")))?;
+        allow_origins.push(origin.as_ref().into());
+    }
+    let methods: Vec<_> = written.allow_methods.iter().map(|method| method.as_str()).collect();
+    let max_age = u64::try_from(written.max_age).ok().filter(|seconds| *seconds > 0);
+    if max_age.is_none() {
+        let invalid = Invalid::new(&written.max_age.to_string(), "it is not a number of seconds", "use 1 or more");
+        return Err(at(format!("{field}.maxAge"))(invalid));
+    }
+    Ok(Cors {
+        allow_origins,
+        allow_methods: cors_list(&methods, &format!("{field}.allowMethods"), validate::cors::method)?,
+        allow_headers: cors_list(&written.allow_headers, &format!("{field}.allowHeaders"), validate::cors::header)?,
+        expose_headers: cors_list(&written.expose_headers, &format!("{field}.exposeHeaders"), validate::cors::header)?,
+        allow_credentials: written.allow_credentials.unwrap_or(false),
+        max_age: max_age.map(Duration::from_secs),
+    })
+}
+
+fn cors_list(
+    list: &[impl AsRef<str>],
+    field: &str,
+    check: fn(&str) -> Result<(), Invalid>,
+) -> Result<Vec<Arc<str>>, Problem> {
+    validate::cors::alone(list).map_err(at(field.into()))?;
+    for (index, entry) in list.iter().enumerate() {
+        check(entry.as_ref()).map_err(at(format!("{field}[{index}]")))?;
+    }
+    Ok(list.iter().map(|entry| entry.as_ref().into()).collect())
+}

@@ -1,0 +1,128 @@
+//! Reading matches (Gateway API `HTTPRouteMatch`).
+
+use std::{collections::HashSet, sync::Arc};
+
+use api::http_route::{HeaderMatchType, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType};
+use ir::{
+    Problem, Severity,
+    matching::{Condition, PathMatch, RequestMatch, ValueMatch},
+};
+
+use crate::validate::{self, Invalid};
+
+/// One match of a rule, as Envoy can express it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadMatch {
+    /// Its place in the rule.
+    pub(crate) index: u32,
+    /// Tells apart what one match becomes.
+    pub(crate) part: u32,
+    /// The match itself.
+    pub(crate) request: RequestMatch,
+}
+
+/// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
+pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Vec<ReadMatch>, Problem> {
+    let field = format!("{field}.matches[{index}]");
+    let refuse = |name: &str| {
+        let field = format!("{field}.{name}");
+        move |invalid: Invalid| Problem::new(Severity::Refused, "UnsupportedValue", field, invalid.to_string())
+    };
+    let paths = paths(&written.path).map_err(refuse("path.value"))?;
+    let method = match &written.method {
+        None => None,
+        Some(HttpMethod::Unknown(method)) => {
+            let invalid = Invalid::new(method, "it is not a method of HTTP", "use one such as GET or POST");
+            return Err(refuse("method")(invalid));
+        }
+        Some(method) => Some(Arc::from(method.as_str())),
+    };
+    let headers = headers(written).map_err(|(at, invalid)| refuse(&format!("headers[{at}]"))(invalid))?;
+    let queries = queries(written).map_err(|(at, invalid)| refuse(&format!("queryParams[{at}]"))(invalid))?;
+    Ok(paths
+        .into_iter()
+        .zip(0..)
+        .map(|((path, implied), part)| ReadMatch {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            part,
+            request: RequestMatch {
+                path,
+                method: method.clone(),
+                headers: headers.clone(),
+                queries: queries.clone(),
+                implied,
+            },
+        })
+        .collect())
+}
+
+fn paths(written: &HttpPathMatch) -> Result<Vec<(PathMatch, bool)>, Invalid> {
+    let value = &*written.value;
+    match &written.r#type {
+        PathMatchType::Exact => {
+            validate::path::exact(value)?;
+            Ok(vec![(PathMatch::Exact(value.into()), false)])
+        }
+        PathMatchType::PathPrefix => {
+            validate::path::prefix(value)?;
+            Ok(RequestMatch::prefix_paths(value))
+        }
+        PathMatchType::RegularExpression => {
+            validate::regex::check(value)?;
+            Ok(vec![(PathMatch::Regex(value.into()), false)])
+        }
+        PathMatchType::Unknown(other) => {
+            Err(Invalid::new(other, "it is no type of path match", "use Exact, PathPrefix or RegularExpression"))
+        }
+    }
+}
+
+/// Gateway API: of entries with an equivalent name the first counts.
+fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)> {
+    let mut seen = HashSet::new();
+    let mut conditions = Vec::new();
+    for (index, header) in written.headers.iter().enumerate() {
+        let name: Arc<str> = validate::header::match_name(&header.name).map_err(|invalid| (index, invalid))?.into();
+        let value = match &header.r#type {
+            HeaderMatchType::Exact => {
+                validate::header::match_value(&header.value).map(|()| ValueMatch::Exact(header.value.as_ref().into()))
+            }
+            HeaderMatchType::RegularExpression => {
+                validate::regex::check(&header.value).map(|_| ValueMatch::Regex(header.value.as_ref().into()))
+            }
+            HeaderMatchType::Unknown(other) => Err(unknown_value_type(other)),
+        };
+        let value = value.map_err(|invalid| (index, invalid))?;
+        if seen.insert(name.clone()) {
+            conditions.push(Condition { name, value });
+        }
+    }
+    Ok(conditions)
+}
+
+/// Gateway API: of entries with the same name the first counts.
+fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)> {
+    let mut seen = HashSet::new();
+    let mut conditions = Vec::new();
+    for (index, query) in written.query_params.iter().enumerate() {
+        validate::name::query_parameter(&query.name).map_err(|invalid| (index, invalid))?;
+        let value = match &query.r#type {
+            QueryParamMatchType::Exact => {
+                validate::name::query_value(&query.value).map(|()| ValueMatch::Exact(query.value.as_ref().into()))
+            }
+            QueryParamMatchType::RegularExpression => {
+                validate::regex::check(&query.value).map(|_| ValueMatch::Regex(query.value.as_ref().into()))
+            }
+            QueryParamMatchType::Unknown(other) => Err(unknown_value_type(other)),
+        };
+        let value = value.map_err(|invalid| (index, invalid))?;
+        if seen.insert(&query.name) {
+            conditions.push(Condition { name: query.name.as_ref().into(), value });
+        }
+    }
+    Ok(conditions)
+}
+
+fn unknown_value_type(written: &str) -> Invalid {
+    Invalid::new(written, "it is no type of match", "use Exact or RegularExpression")
+}

@@ -1,0 +1,245 @@
+//! Reading rules (Gateway API `HTTPRouteRule`).
+
+use std::sync::Arc;
+
+use api::{
+    http_route::{HttpBackendRef, HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType},
+    shared::{BackendObjectReference, CookieLifetimeType, SessionPersistence as ApiSession, SessionPersistenceType},
+};
+use engine::{Lookup, Scope, Table};
+use ir::{
+    NsName, Problem, Severity,
+    filter::{HeaderModifier, Rewrite},
+    rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
+};
+
+use super::{
+    filters::{self, Level, ReadFilters},
+    matches::{self, ReadMatch},
+};
+use crate::{
+    input::Routes,
+    validate::{self, Invalid},
+};
+
+/// A rule as its own text decides it; backends are still references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadRule {
+    /// Its name, if it has one.
+    pub(crate) name: Option<Arc<str>>,
+    /// What it matches: the matches that can be expressed.
+    pub(crate) matches: Vec<ReadMatch>,
+    /// Matches that were dropped.
+    pub(crate) dropped: Vec<Problem>,
+    /// What it does, or why it is replaced.
+    pub(crate) does: Result<Does, Problem>,
+}
+
+/// What a sound rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Does {
+    pub(crate) filters: ReadFilters,
+    pub(crate) backends: Vec<ReadBackend>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) session: Option<SessionPersistence>,
+}
+
+/// A share of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadBackend {
+    /// Where it stands.
+    pub(crate) field: String,
+    pub(crate) backend: BackendObjectReference,
+    pub(crate) weight: u32,
+    /// What is changed for this share alone, or why the share is broken.
+    pub(crate) changes: Result<Changes, Problem>,
+}
+
+/// What is changed for one share alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) request_headers: HeaderModifier,
+    pub(crate) response_headers: HeaderModifier,
+    pub(crate) hostname: Option<Arc<str>>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ReadRule {
+    /// Why the rule serves nothing that it says, if so.
+    pub(crate) fn fault(&self) -> Option<&Problem> {
+        match &self.does {
+            Err(problem) => Some(problem),
+            Ok(_) if self.matches.is_empty() => self.dropped.first(),
+            Ok(_) => None,
+        }
+    }
+}
+
+/// Rules by route and place.
+pub(crate) struct RouteRule;
+
+impl Table for RouteRule {
+    const NAME: &'static str = "RouteRule";
+    type Key = (NsName, u32);
+    type Value = ReadRule;
+}
+
+impl Lookup for RouteRule {
+    fn compute(scope: &Scope<'_>, (route, index): &(NsName, u32)) -> Option<ReadRule> {
+        let route = scope.get::<Routes>(route)?;
+        Some(read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]")))
+    }
+}
+
+/// Reads a rule that stands at `field`.
+pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
+    let everything = [HttpRouteMatch::default()];
+    let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
+    let mut read_matches = Vec::new();
+    let mut dropped = Vec::new();
+    for (index, written) in written.iter().enumerate() {
+        match matches::read(index, written, field) {
+            Ok(read) => read_matches.extend(read),
+            Err(problem) => dropped.push(problem),
+        }
+    }
+    let prefixes_only = written.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
+    ReadRule {
+        name: rule.name.clone().filter(|name| !name.is_empty()),
+        matches: read_matches,
+        dropped,
+        does: does(rule, prefixes_only, field),
+    }
+}
+
+fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, Problem> {
+    let filters = filters::read(&rule.filters, Level::Rule { prefixes_only }, field)?;
+    if filters.redirect.is_some() && !rule.backend_refs.is_empty() {
+        let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
+        return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
+    }
+    let mut backends = Vec::new();
+    for (index, backend) in rule.backend_refs.iter().enumerate() {
+        backends.push(read_backend(backend, format!("{field}.backendRefs[{index}]"))?);
+    }
+    let weights = backends.iter().map(|backend| backend.weight);
+    validate::number::total_weight(weights).map_err(at(format!("{field}.backendRefs")))?;
+    let timeouts = rule.timeouts.as_ref().map_or(Ok(Timeouts::default()), |written| timeouts(written, field))?;
+    Ok(Does {
+        filters,
+        backends,
+        timeouts,
+        retry: rule.retry.as_ref().map(|written| retry(written, field)).transpose()?,
+        session: rule.session_persistence.as_ref().map(|written| session(written, field)).transpose()?,
+    })
+}
+
+fn fault(reason: &'static str, field: &str, message: &str) -> Problem {
+    Problem::new(Severity::Replaced, reason, field, message)
+}
+
+fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
+    move |invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string())
+}
+
+fn read_backend(written: &HttpBackendRef, field: String) -> Result<ReadBackend, Problem> {
+    let weight = validate::number::weight(written.weight.into()).map_err(at(format!("{field}.weight")))?;
+    let changes = filters::read(&written.filters, Level::Backend, &field).map(|read| {
+        let Rewrite { hostname, .. } = read.filters.rewrite;
+        Changes {
+            request_headers: read.filters.request_headers,
+            response_headers: read.filters.response_headers,
+            hostname,
+        }
+    });
+    Ok(ReadBackend { field, backend: written.backend_ref.clone(), weight, changes })
+}
+
+fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Problem> {
+    let parse = |duration: &Option<api::shared::Duration>, name: &str| {
+        let parsed = duration.as_ref().map(|duration| validate::duration::parse(&duration.0)).transpose();
+        parsed.map_err(at(format!("{field}.timeouts.{name}")))
+    };
+    let request = parse(&written.request, "request")?;
+    let backend_request = parse(&written.backend_request, "backendRequest")?;
+    if let (Some(request), Some(backend)) = (request, backend_request)
+        && !request.is_zero()
+        && backend > request
+    {
+        let message = "one try may not take longer than the whole request; shorten it, or lengthen request";
+        return Err(fault("UnsupportedValue", &format!("{field}.timeouts.backendRequest"), message));
+    }
+    Ok(Timeouts { request, backend_request })
+}
+
+fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
+    let mut codes = Vec::new();
+    for (index, code) in written.codes.iter().enumerate() {
+        let code = validate::number::retry_status(*code).map_err(at(format!("{field}.retry.codes[{index}]")))?;
+        codes.extend(u16::try_from(code));
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    let attempts = match written.attempts {
+        None => None,
+        Some(attempts) => Some(u32::try_from(attempts).map_err(|_| {
+            let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
+            at(format!("{field}.retry.attempts"))(invalid)
+        })?),
+    };
+    let backoff = written.backoff.as_ref().map(|duration| validate::duration::positive(&duration.0)).transpose();
+    Ok(Retry { codes, attempts, backoff: backoff.map_err(at(format!("{field}.retry.backoff")))? })
+}
+
+/// The cookie or header of a session whose author names none.
+const SESSION_NAME: &str = "portcullis-session";
+
+fn session(written: &ApiSession, field: &str) -> Result<SessionPersistence, Problem> {
+    let field = format!("{field}.sessionPersistence");
+    let name = written.session_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(SESSION_NAME);
+    let lifetime = written.cookie_config.as_ref().map(|config| &config.lifetime_type);
+    let absolute = written.absolute_timeout.as_ref().map(|duration| validate::duration::parse(&duration.0)).transpose();
+    let absolute = absolute.map_err(at(format!("{field}.absoluteTimeout")))?;
+    let carrier = match &written.r#type {
+        SessionPersistenceType::Cookie => {
+            validate::name::cookie(name).map_err(at(format!("{field}.sessionName")))?;
+            let ttl = match (lifetime, absolute) {
+                (None | Some(CookieLifetimeType::Session), None) => None,
+                (None | Some(CookieLifetimeType::Session), Some(_)) => {
+                    let message = "a session cookie ends with the browser, not after a time; set \
+                                   cookieConfig.lifetimeType to Permanent, or remove absoluteTimeout";
+                    return Err(fault("UnsupportedValue", &format!("{field}.absoluteTimeout"), message));
+                }
+                (Some(CookieLifetimeType::Permanent), Some(ttl)) if !ttl.is_zero() => Some(ttl),
+                (Some(CookieLifetimeType::Permanent), _) => {
+                    let message = "a permanent cookie needs absoluteTimeout above zero; set it";
+                    return Err(fault("UnsupportedValue", &format!("{field}.cookieConfig.lifetimeType"), message));
+                }
+                (Some(CookieLifetimeType::Unknown(other)), _) => {
+                    let invalid = Invalid::new(other, "it is not a lifetime of a cookie", "use Session or Permanent");
+                    return Err(at(format!("{field}.cookieConfig.lifetimeType"))(invalid));
+                }
+            };
+            SessionCarrier::Cookie { name: name.into(), path: "/".into(), ttl }
+        }
+        SessionPersistenceType::Header => {
+            if absolute.is_some() {
+                let message = "Envoy cannot end a session that travels in a header; remove it, or use a cookie";
+                return Err(fault("UnsupportedValue", &format!("{field}.absoluteTimeout"), message));
+            }
+            let name = validate::name::session_header(name).map_err(at(format!("{field}.sessionName")))?;
+            SessionCarrier::Header { name: name.into() }
+        }
+        SessionPersistenceType::Unknown(other) => {
+            let invalid = Invalid::new(other, "it is no way to carry a session", "use Cookie or Header");
+            return Err(at(format!("{field}.type"))(invalid));
+        }
+    };
+    Ok(SessionPersistence { carrier })
+}

@@ -1,0 +1,80 @@
+//! What is told to the owners of objects.
+//!
+//! Statuses are read by nothing in the translation. Messages are stable: the same fault gives the same words.
+
+pub(crate) mod class;
+pub(crate) mod gateway;
+pub(crate) mod route;
+
+use api::status::{Condition, ConditionStatus};
+use ir::Problem;
+use serde::Serialize;
+
+/// A status with what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report<S> {
+    /// As it is written to the object; none for an object that is not ours to judge.
+    pub(crate) status: Option<S>,
+    /// The same faults, and those that no condition tells, in the order of the spec.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// The longest message of a condition (Kubernetes takes 32 KiB; nobody reads that).
+const MAX_MESSAGE: usize = 4096;
+
+/// How many things a message lists before it counts the rest.
+const MAX_LISTED: usize = 8;
+
+/// Makes conditions of one object.
+struct Conditions {
+    generation: i64,
+    list: Vec<Condition>,
+}
+
+impl Conditions {
+    fn new(generation: i64) -> Self {
+        Self { generation, list: Vec::new() }
+    }
+
+    fn set(&mut self, kind: &'static str, status: ConditionStatus, reason: &'static str, message: impl Into<String>) {
+        let mut message = message.into();
+        if message.len() > MAX_MESSAGE {
+            let mut end = MAX_MESSAGE - 3;
+            while !message.is_char_boundary(end) {
+                end -= 1;
+            }
+            message.truncate(end);
+            message.push('…');
+        }
+        self.list.push(Condition {
+            r#type: kind.into(),
+            status,
+            observed_generation: Some(self.generation),
+            last_transition_time: None,
+            reason: reason.into(),
+            message,
+        });
+    }
+
+    fn yes(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
+        self.set(kind, ConditionStatus::True, reason, message);
+    }
+
+    fn no(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
+        self.set(kind, ConditionStatus::False, reason, message);
+    }
+}
+
+/// Joins what `items` say, the first eight, and counts the rest.
+fn listed<T: ToString>(items: &[T]) -> String {
+    let mut text = items.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    if items.len() > MAX_LISTED {
+        text.push_str(&format!("; and {} more", items.len() - MAX_LISTED));
+    }
+    text
+}
+
+/// A status as JSON.
+pub(crate) fn json(status: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(status).unwrap_or_default()
+}

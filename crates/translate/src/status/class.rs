@@ -1,0 +1,75 @@
+//! The status of GatewayClasses.
+
+use std::sync::Arc;
+
+use api::status::{GatewayClassStatus, SupportedFeature};
+use engine::{Derived, Emitter, Table};
+use ir::{Problem, Severity};
+
+use super::{Conditions, Report};
+use crate::{class::OurClasses, input::Classes};
+
+/// Features of Gateway API that are served, as the conformance suite names them; sorted. Each has a traffic case.
+const SUPPORTED_FEATURES: &[&str] = &[
+    "Gateway",
+    "GatewayHTTPListenerIsolation",
+    "GatewayPort8080",
+    "HTTPRoute",
+    "HTTPRoute303RedirectStatusCode",
+    "HTTPRoute307RedirectStatusCode",
+    "HTTPRoute308RedirectStatusCode",
+    "HTTPRouteBackendProtocolH2C",
+    "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
+    "HTTPRouteBackendTimeout",
+    "HTTPRouteCORS",
+    "HTTPRouteDestinationPortMatching",
+    "HTTPRouteHostRewrite",
+    "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
+    "HTTPRouteParentRefPort",
+    "HTTPRoutePathRedirect",
+    "HTTPRoutePathRewrite",
+    "HTTPRoutePortRedirect",
+    "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
+    "HTTPRouteRequestPercentageMirror",
+    "HTTPRouteRequestTimeout",
+    "HTTPRouteResponseHeaderModification",
+    "HTTPRouteRetry",
+    "HTTPRouteRetryBackendTimeout",
+    "HTTPRouteRetryConnectionError",
+    "HTTPRouteSchemeRedirect",
+    "ReferenceGrant",
+];
+
+/// Statuses of GatewayClasses of ours.
+pub(crate) struct ClassStatus;
+
+impl Table for ClassStatus {
+    const NAME: &'static str = "ClassStatus";
+    type Key = Arc<str>;
+    type Value = Report<GatewayClassStatus>;
+}
+
+impl Derived for ClassStatus {
+    fn compute(scope: &Emitter<'_>, key: &Arc<str>) -> Option<Self::Value> {
+        let class = scope.get::<Classes>(key)?;
+        let state = scope.get::<OurClasses>(key)?;
+        let mut conditions = Conditions::new(class.metadata.generation);
+        let mut problems = Vec::new();
+        if state.accepted {
+            conditions.yes("Accepted", "Accepted", "Gateways of this class are served");
+        } else {
+            let message =
+                "parameters of a class are not supported yet, and Gateways are not served without them; remove it";
+            let problem = Problem::new(Severity::Refused, "InvalidParameters", "spec.parametersRef", message);
+            conditions.no("Accepted", problem.reason, problem.to_string());
+            problems.push(problem);
+        }
+        let supported_features =
+            SUPPORTED_FEATURES.iter().map(|name| SupportedFeature { name: (*name).into() }).collect();
+        Some(Report { status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }), problems })
+    }
+}

@@ -1,0 +1,205 @@
+//! The status of Gateways and their listeners.
+
+use api::{
+    gateway::AddressType,
+    status::{GatewayStatus as Status, GatewayStatusAddress, ListenerStatus},
+};
+use engine::{Derived, Emitter, Scope, Table};
+use ir::{Hostname, ListenerId, NsName, Problem, Severity, filter::Scheme};
+
+use super::{Conditions, Report, listed};
+use crate::{
+    attach::AttachedRoutes,
+    gateway::{
+        GatewayModel, GatewayRow,
+        listener::{ListenerRow, ListenerState},
+        model::Fault,
+    },
+    input::{Gateways, Nacks},
+};
+
+/// Statuses of Gateways of ours.
+pub(crate) struct GatewayStatus;
+
+impl Table for GatewayStatus {
+    const NAME: &'static str = "GatewayStatus";
+    type Key = NsName;
+    type Value = Report<Status>;
+}
+
+impl Derived for GatewayStatus {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Self::Value> {
+        let Some(model) = scope.get::<GatewayRow>(key) else { return unknown_class(scope, key) };
+        let states: Vec<_> = model
+            .listeners
+            .iter()
+            .filter_map(|listener| {
+                scope.get::<ListenerRow>(&ListenerId { gateway: key.clone(), name: listener.name.clone() })
+            })
+            .collect();
+        let mut problems = Vec::new();
+        let listeners =
+            states.iter().map(|state| listener(scope, key, &model, state, &states, &mut problems)).collect();
+        for (field, message) in &model.ignored {
+            problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", field, message));
+        }
+        let nack = scope.get::<Nacks>(key);
+        let conditions = summary(&model, &states, nack.as_deref().map(String::as_str), &mut problems);
+        let addresses = model
+            .addresses
+            .iter()
+            .map(|address| GatewayStatusAddress { r#type: AddressType::IpAddress, value: address.to_string().into() })
+            .collect();
+        let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
+        Some(Report { status: Some(status), problems })
+    }
+}
+
+/// A Gateway whose class nobody here has seen may be another controller's; its author should know.
+fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<Report<Status>> {
+    let gateway = scope.get::<Gateways>(key)?;
+    let class = &gateway.spec.gateway_class_name;
+    if scope.get::<crate::input::Classes>(class).is_some() {
+        return None;
+    }
+    let message = format!("GatewayClass {class} does not exist; create it, or name another");
+    let problem = Problem::new(Severity::Ignored, "Pending", "spec.gatewayClassName", message);
+    Some(Report { status: None, problems: vec![problem] })
+}
+
+fn summary(
+    model: &GatewayModel,
+    states: &[std::sync::Arc<ListenerState>],
+    nack: Option<&str>,
+    problems: &mut Vec<Problem>,
+) -> Vec<api::status::Condition> {
+    let mut conditions = Conditions::new(model.generation);
+    let invalid: Vec<_> = states
+        .iter()
+        .filter_map(|state| {
+            let fault = state.model.refused.as_ref().or(state.model.conflicted.as_ref())?;
+            Some(format!("listener {}: {}", state.model.name, fault.message))
+        })
+        .collect();
+    let served = states.iter().filter(|state| state.withheld.is_none()).count();
+    match &model.refused {
+        Some(fault) => {
+            conditions.no("Accepted", fault.reason, &fault.message);
+            problems.push(Problem::new(Severity::Refused, fault.reason, "", &fault.message));
+        }
+        None if invalid.is_empty() => conditions.yes("Accepted", "Accepted", "the Gateway is served"),
+        None if invalid.len() < states.len() => conditions.yes("Accepted", "ListenersNotValid", listed(&invalid)),
+        None => conditions.no("Accepted", "ListenersNotValid", listed(&invalid)),
+    }
+    match (&model.refused, nack) {
+        (Some(fault), _) => conditions.no("Programmed", "Invalid", &fault.message),
+        (None, Some(words)) => {
+            let message = format!("Envoy refuses its configuration and goes on with what it had: {words}");
+            conditions.no("Programmed", "Invalid", &message);
+            problems.push(Problem::new(Severity::Refused, "Invalid", "", message));
+        }
+        (None, None) if served > 0 => {
+            conditions.yes("Programmed", "Programmed", "the configuration is with its proxies")
+        }
+        (None, None) => {
+            conditions.no("Programmed", "Invalid", "no listener can be served: see the listeners' conditions")
+        }
+    }
+    let unresolved: Vec<_> = states
+        .iter()
+        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, unresolved(state)?.message)))
+        .collect();
+    if unresolved.is_empty() {
+        conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve");
+    } else {
+        conditions.no("ResolvedRefs", "ListenersNotResolved", listed(&unresolved));
+    }
+    conditions.list
+}
+
+fn unresolved(state: &ListenerState) -> Option<&Fault> {
+    state.unresolved.as_ref().or(state.model.bad_kinds.as_ref())
+}
+
+fn listener(
+    scope: &Scope<'_>,
+    gateway: &NsName,
+    model: &GatewayModel,
+    state: &ListenerState,
+    all: &[std::sync::Arc<ListenerState>],
+    problems: &mut Vec<Problem>,
+) -> ListenerStatus {
+    let own = &state.model;
+    let mut told = |severity, fault: &Fault| {
+        let problem = Problem::new(severity, fault.reason, "", format!("listener {}: {}", own.name, fault.message));
+        if !problems.iter().any(|known| known.message == problem.message) {
+            problems.push(problem);
+        }
+    };
+    let mut conditions = Conditions::new(model.generation);
+    match (&own.refused, &own.conflicted) {
+        (Some(fault), _) => {
+            conditions.no("Accepted", fault.reason, &fault.message);
+            told(Severity::Refused, fault);
+        }
+        (None, Some(fault)) => conditions.no("Accepted", fault.reason, &fault.message),
+        (None, None) => conditions.yes("Accepted", "Accepted", "the listener is valid"),
+    }
+    match &own.conflicted {
+        Some(fault) => {
+            conditions.yes("Conflicted", fault.reason, &fault.message);
+            told(Severity::Refused, fault);
+        }
+        None => conditions.no("Conflicted", "NoConflicts", "no other listener is in the way"),
+    }
+    match unresolved(state) {
+        Some(fault) => {
+            conditions.no("ResolvedRefs", fault.reason, &fault.message);
+            told(Severity::Refused, fault);
+        }
+        None => conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve"),
+    }
+    match &state.withheld {
+        Some(fault) => {
+            conditions.no("Programmed", fault.reason, &fault.message);
+            if own.is_sound() && state.unresolved.is_none() && model.refused.is_none() || own.withheld.is_some() {
+                told(Severity::Refused, fault);
+            }
+        }
+        None => conditions.yes("Programmed", "Programmed", "the configuration is with the proxies of the Gateway"),
+    }
+    if let Some(other) = overlapping(state, all) {
+        let message = format!(
+            "{} overlaps with {} of listener {} on the same port: a client may reuse a connection for both, and is \
+             answered 421 where it does",
+            own.hostname, other.model.hostname, other.model.name
+        );
+        conditions.yes("OverlappingTLSConfig", "OverlappingHostnames", message);
+    }
+    let id = ListenerId { gateway: gateway.clone(), name: own.name.clone() };
+    ListenerStatus {
+        name: own.name.clone(),
+        supported_kinds: own.kinds.clone(),
+        attached_routes: i32::try_from(scope.group::<AttachedRoutes>(&id).len()).unwrap_or(i32::MAX),
+        conditions: conditions.list,
+    }
+}
+
+/// Another HTTPS listener of the port whose hostname has names in common (Gateway API `OverlappingTLSConfig`).
+fn overlapping<'a>(
+    state: &ListenerState,
+    all: &'a [std::sync::Arc<ListenerState>],
+) -> Option<&'a std::sync::Arc<ListenerState>> {
+    let own = &state.model;
+    let is_tls = |listener: &ListenerState| listener.model.scheme == Some(Scheme::Https);
+    let named = |hostname: &Hostname| *hostname != Hostname::Any;
+    all.iter().find(|other| {
+        is_tls(state)
+            && is_tls(other)
+            && other.model.index != own.index
+            && other.model.port == own.port
+            && named(&own.hostname)
+            && named(&other.model.hostname)
+            && own.hostname.intersection(&other.model.hostname).is_some()
+    })
+}

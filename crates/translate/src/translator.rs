@@ -1,0 +1,321 @@
+//! The door: objects in, what changed out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{Kind, Object, ObjectId};
+use engine::Engine;
+use ir::{NsName, Port, Problem, Settings, Severity};
+
+use crate::{
+    attach::{AttachedHosts, AttachedRoutes, Attachment, Candidates, IsOurs, NamespaceLabels},
+    backend::{AssignmentBytes, ClusterBytes, ServicePorts, SliceRow, SlicesOf},
+    class::OurClasses,
+    gateway::{
+        GatewayRow, Served,
+        listener::{ListenerIndex, ListenerRow, PortListeners},
+        port::{PortClaims, PortRival},
+    },
+    grant::{GrantRow, GrantsBetween, Permitted},
+    host::{HostsOf, Owner, Placement, RouteBytes, RoutesAt, ServedAt, VirtualHost},
+    input::{
+        Classes, Config, ConfigMaps, Gateways, Grants, Nacks, Namespaces, Routes, Secrets, Services, Slices,
+        UnusablePorts,
+    },
+    output::Outputs,
+    resolve::{ResolvedRule, SessionCluster},
+    resource::{Encoded, ResourceKey},
+    route::{
+        head::{RouteAccepted, RouteAge, RouteHead},
+        rule::RouteRule,
+    },
+    status::{class::ClassStatus, gateway::GatewayStatus, json, route::RouteStatus},
+    tls::{Certificate, CertificateState},
+};
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It appeared, or is now so.
+    Put(Object),
+    /// It is gone.
+    Remove(ObjectId),
+}
+
+/// What one settling changed. Each thing is named once, however often it turned.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Resources, sorted; none for one that is gone.
+    pub resources: Vec<(ResourceKey, Option<Encoded>)>,
+    /// Gateways that are served from now on, or no longer.
+    pub gateways: Vec<(NsName, bool)>,
+    /// Objects whose status turned.
+    pub statuses: Vec<ObjectId>,
+    /// How many rows were computed.
+    pub computed: usize,
+}
+
+/// Translates, incrementally. Owned by one task; nothing in it waits or does IO.
+///
+/// The result depends on the objects as they are, never on the order or the time in which they came.
+pub struct Translator {
+    engine: Engine,
+}
+
+impl Translator {
+    /// A translator that has seen no object yet.
+    pub fn new(settings: Settings) -> Self {
+        let mut engine = tables();
+        engine.set::<Config>((), Some(settings));
+        Self { engine }
+    }
+
+    /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(object) => self.put(object),
+            Change::Remove(id) => self.remove(&id),
+        }
+    }
+
+    fn put(&mut self, object: Object) {
+        let id = object.id();
+        let key = NsName::new(id.namespace, id.name.clone());
+        match object {
+            Object::GatewayClass(object) => self.engine.set::<Classes>(id.name, Some(object)),
+            Object::Gateway(object) => self.engine.set::<Gateways>(key, Some(object)),
+            Object::HttpRoute(object) => self.engine.set::<Routes>(key, Some(object)),
+            Object::ReferenceGrant(object) => self.engine.set::<Grants>(key, Some(object)),
+            Object::Service(object) => self.engine.set::<Services>(key, Some(object)),
+            Object::EndpointSlice(object) => self.engine.set::<Slices>(key, Some(object)),
+            Object::Secret(object) => self.engine.set::<Secrets>(key, Some(object)),
+            Object::ConfigMap(object) => self.engine.set::<ConfigMaps>(key, Some(object)),
+            Object::Namespace(object) => self.engine.set::<Namespaces>(id.name, Some(object)),
+        };
+    }
+
+    fn remove(&mut self, id: &ObjectId) {
+        let key = NsName::new(id.namespace.clone(), id.name.clone());
+        match id.kind {
+            Kind::GatewayClass => self.engine.set::<Classes>(id.name.clone(), None),
+            Kind::Gateway => self.engine.set::<Gateways>(key, None),
+            Kind::HttpRoute => self.engine.set::<Routes>(key, None),
+            Kind::ReferenceGrant => self.engine.set::<Grants>(key, None),
+            Kind::Service => self.engine.set::<Services>(key, None),
+            Kind::EndpointSlice => self.engine.set::<Slices>(key, None),
+            Kind::Secret => self.engine.set::<Secrets>(key, None),
+            Kind::ConfigMap => self.engine.set::<ConfigMaps>(key, None),
+            Kind::Namespace => self.engine.set::<Namespaces>(id.name.clone(), None),
+        };
+    }
+
+    /// Envoy's words while a proxy of `gateway` refuses what it was sent; none once it takes it.
+    pub fn set_nack(&mut self, gateway: &NsName, words: Option<String>) {
+        self.engine.set::<Nacks>(gateway.clone(), words);
+    }
+
+    /// Why `port` of this host cannot be bound; none once it can.
+    pub fn set_unusable_port(&mut self, port: Port, why: Option<String>) {
+        self.engine.set::<UnusablePorts>(port, why);
+    }
+
+    /// Brings everything derived up to date, and tells what changed since the last time.
+    pub fn settle(&mut self) -> Changes {
+        let batch = self.engine.settle();
+        let outputs = self.engine.take_changes::<Outputs>();
+        let mut resources: Vec<_> = outputs
+            .into_iter()
+            .map(|id| (id.resource(), self.engine.get::<Outputs>(&id).map(|encoded| (*encoded).clone())))
+            .collect();
+        resources.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let served = self.engine.take_changes::<Served>();
+        let gateways = served.into_iter().map(|gateway| {
+            let now = self.engine.get::<Served>(&gateway).is_some_and(|served| *served);
+            (gateway, now)
+        });
+        let gateways = gateways.collect();
+        let classes = self.engine.take_changes::<ClassStatus>().into_iter();
+        let mut statuses: Vec<_> = classes.map(|name| ObjectId::new(Kind::GatewayClass, "", name)).collect();
+        statuses
+            .extend(self.engine.take_changes::<GatewayStatus>().into_iter().map(|key| object_id(Kind::Gateway, key)));
+        statuses
+            .extend(self.engine.take_changes::<RouteStatus>().into_iter().map(|key| object_id(Kind::HttpRoute, key)));
+        Changes { resources, gateways, statuses, computed: batch.computed }
+    }
+
+    /// The Gateways that get proxies, sorted.
+    pub fn gateways(&self) -> Vec<NsName> {
+        let served = self.engine.rows::<Served>().into_iter();
+        served.filter(|(_, served)| **served).map(|(gateway, _)| gateway).collect()
+    }
+
+    /// All resources by Gateway, sorted by kind and name.
+    pub fn resources(&self) -> BTreeMap<NsName, Vec<(ResourceKey, Encoded)>> {
+        let mut resources: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, encoded) in self.engine.rows::<Outputs>() {
+            let key = id.resource();
+            resources.entry(key.gateway.clone()).or_default().push((key, (*encoded).clone()));
+        }
+        for list in resources.values_mut() {
+            list.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        resources
+    }
+
+    /// The status of an object, as JSON; none where it is not ours to judge.
+    pub fn status(&self, id: &ObjectId) -> Option<serde_json::Value> {
+        let key = NsName::new(id.namespace.clone(), id.name.clone());
+        match id.kind {
+            Kind::GatewayClass => self.engine.get::<ClassStatus>(&id.name)?.status.as_ref().map(json),
+            Kind::Gateway => self.engine.get::<GatewayStatus>(&key)?.status.as_ref().map(json),
+            Kind::HttpRoute => self.engine.get::<RouteStatus>(&key)?.status.as_ref().map(json),
+            _ => None,
+        }
+    }
+
+    /// All statuses, by object.
+    pub fn statuses(&self) -> Vec<(ObjectId, serde_json::Value)> {
+        let classes = self.engine.rows::<ClassStatus>().into_iter();
+        let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
+        let gateways = self.engine.rows::<GatewayStatus>().into_iter().map(|(key, _)| object_id(Kind::Gateway, key));
+        let routes = self.engine.rows::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
+        let ids = classes.chain(gateways).chain(routes);
+        ids.filter_map(|id| self.status(&id).map(|status| (id, status))).collect()
+    }
+
+    /// Everything that is wrong with any object, by object. Looks at all of them: for people, not for a hot path.
+    pub fn problems(&self) -> Vec<(ObjectId, Problem)> {
+        let mut problems = Vec::new();
+        let mut add = |id: ObjectId, list: &[Problem]| {
+            problems.extend(list.iter().map(|problem| (id.clone(), problem.clone())));
+        };
+        for (name, report) in self.engine.rows::<ClassStatus>() {
+            add(ObjectId::new(Kind::GatewayClass, "", name), &report.problems);
+        }
+        for (key, report) in self.engine.rows::<GatewayStatus>() {
+            add(object_id(Kind::Gateway, key), &report.problems);
+        }
+        for (key, report) in self.engine.rows::<RouteStatus>() {
+            add(object_id(Kind::HttpRoute, key), &report.problems);
+        }
+        for (key, service) in self.engine.rows::<Services>() {
+            add(object_id(Kind::Service, key), &left_out(&service.invalid));
+        }
+        for (key, slice) in self.engine.rows::<Slices>() {
+            add(object_id(Kind::EndpointSlice, key), &left_out(&slice.invalid));
+        }
+        for (key, secret) in self.engine.rows::<Secrets>() {
+            add(object_id(Kind::Secret, key), &left_out(&secret.invalid));
+        }
+        problems.sort();
+        problems
+    }
+
+    /// The ports that served Gateways want bound on this host, sorted.
+    pub fn wanted_ports(&self) -> Vec<(NsName, Port)> {
+        let rows = self.engine.rows::<GatewayRow>().into_iter();
+        rows.filter(|(_, model)| model.refused.is_none())
+            .flat_map(|(key, model)| model.bind_ports().into_iter().map(move |port| (key.clone(), port)))
+            .collect()
+    }
+
+    /// What the tables hold and cost, as text.
+    pub fn engine_report(&self) -> String {
+        let mut report = format!("{:<20} {:<8} {:>9} {:>9} {:>12}\n", "table", "kind", "rows", "computed", "in total");
+        for table in self.engine.stats() {
+            report.push_str(&format!(
+                "{:<20} {:<8} {:>9} {:>9} {:>12}\n",
+                table.name, table.kind, table.rows, table.computed, table.computed_total
+            ));
+        }
+        report
+    }
+
+    /// Why a row of `table` has the value it has; `key` as the engine prints it.
+    pub fn why(&self, table: &str, key: &str) -> Option<String> {
+        self.engine.why_named(table, key).map(|why| why.to_string())
+    }
+
+    /// The most often that any row was computed in the last settling. More than one would be an error of the engine.
+    pub fn most_computed(&self) -> u32 {
+        self.engine.stats().iter().map(|table| table.max_per_cell).max().unwrap_or_default()
+    }
+}
+
+fn object_id(kind: Kind, key: NsName) -> ObjectId {
+    ObjectId::new(kind, key.namespace, key.name)
+}
+
+fn left_out(violations: &[api::Violation]) -> Vec<Problem> {
+    let problem = |violation: &api::Violation| {
+        let message = format!("{}; this entry is left out", violation.message);
+        Problem::new(Severity::Ignored, "UnsupportedValue", violation.path.clone(), message)
+    };
+    violations.iter().map(problem).collect()
+}
+
+/// All tables, each after those it reads.
+fn tables() -> Engine {
+    fn same(key: &NsName) -> Option<NsName> {
+        Some(key.clone())
+    }
+    Engine::builder()
+        .input::<Config>()
+        .input::<Classes>()
+        .input::<Gateways>()
+        .input::<Routes>()
+        .input::<Grants>()
+        .input::<Services>()
+        .input::<Slices>()
+        .input::<Secrets>()
+        .input::<ConfigMaps>()
+        .input::<Namespaces>()
+        .input::<Nacks>()
+        .input::<UnusablePorts>()
+        .lookup::<OurClasses>()
+        .derived_for_each::<GrantRow, Grants>(same)
+        .group::<GrantsBetween>()
+        .lookup::<Permitted>()
+        .derived_for_each::<SliceRow, Slices>(same)
+        .group::<SlicesOf>()
+        .lookup::<ServicePorts>()
+        .lookup::<Certificate>()
+        .lookup::<CertificateState>()
+        .derived_for_each::<GatewayRow, Gateways>(same)
+        .derived_for_each::<Served, Gateways>(same)
+        .track::<Served>()
+        .group::<PortClaims>()
+        .lookup::<PortRival>()
+        .derived::<ListenerRow>()
+        .group::<ListenerIndex>()
+        .group::<PortListeners>()
+        .lookup::<NamespaceLabels>()
+        .lookup::<Candidates>()
+        .lookup::<IsOurs>()
+        .lookup::<RouteRule>()
+        .lookup::<RouteHead>()
+        .lookup::<RouteAge>()
+        .lookup::<RouteAccepted>()
+        .lookup::<ResolvedRule>()
+        .lookup::<SessionCluster>()
+        .derived_for_each::<Attachment, Routes>(same)
+        .group::<AttachedRoutes>()
+        .lookup::<AttachedHosts>()
+        .lookup::<ServedAt>()
+        .lookup::<RouteBytes>()
+        .derived::<Placement>()
+        .group::<RoutesAt>()
+        .lookup::<Owner>()
+        .derived::<VirtualHost>()
+        .group::<HostsOf>()
+        .lookup::<ClusterBytes>()
+        .lookup::<AssignmentBytes>()
+        .derived::<Outputs>()
+        .track::<Outputs>()
+        .derived_for_each::<ClassStatus, Classes>(|name: &Arc<str>| Some(name.clone()))
+        .track::<ClassStatus>()
+        .derived_for_each::<GatewayStatus, Gateways>(same)
+        .track::<GatewayStatus>()
+        .derived_for_each::<RouteStatus, Routes>(same)
+        .track::<RouteStatus>()
+        .build()
+}
