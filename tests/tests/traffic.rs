@@ -1,2 +1,40 @@
-//! Pending.
-fn main() {}
+//! Sends the requests of `tests/traffic` through a real Envoy that Portcullis controls: one test for every folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use libtest_mimic::{Arguments, Failed, Trial};
+use portcullis_tests::topic::{self, Outcome};
+
+fn main() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traffic");
+    let base = folder.join("base.yaml");
+    let mut topics: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    topics.sort();
+    let trials = topics
+        .into_iter()
+        .map(|topic| {
+            let name = topic.file_name().unwrap_or_default().to_string_lossy();
+            let name = name.into_owned();
+            let base = base.clone();
+            Trial::test(name.clone(), move || play(&name, &base, &topic))
+        })
+        .collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+}
+
+fn play(name: &str, base: &Path, folder: &Path) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let outcome = runtime.block_on(topic::run(base, folder));
+    match outcome.map_err(|error| format!("{error:#}"))? {
+        Outcome::Passed => Ok(()),
+        Outcome::Skipped(reason) => {
+            eprintln!("skipped {name}: {reason}");
+            Ok(())
+        }
+    }
+}
