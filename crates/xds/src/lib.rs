@@ -1,1 +1,32 @@
-//! xds.
+//! The aggregated discovery service (ADS): what Envoys are told, and when.
+//!
+//! This crate knows resource names, versions and bytes, nothing else. What the bytes mean is decided before they come
+//! here; whom they are for is decided by [`Config::authorize`].
+//!
+//! * [`Resource`] is one encoded Envoy message, [`Snapshot`] is all that one gateway's proxies shall have, [`Hub`] is
+//!   where snapshots are published.
+//! * [`stream`] is the protocol of one stream without IO: messages and times go in, responses come out.
+//! * [`Server`] is the gRPC service around it. It sends every resource's bytes without copying them.
+//! * [`Event`] is what is learned from proxies: what they accepted and what they rejected.
+//!
+//! Order within an update is make-before-break; [`stream`] says how.
+
+mod body;
+mod config;
+mod event;
+mod frame;
+mod hub;
+mod request;
+mod resource;
+mod server;
+mod service;
+mod snapshot;
+pub mod stream;
+
+pub use config::{Authorize, Config, Limits, Peer, PeerAddress, trust_node_cluster};
+pub use event::{Event, Reporter, reporter};
+pub use hub::{Hub, Publication};
+pub use request::{DeltaRequest, Node, ParseError, SotwRequest};
+pub use resource::{Resource, ResourceType, Version};
+pub use server::{BindError, Server, ServeError, check_bind};
+pub use snapshot::Snapshot;

@@ -1,0 +1,147 @@
+//! Settings of the server: limits, waits, and who may read what.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::Status;
+
+use crate::request::Node;
+
+/// Where a connection comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// A TCP connection from this address.
+    Tcp(SocketAddr),
+    /// A Unix socket connection.
+    Unix,
+}
+
+/// The other end of a connection, as far as it is known without asking it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peer {
+    /// Where the connection comes from. Says nothing about who it is.
+    pub address: PeerAddress,
+}
+
+/// Decides which gateway's resources a stream may read: `NAMESPACE/NAME`, or the status with which it is refused.
+///
+/// Asked once a stream, with the node of its first message.
+pub type Authorize = Arc<dyn Fn(&Peer, &Node) -> Result<String, Status> + Send + Sync>;
+
+/// Bounds on what one client may make the server hold. Beyond them its stream ends with `RESOURCE_EXHAUSTED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of one request in bytes. A reconnecting proxy lists all it has, at about 100 bytes each.
+    pub request_bytes: usize,
+    /// Names that one stream may be subscribed to, per type; also names in one request.
+    pub names_per_type: usize,
+    /// The total length in bytes of the names that one stream may be subscribed to, per type; also of the names in
+    /// one request.
+    pub name_bytes_per_type: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { request_bytes: 64 << 20, names_per_type: 100_000, name_bytes_per_type: 16 << 20 }
+    }
+}
+
+/// Settings of a [`crate::Server`].
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// What one client may make the server hold.
+    pub limits: Limits,
+    /// How many streams there may be; more are refused with `UNAVAILABLE`.
+    pub max_streams: usize,
+    /// How many streams there may be on one connection. An Envoy needs one, and a second while it reconnects.
+    pub max_streams_per_connection: u32,
+    /// The bound of every wait for a proxy: for clusters to be acknowledged before routes follow, for routes to be
+    /// acknowledged before clusters go, for a response to be acknowledged before the next of its type.
+    pub gate_timeout: Duration,
+    /// A response of this many bytes or more is large.
+    pub large_response_bytes: usize,
+    /// How many large responses may be on their way to the kernel at once. Others wait, [`Config::gate_timeout`] at
+    /// most.
+    pub max_concurrent_large_sends: usize,
+    /// How often a silent connection is asked for a sign of life.
+    pub keepalive_interval: Duration,
+    /// How long the sign of life may take.
+    pub keepalive_timeout: Duration,
+    /// After this time, plus or minus a tenth of it by chance, a connection is asked to go, so that proxies spread
+    /// over replicas again. `None`: never.
+    pub max_connection_age: Option<Duration>,
+    /// How long a connection that was asked to go may take before it is cut.
+    pub drain_timeout: Duration,
+    /// Who may read what. Default: [`trust_node_cluster`].
+    pub authorize: Authorize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            max_streams: 10_000,
+            max_streams_per_connection: 8,
+            gate_timeout: Duration::from_secs(3),
+            large_response_bytes: 256 << 10,
+            max_concurrent_large_sends: 25,
+            keepalive_interval: Duration::from_secs(30),
+            keepalive_timeout: Duration::from_secs(20),
+            max_connection_age: None,
+            drain_timeout: Duration::from_secs(5),
+            authorize: Arc::new(|_, node| trust_node_cluster(node)),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("limits", &self.limits)
+            .field("max_streams", &self.max_streams)
+            .field("gate_timeout", &self.gate_timeout)
+            .field("max_concurrent_large_sends", &self.max_concurrent_large_sends)
+            .field("keepalive_interval", &self.keepalive_interval)
+            .field("max_connection_age", &self.max_connection_age)
+            .field("drain_timeout", &self.drain_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Believes the node: `node.cluster` is the gateway, `NAMESPACE/NAME`.
+///
+/// That is a claim and not an identity, so it is for loopback and Unix sockets only ([`crate::check_bind`]). Whether
+/// such a gateway exists is not checked: a proxy may start before its gateway, its stream then stays open and is
+/// answered as soon as the gateway is published.
+pub fn trust_node_cluster(node: &Node) -> Result<String, Status> {
+    match node.cluster.split_once('/') {
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(node.cluster.clone()),
+        _ => Err(Status::permission_denied("node.cluster must be NAMESPACE/NAME of a Gateway")),
+    }
+}
+
+/// The shape of a Kubernetes object name (RFC 1123 subdomain), loosely.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_cluster_must_name_a_gateway() {
+        let node = |cluster: &str| Node { id: "envoy".into(), cluster: cluster.into() };
+        assert_eq!(trust_node_cluster(&node("infra/edge")).expect("a gateway"), "infra/edge");
+        for cluster in ["", "edge", "/edge", "infra/", "a/b/c", "Infra/edge", "infra/ed ge"] {
+            let refused = trust_node_cluster(&node(cluster)).expect_err(cluster);
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{cluster}");
+        }
+    }
+}

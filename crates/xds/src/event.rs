@@ -1,0 +1,118 @@
+//! What is learned from proxies, for those who report it.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::resource::{ResourceType, Version};
+
+/// Something a proxy did or said. `stream` is unique in this process; `gateway` is what the stream was authorised for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A stream was authorised.
+    Connected {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// `node.id`, as the proxy claims it.
+        node_id: String,
+        /// The stream.
+        stream: u64,
+    },
+    /// A response was accepted.
+    Acked {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// The type of the response.
+        kind: ResourceType,
+        /// The names that the response added or changed, with their versions. Of a state-of-the-world response of
+        /// clusters or listeners: those that were new in it.
+        versions: Vec<(Arc<str>, Version)>,
+    },
+    /// A response was rejected. Its versions are not sent again on this stream unless they are asked for by name.
+    Nacked {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// The type of the response.
+        kind: ResourceType,
+        /// The names that the response added or changed: which of them was the reason only `message` tells.
+        names: Vec<String>,
+        /// Their versions, in the order of `names`.
+        versions: Vec<Version>,
+        /// The proxy's words (`error_detail.message`), at most 4 KiB.
+        message: String,
+    },
+    /// Names that had been rejected on this stream are accepted in another version, or no longer of interest.
+    Recovered {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// The type.
+        kind: ResourceType,
+        /// The names.
+        names: Vec<String>,
+    },
+    /// A proxy asks for a name that its gateway does not have. Told once a name and stream.
+    UnknownName {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// The type.
+        kind: ResourceType,
+        /// The name, cut to 256 bytes.
+        name: String,
+    },
+    /// A wait was ended by its bound and not by the proxy: what follows was sent although the proxy had not
+    /// acknowledged what comes before.
+    GateExpired {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// What was waited for.
+        gate: Gate,
+    },
+    /// A stream ended. What it had rejected is rejected no longer.
+    Disconnected {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+    },
+}
+
+/// What an update waits for, see [`crate::stream`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Clusters to be acknowledged, before routes and listeners follow.
+    Make,
+    /// Routes and listeners to be acknowledged.
+    Switch,
+    /// The last listener to let go of a route configuration, before what it used is removed.
+    Break,
+}
+
+/// The end at which streams put events.
+///
+/// It never waits. When the other end does not keep up, acknowledgements are dropped first.
+#[derive(Clone, Debug)]
+pub struct Reporter(mpsc::Sender<Event>);
+
+/// A bounded way for events: the end for [`crate::Server::new`] and the end to read.
+pub fn reporter(capacity: usize) -> (Reporter, mpsc::Receiver<Event>) {
+    let (sender, receiver) = mpsc::channel(capacity.max(1));
+    (Reporter(sender), receiver)
+}
+
+impl Reporter {
+    /// The sender, for a stream that keeps what must not be lost until there is room.
+    pub(crate) fn sender(&self) -> &mpsc::Sender<Event> {
+        &self.0
+    }
+}

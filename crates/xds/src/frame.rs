@@ -1,0 +1,162 @@
+//! Composes gRPC messages from shared bytes.
+//!
+//! A response is a length prefix, the resources one after the other, and a tail with the rest. Protobuf concatenates
+//! repeated fields, so each resource is encoded once and every stream sends the same bytes.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::resource::{Resource, ResourceType, field_len, put_length};
+
+/// Bodies below this size are copied into a common buffer: a frame of its own would cost more than the copy.
+const COALESCE: usize = 4096;
+
+/// A `DeltaDiscoveryResponse` as gRPC message.
+pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], removed: &[Arc<str>]) -> Vec<Bytes> {
+    let mut tail = BytesMut::new();
+    put_text(4, kind.type_url(), &mut tail);
+    put_text(5, nonce, &mut tail);
+    for name in removed {
+        put_text(6, name, &mut tail);
+    }
+    let len = tail.len() + resources.iter().map(|r| r.delta_head().len() + r.body().len()).sum::<usize>();
+    let mut frames = Frames::new(len);
+    for resource in resources {
+        frames.buffer.put_slice(resource.delta_head());
+        frames.body(resource.body());
+    }
+    frames.finish(&tail)
+}
+
+/// A `DiscoveryResponse` as gRPC message.
+pub(crate) fn sotw(kind: ResourceType, nonce: &str, version: &str, resources: &[Resource]) -> Vec<Bytes> {
+    let mut tail = BytesMut::new();
+    put_text(1, version, &mut tail);
+    put_text(4, kind.type_url(), &mut tail);
+    put_text(5, nonce, &mut tail);
+    let len = tail.len() + resources.iter().map(|r| r.sotw_head_len() + r.body().len()).sum::<usize>();
+    let mut frames = Frames::new(len);
+    for resource in resources {
+        resource.put_sotw_head(&mut frames.buffer);
+        frames.body(resource.body());
+    }
+    frames.finish(&tail)
+}
+
+fn put_text(tag: u32, text: &str, out: &mut BytesMut) {
+    out.reserve(field_len(text.len()));
+    put_length(tag, text.len(), out);
+    out.put_slice(text.as_bytes());
+}
+
+struct Frames {
+    done: Vec<Bytes>,
+    buffer: BytesMut,
+}
+
+impl Frames {
+    /// Begins a message of `len` bytes.
+    fn new(len: usize) -> Self {
+        let mut buffer = BytesMut::with_capacity((len + 5).min(4 * COALESCE));
+        buffer.put_u8(0); // not compressed
+        buffer.put_u32(u32::try_from(len).expect("one gateway's resources are far below gRPC's 4 GiB"));
+        Self { done: Vec::new(), buffer }
+    }
+
+    fn body(&mut self, body: &Bytes) {
+        if body.len() < COALESCE {
+            self.buffer.put_slice(body);
+        } else {
+            self.done.push(self.buffer.split().freeze());
+            self.done.push(body.clone());
+        }
+    }
+
+    fn finish(mut self, tail: &[u8]) -> Vec<Bytes> {
+        self.buffer.put_slice(tail);
+        self.done.push(self.buffer.freeze());
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::service::discovery::v3 as discovery;
+    use envoy_types::pb::google::protobuf::Any;
+    use prost::Message;
+
+    use super::*;
+
+    fn resources() -> Vec<Resource> {
+        [0, 1, 100, 5000, 127, 128, 20_000]
+            .into_iter()
+            .enumerate()
+            .map(|(i, len)| {
+                let version = [u8::try_from(i).expect("few"); 16];
+                Resource::new(ResourceType::Cluster, &format!("c{i}"), version, vec![7; len].into())
+            })
+            .collect()
+    }
+
+    fn message(frames: &[Bytes]) -> Vec<u8> {
+        let wire = frames.concat();
+        assert_eq!(wire[0], 0);
+        assert_eq!(wire.len() - 5, u32::from_be_bytes([wire[1], wire[2], wire[3], wire[4]]) as usize);
+        wire[5..].to_vec()
+    }
+
+    fn any(resource: &Resource) -> Any {
+        Any { type_url: resource.kind().type_url().into(), value: resource.body().to_vec() }
+    }
+
+    #[test]
+    fn a_composed_delta_response_is_the_message_it_stands_for() {
+        let resources = resources();
+        let frames = delta(ResourceType::Cluster, "n1", &resources, &["gone".into()]);
+        let expected = discovery::DeltaDiscoveryResponse {
+            type_url: ResourceType::Cluster.type_url().into(),
+            nonce: "n1".into(),
+            removed_resources: vec!["gone".into()],
+            resources: resources
+                .iter()
+                .map(|r| discovery::Resource {
+                    name: r.name().into(),
+                    version: r.version(),
+                    resource: Some(any(r)),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let message = message(&frames);
+        assert_eq!(discovery::DeltaDiscoveryResponse::decode(&message[..]).expect("a response"), expected);
+        assert_eq!(message.len(), expected.encoded_len());
+    }
+
+    #[test]
+    fn a_composed_state_of_the_world_response_is_the_message_it_stands_for() {
+        let resources = resources();
+        let frames = sotw(ResourceType::Cluster, "n1", "v1", &resources);
+        let expected = discovery::DiscoveryResponse {
+            version_info: "v1".into(),
+            type_url: ResourceType::Cluster.type_url().into(),
+            nonce: "n1".into(),
+            resources: resources.iter().map(any).collect(),
+            ..Default::default()
+        };
+        let message = message(&frames);
+        assert_eq!(discovery::DiscoveryResponse::decode(&message[..]).expect("a response"), expected);
+        assert_eq!(message.len(), expected.encoded_len());
+    }
+
+    #[test]
+    fn a_large_body_is_shared_and_small_ones_are_coalesced() {
+        let resources = resources();
+        let frames = delta(ResourceType::Cluster, "n1", &resources, &[]);
+        for large in resources.iter().filter(|r| r.body().len() >= COALESCE) {
+            assert!(frames.iter().any(|frame| frame.as_ptr() == large.body().as_ptr()));
+        }
+        assert_eq!(frames.len(), 5);
+    }
+}

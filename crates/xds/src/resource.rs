@@ -1,0 +1,280 @@
+//! One named resource: its version, and its bytes in the forms in which they travel.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+
+/// The resource types that are served.
+///
+/// The order of the variants is the order in which an update adds things: what is referenced comes before what refers
+/// to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceType {
+    /// `envoy.config.cluster.v3.Cluster` (CDS).
+    Cluster,
+    /// `envoy.config.endpoint.v3.ClusterLoadAssignment` (EDS). By convention a cluster's endpoints have its name.
+    Endpoints,
+    /// `envoy.extensions.transport_sockets.tls.v3.Secret` (SDS).
+    Secret,
+    /// `envoy.config.listener.v3.Listener` (LDS).
+    Listener,
+    /// `envoy.config.route.v3.RouteConfiguration` (RDS).
+    RouteConfiguration,
+}
+
+impl ResourceType {
+    /// Every type, in make-before-break order.
+    pub const ALL: [Self; 5] =
+        [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
+
+    /// The type URL, as it stands in requests, responses and `Any`.
+    pub const fn type_url(self) -> &'static str {
+        match self {
+            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+        }
+    }
+
+    /// The type with this URL, if it is one that is served.
+    pub fn from_type_url(url: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.type_url() == url)
+    }
+
+    /// Whether a state-of-the-world response of this type holds the complete set, so that what is absent is removed.
+    pub(crate) const fn is_complete_set(self) -> bool {
+        matches!(self, Self::Cluster | Self::Listener)
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cluster => "Cluster",
+            Self::Endpoints => "ClusterLoadAssignment",
+            Self::Secret => "Secret",
+            Self::Listener => "Listener",
+            Self::RouteConfiguration => "RouteConfiguration",
+        })
+    }
+}
+
+/// A resource's version: a hash of its content, so that replicas agree and a restart changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version([u8; 16]);
+
+impl Version {
+    /// Reads the form that [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 32 || !text.is_ascii() {
+            return None;
+        }
+        u128::from_str_radix(text, 16).ok().map(|bits| Self(bits.to_be_bytes()))
+    }
+
+    pub(crate) fn bits(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+}
+
+impl From<[u8; 16]> for Version {
+    fn from(hash: [u8; 16]) -> Self {
+        Self(hash)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.bits())
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One encoded Envoy message with its name and version. Cloning shares everything.
+///
+/// Two resources are equal when type, name and version are equal: the version stands for the content.
+#[derive(Clone)]
+pub struct Resource(Arc<Inner>);
+
+struct Inner {
+    kind: ResourceType,
+    name: Arc<str>,
+    version: Version,
+    /// What precedes `body` in a delta response: field 2, `Resource{name, version, resource: Any{type_url, value}}`.
+    /// Empty for a resource that is only known by name, see [`Resource::unknown`].
+    delta_head: Bytes,
+    body: Bytes,
+}
+
+impl Resource {
+    /// A resource of type `kind`. `version` must be a hash of `body`; `body` is the encoded Envoy message, whose own
+    /// name field must be `name`.
+    pub fn new(kind: ResourceType, name: &str, version: [u8; 16], body: Bytes) -> Self {
+        let version = Version(version);
+        let delta_head = delta_head(kind, name, version, body.len());
+        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body }))
+    }
+
+    /// A resource that a client says it has, and of which nothing but that is known.
+    pub(crate) fn unknown(kind: ResourceType, name: Arc<str>, version: Version) -> Self {
+        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Bytes::new() }))
+    }
+
+    /// Whether this can be sent: false for what [`Resource::unknown`] made.
+    pub(crate) fn has_body(&self) -> bool {
+        !self.0.delta_head.is_empty()
+    }
+
+    /// The type.
+    pub fn kind(&self) -> ResourceType {
+        self.0.kind
+    }
+
+    /// The name, unique within its type and snapshot.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.0.name.clone()
+    }
+
+    /// The version as it travels: 32 hexadecimal digits.
+    pub fn version(&self) -> String {
+        self.0.version.to_string()
+    }
+
+    /// The version as a value.
+    pub fn content_version(&self) -> Version {
+        self.0.version
+    }
+
+    /// The encoded Envoy message.
+    pub fn body(&self) -> &Bytes {
+        &self.0.body
+    }
+
+    /// What precedes the body as an element of `DeltaDiscoveryResponse.resources`.
+    pub(crate) fn delta_head(&self) -> &Bytes {
+        &self.0.delta_head
+    }
+
+    /// Writes what precedes the body as an element of `DiscoveryResponse.resources`: field 2, `Any{type_url, value}`.
+    pub(crate) fn put_sotw_head(&self, out: &mut BytesMut) {
+        let url = self.0.kind.type_url();
+        put_length(2, any_len(url, self.0.body.len()), out);
+        put_any_head(url, self.0.body.len(), out);
+    }
+
+    pub(crate) fn sotw_head_len(&self) -> usize {
+        let any = any_len(self.0.kind.type_url(), self.0.body.len());
+        1 + encoded_len_varint(any as u64) + any - self.0.body.len()
+    }
+}
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.version == other.0.version && self.0.kind == other.0.kind && self.0.name == other.0.name)
+    }
+}
+
+impl Eq for Resource {}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The body may be a private key.
+        write!(f, "{} {}@{} ({} bytes)", self.0.kind, self.0.name, self.0.version, self.0.body.len())
+    }
+}
+
+/// Writes the key and length of a length-delimited field.
+pub(crate) fn put_length(tag: u32, len: usize, out: &mut BytesMut) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    encode_varint(len as u64, out);
+}
+
+/// The encoded size of a length-delimited field with a tag below 16.
+pub(crate) fn field_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+fn any_len(url: &str, body: usize) -> usize {
+    field_len(url.len()) + field_len(body)
+}
+
+fn put_any_head(url: &str, body: usize, out: &mut BytesMut) {
+    put_length(1, url.len(), out);
+    out.put_slice(url.as_bytes());
+    put_length(2, body, out);
+}
+
+fn delta_head(kind: ResourceType, name: &str, version: Version, body: usize) -> Bytes {
+    let version = version.to_string();
+    let url = kind.type_url();
+    let any = any_len(url, body);
+    let resource = field_len(version.len()) + field_len(name.len()) + field_len(any);
+    let mut out = BytesMut::with_capacity(field_len(resource) - body);
+    put_length(2, resource, &mut out);
+    put_length(1, version.len(), &mut out);
+    out.put_slice(version.as_bytes());
+    put_length(3, name.len(), &mut out);
+    out.put_slice(name.as_bytes());
+    // Last, so that the body follows the head without a gap.
+    put_length(2, any, &mut out);
+    put_any_head(url, body, &mut out);
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::config::{
+        cluster::v3::Cluster, endpoint::v3::ClusterLoadAssignment, listener::v3::Listener, route::v3::RouteConfiguration,
+    };
+    use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
+    use prost::Name;
+
+    use super::*;
+
+    #[test]
+    fn type_urls_are_those_of_the_protos() {
+        assert_eq!(ResourceType::Cluster.type_url(), Cluster::type_url());
+        assert_eq!(ResourceType::Endpoints.type_url(), ClusterLoadAssignment::type_url());
+        assert_eq!(ResourceType::Secret.type_url(), Secret::type_url());
+        assert_eq!(ResourceType::Listener.type_url(), Listener::type_url());
+        assert_eq!(ResourceType::RouteConfiguration.type_url(), RouteConfiguration::type_url());
+        for kind in ResourceType::ALL {
+            assert_eq!(ResourceType::from_type_url(kind.type_url()), Some(kind));
+        }
+        assert_eq!(ResourceType::from_type_url("type.googleapis.com/envoy.config.route.v3.VirtualHost"), None);
+    }
+
+    #[test]
+    fn a_version_reads_back_what_it_writes_and_nothing_else() {
+        let version = Version::from([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+        assert_eq!(version.to_string(), "000102030405060708090a0b0c0d0eff");
+        assert_eq!(Version::parse(&version.to_string()), Some(version));
+        for text in ["", "1", "zz0102030405060708090a0b0c0d0eff", "+00102030405060708090a0b0c0d0ef"] {
+            assert_eq!(Version::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_resource_does_not_print_its_body() {
+        let secret = Resource::new(ResourceType::Secret, "ns/cert", [7; 16], Bytes::from_static(b"PRIVATE"));
+        assert!(!format!("{secret:?}").contains("PRIVATE"));
+    }
+}

@@ -1,0 +1,358 @@
+//! The gRPC service: one task per stream drives its [`Stream`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures::future::{Ready, ready};
+use http::{Request, Response};
+use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::codec::{DecodeBuf, Decoder, Streaming};
+use tonic::{Code, Status};
+
+use crate::body::{Part, StreamBody};
+use crate::config::{Config, Peer};
+use crate::event::{Event, Reporter};
+use crate::hub::{Hub, Publication};
+use crate::request::{DeltaRequest, Node, ParseError, SotwRequest};
+use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
+
+const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+
+/// Events that a stream keeps while the reader of events is behind.
+const MAX_UNREPORTED: usize = 256;
+/// How long a stream that ended tries to tell.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What all streams of a server share.
+pub(crate) struct Shared {
+    pub(crate) hub: Hub,
+    pub(crate) config: Config,
+    pub(crate) reporter: Reporter,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) large_sends: Arc<Semaphore>,
+    pub(crate) next_stream: AtomicU64,
+}
+
+/// The service as one connection sees it.
+#[derive(Clone)]
+pub(crate) struct Ads {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peer: Peer,
+    /// True once the connection's streams shall end.
+    pub(crate) draining: watch::Receiver<bool>,
+    /// Set by the first request.
+    pub(crate) used: Arc<AtomicBool>,
+}
+
+impl<B> tower::Service<Request<B>> for Ads
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<StreamBody>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.used.store(true, Ordering::Relaxed);
+        ready(Ok(self.open(request).unwrap_or_else(Status::into_http)))
+    }
+}
+
+impl Ads {
+    fn open<B>(&self, request: Request<B>) -> Result<Response<StreamBody>, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let protocol = match request.uri().path() {
+            DELTA => Protocol::Delta,
+            SOTW => Protocol::Sotw,
+            _ => return Err(Status::unimplemented("only the aggregated discovery service is served")),
+        };
+        if request.method() != http::Method::POST {
+            return Err(Status::unimplemented("gRPC is POST"));
+        }
+        if !self.shared.hub.is_ready() {
+            return Err(Status::unavailable("the configuration was not read completely yet"));
+        }
+        let slot = self.shared.streams.clone().try_acquire_owned();
+        let slot = slot.map_err(|_| Status::unavailable("there are as many streams as are allowed"))?;
+        let limit = self.shared.config.limits.request_bytes;
+        let requests = Streaming::new_request(RawDecoder, request.into_body(), None, Some(limit));
+        let (parts, body) = mpsc::channel(1);
+        let task = StreamTask {
+            ads: self.clone(),
+            id: self.shared.next_stream.fetch_add(1, Ordering::Relaxed),
+            protocol,
+            requests,
+            parts,
+            unreported: Vec::new(),
+            _slot: slot,
+        };
+        tokio::spawn(task.run());
+        let mut response = Response::new(StreamBody::new(body));
+        let grpc = http::HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
+        Ok(response)
+    }
+}
+
+/// Hands on the bytes of each message; they are read with bounds where those are known.
+struct RawDecoder;
+
+impl Decoder for RawDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        let len = source.remaining();
+        Ok(Some(source.copy_to_bytes(len)))
+    }
+}
+
+/// A request of either variant.
+enum Parsed {
+    Delta(DeltaRequest),
+    Sotw(SotwRequest),
+}
+
+impl Parsed {
+    fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Delta(request) => request.node.as_ref(),
+            Self::Sotw(request) => request.node.as_ref(),
+        }
+    }
+}
+
+struct StreamTask {
+    ads: Ads,
+    id: u64,
+    protocol: Protocol,
+    requests: Streaming<Bytes>,
+    parts: mpsc::Sender<Part>,
+    /// Events that found no room, oldest first.
+    unreported: Vec<Event>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl StreamTask {
+    async fn run(mut self) {
+        let parts = self.parts.clone();
+        let status = match self.begin().await {
+            Ok(Some((gateway, request))) => {
+                let mut view = self.ads.shared.hub.subscribe(&gateway);
+                let status = self.serve(&gateway, request, &mut view).await;
+                self.ads.shared.hub.unsubscribe(&gateway, view);
+                self.leave(gateway).await;
+                status
+            }
+            Ok(None) => Status::ok(""),
+            Err(status) => status,
+        };
+        if status.code() != Code::Ok {
+            tracing::debug!(stream = self.id, code = ?status.code(), reason = status.message(), "xDS stream ends");
+        }
+        // A client that takes nothing any more does not need to know either.
+        let _ = timeout(LAST_WORDS, parts.send(Part::End(status))).await;
+    }
+
+    /// The first request says who asks, and that decides what the stream may read.
+    async fn begin(&mut self) -> Result<Option<(String, Parsed)>, Status> {
+        let mut draining = self.ads.draining.clone();
+        let request = tokio::select! {
+            request = self.requests.message() => request?,
+            _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
+            () = self.parts.closed() => return Ok(None),
+        };
+        let Some(request) = request else { return Ok(None) };
+        let request = self.parse(request)?;
+        let Some(node) = request.node() else {
+            return Err(Status::invalid_argument("the first request must carry the node"));
+        };
+        let gateway = (self.ads.shared.config.authorize)(&self.ads.peer, node)?;
+        tracing::debug!(stream = self.id, gateway, node = node.id, protocol = ?self.protocol, "xDS stream begins");
+        self.report(Event::Connected { gateway: gateway.clone(), node_id: node.id.clone(), stream: self.id });
+        Ok(Some((gateway, request)))
+    }
+
+    fn parse(&self, message: Bytes) -> Result<Parsed, Status> {
+        let limits = &self.ads.shared.config.limits;
+        let parsed = match self.protocol {
+            Protocol::Delta => DeltaRequest::parse(message, limits).map(Parsed::Delta),
+            Protocol::Sotw => SotwRequest::parse(message, limits).map(Parsed::Sotw),
+        };
+        parsed.map_err(|error| match error {
+            ParseError::Malformed(_) => Status::invalid_argument(error.to_string()),
+            ParseError::TooLarge { .. } => Status::resource_exhausted(error.to_string()),
+        })
+    }
+
+    async fn serve(&mut self, gateway: &str, first: Parsed, view: &mut watch::Receiver<Publication>) -> Status {
+        let config = &self.ads.shared.config;
+        let settings = Settings { limits: config.limits, gate_timeout: config.gate_timeout };
+        let mut stream = Stream::new(self.protocol, first.node().cloned().unwrap_or_default(), settings);
+        let mut draining = self.ads.draining.clone();
+        let mut seen = Publication::Awaited;
+        take_snapshot(&mut stream, view, &mut seen);
+        if let Err(violation) = on_request(&mut stream, first) {
+            return refused(&violation);
+        }
+        let mut room: Option<OwnedPermit<Part>> = None;
+        loop {
+            if let Some(free) = room.take() {
+                if let Some(response) = stream.next_response(Instant::now().into_std()) {
+                    let permit = self.large_send(response.bytes()).await;
+                    drop(free.send(Part::Message(response.frames, permit)));
+                } else {
+                    room = Some(free);
+                }
+            }
+            for observation in stream.take_observations() {
+                self.observed(gateway, observation);
+            }
+            // Without room nothing can be sent, so no deadline matters.
+            let deadline = if room.is_some() { stream.deadline() } else { None };
+            tokio::select! {
+                free = self.parts.clone().reserve_owned(), if room.is_none() => match free {
+                    Ok(free) => room = Some(free),
+                    Err(_) => return Status::ok(""),
+                },
+                request = self.requests.message() => match request {
+                    Ok(Some(request)) => {
+                        let request = match self.parse(request) {
+                            Ok(request) => request,
+                            Err(status) => return status,
+                        };
+                        if let Err(violation) = on_request(&mut stream, request) {
+                            return refused(&violation);
+                        }
+                    }
+                    Ok(None) => return Status::ok(""),
+                    Err(status) => return status,
+                },
+                changed = view.changed() => {
+                    take_snapshot(&mut stream, view, &mut seen);
+                    if changed.is_err() || seen == Publication::Withdrawn {
+                        return Status::unavailable("the Gateway was withdrawn");
+                    }
+                }
+                () = sleep_until(deadline.map_or_else(Instant::now, Instant::from_std)), if deadline.is_some() => {}
+                event = self.ads.shared.reporter.sender().clone().reserve_owned(), if !self.unreported.is_empty() => {
+                    match event {
+                        Ok(free) => drop(free.send(self.unreported.remove(0))),
+                        Err(_) => self.unreported.clear(),
+                    }
+                }
+                _ = draining.wait_for(|draining| *draining) => return going_away(),
+                () = self.parts.closed() => return Status::ok(""),
+            }
+        }
+    }
+
+    /// Waits for its turn to send something large; not for ever, since a client that does not read keeps its turn.
+    async fn large_send(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let shared = &self.ads.shared;
+        if bytes < shared.config.large_response_bytes {
+            return None;
+        }
+        let turn = timeout(shared.config.gate_timeout, shared.large_sends.clone().acquire_owned()).await;
+        turn.ok().and_then(Result::ok)
+    }
+
+    fn observed(&mut self, gateway: &str, observation: Observation) {
+        let (gateway, stream) = (gateway.to_owned(), self.id);
+        let event = match observation {
+            Observation::Acked(kind, versions) => Event::Acked { gateway, stream, kind, versions },
+            Observation::Nacked(kind, rejected, message) => {
+                tracing::warn!(gateway, stream, %kind, %message, "a proxy rejected its configuration");
+                let (names, versions) = rejected.into_iter().map(|(name, version)| (name.to_string(), version)).unzip();
+                Event::Nacked { gateway, stream, kind, names, versions, message }
+            }
+            Observation::Recovered(kind, names) => {
+                Event::Recovered { gateway, stream, kind, names: names.iter().map(ToString::to_string).collect() }
+            }
+            Observation::UnknownName(kind, name) => {
+                let name = name.chars().take(256).collect::<String>();
+                tracing::info!(gateway, stream, %kind, name, "a proxy asks for a name that its Gateway does not have");
+                Event::UnknownName { gateway, stream, kind, name }
+            }
+            Observation::GateExpired(gate) => {
+                tracing::warn!(gateway, stream, ?gate, "a proxy did not acknowledge in time, going on without");
+                Event::GateExpired { gateway, stream, gate }
+            }
+        };
+        self.report(event);
+    }
+
+    fn report(&mut self, event: Event) {
+        let sender = self.ads.shared.reporter.sender();
+        if self.unreported.is_empty() {
+            let Err(mpsc::error::TrySendError::Full(event)) = sender.try_send(event) else { return };
+            self.keep(event);
+        } else {
+            self.keep(event);
+        }
+    }
+
+    fn keep(&mut self, event: Event) {
+        // Nobody has to act on an acknowledgement.
+        if matches!(event, Event::Acked { .. }) {
+            return;
+        }
+        if self.unreported.len() == MAX_UNREPORTED {
+            tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
+            self.unreported.remove(0);
+        }
+        self.unreported.push(event);
+    }
+
+    /// Tells that the stream ended.
+    async fn leave(&mut self, gateway: String) {
+        self.unreported.push(Event::Disconnected { gateway, stream: self.id });
+        let sender = self.ads.shared.reporter.sender().clone();
+        for event in self.unreported.drain(..) {
+            if timeout(LAST_WORDS, sender.send(event)).await.is_err() {
+                tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
+                return;
+            }
+        }
+    }
+}
+
+fn on_request(stream: &mut Stream, request: Parsed) -> Result<(), Violation> {
+    match request {
+        Parsed::Delta(request) => stream.on_delta(request),
+        Parsed::Sotw(request) => stream.on_sotw(request),
+    }
+}
+
+fn take_snapshot(stream: &mut Stream, view: &mut watch::Receiver<Publication>, seen: &mut Publication) {
+    seen.clone_from(&view.borrow_and_update());
+    if let Publication::Current(snapshot) = seen {
+        stream.on_snapshot(snapshot.clone());
+    }
+}
+
+fn refused(violation: &Violation) -> Status {
+    match violation {
+        Violation::NodeChanged => Status::permission_denied(violation.to_string()),
+        Violation::TooManyNames { .. } => Status::resource_exhausted(violation.to_string()),
+    }
+}
+
+fn going_away() -> Status {
+    Status::unavailable("the server asks its clients to reconnect")
+}

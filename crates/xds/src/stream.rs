@@ -1,0 +1,355 @@
+//! The protocol of one stream without IO: requests, snapshots and times go in, responses come out.
+//!
+//! Both variants of the protocol are here, state-of-the-world (SotW) and delta; they share what a client has, the
+//! order of an update ([`rollout`]) and what becomes of rejected versions:
+//!
+//! * A response is rejected if and only if the request with its nonce carries an error.
+//! * A rejected version is not sent again. The next different version is.
+//! * One response of a type is on its way at a time. What it says is decided when it is sent, so a slow client skips
+//!   versions.
+//! * No wait is without a bound.
+
+mod delta;
+mod rollout;
+mod sotw;
+mod state;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use imbl::ordmap::DiffItem;
+
+use crate::config::Limits;
+use crate::event::Gate;
+use crate::request::Node;
+use crate::resource::{ResourceType, Version};
+use crate::snapshot::{Resources, Snapshot};
+use rollout::{Phase, Removal, Rollout};
+use state::{InFlight, Pending, TypeState};
+
+/// The variant of the protocol that a stream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `DeltaAggregatedResources`.
+    Delta,
+    /// `StreamAggregatedResources`.
+    Sotw,
+}
+
+/// What a stream is allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bounds on what the client may make the stream hold.
+    pub limits: Limits,
+    /// The bound of every wait.
+    pub gate_timeout: Duration,
+}
+
+/// Why a stream must end.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A stream belongs to the node of its first message.
+    #[error("the node changed within the stream")]
+    NodeChanged,
+    /// See [`Limits`].
+    #[error("too many names are subscribed to: more than {limit} {what} of one type")]
+    TooManyNames {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+    },
+}
+
+/// A response to send.
+#[derive(Debug)]
+pub struct Response {
+    /// The type.
+    pub kind: ResourceType,
+    /// The nonce with which the client will answer.
+    pub nonce: String,
+    /// What the response adds or changes, and for SotW clusters and listeners also what stays.
+    pub names: Vec<Arc<str>>,
+    /// The names that it says are absent. Always empty in SotW.
+    pub removed: Vec<Arc<str>>,
+    /// The gRPC message, length prefix included.
+    pub frames: Vec<Bytes>,
+}
+
+impl Response {
+    /// The size on the wire in bytes.
+    pub fn bytes(&self) -> usize {
+        self.frames.iter().map(Bytes::len).sum()
+    }
+}
+
+/// What was learned from the client; see [`crate::Event`] for the meaning of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// [`crate::Event::Acked`]
+    Acked(ResourceType, Vec<(Arc<str>, Version)>),
+    /// [`crate::Event::Nacked`]
+    Nacked(ResourceType, Vec<(Arc<str>, Version)>, String),
+    /// [`crate::Event::Recovered`]
+    Recovered(ResourceType, Vec<Arc<str>>),
+    /// [`crate::Event::UnknownName`]
+    UnknownName(ResourceType, Arc<str>),
+    /// [`crate::Event::GateExpired`]
+    GateExpired(Gate),
+}
+
+/// One stream of one client.
+pub struct Stream {
+    protocol: Protocol,
+    settings: Settings,
+    node: Node,
+    types: [TypeState; ResourceType::ALL.len()],
+    rollout: Rollout,
+    /// For each route configuration and listener whose last version was rejected: the clusters that the version which
+    /// the client kept may use. Listeners of a SotW stream are rejected together, under the empty name.
+    kept: BTreeMap<(ResourceType, Arc<str>), Resources>,
+    last_nonce: u64,
+    observations: Vec<Observation>,
+}
+
+impl Stream {
+    /// A stream of `node`, which was authorised.
+    pub fn new(protocol: Protocol, node: Node, settings: Settings) -> Self {
+        Self {
+            protocol,
+            settings,
+            node,
+            types: Default::default(),
+            rollout: Rollout::default(),
+            kept: BTreeMap::new(),
+            last_nonce: 0,
+            observations: Vec::new(),
+        }
+    }
+
+    /// The client shall have `snapshot`, instead of any before it.
+    pub fn on_snapshot(&mut self, snapshot: Snapshot) {
+        self.rollout.latest = Some(snapshot);
+        self.rollout.fresh = true;
+    }
+
+    /// The next response, if one is due. Call it after everything that happened and when [`Stream::deadline`] has
+    /// passed, until there is none, and only when the response can be sent: it is taken for sent.
+    pub fn next_response(&mut self, now: Instant) -> Option<Response> {
+        for state in &mut self.types {
+            state.expire(now, self.settings.gate_timeout);
+        }
+        loop {
+            for kind in ResourceType::ALL {
+                let response = match self.protocol {
+                    Protocol::Delta => self.compose_delta(kind, now),
+                    Protocol::Sotw => self.compose_sotw(kind, now),
+                };
+                if response.is_some() {
+                    return response;
+                }
+            }
+            if !self.advance(now) {
+                return None;
+            }
+        }
+    }
+
+    /// When [`Stream::next_response`] may have something to say without anything else happening.
+    pub fn deadline(&self) -> Option<Instant> {
+        let phase = match self.rollout.phase {
+            Phase::Idle => None,
+            Phase::Make { until } | Phase::Switch { until } => Some(until),
+        };
+        let removal = match &self.rollout.removal {
+            Removal::Waiting { until, .. } if self.types.iter().any(|state| state.holding) => Some(*until),
+            _ => None,
+        };
+        let answers = self.types.iter().filter(|state| state.blocked).flat_map(|state| {
+            state.in_flight.iter().filter(|flight| !flight.overdue).map(|f| f.sent_at + self.settings.gate_timeout)
+        });
+        answers.chain(phase).chain(removal).min()
+    }
+
+    /// What was learned since the last call.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        std::mem::take(&mut self.observations)
+    }
+
+    fn check_node(&self, node: Option<&Node>) -> Result<(), Violation> {
+        match node {
+            Some(node) if *node != self.node => Err(Violation::NodeChanged),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_limits(&self, kind: ResourceType) -> Result<(), Violation> {
+        let state = &self.types[kind.index()];
+        let limits = &self.settings.limits;
+        if state.subscription.names.len() > limits.names_per_type || state.forced.len() > limits.names_per_type {
+            return Err(Violation::TooManyNames { what: "names", limit: limits.names_per_type });
+        }
+        if state.subscription.bytes() > limits.name_bytes_per_type {
+            return Err(Violation::TooManyNames { what: "bytes of names", limit: limits.name_bytes_per_type });
+        }
+        Ok(())
+    }
+
+    /// What a response of this type would have to say, and the map it would take the client to. `None`: nothing may
+    /// be said yet.
+    fn pending(&self, kind: ResourceType) -> Option<(&Resources, Pending)> {
+        let source = self.rollout.source(kind)?;
+        let state = &self.types[kind.index()];
+        let mut pending = Pending::default();
+        if !state.asked && state.forced.is_empty() {
+            return Some((source, pending));
+        }
+        for change in state.sent.diff(source) {
+            match change {
+                DiffItem::Add(name, resource) | DiffItem::Update { new: (name, resource), .. } => {
+                    pending.dirty = true;
+                    if state.subscription.covers(name) {
+                        pending.upserts.insert(name.clone(), resource.clone());
+                    }
+                }
+                DiffItem::Remove(name, resource) => {
+                    let covered = state.subscription.covers(name);
+                    if covered && !self.removable(kind, name) {
+                        pending.held.push(resource.clone());
+                        continue;
+                    }
+                    pending.dirty = true;
+                    if covered {
+                        pending.removed.insert(name.clone());
+                    }
+                }
+            }
+        }
+        for name in &state.forced {
+            self.answer(kind, name, &mut pending);
+        }
+        Some((source, pending))
+    }
+
+    /// Adds the answer to a client that asks for `name`.
+    fn answer(&self, kind: ResourceType, name: &Arc<str>, pending: &mut Pending) {
+        if !pending.upserts.contains_key(name) && !pending.removed.contains(name) {
+            match self.lookup(kind, name) {
+                Some(resource) => drop(pending.upserts.insert(name.clone(), resource.clone())),
+                // It is on its way, behind a gate.
+                None if self.rollout.knows(kind, name) => return,
+                None if self.types[kind.index()].subscription.covers(name) => {
+                    pending.held.retain(|held| held.name() != &**name);
+                    pending.removed.insert(name.clone());
+                    pending.unknown.push(name.clone());
+                }
+                None => {}
+            }
+        }
+        pending.answered.push(name.clone());
+    }
+
+    /// Takes note of a response that goes out, and of what follows from it.
+    fn sent(&mut self, kind: ResourceType, now: Instant, pending: Pending) -> u64 {
+        self.last_nonce += 1;
+        let versions: Vec<_> =
+            pending.upserts.iter().map(|(name, resource)| (name.clone(), resource.content_version())).collect();
+        if kind == ResourceType::Cluster {
+            self.push_endpoints(&versions);
+        }
+        let clusters = matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration)
+            .then(|| self.types[ResourceType::Cluster.index()].sent.clone());
+        let state = &mut self.types[kind.index()];
+        state.answer_due = false;
+        state.push(InFlight {
+            nonce: self.last_nonce,
+            sent_at: now,
+            // An Envoy without any subscription of a type drops a response of it and does not answer.
+            overdue: !state.asked,
+            versions,
+            removed: pending.removed.into_iter().collect(),
+            clusters,
+        });
+        self.last_nonce
+    }
+
+    /// A cluster that was sent warms until its endpoints arrive, also if they did before. The client may be slow to
+    /// ask, or think that it need not.
+    fn push_endpoints(&mut self, clusters: &[(Arc<str>, Version)]) {
+        let kind = ResourceType::Endpoints;
+        for (name, _) in clusters {
+            let Some(version) = self.lookup(kind, name).map(crate::Resource::content_version) else { continue };
+            let state = &mut self.types[kind.index()];
+            let welcome = self.protocol == Protocol::Delta || state.subscription.covers(name);
+            if welcome && state.rejected.get(name) != Some(&version) {
+                state.forced.insert(name.clone());
+            }
+        }
+    }
+
+    fn tell_unknown(&mut self, kind: ResourceType, names: &[Arc<str>]) {
+        for name in names {
+            if !self.types[kind.index()].unknown.contains(name) {
+                self.observations.push(Observation::UnknownName(kind, name.clone()));
+            }
+        }
+    }
+
+    /// The client accepted a response.
+    fn accepted(&mut self, kind: ResourceType, flight: InFlight) {
+        let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
+        let state = &mut self.types[kind.index()];
+        let mut recovered = Vec::new();
+        if complete_set {
+            recovered.extend(std::mem::take(&mut state.rejected).into_keys());
+            self.kept.remove(&(kind, Arc::from("")));
+        } else {
+            let names = flight.versions.iter().map(|(name, _)| name).chain(&flight.removed);
+            for name in names {
+                if state.rejected.remove(name).is_some() {
+                    recovered.push(name.clone());
+                }
+                self.kept.remove(&(kind, name.clone()));
+            }
+        }
+        self.observations.push(Observation::Acked(kind, flight.versions));
+        if !recovered.is_empty() {
+            self.observations.push(Observation::Recovered(kind, recovered));
+        }
+    }
+
+    /// The client rejected a response and keeps what it had.
+    fn rejected(&mut self, kind: ResourceType, flight: InFlight, message: String) {
+        let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
+        let state = &mut self.types[kind.index()];
+        for (name, version) in &flight.versions {
+            state.rejected.insert(name.clone(), *version);
+        }
+        if let Some(clusters) = flight.clusters {
+            if complete_set {
+                self.kept.entry((kind, Arc::from(""))).or_insert(clusters);
+            } else {
+                for (name, _) in &flight.versions {
+                    self.kept.entry((kind, name.clone())).or_insert_with(|| clusters.clone());
+                }
+            }
+        }
+        self.observations.push(Observation::Nacked(kind, flight.versions, message));
+    }
+
+    /// The client is not interested in `name` any more.
+    fn forget(&mut self, kind: ResourceType, name: &Arc<str>) {
+        let state = &mut self.types[kind.index()];
+        state.forced.remove(name);
+        state.unknown.remove(name);
+        self.kept.remove(&(kind, name.clone()));
+        if state.rejected.remove(name).is_some() {
+            self.observations.push(Observation::Recovered(kind, vec![name.clone()]));
+        }
+    }
+}

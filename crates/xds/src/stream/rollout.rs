@@ -1,0 +1,241 @@
+//! The order of an update, and what it waits for.
+//!
+//! A rollout takes a stream from one snapshot to the next in three steps:
+//!
+//! 1. **Make.** Clusters that are new or changed, their endpoints, and secrets. Envoy acknowledges clusters when they
+//!    are warm, so the acknowledgement is the sign that routes may use them.
+//! 2. **Switch.** Listeners, then route configurations.
+//! 3. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and after the client let
+//!    go of the route configurations that its old listeners used. This does not hold up the next rollout.
+//!
+//! Snapshots that arrive meanwhile are merged into the next rollout. Endpoints and secrets do not take part: whatever
+//! changes in them is sent at once, only their removal waits for Break. Each wait has the same bound.
+//!
+//! Nothing here knows which route uses which cluster, so a removal is held back as long as anything that the client
+//! may still be using could name it: the latest snapshot, the one being rolled out, the one that the client was last
+//! switched to, and, for a route configuration or listener that the client rejected, the clusters it had when that
+//! was sent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use imbl::ordmap::DiffItem;
+
+use super::{Observation, Stream};
+use crate::event::Gate;
+use crate::resource::{Resource, ResourceType};
+use crate::snapshot::{Resources, Snapshot};
+
+/// Where a rollout stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The client is where it shall be, but for subscriptions.
+    #[default]
+    Idle,
+    /// Clusters first.
+    Make { until: Instant },
+    /// Then listeners and routes.
+    Switch { until: Instant },
+}
+
+/// Whether what is no longer used may go.
+#[derive(Debug, Default)]
+pub(super) enum Removal {
+    /// Nothing was switched yet, so everything may be in use.
+    #[default]
+    Closed,
+    /// Switched; the client still has to ask for `arriving` and let go of `leaving`.
+    Waiting { until: Instant, arriving: BTreeSet<Arc<str>>, leaving: BTreeSet<Arc<str>> },
+    /// It may.
+    Open,
+}
+
+/// Where a stream is between snapshots.
+#[derive(Default)]
+pub(super) struct Rollout {
+    pub(super) phase: Phase,
+    /// The latest snapshot.
+    pub(super) latest: Option<Snapshot>,
+    /// The snapshot being rolled out, or the last one that was.
+    pub(super) target: Option<Snapshot>,
+    /// The snapshot that listeners and routes were last switched to.
+    pub(super) settled: Option<Snapshot>,
+    /// Whether `latest` was not rolled out yet.
+    pub(super) fresh: bool,
+    pub(super) removal: Removal,
+}
+
+impl Rollout {
+    /// The map that the client's resources of this type shall equal at this moment, removals aside.
+    pub(super) fn source(&self, kind: ResourceType) -> Option<&Resources> {
+        let snapshot = match kind {
+            ResourceType::Cluster => &self.target,
+            ResourceType::Endpoints | ResourceType::Secret => &self.latest,
+            ResourceType::Listener | ResourceType::RouteConfiguration => match self.phase {
+                Phase::Make { .. } => &self.settled,
+                Phase::Idle | Phase::Switch { .. } => &self.target,
+            },
+        };
+        snapshot.as_ref().map(|snapshot| snapshot.of(kind))
+    }
+
+    /// Whether any snapshot that matters has this resource.
+    pub(super) fn knows(&self, kind: ResourceType, name: &str) -> bool {
+        self.snapshots().any(|snapshot| snapshot.get(kind, name).is_some())
+    }
+
+    /// The resource in the snapshot that matters most.
+    fn find(&self, kind: ResourceType, name: &str) -> Option<&Resource> {
+        self.snapshots().find_map(|snapshot| snapshot.get(kind, name))
+    }
+
+    fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        [&self.latest, &self.target, &self.settled].into_iter().flatten()
+    }
+}
+
+impl Stream {
+    /// The resource to answer with when a client asks for `name`.
+    pub(super) fn lookup(&self, kind: ResourceType, name: &str) -> Option<&Resource> {
+        let found = self.rollout.source(kind).and_then(|source| source.get(name));
+        let found = match kind {
+            // The client may have a cluster or listener of an older snapshot whose endpoints are gone from the latest.
+            ResourceType::Endpoints | ResourceType::Secret => found.or_else(|| self.rollout.find(kind, name)),
+            _ => found,
+        };
+        let held = || self.types[kind.index()].sent.get(name).filter(|held| held.has_body());
+        found.or_else(|| if self.rollout.knows(kind, name) { None } else { held() })
+    }
+
+    /// Whether `name`, which is absent from its source, may be taken from the client.
+    pub(super) fn removable(&self, kind: ResourceType, name: &str) -> bool {
+        match kind {
+            // A listener that goes stops using things; it is part of the switch.
+            ResourceType::Listener => {
+                self.rollout.latest.as_ref().is_none_or(|latest| latest.get(kind, name).is_none())
+            }
+            _ => {
+                matches!(self.rollout.removal, Removal::Open)
+                    && !self.rollout.knows(kind, name)
+                    && !self.used_by_rejected(kind, name)
+            }
+        }
+    }
+
+    /// Whether a version that the client kept, because it rejected the next one, may use this.
+    fn used_by_rejected(&self, kind: ResourceType, name: &str) -> bool {
+        matches!(kind, ResourceType::Cluster | ResourceType::Endpoints)
+            && self.kept.values().any(|clusters| clusters.contains_key(name))
+    }
+
+    /// Takes the next step if it may be taken. Returns whether it did.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        self.open_removal(now)
+            || match self.rollout.phase {
+                Phase::Idle => self.begin(now),
+                Phase::Make { until } => self.switch(now, until),
+                Phase::Switch { until } => self.settle(now, until),
+            }
+    }
+
+    fn begin(&mut self, now: Instant) -> bool {
+        // Before the first request nothing is known of what the client has, so no order could be kept.
+        if !self.rollout.fresh || !self.types.iter().any(|state| state.asked) {
+            return false;
+        }
+        self.rollout.fresh = false;
+        self.rollout.target.clone_from(&self.rollout.latest);
+        self.rollout.phase = Phase::Make { until: now + self.settings.gate_timeout };
+        true
+    }
+
+    fn switch(&mut self, now: Instant, until: Instant) -> bool {
+        let made = !self.types[ResourceType::Cluster.index()].awaits_upserts()
+            && [ResourceType::Cluster, ResourceType::Endpoints, ResourceType::Secret]
+                .into_iter()
+                .all(|kind| !self.has_upserts(kind));
+        if !made {
+            if now < until {
+                return false;
+            }
+            self.observations.push(Observation::GateExpired(Gate::Make));
+        }
+        self.rollout.phase = Phase::Switch { until: now + self.settings.gate_timeout };
+        true
+    }
+
+    fn settle(&mut self, now: Instant, until: Instant) -> bool {
+        if !self.routes_acknowledged() {
+            if now < until {
+                return false;
+            }
+            self.observations.push(Observation::GateExpired(Gate::Switch));
+        }
+        let (arriving, leaving) = self.route_names_changed();
+        let until = match self.rollout.removal {
+            Removal::Waiting { until, .. } => until,
+            Removal::Closed | Removal::Open => now + self.settings.gate_timeout,
+        };
+        self.rollout.removal = Removal::Waiting { until, arriving, leaving };
+        self.rollout.settled.clone_from(&self.rollout.target);
+        self.rollout.phase = Phase::Idle;
+        true
+    }
+
+    fn open_removal(&mut self, now: Instant) -> bool {
+        let Removal::Waiting { until, arriving, leaving } = &self.rollout.removal else { return false };
+        let routes = &self.types[ResourceType::RouteConfiguration.index()].subscription;
+        let quiet = arriving.iter().all(|name| routes.covers(name))
+            && !leaving.iter().any(|name| routes.names.contains(name))
+            && self.routes_acknowledged();
+        if !quiet {
+            if now < *until {
+                return false;
+            }
+            if self.types.iter().any(|state| state.holding) {
+                self.observations.push(Observation::GateExpired(Gate::Break));
+            }
+        }
+        self.rollout.removal = Removal::Open;
+        true
+    }
+
+    fn routes_acknowledged(&self) -> bool {
+        [ResourceType::Listener, ResourceType::RouteConfiguration].into_iter().all(|kind| {
+            let state = &self.types[kind.index()];
+            !state.awaits_answer() && !self.has_changes(kind)
+        })
+    }
+
+    /// The route configurations that the target has and the settled snapshot has not, and the other way round.
+    fn route_names_changed(&self) -> (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) {
+        let (mut arriving, mut leaving) = (BTreeSet::new(), BTreeSet::new());
+        let kind = ResourceType::RouteConfiguration;
+        let Some(target) = &self.rollout.target else { return (arriving, leaving) };
+        let none = Resources::new();
+        let settled = self.rollout.settled.as_ref().map_or(&none, |settled| settled.of(kind));
+        for change in settled.diff(target.of(kind)) {
+            match change {
+                DiffItem::Add(name, _) => drop(arriving.insert(name.clone())),
+                DiffItem::Remove(name, _) => drop(leaving.insert(name.clone())),
+                DiffItem::Update { .. } => {}
+            }
+        }
+        // Without listeners nothing makes the client ask for routes.
+        if !self.types[ResourceType::Listener.index()].asked {
+            arriving.clear();
+        }
+        (arriving, leaving)
+    }
+
+    fn has_upserts(&self, kind: ResourceType) -> bool {
+        self.types[kind.index()].answer_due
+            || self.pending(kind).is_some_and(|(_, pending)| !pending.upserts.is_empty())
+    }
+
+    fn has_changes(&self, kind: ResourceType) -> bool {
+        self.types[kind.index()].answer_due
+            || self.pending(kind).is_some_and(|(_, p)| !p.upserts.is_empty() || !p.removed.is_empty())
+    }
+}

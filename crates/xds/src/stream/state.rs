@@ -1,0 +1,120 @@
+//! What is known of a client for one type.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::subscription::Subscription;
+use crate::resource::{Resource, Version};
+use crate::snapshot::Resources;
+
+/// How many unanswered responses of one type are remembered. There is more than one only when a client does not
+/// answer within the bound, so this is reached after many of those.
+const MAX_IN_FLIGHT: usize = 16;
+
+/// The state of one type on one stream.
+#[derive(Default)]
+pub(super) struct TypeState {
+    /// Whether the client sent any request of this type.
+    pub(super) asked: bool,
+    pub(super) subscription: Subscription,
+    /// What the client has, if it accepted all that it was sent. Says nothing about names that it is not subscribed
+    /// to: for those it holds whatever the snapshot held, so that the map is shared with the snapshot.
+    pub(super) sent: Resources,
+    /// Names that must be answered although nothing about them changed.
+    pub(super) forced: BTreeSet<Arc<str>>,
+    /// A response must follow even if it is empty.
+    pub(super) answer_due: bool,
+    /// SotW: the nonce of the last response; requests with another one are stale.
+    pub(super) last_nonce: Option<u64>,
+    /// SotW: whether any name was ever listed, after which listing none no longer means all.
+    pub(super) named: bool,
+    /// Responses that were neither accepted nor rejected yet, oldest first.
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// The versions that the client rejected last.
+    pub(super) rejected: BTreeMap<Arc<str>, Version>,
+    /// Subscribed names that nothing is known of, and that were told.
+    pub(super) unknown: BTreeSet<Arc<str>>,
+    /// Something is due and waits for a response in flight.
+    pub(super) blocked: bool,
+    /// Something is to be removed and may not yet be.
+    pub(super) holding: bool,
+}
+
+/// A response on its way.
+pub(super) struct InFlight {
+    pub(super) nonce: u64,
+    pub(super) sent_at: Instant,
+    /// No longer waited for.
+    pub(super) overdue: bool,
+    pub(super) versions: Vec<(Arc<str>, Version)>,
+    pub(super) removed: Vec<Arc<str>>,
+    /// For what refers to clusters: the clusters that the client had when this was sent.
+    pub(super) clusters: Option<Resources>,
+}
+
+/// What a response would have to say.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// To add or change.
+    pub(super) upserts: BTreeMap<Arc<str>, Resource>,
+    /// To remove, or to be answered as absent.
+    pub(super) removed: BTreeSet<Arc<str>>,
+    /// To be removed, but not yet.
+    pub(super) held: Vec<Resource>,
+    /// Those of `forced` that this answers.
+    pub(super) answered: Vec<Arc<str>>,
+    /// Those of `removed` that nothing is known of.
+    pub(super) unknown: Vec<Arc<str>>,
+    /// Whether `sent` differs from the source in more than `held`.
+    pub(super) dirty: bool,
+}
+
+impl TypeState {
+    /// Whether a response in flight keeps the next one back.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.in_flight.iter().any(|flight| !flight.overdue)
+    }
+
+    /// Whether an addition or change is on its way and still waited for.
+    pub(super) fn awaits_upserts(&self) -> bool {
+        self.in_flight.iter().any(|flight| !flight.overdue && !flight.versions.is_empty())
+    }
+
+    /// Marks the responses that were waited for long enough.
+    pub(super) fn expire(&mut self, now: Instant, bound: Duration) {
+        for flight in &mut self.in_flight {
+            flight.overdue |= now >= flight.sent_at + bound;
+        }
+    }
+
+    pub(super) fn push(&mut self, flight: InFlight) {
+        if self.in_flight.len() == MAX_IN_FLIGHT {
+            self.in_flight.pop_front();
+        }
+        self.in_flight.push_back(flight);
+    }
+
+    /// Takes note that the client was told what `pending` says of `source`.
+    pub(super) fn commit(&mut self, source: &Resources, pending: &Pending) {
+        let mut sent = source.clone();
+        for held in &pending.held {
+            sent.insert(held.shared_name(), held.clone());
+        }
+        for (name, resource) in &pending.upserts {
+            if !source.contains_key(name) {
+                sent.insert(name.clone(), resource.clone());
+            }
+        }
+        self.sent = sent;
+        for name in &pending.answered {
+            self.forced.remove(name);
+        }
+        for name in pending.upserts.keys() {
+            self.unknown.remove(name);
+        }
+        for name in &pending.unknown {
+            self.unknown.insert(name.clone());
+        }
+    }
+}
