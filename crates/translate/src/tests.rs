@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::{Change, Translator, envoy};
 
+mod properties;
+mod world;
+
 /// Decodes an object as a source would.
 pub(crate) fn object(value: Value) -> Object {
     api::decode(value).expect("a sound object").object
@@ -79,4 +82,15 @@ fn smoke() {
         println!("{id} {status}");
     }
     println!("{:?}", translator.problems());
+}
+
+/// Two certificates with their keys, RSA-free and made once.
+pub(crate) fn certificates() -> &'static [(String, String); 2] {
+    static MADE: std::sync::OnceLock<[(String, String); 2]> = std::sync::OnceLock::new();
+    MADE.get_or_init(|| {
+        ["a.example.com", "example.com"].map(|name| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        })
+    })
 }

@@ -1,0 +1,150 @@
+//! The invariants of the translation, over generated worlds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{Object, ObjectId};
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::{object as decode, world};
+use crate::{Change, Encoded, ResourceKey, ResourceKind, Translator, envoy};
+
+/// Everything that a translator says, to be compared.
+#[derive(Debug, PartialEq)]
+struct Said {
+    resources: Vec<(ResourceKey, Encoded)>,
+    statuses: Vec<(ObjectId, Value)>,
+    problems: Vec<(ObjectId, ir::Problem)>,
+    gateways: Vec<ir::NsName>,
+}
+
+fn said(translator: &Translator) -> Said {
+    Said {
+        resources: translator.resources().into_values().flatten().collect(),
+        statuses: translator.statuses(),
+        problems: translator.problems(),
+        gateways: translator.gateways(),
+    }
+}
+
+fn fresh<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Translator {
+    let mut translator = Translator::new(ir::Settings::default());
+    for object in objects {
+        translator.apply(Change::Put(object.clone()));
+    }
+    translator.settle();
+    translator
+}
+
+/// A world as its objects, each name once, a class of ours among them.
+fn objects() -> impl Strategy<Value = BTreeMap<ObjectId, Object>> {
+    vec(world::object(), 5..40).prop_map(|values| {
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
+            "spec": {"controllerName": "portcullis.dev/gateway-controller"},
+        });
+        let objects = values.into_iter().chain([class]).map(decode);
+        objects.map(|object| (object.id(), object)).collect()
+    })
+}
+
+/// A batch of events: objects that are put, or removed where the flag says so.
+fn batches() -> impl Strategy<Value = Vec<Vec<(Value, bool)>>> {
+    vec(vec((world::object(), prop::bool::weighted(0.25)), 1..6), 1..12)
+}
+
+/// The Envoy routes of a route configuration by virtual host, in order, with their names.
+fn routes(encoded: &Encoded) -> BTreeMap<String, Vec<(String, Value)>> {
+    let config = envoy::json::value(ResourceKind::RouteConfiguration.message_name(), &encoded.body).expect("JSON");
+    let text = |value: &Value| value.as_str().expect("a name").to_owned();
+    let hosts = config["virtualHosts"].as_array().expect("virtual hosts").iter();
+    hosts
+        .map(|host| {
+            let routes = host["routes"].as_array().into_iter().flatten();
+            (text(&host["name"]), routes.map(|route| (text(&route["name"]), route.clone())).collect())
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn incremental_equals_from_scratch(start in objects(), batches in batches()) {
+        let mut incremental = fresh(start.values());
+        let mut objects = start;
+        let mut pushed: BTreeMap<ResourceKey, Encoded> = incremental.resources().into_values().flatten().collect();
+        for batch in batches {
+            for (value, removed) in batch {
+                let object = decode(value);
+                if removed {
+                    objects.remove(&object.id());
+                    incremental.apply(Change::Remove(object.id()));
+                } else {
+                    objects.insert(object.id(), object.clone());
+                    incremental.apply(Change::Put(object));
+                }
+            }
+            for (key, encoded) in incremental.settle().resources {
+                let before = pushed.get(&key);
+                prop_assert_ne!(before, encoded.as_ref(), "{:?} is told though it did not change", key);
+                match encoded {
+                    Some(encoded) => pushed.insert(key, encoded),
+                    None => pushed.remove(&key),
+                };
+            }
+            prop_assert!(incremental.most_computed() <= 1, "a row was computed twice in one batch");
+        }
+        let scratch = said(&fresh(objects.values()));
+        prop_assert_eq!(&said(&incremental), &scratch);
+        prop_assert_eq!(pushed.into_iter().collect::<Vec<_>>(), {
+            let mut resources = scratch.resources;
+            resources.sort_by(|(a, _), (b, _)| a.cmp(b));
+            resources
+        });
+    }
+
+    #[test]
+    fn the_order_of_arrival_decides_nothing(objects in objects(), seed in any::<u64>()) {
+        let mut shuffled: Vec<_> = objects.values().collect();
+        // A fixed permutation from the seed, so that a failure repeats.
+        shuffled.sort_by_key(|object| blake3::hash(format!("{seed}{}", object.id()).as_bytes()).as_bytes().to_vec());
+        let mut one_by_one = Translator::new(ir::Settings::default());
+        for object in shuffled {
+            one_by_one.apply(Change::Put(object.clone()));
+            one_by_one.settle();
+        }
+        prop_assert_eq!(said(&one_by_one), said(&fresh(objects.values())));
+    }
+
+    #[test]
+    fn a_rule_that_breaks_changes_nothing_of_other_rules(objects in objects(), which in any::<prop::sample::Index>()) {
+        let routes_in: Vec<_> = objects.values().filter(|object| matches!(object, Object::HttpRoute(_))).cloned().collect();
+        prop_assume!(!routes_in.is_empty());
+        let Object::HttpRoute(mut broken) = which.get(&routes_in).clone() else { unreachable!("filtered") };
+        let name = format!("httproute/{}/{}/rule/0/", broken.metadata.namespace, broken.metadata.name);
+        broken.spec.rules[0].filters = serde_json::from_value(json!([{"type": "Tomorrow"}])).expect("a filter");
+        let mut translator = fresh(objects.values());
+        let before = translator.resources();
+        translator.apply(Change::Put(Object::HttpRoute(broken)));
+        let changes = translator.settle();
+        for (key, now) in &changes.resources {
+            // What only the broken rule used may go; nothing else may turn but the routes that contain the rule.
+            prop_assert!(now.is_none() || key.kind == ResourceKind::RouteConfiguration, "{:?} turned", key);
+            let Some(now) = now else { continue };
+            let was = before[&key.gateway].iter().find(|(other, _)| other == key).expect("it was there");
+            let (was, now) = (routes(&was.1), routes(now));
+            let hosts: BTreeSet<_> = was.keys().chain(now.keys()).collect();
+            for host in hosts {
+                let others = |from: &BTreeMap<String, Vec<(String, Value)>>| -> Vec<_> {
+                    from.get(host).into_iter().flatten().filter(|(route, _)| !route.starts_with(&name)).cloned().collect()
+                };
+                prop_assert_eq!(others(&was), others(&now), "other routes of {} turned", host);
+            }
+            // The broken rule's matches stay, and answer by themselves.
+            for (name, route) in now.values().flatten().filter(|(route, _)| route.starts_with(&name)) {
+                prop_assert_eq!(&route["directResponse"]["status"], &json!(500), "{} still forwards: {}", name, route);
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Worlds of objects, sound and broken, small enough that they meet.
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
+    sample::select,
+};
+use serde_json::{Value, json};
+
+const NAMESPACES: [&str; 3] = ["infra", "apps", "other"];
+const HOSTNAMES: [&str; 7] =
+    ["", "example.com", "a.example.com", "*.example.com", "b.a.example.com", "*.a.example.com", "bad_host"];
+
+/// An object of a world, with a kind and a name from a small pool, so that later ones replace earlier ones.
+pub(crate) fn object() -> BoxedStrategy<Value> {
+    prop_oneof![
+        1 => class(),
+        3 => gateway(),
+        8 => route(),
+        2 => service(),
+        2 => slice(),
+        1 => secret(),
+        1 => grant(),
+        1 => namespace(),
+    ]
+    .boxed()
+}
+
+fn namespaces() -> impl Strategy<Value = &'static str> {
+    select(&NAMESPACES[..])
+}
+
+fn class() -> impl Strategy<Value = Value> {
+    (select(&["ours", "theirs"][..]), any::<bool>()).prop_map(|(name, parameters)| {
+        let mut spec = json!({"controllerName": if name == "ours" { "portcullis.dev/gateway-controller" } else { "x.dev/y" }});
+        if parameters {
+            spec["parametersRef"] = json!({"group": "", "kind": "ConfigMap", "name": "p", "namespace": "infra"});
+        }
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": name}, "spec": spec})
+    })
+}
+
+fn gateway() -> impl Strategy<Value = Value> {
+    let listener = (
+        0..4_u8,
+        select(&[80, 81, 443][..]),
+        select(&["HTTP", "HTTPS", "HTTPS", "TCP"][..]),
+        select(&HOSTNAMES[..]),
+        select(&["Same", "All", "Selector"][..]),
+        select(&["cert", "missing", "broken"][..]),
+        namespaces(),
+    );
+    let listener = listener.prop_map(|(name, port, protocol, hostname, from, secret, secret_namespace)| {
+        let mut listener = json!({"name": format!("l{name}"), "port": port, "protocol": protocol,
+            "allowedRoutes": {"namespaces": {"from": from}}});
+        if !hostname.is_empty() {
+            listener["hostname"] = json!(hostname);
+        }
+        if from == "Selector" {
+            listener["allowedRoutes"]["namespaces"]["selector"] = json!({"matchLabels": {"team": "a"}});
+        }
+        if protocol == "HTTPS" {
+            listener["tls"] = json!({"certificateRefs": [{"name": secret, "namespace": secret_namespace}]});
+        }
+        listener
+    });
+    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>()).prop_map(
+        |(name, mut listeners, class, created, addressed)| {
+            let mut seen = std::collections::HashSet::new();
+            listeners.retain(|listener| seen.insert(listener["name"].to_string()));
+            let mut spec =
+                json!({"gatewayClassName": if class < 230 { "ours" } else { "theirs" }, "listeners": listeners});
+            if addressed {
+                spec["addresses"] = json!([{"value": "127.0.0.1"}]);
+            }
+            json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "spec": spec,
+            "metadata": {"name": format!("g{name}"), "namespace": "infra", "creationTimestamp": timestamp(created)}})
+        },
+    )
+}
+
+fn timestamp(created: i64) -> String {
+    format!("2026-01-01T00:00:0{created}Z")
+}
+
+fn route() -> impl Strategy<Value = Value> {
+    let parent =
+        (0..3_u8, option::of(0..4_u8), option::of(select(&[80, 443][..]))).prop_map(|(gateway, section, port)| {
+            let mut parent = json!({"name": format!("g{gateway}"), "namespace": "infra"});
+            if let Some(section) = section {
+                parent["sectionName"] = json!(format!("l{section}"));
+            }
+            if let Some(port) = port {
+                parent["port"] = json!(port);
+            }
+            parent
+        });
+    let hostnames = vec(select(&HOSTNAMES[1..]), 0..3);
+    (0..6_u8, select(&["apps", "other"][..]), vec(parent, 0..3), hostnames, vec(rule(), 1..4), 0..10_i64).prop_map(
+        |(name, namespace, parents, hostnames, rules, created)| {
+            json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                "metadata": {"name": format!("r{name}"), "namespace": namespace, "creationTimestamp": timestamp(created)},
+                "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules}})
+        },
+    )
+}
+
+/// A rule, sound or broken.
+pub(crate) fn rule() -> impl Strategy<Value = Value> {
+    (vec(matching(), 0..3), vec(backend(), 0..4), vec(filter(), 0..2), option::of(extra())).prop_map(
+        |(matches, backends, filters, extra)| {
+            let mut rule = json!({"matches": matches, "backendRefs": backends, "filters": filters});
+            if let Some((field, value)) = extra {
+                rule[field] = value;
+            }
+            rule
+        },
+    )
+}
+
+fn matching() -> impl Strategy<Value = Value> {
+    let paths = select(
+        &[
+            ("PathPrefix", "/"),
+            ("PathPrefix", "/foo"),
+            ("PathPrefix", "/foo/"),
+            ("Exact", "/foo"),
+            ("RegularExpression", "/f[a-z]+"),
+            ("RegularExpression", "/(?=x)"),
+            ("PathPrefix", "no-slash"),
+        ][..],
+    );
+    let headers = option::of(select(
+        &[("Exact", "x-a", "1"), ("RegularExpression", "x-b", "a+"), ("Exact", "bad name", "1")][..],
+    ));
+    (paths, headers, option::of(select(&["GET", "POST"][..])), any::<bool>()).prop_map(
+        |((kind, path), header, method, query)| {
+            let mut matching = json!({"path": {"type": kind, "value": path}});
+            if let Some((kind, name, value)) = header {
+                matching["headers"] = json!([{"type": kind, "name": name, "value": value}]);
+            }
+            if let Some(method) = method {
+                matching["method"] = json!(method);
+            }
+            if query {
+                matching["queryParams"] = json!([{"name": "q", "value": "1"}]);
+            }
+            matching
+        },
+    )
+}
+
+fn backend() -> impl Strategy<Value = Value> {
+    (0..5_u8, option::of(namespaces()), select(&[80, 81, 90][..]), 0..3_u32, any::<u8>()).prop_map(|(name, namespace, port, weight, kind)| {
+        let mut backend = json!({"name": format!("s{name}"), "port": port, "weight": weight});
+        if let Some(namespace) = namespace {
+            backend["namespace"] = json!(namespace);
+        }
+        match kind {
+            0..20 => backend["kind"] = json!("Pod"),
+            20..50 => backend["filters"] = json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"add": [{"name": "x", "value": "100%"}]}}]),
+            50..60 => backend["filters"] = json!([{"type": "RequestRedirect", "requestRedirect": {}}]),
+            _ => {}
+        }
+        backend
+    })
+}
+
+fn filter() -> BoxedStrategy<Value> {
+    let filters = [
+        json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "X-A", "value": "1"}], "remove": ["x-b"]}}),
+        json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "bad name", "value": "1"}]}}),
+        json!({"type": "ResponseHeaderModifier", "responseHeaderModifier": {"add": [{"name": "X-A", "value": "%1"}]}}),
+        json!({"type": "RequestRedirect", "requestRedirect": {"scheme": "https", "statusCode": 308}}),
+        json!({"type": "RequestRedirect", "requestRedirect": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/bar"}}}),
+        json!({"type": "URLRewrite", "urlRewrite": {"hostname": "x.org", "path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}),
+        json!({"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/a\\1"}}}),
+        json!({"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "s0", "port": 80}, "percent": 40}}),
+        json!({"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "none", "port": 80}}}),
+        json!({"type": "CORS", "cors": {"allowOrigins": ["https://*.example.com"], "allowMethods": ["GET"]}}),
+        json!({"type": "ExtensionRef", "extensionRef": {"group": "x.dev", "kind": "Y", "name": "z"}}),
+        json!({"type": "ExternalAuth", "externalAuth": {"protocol": "HTTP", "backendRef": {"name": "s0", "port": 80}}}),
+        json!({"type": "Tomorrow"}),
+    ];
+    select(filters.to_vec()).boxed()
+}
+
+fn extra() -> BoxedStrategy<(&'static str, Value)> {
+    prop_oneof![
+        Just(("name", json!("named"))),
+        Just(("timeouts", json!({"request": "5s", "backendRequest": "1s"}))),
+        Just(("timeouts", json!({"request": "five"}))),
+        Just(("retry", json!({"codes": [503, 500], "attempts": 2, "backoff": "100ms"}))),
+        Just(("sessionPersistence", json!({"sessionName": "s"}))),
+        Just(("sessionPersistence", json!({"type": "Header", "sessionName": "x-session"}))),
+    ]
+    .boxed()
+}
+
+fn service() -> impl Strategy<Value = Value> {
+    let protocols =
+        option::of(select(&["kubernetes.io/h2c", "kubernetes.io/ws", "kubernetes.io/wss", "https", "odd"][..]));
+    (0..4_u8, namespaces(), protocols, select(&["ClusterIP", "ExternalName"][..]), any::<bool>()).prop_map(|(name, namespace, protocol, kind, second)| {
+        let mut port = json!({"name": "http", "port": 80, "targetPort": 8080});
+        if let Some(protocol) = protocol {
+            port["appProtocol"] = json!(protocol);
+        }
+        let mut ports = vec![port];
+        if second {
+            ports.push(json!({"name": "udp", "port": 81, "protocol": "UDP"}));
+        }
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("s{name}"), "namespace": namespace},
+            "spec": {"type": if second { kind } else { "ClusterIP" }, "externalName": "example.org", "ports": ports}})
+    })
+}
+
+fn slice() -> impl Strategy<Value = Value> {
+    let endpoint = (1..20_u8, any::<bool>(), any::<bool>(), option::of(select(&["z1", "z2"][..]))).prop_map(
+        |(host, ready, terminating, zone)| {
+            json!({"addresses": [format!("10.0.0.{host}")], "zone": zone,
+            "conditions": {"ready": ready && !terminating, "serving": true, "terminating": terminating}})
+        },
+    );
+    (0..4_u8, namespaces(), 0..3_u8, vec(endpoint, 0..4)).prop_map(|(service, namespace, name, endpoints)| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": format!("slice{name}"), "namespace": namespace,
+                "labels": {"kubernetes.io/service-name": format!("s{service}")}},
+            "endpoints": endpoints, "ports": [{"name": "http", "port": 8080}]})
+    })
+}
+
+fn secret() -> impl Strategy<Value = Value> {
+    (select(&["cert", "broken"][..]), namespaces(), 0..2_usize).prop_map(|(name, namespace, which)| {
+        let (chain, key) = &super::certificates()[which];
+        let key = if name == "broken" { "not a key" } else { key };
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": name, "namespace": namespace}, "stringData": {"tls.crt": chain, "tls.key": key}})
+    })
+}
+
+fn grant() -> impl Strategy<Value = Value> {
+    let from = prop_oneof![Just(("HTTPRoute", "Service")), Just(("Gateway", "Secret"))];
+    (0..2_u8, namespaces(), from, namespaces(), option::of(select(&["s0", "cert"][..]))).prop_map(
+        |(name, namespace, (from, to), from_namespace, only)| {
+            json!({"apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+            "metadata": {"name": format!("grant{name}"), "namespace": namespace},
+            "spec": {"from": [{"group": "gateway.networking.k8s.io", "kind": from, "namespace": from_namespace}],
+                "to": [{"group": "", "kind": to, "name": only}]}})
+        },
+    )
+}
+
+fn namespace() -> impl Strategy<Value = Value> {
+    (namespaces(), select(&["a", "b"][..])).prop_map(|(name, team)| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}})
+    })
+}
