@@ -13,7 +13,7 @@ use crate::graph::{Graph, NodeId, Place, Row};
 use crate::groups::GroupStore;
 use crate::pages::View;
 use crate::store::TableStore;
-use crate::table::{Derived, Group, Input, Table};
+use crate::table::{Derived, Group, Input, Lookup, Table};
 use crate::why::{Kind, TableStats, Why};
 
 /// What happened in one turn of one row.
@@ -196,9 +196,22 @@ impl Engine {
         self.core.settle()
     }
 
-    /// The value of a row as it stands. A lookup row that no row reads has none.
+    /// The value of a row as it stands. A lookup row that no row reads has none; see [`Engine::lookup`].
     pub fn get<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
         self.core.table::<T>().1.peek(key)
+    }
+
+    /// Reads a lookup row as a row would: it is computed if nobody else reads it, and forgotten with the next settling.
+    /// For tests and for people. Settle first: what was written since the last settling may or may not be seen.
+    pub fn lookup<T: Lookup>(&mut self, key: &T::Key) -> Option<Arc<T::Value>> {
+        let store = self.core.table::<T>().1;
+        let (node, row) = store.node(&self.core, key);
+        let stale = self.core.graph.borrow().is_stale(node);
+        if stale {
+            store.compute(&self.core, row);
+        }
+        self.core.graph.borrow_mut().suspect(node);
+        store.value(row)
     }
 
     /// A group as it stands.

@@ -14,6 +14,8 @@ const MAX: usize = 64;
 /// A page that holds fewer is joined with a neighbour, if both together stay below [`JOINED`].
 const MIN: usize = 16;
 const JOINED: usize = 48;
+/// Hashes that are gathered before they are hashed.
+const HASHED_AT_ONCE: usize = 2048;
 
 struct Item<G: Group> {
     sort: G::Sort,
@@ -268,9 +270,16 @@ impl<G: Group> View<G> {
     pub fn hash(&self) -> [u8; 16] {
         *self.0.hash.get_or_init(|| {
             let mut hasher = blake3::Hasher::new();
+            // BLAKE3 is several times faster on long pieces than on a page at a time.
+            let mut piece = Vec::with_capacity(self.len().min(HASHED_AT_ONCE) * 16);
             for page in &self.0.pages {
-                hasher.update(page.hashes.as_flattened());
+                if piece.len() + page.len() * 16 > HASHED_AT_ONCE * 16 {
+                    hasher.update(&piece);
+                    piece.clear();
+                }
+                piece.extend_from_slice(page.hashes.as_flattened());
             }
+            hasher.update(&piece);
             let mut hash = [0; 16];
             hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
             hash

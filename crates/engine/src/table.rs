@@ -29,6 +29,9 @@ pub trait Input: Table {}
 /// Rows computed when somebody reads them, and dropped when nobody reads them any more. They can only read.
 pub trait Lookup: Table {
     /// The row's value, as a pure function of its key and of what it reads through `scope`.
+    ///
+    /// It may be computed in a batch in which its last reader goes away, because a lookup settles before its readers:
+    /// it must not assume that whoever asked still exists.
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<Self::Value>;
 
     /// Rows may read rows of their own table of strictly lower depth. Must be a pure function of the key.

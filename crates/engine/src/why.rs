@@ -71,7 +71,7 @@ pub struct Why {
     pub kind: Kind,
     /// Whether it has a value (a group: entries).
     pub present: bool,
-    /// Whether it waits to be computed by the next settling, or when it is read.
+    /// Whether it would have to be computed: by the next settling, or once it is read or demanded.
     pub stale: bool,
     /// Its depth within its table.
     pub depth: u32,
@@ -138,33 +138,32 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let presence = |present| if present { "present" } else { "missing" };
-        let stale = if self.stale { ", stale" } else { "" };
+        let stale = if self.stale && self.demand > 0 { ", stale" } else { "" };
         writeln!(f, "{}: {} {}{stale}, depth {}", self.cell, self.kind, presence(self.present), self.depth)?;
-        for seen in &self.reads {
-            writeln!(f, "  reads {} ({})", seen.cell, presence(seen.present))?;
-        }
+        list(f, self.reads.iter().map(|seen| format!("reads {} ({})", seen.cell, presence(seen.present))))?;
         if self.root {
             writeln!(f, "  demanded from outside")?;
         }
-        for other in &self.demanded_by {
-            writeln!(f, "  demanded by {other}")?;
+        if self.kind == Kind::Derived && self.demand == 0 {
+            writeln!(f, "  demanded by nobody")?;
         }
+        list(f, self.demanded_by.iter().map(|other| format!("demanded by {other}")))?;
         let listed = self.demanded_by.len() + usize::from(self.root);
         if self.demand as usize > listed {
             writeln!(f, "  demanded by {} input row(s)", self.demand as usize - listed)?;
         }
-        for other in &self.readers {
-            writeln!(f, "  read by {other}")?;
-        }
-        for seen in &self.demands {
-            writeln!(f, "  demands {} ({})", seen.cell, presence(seen.present))?;
-        }
-        for entry in &self.emitted {
-            writeln!(f, "  emits into {entry}")?;
-        }
-        for (sort, emitter) in &self.entries {
-            writeln!(f, "  entry at {sort} by {emitter}")?;
-        }
-        Ok(())
+        list(f, self.readers.iter().map(|other| format!("read by {other}")))?;
+        list(f, self.demands.iter().map(|seen| format!("demands {} ({})", seen.cell, presence(seen.present))))?;
+        list(f, self.emitted.iter().map(|entry| format!("emits into {entry}")))?;
+        list(f, self.entries.iter().map(|(sort, emitter)| format!("entry at {sort} by {emitter}")))
     }
+}
+
+/// So many lines of a kind, and the number of the rest: a row may have 100,000 readers. The fields have them all.
+fn list(f: &mut fmt::Formatter<'_>, mut lines: impl ExactSizeIterator<Item = String>) -> fmt::Result {
+    const LINES: usize = 100;
+    for line in lines.by_ref().take(LINES) {
+        writeln!(f, "  {line}")?;
+    }
+    if lines.len() > 0 { writeln!(f, "  ... and {} more like this", lines.len()) } else { Ok(()) }
 }
