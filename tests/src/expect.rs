@@ -121,6 +121,8 @@ pub struct Expectation {
     /// Which share of the requests each backend answers (0 to 1); a status in place of a backend stands for answers
     /// that no backend gave.
     pub shares: BTreeMap<String, f64>,
+    /// Which share of the requests each endpoint answers, by address as it is written in the manifest.
+    pub endpoint_shares: BTreeMap<String, f64>,
     /// Beside shares: what holds for the requests that a backend answers.
     pub each: BTreeMap<String, Expectation>,
     /// Requests of one session reach one endpoint.
@@ -129,6 +131,20 @@ pub struct Expectation {
     pub certificate: Option<String>,
     /// No connection comes about: nobody listens, or the TLS handshake is refused.
     pub refused: bool,
+}
+
+impl Expectation {
+    /// Every backend that is named, or status in place of one.
+    pub fn backends(&self) -> impl Iterator<Item = &String> {
+        let shares = self.shares.keys().chain(self.mirrored_shares.keys());
+        let others = self.backend.iter().chain(&self.mirrored);
+        others.chain(shares).chain(self.each.keys())
+    }
+
+    /// Whether the request has to be sent many times.
+    fn has_shares(&self) -> bool {
+        !(self.shares.is_empty() && self.endpoint_shares.is_empty() && self.mirrored_shares.is_empty())
+    }
 }
 
 /// What the client gets.

@@ -106,6 +106,11 @@ impl Renderer {
         })
     }
 
+    /// The addresses that pods get.
+    pub fn block(&self) -> LoopbackBlock {
+        self.block
+    }
+
     /// The certificates made so far.
     pub fn certificates(&self) -> &Certificates {
         &self.certificates

@@ -90,6 +90,25 @@ pub async fn run(base: &Path, folder: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Reads the topic in `folder` without running it: its files are well-formed, and every backend that it expects exists.
+pub fn check(base: &Path, folder: &Path) -> Result<()> {
+    let topic = Topic::read(folder)?;
+    let mut world = World::new(base, folder, topic.ports)?;
+    world.apply(Path::new("manifests.yaml"))?;
+    let mut files = topic.then.iter().filter_map(|phase| phase.apply.as_ref());
+    files.try_for_each(|file| world.apply(file))?;
+    let later = topic.then.iter().flat_map(|phase| &phase.requests);
+    for row in topic.requests.iter().chain(later) {
+        world.listener_of(row)?;
+        for backend in row.expect.backends() {
+            let mut known = world.renderer.backends().values();
+            let exists = backend.parse::<u16>().is_ok() || known.any(|name| name == backend);
+            ensure!(exists, "{row}: there is no backend {backend}");
+        }
+    }
+    Ok(())
+}
+
 struct World {
     folder: PathBuf,
     base: String,
@@ -111,12 +130,13 @@ impl World {
             renderer.render(document)?;
         }
         let certificates = renderer.certificates().clone();
+        let block = renderer.block();
         Ok(Self {
             folder: folder.to_owned(),
             base: manifests::print(&documents)?,
             renderer,
             objects: Vec::new(),
-            stage: Stage { ports: BTreeMap::new(), backends: Vec::new(), certificates },
+            stage: Stage { ports: BTreeMap::new(), backends: Vec::new(), certificates, block },
             running: None,
         })
     }

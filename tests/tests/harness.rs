@@ -5,7 +5,7 @@ use portcullis_tests::certificates::{Certificate, KeyKind};
 use portcullis_tests::client::{self, Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::echo::{Echo, RESPOND};
 use portcullis_tests::envoy::Envoy;
-use portcullis_tests::ports;
+use portcullis_tests::{ports, topic};
 use serde_json::{Value, json};
 
 struct World {
@@ -152,5 +152,20 @@ async fn an_envoy_that_refuses_its_bootstrap_is_reported_in_its_own_words() -> R
     let error = Envoy::start(&bootstrap).await.err();
     let error = error.context("Envoy took a listener without an address")?;
     ensure!(format!("{error:#}").contains("no address"), "unclear: {error:#}");
+    Ok(())
+}
+
+#[test]
+fn every_topic_reads_and_expects_only_backends_that_exist() -> Result<()> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("traffic");
+    let mut topics = 0;
+    for entry in std::fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            topic::check(&folder.join("base.yaml"), &path).with_context(|| path.display().to_string())?;
+            topics += 1;
+        }
+    }
+    ensure!(topics > 40, "only {topics} topics");
     Ok(())
 }

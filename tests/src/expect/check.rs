@@ -12,6 +12,7 @@ use crate::certificates::Certificates;
 use crate::client::{self, Connection, Protocol, Request, Response, Target, Tls};
 use crate::echo::{Echo, Echoed, RESPOND, join};
 use crate::manifests::LOCALHOST;
+use crate::ports::LoopbackBlock;
 use crate::wait::eventually;
 
 /// The header by which the test finds a request again.
@@ -25,6 +26,8 @@ pub struct Stage {
     pub backends: Vec<Echo>,
     /// The certificates of the Secrets.
     pub certificates: Certificates,
+    /// The addresses that pods got.
+    pub block: LoopbackBlock,
 }
 
 impl Case {
@@ -41,7 +44,7 @@ impl Case {
             if let Some(session) = &self.expect.session {
                 return session::check(self, session, &target).await;
             }
-            if !self.expect.shares.is_empty() || !self.expect.mirrored_shares.is_empty() {
+            if self.expect.has_shares() {
                 return shares::check(self, stage, &target).await;
             }
             for _ in 0..self.request.times.unwrap_or(1) {

@@ -1,6 +1,7 @@
 //! Which share of many requests goes where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddrV4;
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,12 +13,15 @@ use crate::wait::eventually;
 /// How many standard deviations a share may be off: once in ten million runs by chance.
 const DEVIATIONS: f64 = 5.3;
 
+type Counts = BTreeMap<String, usize>;
+
 /// Sends the request many times and compares the shares.
 pub(super) async fn check(case: &Case, stage: &Stage, target: &Target) -> Result<()> {
     let times = case.request.times.unwrap_or(300);
     let mut connection = Connection::open(target).await?;
-    let mut answers: BTreeMap<String, usize> = BTreeMap::new();
-    let mut ids = std::collections::HashSet::new();
+    let mut answers = Counts::new();
+    let mut endpoints = Counts::new();
+    let mut ids = HashSet::new();
     for _ in 0..times {
         let (id, request) = case.request.build()?;
         let response = connection.send(&request).await?;
@@ -29,6 +33,7 @@ pub(super) async fn check(case: &Case, stage: &Stage, target: &Target) -> Result
                     let compared = own.compare(&case.request, target, &response);
                     compared.with_context(|| seen.backend.clone())?;
                 }
+                *endpoints.entry(seen.endpoint.clone()).or_default() += 1;
                 seen.backend.clone()
             }
             None => response.status.to_string(),
@@ -36,16 +41,14 @@ pub(super) async fn check(case: &Case, stage: &Stage, target: &Target) -> Result
         *answers.entry(answer).or_default() += 1;
         ids.insert(id);
     }
-    if !case.expect.shares.is_empty() {
-        let expected = &case.expect.shares;
-        for answer in answers.keys() {
-            ensure!(expected.contains_key(answer), "{answer} answered, of {answers:?}");
-        }
-        for (answer, share) in expected {
-            let count = answers.get(answer).copied().unwrap_or_default();
-            within(count, times, *share).with_context(|| answer.clone())?;
-        }
+    compare(&answers, times, &case.expect.shares)?;
+    let mut real = BTreeMap::new();
+    for (written, share) in &case.expect.endpoint_shares {
+        let written: SocketAddrV4 = written.parse()?;
+        let address = stage.block.address(written.ip().octets()[3]);
+        real.insert(format!("{address}:{}", written.port()), *share);
     }
+    compare(&endpoints, times, &real)?;
     for (backend, share) in &case.expect.mirrored_shares {
         // The last copies are on their way when the last answer is there.
         let counted = eventually(std::time::Duration::from_secs(5), async || {
@@ -55,6 +58,20 @@ pub(super) async fn check(case: &Case, stage: &Stage, target: &Target) -> Result
             within(copies.sum(), times, *share)
         });
         counted.await.with_context(|| format!("copies for {backend}"))?;
+    }
+    Ok(())
+}
+
+fn compare(counts: &Counts, times: usize, expected: &BTreeMap<String, f64>) -> Result<()> {
+    if expected.is_empty() {
+        return Ok(());
+    }
+    for answer in counts.keys() {
+        ensure!(expected.contains_key(answer), "{answer} answered, of {counts:?}");
+    }
+    for (answer, share) in expected {
+        let count = counts.get(answer).copied().unwrap_or_default();
+        within(count, times, *share).with_context(|| answer.clone())?;
     }
     Ok(())
 }
