@@ -3,15 +3,22 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Kind, Object, ObjectId};
+use crate::{
+    Kind, Object, ObjectId,
+    schema::openapi::{self, LABEL_PATTERN, Pattern, SUBDOMAIN_PATTERN},
+};
+
+#[cfg(test)]
+mod tests;
 
 /// An object as decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The object.
     pub object: Object,
-    /// Fields of a Gateway API object's spec that this release does not know, such as `spec.rules[0].pathh`. An API
-    /// server would drop them silently. Core kinds report none: a slim model does not know what it leaves out.
+    /// Fields of a Gateway API object that this release does not know, such as `spec.rules[0].pathh`, metadata and
+    /// status left out. An API server would drop them silently. Core kinds report none: a slim model does not know
+    /// what it leaves out.
     pub unknown_fields: Vec<String>,
 }
 
@@ -46,6 +53,20 @@ pub enum DecodeError {
         /// Its kind.
         kind: Kind,
     },
+    /// A name that no API server would take.
+    #[error("{kind}: {path} {value:?} must be {expected}, at most {max} characters long")]
+    InvalidName {
+        /// Kind of the object.
+        kind: Kind,
+        /// The field.
+        path: &'static str,
+        /// The name.
+        value: String,
+        /// What it must be.
+        expected: &'static str,
+        /// The most characters.
+        max: usize,
+    },
     /// A field that cannot be left out is missing.
     #[error("{object}: {path} is missing")]
     MissingField {
@@ -68,6 +89,16 @@ pub enum DecodeError {
     },
 }
 
+impl DecodeError {
+    /// The object, where the manifest says which it is.
+    pub fn object(&self) -> Option<&ObjectId> {
+        match self {
+            Self::MissingField { object, .. } | Self::WrongType { object, .. } => Some(object),
+            _ => None,
+        }
+    }
+}
+
 /// Decodes a manifest; an object without a namespace, of a kind that has one, is in `default`.
 ///
 /// # Errors
@@ -86,8 +117,18 @@ pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded
     let kind = kind_of(&manifest)?;
     drop_nulls(&mut manifest);
     let id = name(&mut manifest, kind, default_namespace)?;
-    if kind.group() == crate::shared::GROUP && manifest.get("spec").is_none() {
-        return Err(DecodeError::MissingField { object: id, path: "spec".to_owned() });
+    if let Some(table) = openapi::spec(kind) {
+        let Some(spec) = manifest.get("spec") else {
+            return Err(DecodeError::MissingField { object: id, path: "spec".to_owned() });
+        };
+        if let Some((path, expected, value)) = openapi::wrong_type(table, spec, "spec") {
+            return Err(DecodeError::WrongType {
+                object: id,
+                path,
+                expected: expected.to_owned(),
+                found: found(value),
+            });
+        }
     }
     let decoder = Decoder { id, manifest };
     match kind {
@@ -123,6 +164,9 @@ fn kind_of(manifest: &Value) -> Result<Kind, DecodeError> {
 
 /// Names the kind that differs only in case, group or version.
 fn hint(kind: &str) -> String {
+    if kind == "List" {
+        return ": give each item a document of its own".to_owned();
+    }
     let meant = Kind::ALL.iter().find(|known| known.as_str().eq_ignore_ascii_case(kind));
     meant.map_or_else(String::new, |known| format!(": did you mean {} {known}?", known.api_version()))
 }
@@ -142,18 +186,59 @@ fn drop_nulls(value: &mut Value) {
 fn name(manifest: &mut Value, kind: Kind, default_namespace: &str) -> Result<ObjectId, DecodeError> {
     let metadata = manifest.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or(DecodeError::MissingName { kind })?;
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let name = text(metadata.get("name"));
-    if name.is_empty() {
+    let mut id = ObjectId::new(kind, "", "");
+    id.name = text_of(metadata.get("name"), "metadata.name", &id)?.into();
+    id.namespace = text_of(metadata.get("namespace"), "metadata.namespace", &id)?.into();
+    if id.name.is_empty() {
         return Err(DecodeError::MissingName { kind });
     }
-    let namespace = match text(metadata.get("namespace")) {
-        _ if !kind.namespaced() => String::new(),
-        namespace if namespace.is_empty() => default_namespace.to_owned(),
-        namespace => namespace,
+    if !kind.namespaced() {
+        id.namespace = "".into();
+    } else if id.namespace.is_empty() {
+        id.namespace = default_namespace.into();
+    }
+    let (pattern, max) = match kind {
+        Kind::Service | Kind::Namespace => (&LABEL_PATTERN, 63),
+        _ => (&SUBDOMAIN_PATTERN, 253),
     };
-    metadata.insert("namespace".to_owned(), Value::String(namespace.clone()));
-    Ok(ObjectId::new(kind, namespace, name))
+    valid_name(kind, "metadata.name", &id.name, pattern, max)?;
+    if kind.namespaced() {
+        valid_name(kind, "metadata.namespace", &id.namespace, &LABEL_PATTERN, 63)?;
+    }
+    metadata.insert("namespace".to_owned(), Value::String(id.namespace.to_string()));
+    Ok(id)
+}
+
+fn text_of(value: Option<&Value>, path: &str, object: &ObjectId) -> Result<String, DecodeError> {
+    match value {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(DecodeError::WrongType {
+            object: object.clone(),
+            path: path.to_owned(),
+            expected: TEXT.to_owned(),
+            found: found(other),
+        }),
+    }
+}
+
+/// Names become parts of keys and of Envoy's resources, so that a slash in one must not get in.
+fn valid_name(kind: Kind, path: &'static str, value: &str, pattern: &Pattern, max: usize) -> Result<(), DecodeError> {
+    if pattern.is_match(value) && value.len() <= max {
+        return Ok(());
+    }
+    Err(DecodeError::InvalidName { kind, path, value: value.to_owned(), expected: pattern.means, max })
+}
+
+/// What a string must be; numbers and booleans in its place are a common slip.
+const TEXT: &str = "a string (put it in quotes)";
+
+fn found(value: &Value) -> String {
+    match value {
+        Value::Bool(_) | Value::Number(_) => format!("{} {value}", type_name(value)),
+        Value::String(text) if text.len() <= 100 => format!("a string {text:?}"),
+        _ => type_name(value).to_owned(),
+    }
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -173,12 +258,12 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Reports the unknown fields of the spec; whatever else stands at the top is no business of ours.
     fn gateway_api<T: DeserializeOwned + Into<Object>>(self) -> Result<Decoded, DecodeError> {
         let mut unknown_fields = Vec::new();
         let mut note = |path: serde_ignored::Path<'_>| {
             let path = path_text(&path);
-            if path.starts_with("spec.") {
+            let top = path.split('.').next().unwrap_or_default();
+            if !["apiVersion", "kind", "metadata", "status"].contains(&top) {
                 unknown_fields.push(path);
             }
         };
@@ -219,6 +304,8 @@ fn explain(object: ObjectId, error: &serde_path_to_error::Error<serde_json::Erro
     let stripped = ["invalid type: ", "invalid value: "].iter().find_map(|prefix| message.strip_prefix(prefix));
     match stripped.and_then(|rest| rest.rsplit_once(", expected ")) {
         Some((found, expected)) => {
+            // Whatever stands in the place of a secret may be one.
+            let found = if object.kind == Kind::Secret { "[redacted]" } else { found };
             DecodeError::WrongType { object, path, expected: plain(expected), found: found.to_owned() }
         }
         None => DecodeError::WrongType { object, path, expected: "valid".to_owned(), found: message },
@@ -229,10 +316,10 @@ fn explain(object: ObjectId, error: &serde_path_to_error::Error<serde_json::Erro
 fn plain(expected: &str) -> String {
     match expected {
         "i32" => "a number between -2147483648 and 2147483647".to_owned(),
-        "i64" | "u16" => "a whole number".to_owned(),
+        "i64" => "a whole number".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a mapping".to_owned(),
-        "str" | "path string" => "a string".to_owned(),
+        "a string" | "str" | "string" | "path string" => TEXT.to_owned(),
         text if text.starts_with("struct ") => "a mapping".to_owned(),
         other => other.to_owned(),
     }

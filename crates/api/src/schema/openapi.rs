@@ -14,7 +14,7 @@ mod gateway;
 mod http_route;
 mod values;
 
-pub(super) use values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, PATH_PATTERN};
+pub(crate) use values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, LABEL_PATTERN, PATH_PATTERN, SUBDOMAIN_PATTERN};
 
 /// What a value must be like.
 #[derive(Debug)]
@@ -167,6 +167,34 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, found: &mut Vec<Viol
         // Types were settled when the object was decoded.
         _ => {}
     }
+}
+
+/// The first value in a manifest that is not of the table's type: its path, and what it must be.
+///
+/// Serde would take a list in the place of a mapping, item by item.
+pub(crate) fn wrong_type<'v>(node: &Node, value: &'v Value, path: &str) -> Option<(String, &'static str, &'v Value)> {
+    let expected = match (node, value) {
+        (Node::Text(_), Value::String(_)) | (Node::Flag, Value::Bool(_)) => return None,
+        (Node::Number { .. }, Value::Number(number)) if number.is_i64() => return None,
+        (Node::List { items, .. }, Value::Array(values)) => {
+            let mut values = values.iter().enumerate();
+            return values.find_map(|(index, value)| wrong_type(items, value, &format!("{path}[{index}]")));
+        }
+        (Node::Map { values: node, .. }, Value::Object(values)) => {
+            return values.iter().find_map(|(key, value)| wrong_type(node, value, &format!("{path}[{key}]")));
+        }
+        (Node::Object(fields), Value::Object(values)) => {
+            return fields
+                .iter()
+                .find_map(|Field { name, node, .. }| wrong_type(node, values.get(*name)?, &format!("{path}.{name}")));
+        }
+        (Node::Text(_), _) => "a string (put it in quotes)",
+        (Node::Number { .. }, _) => "a whole number",
+        (Node::Flag, _) => "true or false",
+        (Node::List { .. }, _) => "a list",
+        (Node::Map { .. } | Node::Object(_), _) => "a mapping",
+    };
+    Some((path.to_owned(), expected, value))
 }
 
 impl Text {

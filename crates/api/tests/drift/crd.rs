@@ -92,8 +92,8 @@ pub(crate) fn maximal(schema: &Value, path: &str) -> Value {
         Some("boolean") => json!(true),
         Some("string") if schema["format"] == "date-time" => json!("2024-01-02T03:04:05Z"),
         Some("string") => {
-            let values = schema["enum"].as_array().into_iter().flatten();
-            let other_than_default = values.filter(|value| schema.get("default") != Some(value)).next_back();
+            let mut values = schema["enum"].as_array().into_iter().flatten();
+            let other_than_default = values.find(|value| schema.get("default") != Some(value));
             other_than_default.cloned().unwrap_or_else(|| json!(path))
         }
         other => panic!("{path} has type {other:?}, of which this test knows nothing"),

@@ -20,7 +20,9 @@ fn compare(node: &Node, schema: &Value, path: &str, found: &mut Vec<String>) {
             found.push(format!("{path} {what}: ours {ours}, the CRD's {theirs}"));
         }
     };
-    let count = |name: &str, otherwise: usize| schema[name].as_u64().map_or(otherwise, |count| count as usize);
+    let count = |name: &str, otherwise: usize| {
+        schema[name].as_u64().map_or(otherwise, |count| usize::try_from(count).expect("a small number"))
+    };
     let number = |name: &str, otherwise: i64| schema[name].as_i64().unwrap_or(otherwise);
     match node {
         Node::Text(Text { min, max, pattern, values }) => {

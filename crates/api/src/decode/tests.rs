@@ -1,0 +1,226 @@
+use serde_json::json;
+
+use super::*;
+use crate::http_route::{HttpRouteFilterType, PathMatchType};
+
+fn route(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "name": "r", "namespace": "ns", "uid": "1" }, "spec": spec, "status": { "parents": [] },
+    })
+}
+
+fn decoded_route(spec: &Value) -> (crate::HttpRoute, Vec<String>) {
+    let Decoded { object: Object::HttpRoute(route), unknown_fields } = decode(route(spec)).expect("a route") else {
+        panic!("not a route");
+    };
+    (route, unknown_fields)
+}
+
+fn refused(manifest: Value) -> String {
+    decode(manifest).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn an_empty_route_is_what_an_api_server_makes_of_it() {
+    let (route, unknown) = decoded_route(&json!({}));
+    assert_eq!(unknown, [""; 0]);
+    let [rule] = &route.spec.rules[..] else { panic!("one rule") };
+    let [only] = &rule.matches[..] else { panic!("one match") };
+    assert_eq!((&only.path.r#type, &*only.path.value), (&PathMatchType::PathPrefix, "/"));
+}
+
+#[test]
+fn an_empty_list_of_matches_matches_everything() {
+    let (route, _) = decoded_route(&json!({ "rules": [{ "matches": [] }] }));
+    assert_eq!(route.spec.rules[0].matches, [crate::http_route::HttpRouteMatch::default()]);
+}
+
+#[test]
+fn null_is_as_good_as_absent() {
+    let (route, _) = decoded_route(&json!({
+        "hostnames": null,
+        "rules": [{ "matches": null, "filters": null, "backendRefs": [{ "name": "s", "weight": null, "port": null }] }],
+    }));
+    let backend = &route.spec.rules[0].backend_refs[0];
+    assert_eq!((backend.weight, backend.backend_ref.port), (1, None));
+    assert_eq!(route.spec.rules[0].matches.len(), 1);
+}
+
+#[test]
+fn a_missing_numerator_is_not_none_of_all() {
+    let mirror = json!({ "backendRef": { "name": "s", "port": 80 }, "fraction": {} });
+    let filter = json!({ "type": "RequestMirror", "requestMirror": mirror });
+    let object = decode(route(&json!({ "rules": [{ "filters": [filter] }] }))).expect("a route").object;
+    let paths: Vec<_> = crate::violations(&object).into_iter().map(|violation| violation.path).collect();
+    assert_eq!(paths, ["spec.rules[0].filters[0].requestMirror.fraction.numerator"]);
+}
+
+#[test]
+fn unknown_fields_are_ignored_and_reported_with_their_place() {
+    let (route, unknown) = decoded_route(&json!({
+        "hostname": "a.example",
+        "rules": [
+            { "backendRefs": [{ "name": "s", "port": 80, "wieght": 3 }] },
+            { "filters": [{ "type": "RequestRedirect", "requestRedirect": { "code": 301 } }], "match": [] },
+        ],
+    }));
+    assert_eq!(
+        unknown,
+        [
+            "spec.hostname",
+            "spec.rules[0].backendRefs[0].wieght",
+            "spec.rules[1].filters[0].requestRedirect.code",
+            "spec.rules[1].match",
+        ]
+    );
+    assert_eq!(route.spec.rules[0].backend_refs[0].weight, 1);
+}
+
+#[test]
+fn a_field_beside_the_spec_is_reported_but_metadata_and_status_are_not_ours_to_know() {
+    let mut manifest = route(&json!({}));
+    manifest["rules"] = json!([]);
+    assert_eq!(decode(manifest).expect("a route").unknown_fields, ["rules"]);
+}
+
+#[test]
+fn an_unknown_value_of_an_enum_costs_nothing_but_itself() {
+    let (route, _) = decoded_route(&json!({ "rules": [{ "filters": [{ "type": "Teleport" }] }] }));
+    let filter = &route.spec.rules[0].filters[0];
+    assert_eq!(filter.r#type, HttpRouteFilterType::Unknown("Teleport".into()));
+}
+
+#[test]
+fn a_wrong_type_is_told_with_object_path_value_and_what_it_must_be() {
+    let backend = |port: Value| json!({ "rules": [{ "backendRefs": [{ "name": "s", "port": port }] }] });
+    let header = json!({ "name": "a", "value": 1 });
+    let text = "a string (put it in quotes)";
+    let cases = [
+        (backend(json!("80")), "spec.rules[0].backendRefs[0].port", "a whole number", "a string \"80\""),
+        (backend(json!(80.5)), "spec.rules[0].backendRefs[0].port", "a whole number", "a number 80.5"),
+        (
+            backend(json!(3_000_000_000_u32)),
+            "spec.rules[0].backendRefs[0].port",
+            "a number between -2147483648 and 2147483647",
+            "integer `3000000000`",
+        ),
+        (
+            json!({ "rules": [{}, { "matches": [{ "headers": [header] }] }] }),
+            "spec.rules[1].matches[0].headers[0].value",
+            text,
+            "a number 1",
+        ),
+        (json!([]), "spec", "a mapping", "a list"),
+        (json!({ "rules": {} }), "spec.rules", "a list", "a mapping"),
+        (json!({ "rules": [[]] }), "spec.rules[0]", "a mapping", "a list"),
+        (json!({ "rules": [null] }), "spec.rules[0]", "a mapping", "nothing"),
+        (json!({ "parentRefs": [{ "name": true }] }), "spec.parentRefs[0].name", text, "a boolean true"),
+        (json!({ "rules": [{ "filters": [{ "type": 3 }] }] }), "spec.rules[0].filters[0].type", text, "a number 3"),
+    ];
+    for (spec, path, expected, found) in cases {
+        assert_eq!(refused(route(&spec)), format!("HTTPRoute ns/r: {path} must be {expected}, found {found}"));
+    }
+}
+
+#[test]
+fn a_grant_must_write_its_groups_out() {
+    let grant = |from: Value| {
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+            "metadata": { "name": "g" }, "spec": { "from": [from], "to": [{ "group": "", "kind": "Service" }] },
+        })
+    };
+    let error = refused(grant(json!({ "kind": "HTTPRoute", "namespace": "ns" })));
+    assert_eq!(error, "ReferenceGrant default/g: spec.from[0].group is missing");
+    assert!(decode(grant(json!({ "group": "", "kind": "HTTPRoute", "namespace": "ns" }))).is_ok());
+}
+
+#[test]
+fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
+    let manifest = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": "x" }, "spec": {} });
+    let cases = [
+        (json!([1]), "a manifest must be a mapping with apiVersion, kind and metadata, found a list"),
+        (json!({ "kind": "Gateway" }), "apiVersion is missing: set it to a string"),
+        (json!({ "apiVersion": "v1" }), "kind is missing: set it to a string"),
+        (manifest("apps/v1", "Deployment"), "apps/v1 Deployment is not a kind that is read here"),
+        (
+            manifest("gateway.networking.k8s.io/v1", "HttpRoute"),
+            "gateway.networking.k8s.io/v1 HttpRoute is not a kind that is read here: did you mean \
+             gateway.networking.k8s.io/v1 HTTPRoute?",
+        ),
+        (
+            manifest("gateway.networking.k8s.io/v1alpha2", "Gateway"),
+            "gateway.networking.k8s.io/v1alpha2 Gateway is not a kind that is read here: did you mean \
+             gateway.networking.k8s.io/v1 Gateway?",
+        ),
+        (manifest("v1", "List"), "v1 List is not a kind that is read here: give each item a document of its own"),
+        (json!({ "apiVersion": "v1", "kind": "Service" }), "Service: metadata.name is missing"),
+        (json!({ "apiVersion": "v1", "kind": "Service", "metadata": {} }), "Service: metadata.name is missing"),
+    ];
+    for (manifest, message) in cases {
+        assert_eq!(refused(manifest), message);
+    }
+}
+
+#[test]
+fn a_name_that_no_api_server_takes_is_refused() {
+    let manifest = |kind: &str, name: Value, namespace: Value| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": namespace } });
+    for (name, namespace) in [("a/b", "ns"), ("A", "ns"), ("a", "n/s"), ("a", "n.s"), ("-a", "ns"), ("a b", "ns")] {
+        let error = decode(manifest("Secret", json!(name), json!(namespace))).expect_err("refused");
+        assert!(matches!(error, DecodeError::InvalidName { .. }), "{error}");
+    }
+    assert!(decode(manifest("Secret", json!("a.b"), json!("ns"))).is_ok());
+    assert!(decode(manifest("Service", json!("a.b"), json!("ns"))).is_err());
+    let error = refused(manifest("Secret", json!(12), json!("ns")));
+    assert_eq!(error, "Secret : metadata.name must be a string (put it in quotes), found a number 12");
+}
+
+#[test]
+fn an_object_without_a_namespace_gets_one_if_its_kind_has_one() {
+    let manifest = |kind: &str, metadata: Value| json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata });
+    let id = |manifest| decode_in(manifest, "here").expect("an object").object.id().to_string();
+    assert_eq!(id(manifest("Secret", json!({ "name": "a" }))), "Secret here/a");
+    assert_eq!(id(manifest("Secret", json!({ "name": "a", "namespace": "ns" }))), "Secret ns/a");
+    assert_eq!(id(manifest("Namespace", json!({ "name": "a", "namespace": "ns" }))), "Namespace a");
+    assert_eq!(
+        decode(manifest("Secret", json!({ "name": "a" }))).expect("a Secret").object.id().to_string(),
+        "Secret default/a"
+    );
+}
+
+#[test]
+fn a_gateway_api_object_needs_a_spec() {
+    let manifest =
+        json!({ "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": { "name": "g" } });
+    assert_eq!(refused(manifest), "Gateway default/g: spec is missing");
+}
+
+#[test]
+fn a_secret_shows_no_value_in_an_error() {
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": { "password": 12345 },
+    });
+    let error = refused(manifest);
+    assert!(error.starts_with("Secret default/s: data.password must be"), "{error}");
+    assert!(!error.contains("12345"), "{error}");
+}
+
+#[test]
+fn metadata_that_is_read_is_kept() {
+    let manifest = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+        "metadata": {
+            "name": "c", "generation": 3, "labels": { "a": "b" }, "annotations": { "c": "d" },
+            "creationTimestamp": "2024-01-02T03:04:05Z", "managedFields": [{}],
+        },
+        "spec": { "controllerName": "a.example/b" },
+    });
+    let object = decode(manifest).expect("a GatewayClass").object;
+    let metadata = object.metadata().expect("metadata");
+    assert_eq!(metadata.generation, 3);
+    assert_eq!(metadata.labels.get("a").map(|value| &**value), Some("b"));
+    assert_eq!(metadata.annotations.get("c").map(|value| &**value), Some("d"));
+    assert_eq!(metadata.creation_timestamp.map(|time| time.to_string()).as_deref(), Some("2024-01-02T03:04:05Z"));
+    assert_eq!(metadata.deletion_timestamp, None);
+}
