@@ -1,1 +1,242 @@
-//! Pending.
+//! No request pays for a change: while configuration changes again and again, requests run and none may fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::certificates::{Certificate, KeyKind};
+use portcullis_tests::client::{Connection, Protocol, Request, Target, Tls};
+use portcullis_tests::echo::Echo;
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::ports;
+use portcullis_tests::wait::{PATIENCE, eventually};
+use tokio::task::JoinSet;
+
+const MOVES: usize = 200;
+const ROTATIONS: usize = 50;
+const CONNECTIONS: usize = 4;
+
+/// What every request carries that was routed by the move of this number.
+const MOVE: &str = "x-move";
+
+fn gateway(listener: &str) -> String {
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: portcullis}}
+spec: {{controllerName: portcullis.dev/gateway-controller}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{namespace: infra, name: gateway}}
+spec:
+  gatewayClassName: portcullis
+  listeners: [{listener}]
+"
+    )
+}
+
+/// A Service that no route used before, and its endpoint.
+fn service(name: &str, backend: &Echo) -> String {
+    let address = backend.address();
+    let (ip, port) = (address.ip(), address.port());
+    format!(
+        "
+---
+apiVersion: v1
+kind: Service
+metadata: {{namespace: infra, name: {name}}}
+spec: {{ports: [{{port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{namespace: infra, name: {name}-a, labels: {{kubernetes.io/service-name: {name}}}}}
+addressType: IPv4
+ports: [{{name: '', port: {port}}}]
+endpoints: [{{addresses: [{ip}]}}]
+"
+    )
+}
+
+fn route(number: usize, backend: &str) -> String {
+    format!(
+        "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: infra, name: moving}}
+spec:
+  parentRefs: [{{name: gateway}}]
+  rules:
+  - filters:
+    - type: RequestHeaderModifier
+      requestHeaderModifier: {{set: [{{name: {MOVE}, value: '{number}'}}]}}
+    backendRefs: [{{name: {backend}, port: 80}}]
+"
+    )
+}
+
+fn secret(certificate: &Certificate) -> String {
+    let indent = |pem: &str| pem.trim().replace('\n', "\n    ");
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{namespace: infra, name: certificate}}
+type: kubernetes.io/tls
+stringData:
+  tls.crt: |
+    {}
+  tls.key: |
+    {}
+",
+        indent(&certificate.certificate),
+        indent(&certificate.key)
+    )
+}
+
+fn file(name: &str, content: String) -> (String, String) {
+    (name.to_owned(), content)
+}
+
+/// Requests in a tight loop on connections that stay open as long as the server lets them.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tally: Arc<Tally>,
+    tasks: JoinSet<Result<()>>,
+}
+
+#[derive(Default)]
+struct Tally {
+    sent: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+impl Load {
+    fn start(target: &Target) -> Self {
+        let mut load = Self { stop: Arc::default(), tally: Arc::default(), tasks: JoinSet::new() };
+        for _ in 0..CONNECTIONS {
+            let (target, stop, tally) = (target.clone(), Arc::clone(&load.stop), Arc::clone(&load.tally));
+            load.tasks.spawn(async move {
+                let request = Request::get("example.com", "/load");
+                let mut open = None;
+                while !stop.load(Ordering::Relaxed) {
+                    let connection = if let Some(connection) = &mut open {
+                        connection
+                    } else {
+                        tally.connections.fetch_add(1, Ordering::Relaxed);
+                        open.insert(Connection::open(&target).await?)
+                    };
+                    let number = tally.sent.fetch_add(1, Ordering::Relaxed);
+                    let response = connection.send(&request).await.with_context(|| format!("request {number}"))?;
+                    ensure!(response.status == 200, "request {number}: {} {}", response.status, response.body);
+                    if response.header("connection").as_deref() == Some("close") {
+                        open = None;
+                    }
+                }
+                Ok(())
+            });
+        }
+        load
+    }
+
+    fn sent(&self) -> usize {
+        self.tally.sent.load(Ordering::Relaxed)
+    }
+
+    /// Fails with the first request that failed; gives how many were sent.
+    async fn finish(mut self) -> Result<usize> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended??;
+        }
+        let opened = self.tally.connections.load(Ordering::Relaxed);
+        ensure!(opened == CONNECTIONS, "{opened} connections were needed: listeners drained");
+        Ok(self.sent())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_moves_to_new_backends_loses_no_request() -> Result<()> {
+    let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let files = [
+        file("a-gateway.yaml", gateway(&listener)),
+        file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let load = Load::start(&Target::local(port));
+
+    for number in 1..=MOVES {
+        let name = format!("b-{number}");
+        let content = format!("{}{}", service(&name, &echo), route(number, &name));
+        portcullis.write("route.yaml", &content)?;
+        let arrived = async || {
+            let number = number.to_string();
+            let moved = echo.latest(|seen| seen.header(MOVE).as_ref() == Some(&number));
+            moved.map(drop).with_context(|| format!("no request by move {number}"))
+        };
+        eventually(PATIENCE, arrived).await.with_context(|| portcullis.log_tail())?;
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {MOVES} moves");
+    portcullis.check()?;
+    envoy.check().await?;
+    clusters_go_with_their_routes(&envoy).await
+}
+
+/// What no route uses any more does not pile up.
+async fn clusters_go_with_their_routes(envoy: &Envoy) -> Result<()> {
+    let checked = eventually(PATIENCE, async || {
+        let active = envoy.stats().await?.get("cluster_manager.active_clusters").copied();
+        let active = active.context("no cluster_manager.active_clusters")?;
+        ensure!(active < 10, "{active} clusters are left after {MOVES} moves");
+        Ok(())
+    });
+    checked.await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_rotate_lose_no_request() -> Result<()> {
+    let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let port = ports::free_port()?;
+    let tls = "tls: {certificateRefs: [{name: certificate}]}";
+    let listener = format!("{{name: https, port: {port}, protocol: HTTPS, {tls}}}");
+    let names = ["example.com".to_owned()];
+    let files = [
+        file("a-gateway.yaml", gateway(&listener)),
+        file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
+        file("secret.yaml", secret(&Certificate::new(&names, KeyKind::Ecdsa)?)),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let tls = Tls { server_name: Some("example.com".to_owned()), key: None };
+    let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
+    let load = Load::start(&target);
+
+    for rotation in 0..ROTATIONS {
+        let next = Certificate::new(&names, KeyKind::Ecdsa)?;
+        portcullis.write("secret.yaml", &secret(&next))?;
+        let start = Instant::now();
+        // Every handshake until then, and the request after it, has to succeed too.
+        while shown_certificate(&target).await? != next.der {
+            ensure!(start.elapsed() < PATIENCE, "rotation {rotation} is not shown\n{}", portcullis.log_tail());
+        }
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {ROTATIONS} rotations");
+    portcullis.check()?;
+    envoy.check().await
+}
+
+async fn shown_certificate(target: &Target) -> Result<Vec<u8>> {
+    let mut connection = Connection::open(target).await?;
+    let response = connection.send(&Request::get("example.com", "/probe")).await?;
+    ensure!(response.status == 200, "{} {}", response.status, response.body);
+    connection.certificate.take().context("no certificate")
+}
