@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn resources() -> Vec<Resource> {
-        [0, 1, 100, 5000, 127, 128, 20_000]
+        [1, 2, 100, 5000, 127, 128, 20_000]
             .into_iter()
             .enumerate()
             .map(|(i, len)| {

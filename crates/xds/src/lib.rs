@@ -28,5 +28,5 @@ pub use event::{Event, Reporter, reporter};
 pub use hub::{Hub, Publication};
 pub use request::{DeltaRequest, Node, ParseError, SotwRequest};
 pub use resource::{Resource, ResourceType, Version};
-pub use server::{BindError, Server, ServeError, check_bind};
+pub use server::{BindError, ServeError, Server, check_bind};
 pub use snapshot::Snapshot;

@@ -3,8 +3,8 @@
 //! Only the fields that matter here are read; a node's metadata, for example, is skipped without being kept.
 
 use bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::DecodeError;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use crate::config::Limits;
 
@@ -255,8 +255,7 @@ mod tests {
             resource_locators_subscribe: vec![discovery::ResourceLocator::default()],
             ..Default::default()
         };
-        let request =
-            DeltaRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
+        let request = DeltaRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
         let expected = DeltaRequest {
             node: Some(Node { id: "envoy-1".into(), cluster: "infra/edge".into() }),
             type_url: "t".into(),
@@ -311,10 +310,7 @@ mod tests {
     fn bytes_that_are_no_request_are_refused() {
         for bytes in [&b"\xff"[..], b"\x1a\x7f", b"\x1a\x01\xff", b"\x0a\x02\x0a\x09"] {
             let bytes = Bytes::copy_from_slice(bytes);
-            assert!(matches!(
-                DeltaRequest::parse(bytes.clone(), &Limits::default()),
-                Err(ParseError::Malformed(_))
-            ));
+            assert!(matches!(DeltaRequest::parse(bytes.clone(), &Limits::default()), Err(ParseError::Malformed(_))));
         }
     }
 

@@ -26,8 +26,7 @@ pub enum ResourceType {
 
 impl ResourceType {
     /// Every type, in make-before-break order.
-    pub const ALL: [Self; 5] =
-        [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
+    pub const ALL: [Self; 5] = [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
 
     /// The type URL, as it stands in requests, responses and `Any`.
     pub const fn type_url(self) -> &'static str {
@@ -242,7 +241,8 @@ fn delta_head(kind: ResourceType, name: &str, version: Version, body: usize) -> 
 #[cfg(test)]
 mod tests {
     use envoy_types::pb::envoy::config::{
-        cluster::v3::Cluster, endpoint::v3::ClusterLoadAssignment, listener::v3::Listener, route::v3::RouteConfiguration,
+        cluster::v3::Cluster, endpoint::v3::ClusterLoadAssignment, listener::v3::Listener,
+        route::v3::RouteConfiguration,
     };
     use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
     use prost::Name;

@@ -153,7 +153,7 @@ where
         .max_header_list_size(MAX_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(ads)));
     let silence = config.keepalive_interval + config.keepalive_timeout;
-    let mut silent = pin!(sleep(silence));
+    let (mut silent, mut heard) = (pin!(sleep(silence)), false);
     let mut old = pin!(sleep(config.max_connection_age.map_or(Duration::MAX, jitter)));
     loop {
         tokio::select! {
@@ -164,7 +164,12 @@ where
                 return;
             }
             // Keepalive begins with HTTP/2: before that only this ends a connection that says nothing.
-            () = &mut silent, if !used.load(Ordering::Relaxed) => return,
+            () = &mut silent, if !heard => {
+                heard = used.load(Ordering::Relaxed);
+                if !heard {
+                    return;
+                }
+            }
             () = &mut old, if config.max_connection_age.is_some() => break,
             _ = stopped.wait_for(|stopped| *stopped) => break,
         }

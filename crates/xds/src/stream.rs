@@ -1,7 +1,7 @@
 //! The protocol of one stream without IO: requests, snapshots and times go in, responses come out.
 //!
-//! Both variants of the protocol are here, state-of-the-world (SotW) and delta; they share what a client has, the
-//! order of an update ([`rollout`]) and what becomes of rejected versions:
+//! Both variants of the protocol are here, state-of-the-world (`SotW`) and delta; they share what a client
+//! has, the order of an update ([`rollout`]) and what becomes of rejected versions:
 //!
 //! * A response is rejected if and only if the request with its nonce carries an error.
 //! * A rejected version is not sent again. The next different version is.
@@ -73,9 +73,9 @@ pub struct Response {
     pub kind: ResourceType,
     /// The nonce with which the client will answer.
     pub nonce: String,
-    /// What the response adds or changes, and for SotW clusters and listeners also what stays.
+    /// What the response adds or changes, and for state-of-the-world clusters and listeners also what stays.
     pub names: Vec<Arc<str>>,
-    /// The names that it says are absent. Always empty in SotW.
+    /// The names that it says are absent. Always empty in state-of-the-world.
     pub removed: Vec<Arc<str>>,
     /// The gRPC message, length prefix included.
     pub frames: Vec<Bytes>,
@@ -111,7 +111,7 @@ pub struct Stream {
     types: [TypeState; ResourceType::ALL.len()],
     rollout: Rollout,
     /// For each route configuration and listener whose last version was rejected: the clusters that the version which
-    /// the client kept may use. Listeners of a SotW stream are rejected together, under the empty name.
+    /// the client kept may use. Listeners of a state-of-the-world stream are rejected together, under the empty name.
     kept: BTreeMap<(ResourceType, Arc<str>), Resources>,
     last_nonce: u64,
     observations: Vec<Observation>,
@@ -145,6 +145,8 @@ impl Stream {
             state.expire(now, self.settings.gate_timeout);
         }
         loop {
+            // Before anything is sent, so that clusters precede what depends on them.
+            self.begin(now);
             for kind in ResourceType::ALL {
                 let response = match self.protocol {
                     Protocol::Delta => self.compose_delta(kind, now),

@@ -139,9 +139,9 @@ impl Stream {
             }
     }
 
-    fn begin(&mut self, now: Instant) -> bool {
+    pub(super) fn begin(&mut self, now: Instant) -> bool {
         // Before the first request nothing is known of what the client has, so no order could be kept.
-        if !self.rollout.fresh || !self.types.iter().any(|state| state.asked) {
+        if self.rollout.phase != Phase::Idle || !self.rollout.fresh || !self.types.iter().any(|state| state.asked) {
             return false;
         }
         self.rollout.fresh = false;
@@ -151,7 +151,9 @@ impl Stream {
     }
 
     fn switch(&mut self, now: Instant, until: Instant) -> bool {
-        let made = !self.types[ResourceType::Cluster.index()].awaits_upserts()
+        let since = until - self.settings.gate_timeout;
+        let clusters = &self.types[ResourceType::Cluster.index()];
+        let made = !clusters.gate_awaits(since, |flight| !flight.versions.is_empty())
             && [ResourceType::Cluster, ResourceType::Endpoints, ResourceType::Secret]
                 .into_iter()
                 .all(|kind| !self.has_upserts(kind));
@@ -166,7 +168,7 @@ impl Stream {
     }
 
     fn settle(&mut self, now: Instant, until: Instant) -> bool {
-        if !self.routes_acknowledged() {
+        if !self.routes_acknowledged(until - self.settings.gate_timeout) {
             if now < until {
                 return false;
             }
@@ -188,7 +190,7 @@ impl Stream {
         let routes = &self.types[ResourceType::RouteConfiguration.index()].subscription;
         let quiet = arriving.iter().all(|name| routes.covers(name))
             && !leaving.iter().any(|name| routes.names.contains(name))
-            && self.routes_acknowledged();
+            && self.routes_acknowledged(*until);
         if !quiet {
             if now < *until {
                 return false;
@@ -201,11 +203,15 @@ impl Stream {
         true
     }
 
-    fn routes_acknowledged(&self) -> bool {
-        [ResourceType::Listener, ResourceType::RouteConfiguration].into_iter().all(|kind| {
-            let state = &self.types[kind.index()];
-            !state.awaits_answer() && !self.has_changes(kind)
-        })
+    /// Whether the client has answered all listeners and routes, but for those overdue that were sent before `since`.
+    fn routes_acknowledged(&self, since: Instant) -> bool {
+        let [listeners, routes] =
+            [ResourceType::Listener, ResourceType::RouteConfiguration].map(|kind| &self.types[kind.index()]);
+        // A route configuration is removed when everything is settled, so that waits for this and not the reverse.
+        !listeners.gate_awaits(since, |_| true)
+            && !routes.gate_awaits(since, |flight| !flight.versions.is_empty())
+            && !self.has_changes(ResourceType::Listener)
+            && !self.has_upserts(ResourceType::RouteConfiguration)
     }
 
     /// The route configurations that the target has and the settled snapshot has not, and the other way round.

@@ -58,8 +58,7 @@ impl Stream {
             state.answer_due |= changed;
         } else {
             if new.wildcard && !old.wildcard {
-                state.sent =
-                    state.sent.iter().filter(|(name, _)| old.names.contains(*name)).map(clone_entry).collect();
+                state.sent = state.sent.iter().filter(|(name, _)| old.names.contains(*name)).map(clone_entry).collect();
             }
             let added = new.names.iter().filter(|name| !old.covers(name)).cloned();
             state.forced.extend(added);

@@ -25,9 +25,9 @@ pub(super) struct TypeState {
     pub(super) forced: BTreeSet<Arc<str>>,
     /// A response must follow even if it is empty.
     pub(super) answer_due: bool,
-    /// SotW: the nonce of the last response; requests with another one are stale.
+    /// In state-of-the-world: the nonce of the last response; requests with another one are stale.
     pub(super) last_nonce: Option<u64>,
-    /// SotW: whether any name was ever listed, after which listing none no longer means all.
+    /// In state-of-the-world: whether any name was ever listed, after which listing none no longer means all.
     pub(super) named: bool,
     /// Responses that were neither accepted nor rejected yet, oldest first.
     pub(super) in_flight: VecDeque<InFlight>,
@@ -76,9 +76,10 @@ impl TypeState {
         self.in_flight.iter().any(|flight| !flight.overdue)
     }
 
-    /// Whether an addition or change is on its way and still waited for.
-    pub(super) fn awaits_upserts(&self) -> bool {
-        self.in_flight.iter().any(|flight| !flight.overdue && !flight.versions.is_empty())
+    /// Whether a response is on its way that a gate which closed at `since` waits for: one that is not overdue, or
+    /// that was sent for this gate.
+    pub(super) fn gate_awaits(&self, since: Instant, which: impl Fn(&InFlight) -> bool) -> bool {
+        self.in_flight.iter().any(|flight| (!flight.overdue || flight.sent_at >= since) && which(flight))
     }
 
     /// Marks the responses that were waited for long enough.
