@@ -1,10 +1,13 @@
 //! Folders of manifests as a source of objects.
 //!
 //! [`Manifests`] is the pure core: texts of files go in, objects come out, completed as an API server would complete
-//! them. Around it, [`scan`] reads folders and [`watch`] follows them.
+//! them. Around it, [`scan`] reads folders, [`coalesce`] says when, and [`source`] follows them.
 
 pub mod age;
+pub mod coalesce;
 pub mod parse;
+pub mod scan;
+pub mod source;
 pub mod state;
 pub mod yaml;
 
@@ -14,7 +17,8 @@ use std::{
 };
 
 pub use parse::Origin;
-pub use state::{Change, FileProblem, Manifests};
+pub use source::{Files, Following, SourceError, Update};
+pub use state::{FileProblem, Manifests};
 pub use yaml::Position;
 
 /// Names a file, and says where it stands among the others: by argument, then by path.

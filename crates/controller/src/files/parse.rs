@@ -128,7 +128,6 @@ fn manifest(
     };
     complete(&mut value);
     let name = name_of(&value);
-    let unquoted = value.pointer("/metadata/name").is_some_and(|name| name.is_number() || name.is_boolean());
     let mut problems = Vec::new();
     let outcome = match api::decode(value) {
         Ok(decoded) => {
@@ -149,12 +148,6 @@ fn manifest(
                 problems.push((place(&violation.path), problem));
             }
             if violations.is_empty() { Outcome::Object(id, Arc::new(object)) } else { Outcome::Refused(id) }
-        }
-        Err(DecodeError::MissingName { .. }) if unquoted => {
-            let message = "is a number or a boolean in YAML: put it in quotes";
-            let problem = Problem::new(Severity::Refused, "Invalid", "metadata.name", message);
-            problems.push((place("metadata.name"), problem));
-            Outcome::Unclear(None)
         }
         Err(error) => refusal(error, name, &mut problems, &mut place),
     };
@@ -193,7 +186,8 @@ fn refusal(
             // What stands there may be the value of a key.
             let found = if object.kind == Kind::Secret { String::new() } else { format!(", found {found}") };
             refused(&path, format!("must be {expected}{found}"));
-            Outcome::Refused(object)
+            // What is wrong may be the name itself.
+            if object.name.is_empty() { Outcome::Unclear(None) } else { Outcome::Refused(object) }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
             // A Deployment beside its routes is nobody's mistake; a kind of a group that is read should have had effect.
@@ -213,6 +207,10 @@ fn refusal(
         }
         DecodeError::MissingName { .. } => {
             refused("metadata.name", "is missing: every object needs a name".to_owned());
+            Outcome::Unclear(None)
+        }
+        DecodeError::InvalidName { path, value, expected, max, .. } => {
+            refused(path, format!("{value:?} must be {expected}, at most {max} characters long"));
             Outcome::Unclear(None)
         }
         DecodeError::NotAnObject { .. } => {

@@ -11,6 +11,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
     path::PathBuf,
     sync::Arc,
 };
@@ -19,6 +20,7 @@ use api::{Kind, Object, ObjectId, core::Namespace};
 use indexmap::IndexMap;
 use ir::{Problem, Severity};
 use jiff::Timestamp;
+use translate::Change;
 
 use super::{
     FileKey,
@@ -27,17 +29,8 @@ use super::{
     yaml::{Position, SyntaxError},
 };
 
-/// An object that came, changed or went.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// It is there, like this.
-    Put(Box<Object>),
-    /// It is gone.
-    Remove(ObjectId),
-}
-
 /// What is wrong with a file or with a manifest in it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileProblem {
     /// The file.
     pub file: PathBuf,
@@ -49,6 +42,17 @@ pub struct FileProblem {
     pub problem: Problem,
     /// Whether an older version of the object, or of the whole file, stays in force.
     pub kept: bool,
+}
+
+impl fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file.display(), self.position)?;
+        if let Some(object) = &self.object {
+            write!(f, "{object}: ")?;
+        }
+        write!(f, "{}: {}", self.problem.severity, self.problem)?;
+        if self.kept { f.write_str(" (its last good version stays in force)") } else { Ok(()) }
+    }
 }
 
 /// All files and the objects in them.
@@ -215,10 +219,10 @@ impl Manifests {
         let put = aged(&new);
         match self.served.insert(id.clone(), new) {
             Some(old) if old.created == created && *old.object == *self.served[&id].object => None,
-            Some(_) => Some(Change::Put(Box::new(put))),
+            Some(_) => Some(Change::Put(put)),
             None => {
                 self.inhabit(&id, true);
-                Some(Change::Put(Box::new(put)))
+                Some(Change::Put(put))
             }
         }
     }

@@ -44,7 +44,7 @@ impl World {
             match change {
                 Change::Put(object) => {
                     told.push(format!("put {}", object.id()));
-                    let old = self.objects.insert(object.id(), *object);
+                    let old = self.objects.insert(object.id(), object);
                     assert_ne!(old.as_ref(), self.objects.get(&id_of(&told)), "a change changes something");
                 }
                 Change::Remove(id) => {
@@ -261,7 +261,7 @@ fn a_name_that_yaml_takes_for_something_else_is_to_be_quoted() {
         let mut world = World::default();
         world.load("a.yaml", &route(name, "a.com"));
         let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
-        let expected = if name == "~" { "is missing" } else { "put it in quotes" };
+        let expected = if name == "~" { "is missing" } else { "in quotes" };
         assert!(problem.starts_with("a.yaml:5:3 refused metadata.name: "), "{problem}");
         assert!(problem.contains(expected), "{problem}");
     }

@@ -1,0 +1,265 @@
+//! Follows folders of manifests, on a thread of its own: it reads files and parses them, which both take their time.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use notify::{
+    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
+    event::{AccessKind, AccessMode, ModifyKind},
+};
+use translate::Change;
+
+use super::{
+    Manifests,
+    coalesce::{Batch, Coalescer, Signal},
+    scan::{Found, Scanner, is_manifest},
+    state::FileProblem,
+};
+
+/// How often everything is looked at, in case an event was lost or never sent (network file systems, links to
+/// elsewhere).
+const RESCAN: Duration = Duration::from_secs(5);
+
+/// What the files said at one look.
+#[derive(Debug, Default)]
+pub struct Update {
+    /// Objects that changed.
+    pub changes: Vec<Change>,
+    /// All that is wrong with files and manifests now.
+    pub problems: Arc<Vec<FileProblem>>,
+    /// How many files do not parse or cannot be read.
+    pub broken_files: usize,
+    /// How many files there are.
+    pub files: usize,
+}
+
+/// Why files cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A file or folder that was named is not there, or cannot be read.
+    #[error("cannot read {path}: {why}")]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        why: std::io::Error,
+    },
+    /// The thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Files and folders, and the objects in them.
+pub struct Files {
+    scanner: Scanner,
+    manifests: Manifests,
+    problems: Arc<Vec<FileProblem>>,
+}
+
+impl Files {
+    /// The files and folders at `paths`, each of which must be there.
+    pub fn open(paths: Vec<PathBuf>) -> Result<Self, SourceError> {
+        for path in &paths {
+            let read = std::fs::metadata(path).and_then(|metadata| match metadata.is_dir() {
+                true => std::fs::read_dir(path).map(drop),
+                false => std::fs::File::open(path).map(drop),
+            });
+            read.map_err(|why| SourceError::Unreadable { path: path.clone(), why })?;
+        }
+        Ok(Self { scanner: Scanner::new(paths), manifests: Manifests::default(), problems: Arc::default() })
+    }
+
+    /// Everything there is; later, everything that changed.
+    pub fn load(&mut self) -> Update {
+        let found = self.scanner.scan(|_| false);
+        self.digest(found)
+    }
+
+    /// The objects.
+    pub fn manifests(&self) -> &Manifests {
+        &self.manifests
+    }
+
+    fn digest(&mut self, found: Vec<Found>) -> Update {
+        let touched = !found.is_empty();
+        for found in found {
+            match found {
+                Found::Content(key, content) => self.manifests.load(key, &content),
+                Found::Unreadable(key, why) => self.manifests.unreadable(key, &why),
+                Found::Gone(key) => self.manifests.remove(&key),
+            }
+        }
+        let changes = self.manifests.take_changes();
+        if touched {
+            self.tell(self.manifests.problems());
+        }
+        Update {
+            changes,
+            problems: Arc::clone(&self.problems),
+            broken_files: self.manifests.broken_files(),
+            files: self.manifests.files().count(),
+        }
+    }
+
+    /// Logs problems that are new, and those that are gone.
+    fn tell(&mut self, problems: Vec<FileProblem>) {
+        let before: HashSet<_> = self.problems.iter().collect();
+        for problem in problems.iter().filter(|problem| !before.contains(problem)) {
+            match problem.problem.severity {
+                ir::Severity::Warning => tracing::info!("{problem}"),
+                _ => tracing::warn!("{problem}"),
+            }
+        }
+        self.problems = Arc::new(problems);
+    }
+
+    /// Loads everything and follows it from there, until `update` says that nobody listens, or the handle is dropped.
+    pub fn follow(mut self, mut update: impl FnMut(Update) -> bool + Send + 'static) -> Result<Following, SourceError> {
+        let (sender, receiver) = mpsc::channel();
+        let following = Following { stop: sender.clone() };
+        thread::Builder::new()
+            .name("files".into())
+            .spawn(move || {
+                // Watched before they are read, so that nothing falls between.
+                let mut watch = Watch::new(sender, self.scanner.roots());
+                if !update(self.load()) {
+                    return;
+                }
+                self.work(&receiver, &mut watch, update);
+            })
+            .map_err(SourceError::Thread)?;
+        Ok(following)
+    }
+
+    fn work(&mut self, receiver: &mpsc::Receiver<Message>, watch: &mut Watch, mut update: impl FnMut(Update) -> bool) {
+        let mut coalescer = Coalescer::default();
+        let mut rescan = Instant::now() + RESCAN;
+        loop {
+            let wake = coalescer.due().map_or(rescan, |due| due.min(rescan));
+            match receiver.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+                Ok(Message::Signal(signal)) => {
+                    coalescer.note(signal, Instant::now());
+                    continue;
+                }
+                Ok(Message::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            let now = Instant::now();
+            let mut batch = coalescer.take(now).unwrap_or_default();
+            if rescan <= now {
+                rescan = now + RESCAN;
+                batch.anything = true;
+                watch.renew(self.scanner.roots());
+            }
+            let found = self.look(&batch, &coalescer);
+            if !found.is_empty() && !update(self.digest(found)) {
+                return;
+            }
+        }
+    }
+
+    fn look(&mut self, batch: &Batch, coalescer: &Coalescer) -> Vec<Found> {
+        let mut found = self.scanner.look_at(&batch.paths);
+        if batch.anything {
+            found.extend(self.scanner.scan(|path| coalescer.is_open(path)));
+        }
+        found
+    }
+}
+
+/// Keeps files being followed; dropping it ends that.
+#[derive(Debug)]
+pub struct Following {
+    stop: mpsc::Sender<Message>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // A thread that is gone needs no telling.
+        drop(self.stop.send(Message::Stop));
+    }
+}
+
+#[derive(Debug)]
+enum Message {
+    Signal(Signal),
+    Stop,
+}
+
+/// What the system tells of folders.
+struct Watch {
+    watcher: Option<RecommendedWatcher>,
+    /// What was watched: a folder that was replaced needs another watch.
+    roots: Vec<Option<u64>>,
+}
+
+impl Watch {
+    fn new(sender: mpsc::Sender<Message>, roots: &[PathBuf]) -> Self {
+        let handler = move |event: notify::Result<Event>| {
+            for signal in signals(event) {
+                // A receiver that is gone has stopped.
+                drop(sender.send(Message::Signal(signal)));
+            }
+        };
+        let watcher = notify::recommended_watcher(handler)
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch files: looking at them every {RESCAN:?} instead"))
+            .ok();
+        let mut watch = Self { watcher, roots: vec![None; roots.len()] };
+        watch.renew(roots);
+        watch
+    }
+
+    /// Watches what is not watched yet.
+    fn renew(&mut self, roots: &[PathBuf]) {
+        let Some(watcher) = &mut self.watcher else { return };
+        for (root, watched) in roots.iter().zip(&mut self.roots) {
+            let inode = inode(root);
+            if inode == *watched {
+                continue;
+            }
+            *watched = inode;
+            if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
+                tracing::warn!(%error, root = %root.display(), "cannot watch: looking every {RESCAN:?} instead");
+            }
+        }
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    let metadata = std::fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    return Some(std::os::unix::fs::MetadataExt::ino(&metadata));
+    #[cfg(not(unix))]
+    Some(metadata.len())
+}
+
+/// What an event of the system means for manifests.
+fn signals(event: notify::Result<Event>) -> Vec<Signal> {
+    let Ok(event) = event else { return vec![Signal::Anything] };
+    if event.need_rescan() {
+        return vec![Signal::Anything];
+    }
+    let of = |make: fn(PathBuf) -> Signal| {
+        let signal = move |path: PathBuf| {
+            // Anything else may be a folder, or a link that others lead through.
+            if is_manifest(&path) { make(path) } else { Signal::Anything }
+        };
+        event.paths.into_iter().map(signal).collect()
+    };
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => of(Signal::Closed),
+        // Reading is no news; it is what we do ourselves.
+        EventKind::Access(_) => Vec::new(),
+        // Only where the system tells of the close can it be waited for.
+        EventKind::Modify(ModifyKind::Data(_)) if cfg!(target_os = "linux") => of(Signal::Written),
+        _ => of(Signal::Changed),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use std::{fs, sync::mpsc};
+
+use api::ObjectId;
+
+use super::*;
+
+/// Follows a folder and collects what it says.
+struct World {
+    folder: tempfile::TempDir,
+    updates: mpsc::Receiver<Update>,
+    _following: Following,
+}
+
+impl World {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).expect("a file");
+        }
+        let (sender, updates) = mpsc::channel();
+        let files = Files::open(vec![folder.path().to_owned()]).expect("it is there");
+        let following = files.follow(move |update| sender.send(update).is_ok()).expect("a thread");
+        Self { folder, updates, _following: following }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).expect("a file");
+    }
+
+    /// Waits until the updates have told all of this, in any number of them.
+    fn expect(&self, mut expected: Vec<&str>) {
+        while !expected.is_empty() {
+            let update = self.updates.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{expected:?}"));
+            for change in update.changes {
+                let text = match change {
+                    Change::Put(object) => format!("put {}", object.id()),
+                    Change::Remove(id) => format!("remove {id}"),
+                };
+                let place = expected.iter().position(|expected| *expected == text);
+                expected.remove(place.unwrap_or_else(|| panic!("{text} instead of {expected:?}")));
+            }
+        }
+    }
+}
+
+fn service(name: &str) -> String {
+    format!("---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{}}\n")
+}
+
+#[test]
+fn edits_are_followed() {
+    let world = World::new(&[("a.yaml", &service("a"))]);
+    world.expect(vec!["put Service default/a", "put Namespace default"]);
+    world.write("a.yaml", &(service("a") + &service("b")));
+    world.expect(vec!["put Service default/b"]);
+    fs::create_dir(world.folder.path().join("sub")).expect("a folder");
+    world.write("sub/c.yaml", &service("c"));
+    world.expect(vec!["put Service default/c"]);
+    fs::remove_dir_all(world.folder.path().join("sub")).expect("it is there");
+    world.expect(vec!["remove Service default/c"]);
+}
+
+#[test]
+fn an_atomic_rename_is_one_change() {
+    let world = World::new(&[("a.yaml", &service("a"))]);
+    world.expect(vec!["put Service default/a", "put Namespace default"]);
+    for n in 0..20 {
+        world.write(".a.yaml.swp", &(service("a") + &service(&format!("n{n}"))));
+        fs::rename(world.folder.path().join(".a.yaml.swp"), world.folder.path().join("a.yaml")).expect("the same folder");
+        let new = format!("put Service default/n{n}");
+        let old = format!("remove Service default/n{}", n - 1);
+        world.expect(if n == 0 { vec![&new] } else { vec![&new, &old] });
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_half_written_file_is_not_read() {
+    use std::io::Write;
+
+    let world = World::new(&[("a.yaml", &(service("a") + &service("b")))]);
+    world.expect(vec!["put Service default/a", "put Service default/b", "put Namespace default"]);
+    // Truncated, and then written in two parts, the first of which is valid by itself. Another file changes meanwhile,
+    // so that it is known when the source has looked at its folder.
+    let mut file = fs::File::create(world.folder.path().join("a.yaml")).expect("a file");
+    file.write_all(service("a").as_bytes()).expect("written");
+    world.write("c.yaml", &service("c"));
+    world.expect(vec!["put Service default/c"]);
+    file.write_all((service("b") + &service("d")).as_bytes()).expect("written");
+    drop(file);
+    world.expect(vec!["put Service default/d"]);
+}
+
+#[test]
+fn what_is_not_there_cannot_be_followed() {
+    let error = Files::open(vec!["/nonexistent/folder".into()]).err().expect("an error");
+    assert!(error.to_string().starts_with("cannot read /nonexistent/folder: "), "{error}");
+}
+
+#[test]
+fn events_become_signals() {
+    let event = |kind, path: &str| signals(Ok(Event::new(kind).add_path(path.into())));
+    let read = EventKind::Access(AccessKind::Open(AccessMode::Any));
+    assert_eq!(event(read, "a.yaml"), []);
+    let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    assert_eq!(event(closed, "a.yaml"), [Signal::Closed("a.yaml".into())]);
+    assert_eq!(event(EventKind::Remove(notify::event::RemoveKind::File), "a.yaml"), [Signal::Changed("a.yaml".into())]);
+    assert_eq!(event(EventKind::Any, "..data"), [Signal::Anything]);
+    assert_eq!(signals(Err(notify::Error::generic("lost"))), [Signal::Anything]);
+    let lost = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+    assert_eq!(signals(Ok(lost)), [Signal::Anything]);
+}
+
+#[test]
+fn a_problem_is_told_with_the_objects() {
+    let world = World::new(&[("a.yaml", "{"), ("b.yaml", &service("b"))]);
+    let update = world.updates.recv_timeout(Duration::from_secs(60)).expect("the first look");
+    assert_eq!((update.files, update.broken_files, update.problems.len()), (2, 1, 1));
+    let id = ObjectId::new(api::Kind::Service, "default", "b");
+    assert!(update.changes.iter().any(|change| matches!(change, Change::Put(object) if object.id() == id)));
+}
