@@ -57,7 +57,7 @@ fn dns_name(whole: &str, name: &str) -> Result<(), Invalid> {
             return refuse("a label of the hostname begins or ends with '-'", "remove the hyphen");
         }
         if label.bytes().any(|b| b.is_ascii_uppercase()) {
-            return refuse("hostnames are written in lower case", &format!("write {}", normalise(whole)));
+            return refuse("hostnames are written in lower case", "write it in lower case");
         }
         if label.contains('*') {
             return refuse("only the whole first label may be '*'", "write *.example.com or an exact hostname");

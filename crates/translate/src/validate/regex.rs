@@ -9,7 +9,7 @@
 //! Envoy also refuses programs larger than a runtime setting; [`MAX_PROGRAM_SIZE`] is what the bootstrap sets.
 //! [`Regex::program_size`] is never below RE2's own count.
 
-use regex_syntax::ast::{self, Ast};
+use regex_syntax::ast::{self, Ast, ErrorKind};
 
 use super::Invalid;
 
@@ -102,12 +102,31 @@ fn parse(pattern: &str) -> Result<Ast, Invalid> {
         ));
     }
     ast::parse::ParserBuilder::new().nest_limit(MAX_DEPTH).build().parse(pattern).map_err(|error| {
-        Invalid::new(
-            pattern,
-            format!("{} at byte {}", error.kind(), error.span().start.offset),
-            "write it in the syntax that RE2 and Rust share, without look-around and backreferences",
-        )
+        let why = format!("{} at byte {}", error.kind(), error.span().start.offset);
+        Invalid::new(pattern, why, remedy(error.kind()))
     })
+}
+
+/// What to write instead of what Rust's parser did not take.
+fn remedy(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::UnsupportedLookAround => "RE2 has no look-around: match what shall be there, or use a second match",
+        ErrorKind::UnsupportedBackreference => "RE2 has no backreferences: write the text again",
+        ErrorKind::ClassRangeLiteral | ErrorKind::ClassRangeInvalid => {
+            r"write the lower end of a range first, and escape a '-' that stands for itself as \-"
+        }
+        ErrorKind::RepetitionCountUnclosed
+        | ErrorKind::RepetitionCountDecimalEmpty
+        | ErrorKind::DecimalEmpty
+        | ErrorKind::DecimalInvalid => r"write a count as {n}, {n,} or {n,m}, and a '{' that stands for itself as \{",
+        ErrorKind::RepetitionMissing => "put something in front of it, or escape it with a backslash",
+        ErrorKind::GroupUnclosed | ErrorKind::GroupUnopened => {
+            "close every group, and escape a parenthesis that stands for itself"
+        }
+        ErrorKind::ClassUnclosed => r"close the class, and escape a '[' that stands for itself as \[",
+        ErrorKind::NestLimitExceeded(_) => "nest it less deeply",
+        _ => "write it in the syntax that RE2 and Rust share",
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::Invalid;
 
+mod der;
+
 /// Name under which a Secret of type `kubernetes.io/tls` keeps its chain; messages name the part by it.
 const CHAIN: &str = "tls.crt";
 
@@ -91,6 +93,7 @@ pub fn check(chain: &[u8], key: &[u8]) -> Result<Certificate, Invalid> {
     let algorithm = algorithm(leaf.public_key())?;
     key_usage(&leaf, algorithm)?;
     stapling(&leaf)?;
+    named(&leaf)?;
     let key = private_key(key)?;
     let signing = any_supported_type(&key).map_err(|_| {
         Invalid::new(
@@ -178,7 +181,7 @@ fn bounded(text: &[u8], part: &str) -> Result<(), Invalid> {
 /// Parses the certificate at place `at` of the chain.
 fn parse<'d>(der: &'d CertificateDer<'_>, at: usize) -> Result<X509Certificate<'d>, Invalid> {
     match X509Certificate::from_der(der) {
-        Ok(([], certificate)) => Ok(certificate),
+        Ok(([], certificate)) if der::is_certificate(der) => Ok(certificate),
         _ => Err(Invalid::new(
             CHAIN,
             format!("certificate {} of the chain is not a certificate", at + 1),
@@ -249,6 +252,25 @@ fn stapling(leaf: &X509Certificate<'_>) -> Result<(), Invalid> {
         ));
     }
     Ok(())
+}
+
+/// Envoy refuses a certificate without any name that it could select it by.
+fn named(leaf: &X509Certificate<'_>) -> Result<(), Invalid> {
+    let common = leaf.subject().iter_common_name().any(|name| !name.attr_value().data.is_empty());
+    let alternative = leaf.subject_alternative_name().ok().flatten().is_some_and(|names| {
+        let usable = |name: &GeneralName<'_>| {
+            matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_) | GeneralName::URI(_))
+        };
+        names.value.general_names.iter().any(usable)
+    });
+    if common || alternative {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        CHAIN,
+        "the certificate has neither a common name nor a subject alternative name for a host",
+        "issue it for the DNS names that it serves",
+    ))
 }
 
 fn dns_names(leaf: &X509Certificate<'_>) -> Result<Vec<String>, Invalid> {
