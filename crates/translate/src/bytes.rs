@@ -77,7 +77,7 @@ pub fn virtual_host<'a>(name: &str, domains: &[String], rows: impl Iterator<Item
 /// The route configuration of `hosts`, each an encoded `envoy.config.route.v3.VirtualHost`.
 ///
 /// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
-/// passed on. A header change of one backend of a rule is made after the rule's own, so that the narrower one wins.
+/// passed on.
 pub fn route_configuration<'a>(name: &str, hosts: impl Iterator<Item = &'a Row>) -> Encoded {
     let head = route_configuration_head(name);
     let (body, version) = compose(&head.encode_to_vec(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, hosts);
@@ -85,12 +85,7 @@ pub fn route_configuration<'a>(name: &str, hosts: impl Iterator<Item = &'a Row>)
 }
 
 fn route_configuration_head(name: &str) -> RouteConfiguration {
-    RouteConfiguration {
-        name: name.into(),
-        ignore_port_in_host_matching: true,
-        most_specific_header_mutations_wins: true,
-        ..RouteConfiguration::default()
-    }
+    RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() }
 }
 
 fn compose<'a>(head: &[u8], tag: u32, parts: impl Iterator<Item = &'a Row>) -> (Bytes, Hash) {

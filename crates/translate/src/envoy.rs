@@ -17,10 +17,10 @@ pub mod cluster;
 pub mod json;
 pub mod listener;
 pub mod misdirected;
-#[cfg(any(test, feature = "pgv"))]
-pub mod pgv;
 pub mod route;
 pub mod secret;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 /// Names of Envoy's extensions, which are part of its interface.
 pub(crate) mod extension {

@@ -5,8 +5,8 @@ use envoy_types::pb::envoy::{
     config::{
         accesslog::v3::{AccessLog, access_log},
         core::v3::{
-            Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString, TrafficDirection, TransportSocket,
-            http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+            CidrRange, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString, TrafficDirection,
+            TransportSocket, http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
         },
         listener::v3::{
             AdditionalAddress, Filter, FilterChain as EnvoyFilterChain, FilterChainMatch, Listener as EnvoyListener,
@@ -152,8 +152,7 @@ fn connection_manager(chain: &FilterChain, edge: &Edge) -> HttpConnectionManager
         access_log: if edge.access_log { vec![access_log()] } else { vec![] },
         use_remote_address: Some(boolean(true)),
         xff_num_trusted_hops: edge.trusted_hops,
-        // Nobody is inside: headers that steer Envoy (`x-envoy-…`) are removed whoever sends them.
-        internal_address_config: Some(InternalAddressConfig::default()),
+        internal_address_config: Some(nobody_is_internal()),
         normalize_path: Some(boolean(true)),
         merge_slashes: true,
         path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndRedirect as i32,
@@ -161,6 +160,13 @@ fn connection_manager(chain: &FilterChain, edge: &Edge) -> HttpConnectionManager
         upgrade_configs: vec![UpgradeConfig { upgrade_type: "websocket".into(), ..UpgradeConfig::default() }],
         ..HttpConnectionManager::default()
     }
+}
+
+/// Headers that steer Envoy (`x-envoy-…`) are removed, whoever sends them. An empty list would mean all private
+/// addresses, so the one range that is named never is a peer's.
+fn nobody_is_internal() -> InternalAddressConfig {
+    let nobody = CidrRange { address_prefix: "255.255.255.255".into(), prefix_len: Some(uint32(32)) };
+    InternalAddressConfig { cidr_ranges: vec![nobody], ..InternalAddressConfig::default() }
 }
 
 /// Filters do nothing until a route configures them; the router comes last.

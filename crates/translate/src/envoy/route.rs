@@ -12,7 +12,7 @@ use envoy_types::pb::envoy::config::{
     },
 };
 use ir::{
-    filter::Scheme,
+    filter::{HeaderModifier, Scheme},
     matching::RequestMatch,
     rule::{Action, Rule, Source, Timeouts, WeightedBackend},
 };
@@ -52,9 +52,16 @@ pub fn depends_on_listener(rule: &Rule) -> bool {
 /// The Envoy route of one match of a rule.
 pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
     let action = action(request, rule, at);
-    let forwards = matches!(action, EnvoyAction::Route(_));
-    let request_headers = if forwards { &rule.filters.request_headers } else { &ir::filter::HeaderModifier::default() };
-    let response_headers = &rule.filters.response_headers;
+    let nothing = HeaderModifier::default();
+    // Envoy applies the changes of a share before those of its route, so a route whose shares have some has none itself.
+    let request_headers = match &action {
+        EnvoyAction::Route(_) if !shares_change(rule, |share| &share.request_headers) => &rule.filters.request_headers,
+        _ => &nothing,
+    };
+    let response_headers = match &action {
+        EnvoyAction::Route(_) if shares_change(rule, |share| &share.response_headers) => &nothing,
+        _ => &rule.filters.response_headers,
+    };
     let route = Route {
         name: source.name(),
         r#match: Some(matching::route_match(request)),
@@ -71,6 +78,10 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
             .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(rule))
             .into_bytes(),
     )
+}
+
+fn shares_change(rule: &Rule, modifier: fn(&WeightedBackend) -> &HeaderModifier) -> bool {
+    matches!(&rule.action, Action::Forward(shares) if shares.iter().any(|share| !modifier(share).is_empty()))
 }
 
 /// An encoded `envoy.config.core.v3.Metadata`.
@@ -121,7 +132,7 @@ fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) ->
     let (prefix_rewrite, regex_rewrite) = rewrite.into_fields();
     let host_rewrite = rule.filters.rewrite.hostname.as_deref();
     Some(RouteAction {
-        cluster_specifier: Some(cluster_specifier(&shares)),
+        cluster_specifier: Some(cluster_specifier(rule, &shares)),
         cluster_not_found_response_code: not_found as i32,
         prefix_rewrite,
         regex_rewrite,
@@ -148,7 +159,7 @@ fn idle_timeout(timeouts: &Timeouts) -> Option<Duration> {
     }
 }
 
-fn cluster_specifier(shares: &[&WeightedBackend]) -> ClusterSpecifier {
+fn cluster_specifier(rule: &Rule, shares: &[&WeightedBackend]) -> ClusterSpecifier {
     if let [WeightedBackend { cluster: Some(cluster), request_headers, response_headers, hostname: None, .. }] = shares
         && request_headers.is_empty()
         && response_headers.is_empty()
@@ -156,27 +167,25 @@ fn cluster_specifier(shares: &[&WeightedBackend]) -> ClusterSpecifier {
         return ClusterSpecifier::Cluster(cluster.to_string());
     }
     ClusterSpecifier::WeightedClusters(WeightedCluster {
-        clusters: shares.iter().map(|share| cluster_weight(share)).collect(),
+        clusters: shares.iter().map(|share| cluster_weight(rule, share)).collect(),
         ..WeightedCluster::default()
     })
 }
 
-fn cluster_weight(share: &WeightedBackend) -> ClusterWeight {
-    let Some(cluster) = &share.cluster else {
-        return ClusterWeight {
-            name: BROKEN_CLUSTER.into(),
-            weight: Some(uint32(share.weight)),
-            ..ClusterWeight::default()
-        };
+fn cluster_weight(rule: &Rule, share: &WeightedBackend) -> ClusterWeight {
+    let modifier = |of_rule: &HeaderModifier, of_share: fn(&WeightedBackend) -> &HeaderModifier| {
+        if shares_change(rule, of_share) { filters::then(of_rule, of_share(share)) } else { HeaderModifier::default() }
     };
+    let request_headers = modifier(&rule.filters.request_headers, |share| &share.request_headers);
+    let response_headers = modifier(&rule.filters.response_headers, |share| &share.response_headers);
     let hostname = share.hostname.as_deref();
     ClusterWeight {
-        name: cluster.to_string(),
+        name: share.cluster.as_deref().unwrap_or(BROKEN_CLUSTER).into(),
         weight: Some(uint32(share.weight)),
-        request_headers_to_add: filters::headers_to_add(&share.request_headers),
-        request_headers_to_remove: filters::headers_to_remove(&share.request_headers),
-        response_headers_to_add: filters::headers_to_add(&share.response_headers),
-        response_headers_to_remove: filters::headers_to_remove(&share.response_headers),
+        request_headers_to_add: filters::headers_to_add(&request_headers),
+        request_headers_to_remove: filters::headers_to_remove(&request_headers),
+        response_headers_to_add: filters::headers_to_add(&response_headers),
+        response_headers_to_remove: filters::headers_to_remove(&response_headers),
         host_rewrite_specifier: hostname
             .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.into())),
         ..ClusterWeight::default()

@@ -1,6 +1,6 @@
 //! What an Envoy route does besides choosing a cluster: headers, mirrors, retries, CORS, sessions.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use envoy_types::pb::{
     envoy::{
@@ -46,8 +46,26 @@ use crate::{
     envoy::{boolean, duration, extension, uint32},
 };
 
+/// The changes of `first`, then those of `second`, as one set of changes. Envoy removes before it adds, so what is
+/// removed in the end is not added at all.
+pub(super) fn then(first: &HeaderModifier, second: &HeaderModifier) -> HeaderModifier {
+    let named = |name: &str| {
+        let changed = second.set.iter().any(|(set, _)| **set == *name);
+        changed || second.remove.iter().any(|removed| **removed == *name)
+    };
+    let kept = |headers: &[(Arc<str>, Arc<str>)]| -> Vec<_> {
+        headers.iter().filter(|(name, _)| !named(name)).cloned().collect()
+    };
+    let (mut set, mut add) = (kept(&first.set), kept(&first.add));
+    let mut remove = first.remove.clone();
+    set.extend_from_slice(&second.set);
+    add.extend_from_slice(&second.add);
+    remove.extend(second.remove.iter().filter(|name| !first.remove.contains(name)).cloned());
+    HeaderModifier { set, add, remove }
+}
+
 pub(super) fn headers_to_add(modifier: &HeaderModifier) -> Vec<HeaderValueOption> {
-    let option = |(name, value): &(std::sync::Arc<str>, std::sync::Arc<str>), action: HeaderAppendAction| {
+    let option = |(name, value): &(Arc<str>, Arc<str>), action: HeaderAppendAction| {
         HeaderValueOption {
             header: Some(HeaderValue {
                 key: name.to_string(),
@@ -92,9 +110,9 @@ fn fraction(numerator: u32, denominator: u32) -> FractionalPercent {
     ];
     let exact = scales.into_iter().find(|(scale, _)| (numerator * scale) % denominator == 0);
     let (scale, kind) = exact.unwrap_or((1_000_000, DenominatorType::Million));
-    let scaled = (numerator * scale + denominator / 2) / denominator;
-    let scaled = if numerator > 0 { scaled.max(1) } else { 0 };
-    FractionalPercent { numerator: u32::try_from(scaled).unwrap_or_default(), denominator: kind as i32 }
+    let rounded = (numerator * scale + denominator / 2) / denominator;
+    let rounded = if numerator > 0 { rounded.max(1) } else { 0 };
+    FractionalPercent { numerator: u32::try_from(rounded).unwrap_or_default(), denominator: kind as i32 }
 }
 
 /// Retries and the time that one try may take, which Envoy keeps in one message.
@@ -157,7 +175,7 @@ fn cors_policy(cors: &Cors) -> CorsPolicy {
     }
 }
 
-fn joined<'a>(names: impl IntoIterator<Item = &'a std::sync::Arc<str>>) -> String {
+fn joined<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     names.into_iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,0 +1,178 @@
+//! What a change costs, in figures: time, instructions, memory.
+//!
+//! `cargo bench --bench translate` prints times; with `-- instructions` it counts instructions by running itself under
+//! valgrind, which no other load on the machine disturbs.
+
+use std::{
+    hint::black_box,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use api::Object;
+use translate::{Change, Translator};
+
+mod world;
+
+use world::World;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A change that is measured: its name and what it does to a world; the number makes each one different.
+type Step = (&'static str, fn(&World, usize) -> Object);
+
+const STEPS: [Step; 5] = [
+    ("one route changed", World::route_with_header),
+    ("one endpoint changed", World::slice_with_address),
+    ("route put again as it is", |world, _| world.route(1)),
+    ("label on a namespace that nobody selects", World::namespace_with_label),
+    ("a grant that admits one reference", World::grant),
+];
+
+fn main() {
+    let args: Vec<_> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["run", step, routes, times] => run(step, parse(routes), parse(times)),
+        ["instructions"] => instructions(),
+        ["cold", routes] => cold(parse(routes)),
+        _ => times(),
+    }
+}
+
+fn parse(number: &str) -> usize {
+    number.parse().expect("a number")
+}
+
+fn translator(world: &World, objects: Vec<Object>) -> Translator {
+    let mut translator = Translator::new(world.settings());
+    for object in objects {
+        translator.apply(Change::Put(object));
+    }
+    black_box(translator.settle());
+    translator
+}
+
+fn times() {
+    println!("{:<44} {:>8} {:>12} {:>12} {:>12}", "change", "routes", "p50", "p99", "max");
+    for routes in [1_000, 10_000, 100_000] {
+        let world = World::new(routes);
+        let mut translator = translator(&world, world.objects());
+        for (name, step) in STEPS {
+            let mut taken: Vec<_> = (0..1_000)
+                .map(|turn| {
+                    let object = step(&world, turn);
+                    let start = Instant::now();
+                    translator.apply(Change::Put(object));
+                    black_box(translator.settle());
+                    start.elapsed()
+                })
+                .collect();
+            taken.sort_unstable();
+            let [p50, p99, max] = [500, 989, 999].map(|rank| micros(taken[rank]));
+            println!("{name:<44} {routes:>8} {p50:>12} {p99:>12} {max:>12}");
+        }
+    }
+    for routes in [1_000, 10_000] {
+        one_host(routes);
+    }
+    let own = std::env::current_exe().expect("its own path");
+    for routes in ["1000", "10000", "100000"] {
+        // A process of its own, so that memory is that of one world.
+        Command::new(&own).args(["cold", routes]).status().expect("itself again");
+    }
+}
+
+/// One virtual host with all routes: its assembly is the part that must grow.
+fn one_host(routes: usize) {
+    let world = World::on_one_host(routes);
+    let mut translator = translator(&world, world.objects());
+    let mut bytes = 0;
+    let mut taken: Vec<_> = (0..200)
+        .map(|turn| {
+            let object = world.route_with_header(turn);
+            let start = Instant::now();
+            translator.apply(Change::Put(object));
+            let changes = translator.settle();
+            let elapsed = start.elapsed();
+            bytes = changes.resources.iter().filter_map(|(_, now)| Some(now.as_ref()?.body.len())).sum();
+            elapsed
+        })
+        .collect();
+    taken.sort_unstable();
+    let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
+    let per_megabyte = taken[100].as_secs_f64() * 1e3 / megabytes;
+    println!(
+        "one route changed, all on one host           {routes:>8} {:>12} {:>12}   {megabytes:.2} MB, {per_megabyte:.3} ms/MB",
+        micros(taken[100]),
+        micros(taken[197]),
+    );
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.1} us", duration.as_secs_f64() * 1e6)
+}
+
+/// From objects in memory to every resource.
+fn cold(routes: usize) {
+    let world = World::new(routes);
+    let objects = world.objects();
+    let before = resident();
+    let start = Instant::now();
+    let translator = translator(&world, objects);
+    let elapsed = start.elapsed();
+    let bytes: usize = translator.resources().values().flatten().map(|(_, encoded)| encoded.body.len()).sum();
+    println!(
+        "cold start {routes:>8} routes: {:>8.1} ms, {} MB resident ({} MB before), {:.1} MB of resources",
+        elapsed.as_secs_f64() * 1e3,
+        resident() / 1024,
+        before / 1024,
+        f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6,
+    );
+}
+
+/// Resident memory in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
+}
+
+fn run(step: &str, routes: usize, times: usize) {
+    let world = World::new(routes);
+    let mut translator = translator(&world, world.objects());
+    let (_, change) = STEPS.iter().find(|(name, _)| *name == step).expect("a known step");
+    let objects: Vec<_> = (0..times).map(|turn| change(&world, turn)).collect();
+    for object in objects {
+        translator.apply(Change::Put(object));
+        black_box(translator.settle());
+    }
+}
+
+/// Instructions of one change: the difference of two runs that differ in the number of changes alone.
+fn instructions() {
+    println!("{:<44} {:>8} {:>14}", "change", "routes", "instructions");
+    for (name, _) in STEPS {
+        let mut first = None;
+        for routes in [1_000, 10_000] {
+            let each = (counted(name, routes, 60) - counted(name, routes, 20)) / 40;
+            let base = *first.get_or_insert(each);
+            let ratio =
+                f64::from(u32::try_from(each).unwrap_or(u32::MAX)) / f64::from(u32::try_from(base.max(1)).unwrap_or(1));
+            println!("{name:<44} {routes:>8} {each:>14}  x{ratio:.2}");
+        }
+    }
+}
+
+fn counted(step: &str, routes: usize, times: usize) -> u64 {
+    let own = std::env::current_exe().expect("its own path");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(own)
+        .args(["run", step, &routes.to_string(), &times.to_string()])
+        .output()
+        .expect("valgrind, a package of every distribution");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = words.lines().find_map(|line| line.split("Collected :").nth(1));
+    line.and_then(|count| count.trim().parse().ok()).expect("a count")
+}

@@ -1,1 +1,0 @@
-//! The field rules of messages.
