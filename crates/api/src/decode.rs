@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Kind, Object, ObjectId,
-    schema::openapi::{self, LABEL_PATTERN, Pattern, SUBDOMAIN_PATTERN},
+    schema::openapi::{self, Node, Path, WrongType},
 };
 
 #[cfg(test)]
@@ -117,30 +117,45 @@ pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded
     let kind = kind_of(&manifest)?;
     drop_nulls(&mut manifest);
     let id = name(&mut manifest, kind, default_namespace)?;
-    if let Some(table) = openapi::spec(kind) {
-        let Some(spec) = manifest.get("spec") else {
-            return Err(DecodeError::MissingField { object: id, path: "spec".to_owned() });
-        };
-        if let Some((path, expected, value)) = openapi::wrong_type(table, spec, "spec") {
-            return Err(DecodeError::WrongType {
-                object: id,
-                path,
-                expected: expected.to_owned(),
-                found: found(value),
-            });
-        }
+    let unknown_fields = match openapi::spec(kind) {
+        Some(table) => survey(&id, &manifest, table)?,
+        None => Vec::new(),
+    };
+    let object = match kind {
+        Kind::GatewayClass => typed::<crate::GatewayClass>(id, &manifest)?,
+        Kind::Gateway => typed::<crate::Gateway>(id, &manifest)?,
+        Kind::HttpRoute => typed::<crate::HttpRoute>(id, &manifest)?,
+        Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(id, &manifest)?,
+        Kind::Service => typed::<crate::core::Service>(id, &manifest)?,
+        Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, &manifest)?,
+        Kind::Secret => typed::<crate::core::Secret>(id, &manifest)?,
+        Kind::ConfigMap => typed::<crate::core::ConfigMap>(id, &manifest)?,
+        Kind::Namespace => typed::<crate::core::Namespace>(id, &manifest)?,
+    };
+    Ok(Decoded { object, unknown_fields })
+}
+
+/// Names the unknown fields of a Gateway API object.
+fn survey(id: &ObjectId, manifest: &Value, table: &Node) -> Result<Vec<String>, DecodeError> {
+    let known = ["apiVersion", "kind", "metadata", "spec", "status"];
+    let fields = manifest.as_object().into_iter().flat_map(|fields| fields.keys());
+    let mut unknown: Vec<_> = fields.filter(|field| !known.contains(&field.as_str())).cloned().collect();
+    let spec = manifest.get("spec");
+    let spec = spec.ok_or_else(|| DecodeError::MissingField { object: id.clone(), path: "spec".to_owned() })?;
+    openapi::survey(table, spec, Path::Root("spec"), &mut unknown).map_err(|WrongType { path, expected, value }| {
+        DecodeError::WrongType { object: id.clone(), path, expected: expected.to_owned(), found: found(value) }
+    })?;
+    Ok(unknown)
+}
+
+fn typed<T: DeserializeOwned + Into<Object>>(id: ObjectId, manifest: &Value) -> Result<Object, DecodeError> {
+    // Following the path costs as much as decoding, and is of use only where it fails.
+    if let Ok(object) = T::deserialize(manifest) {
+        return Ok(object.into());
     }
-    let decoder = Decoder { id, manifest };
-    match kind {
-        Kind::GatewayClass => decoder.gateway_api::<crate::GatewayClass>(),
-        Kind::Gateway => decoder.gateway_api::<crate::Gateway>(),
-        Kind::HttpRoute => decoder.gateway_api::<crate::HttpRoute>(),
-        Kind::ReferenceGrant => decoder.gateway_api::<crate::ReferenceGrant>(),
-        Kind::Service => decoder.core::<crate::core::Service>(),
-        Kind::EndpointSlice => decoder.core::<crate::core::EndpointSlice>(),
-        Kind::Secret => decoder.core::<crate::core::Secret>(),
-        Kind::ConfigMap => decoder.core::<crate::core::ConfigMap>(),
-        Kind::Namespace => decoder.core::<crate::core::Namespace>(),
+    match serde_path_to_error::deserialize::<_, T>(manifest) {
+        Ok(object) => Ok(object.into()),
+        Err(error) => Err(explain(id, &error)),
     }
 }
 
@@ -197,13 +212,12 @@ fn name(manifest: &mut Value, kind: Kind, default_namespace: &str) -> Result<Obj
     } else if id.namespace.is_empty() {
         id.namespace = default_namespace.into();
     }
-    let (pattern, max) = match kind {
-        Kind::Service | Kind::Namespace => (&LABEL_PATTERN, 63),
-        _ => (&SUBDOMAIN_PATTERN, 253),
-    };
-    valid_name(kind, "metadata.name", &id.name, pattern, max)?;
+    match kind {
+        Kind::Service | Kind::Namespace => valid_name(kind, "metadata.name", &id.name, &LABEL)?,
+        _ => valid_name(kind, "metadata.name", &id.name, &SUBDOMAIN)?,
+    }
     if kind.namespaced() {
-        valid_name(kind, "metadata.namespace", &id.namespace, &LABEL_PATTERN, 63)?;
+        valid_name(kind, "metadata.namespace", &id.namespace, &LABEL)?;
     }
     metadata.insert("namespace".to_owned(), Value::String(id.namespace.to_string()));
     Ok(id)
@@ -223,11 +237,31 @@ fn text_of(value: Option<&Value>, path: &str, object: &ObjectId) -> Result<Strin
 }
 
 /// Names become parts of keys and of Envoy's resources, so that a slash in one must not get in.
-fn valid_name(kind: Kind, path: &'static str, value: &str, pattern: &Pattern, max: usize) -> Result<(), DecodeError> {
-    if pattern.is_match(value) && value.len() <= max {
+fn valid_name(kind: Kind, path: &'static str, value: &str, names: &Names) -> Result<(), DecodeError> {
+    if (names.allow)(value) && value.len() <= names.max {
         return Ok(());
     }
-    Err(DecodeError::InvalidName { kind, path, value: value.to_owned(), expected: pattern.means, max })
+    Err(DecodeError::InvalidName { kind, path, value: value.to_owned(), expected: names.means, max: names.max })
+}
+
+/// What the names of a kind look like. By hand rather than by pattern: every object of a cluster comes through here.
+struct Names {
+    allow: fn(&str) -> bool,
+    means: &'static str,
+    max: usize,
+}
+
+const LABEL: Names =
+    Names { allow: is_label, means: "a DNS label: small letters, digits and dashes, no dash at the ends", max: 63 };
+const SUBDOMAIN: Names = Names {
+    allow: |name| name.split('.').all(is_label),
+    means: "a DNS name: labels in small letters, joined by dots",
+    max: 253,
+};
+
+fn is_label(text: &str) -> bool {
+    let inside = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    inside && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// What a string must be; numbers and booleans in its place are a common slip.
@@ -249,48 +283,6 @@ fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
-    }
-}
-
-struct Decoder {
-    id: ObjectId,
-    manifest: Value,
-}
-
-impl Decoder {
-    fn gateway_api<T: DeserializeOwned + Into<Object>>(self) -> Result<Decoded, DecodeError> {
-        let mut unknown_fields = Vec::new();
-        let mut note = |path: serde_ignored::Path<'_>| {
-            let path = path_text(&path);
-            let top = path.split('.').next().unwrap_or_default();
-            if !["apiVersion", "kind", "metadata", "status"].contains(&top) {
-                unknown_fields.push(path);
-            }
-        };
-        let object: T = {
-            let deserializer = serde_ignored::Deserializer::new(self.manifest, &mut note);
-            serde_path_to_error::deserialize(deserializer).map_err(|error| explain(self.id, &error))?
-        };
-        Ok(Decoded { object: object.into(), unknown_fields })
-    }
-
-    fn core<T: DeserializeOwned + Into<Object>>(self) -> Result<Decoded, DecodeError> {
-        let object: T = serde_path_to_error::deserialize(self.manifest).map_err(|error| explain(self.id, &error))?;
-        Ok(Decoded { object: object.into(), unknown_fields: Vec::new() })
-    }
-}
-
-/// The path of an ignored field as the rest of the crate writes paths.
-fn path_text(path: &serde_ignored::Path<'_>) -> String {
-    use serde_ignored::Path;
-    match path {
-        Path::Root => String::new(),
-        Path::Seq { parent, index } => format!("{}[{index}]", path_text(parent)),
-        Path::Map { parent, key } => match path_text(parent) {
-            parent if parent.is_empty() => key.clone(),
-            parent => format!("{parent}.{key}"),
-        },
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => path_text(parent),
     }
 }
 

@@ -35,10 +35,24 @@ pub fn refused_fields(object: &Object) -> Vec<RefusedField> {
         Object::GatewayClass(class) => {
             refused.add(class.spec.parameters_ref.is_some(), || "spec.parametersRef".to_owned(), PARAMETERS);
         }
-        Object::Gateway(Gateway { spec, .. }) => refused.gateway(spec),
-        Object::HttpRoute(route) => refused.route(route),
+        Object::Gateway(gateway) => return refused_in_gateway(gateway),
+        Object::HttpRoute(route) => return refused_in_route(route),
         _ => {}
     }
+    refused.0
+}
+
+/// [`refused_fields`] of a Gateway.
+pub fn refused_in_gateway(gateway: &Gateway) -> Vec<RefusedField> {
+    let mut refused = Refused(Vec::new());
+    refused.gateway(&gateway.spec);
+    refused.0
+}
+
+/// [`refused_fields`] of an HTTPRoute.
+pub fn refused_in_route(route: &HttpRoute) -> Vec<RefusedField> {
+    let mut refused = Refused(Vec::new());
+    refused.route(route);
     refused.0
 }
 

@@ -36,7 +36,7 @@ pub mod status;
 pub use decode::{DecodeError, Decoded, decode, decode_in};
 pub use gateway::Gateway;
 pub use gateway_class::GatewayClass;
-pub use honoured::{RefusedField, refused_fields};
+pub use honoured::{RefusedField, refused_fields, refused_in_gateway, refused_in_route};
 pub use http_route::HttpRoute;
 pub use meta::ObjectMeta;
 pub use object::{Kind, Object, ObjectId};

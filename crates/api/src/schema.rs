@@ -56,7 +56,7 @@ pub fn violations(object: &Object) -> Vec<Violation> {
 fn gateway_api(object: &Object, spec: &impl Serialize) -> Vec<Violation> {
     let mut found = Vec::new();
     if let (Some(node), Ok(value)) = (openapi::spec(object.kind()), serde_json::to_value(spec)) {
-        openapi::check(node, &value, "spec", &mut found);
+        openapi::check(node, &value, openapi::Path::Root("spec"), &mut found);
     }
     rules::check(object, &mut found);
     found

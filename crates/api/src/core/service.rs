@@ -68,10 +68,9 @@ pub struct ServicePort {
 }
 
 /// Port of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(untagged, expecting = "a port number or the name of a port")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetPort {
-    /// By number; 0 is as good as not set.
+    /// By number.
     Number(u16),
     /// By the name of a container port.
     Name(Box<str>),
@@ -100,9 +99,16 @@ struct RawSpec {
 struct RawPort {
     name: Arc<str>,
     port: i64,
-    target_port: Option<TargetPort>,
+    target_port: Option<RawTargetPort>,
     protocol: Protocol,
     app_protocol: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a port number or the name of a port")]
+enum RawTargetPort {
+    Number(i64),
+    Name(Box<str>),
 }
 
 impl From<Raw> for Service {
@@ -111,10 +117,19 @@ impl From<Raw> for Service {
         let ports = spec.ports.into_iter().enumerate();
         let ports = ports.filter_map(|(index, raw)| {
             let port = port(raw.port, || format!("spec.ports[{index}].port"), &mut invalid)?;
+            let target_port = match raw.target_port {
+                // Kubernetes reads 0 and the empty name as not set.
+                None | Some(RawTargetPort::Number(0)) => None,
+                Some(RawTargetPort::Name(name)) => Some(name).filter(|name| !name.is_empty()).map(TargetPort::Name),
+                Some(RawTargetPort::Number(number)) => {
+                    let path = || format!("spec.ports[{index}].targetPort");
+                    Some(TargetPort::Number(super::port(number, path, &mut invalid)?))
+                }
+            };
             Some(ServicePort {
                 name: raw.name,
                 port,
-                target_port: raw.target_port.filter(|target| *target != TargetPort::Number(0)),
+                target_port,
                 protocol: raw.protocol,
                 app_protocol: raw.app_protocol,
             })
@@ -176,10 +191,16 @@ mod tests {
 
     #[test]
     fn a_port_out_of_bounds_is_left_out_and_noted() {
-        let service = service(&json!({ "ports": [{ "port": 0 }, { "port": 70000 }, { "port": 80 }] }));
+        let service = service(&json!({
+            "ports": [{ "port": 0 }, { "port": 70000 }, { "port": 80, "targetPort": 0 }, { "port": 81, "targetPort": -1 }]
+        }));
         assert_eq!(service.ports.len(), 1);
+        assert_eq!(service.ports[0].target_port, None);
         let noted: Vec<_> = service.invalid.iter().map(|violation| (&*violation.path, &*violation.value)).collect();
-        assert_eq!(noted, [("spec.ports[0].port", "0"), ("spec.ports[1].port", "70000")]);
+        assert_eq!(
+            noted,
+            [("spec.ports[0].port", "0"), ("spec.ports[1].port", "70000"), ("spec.ports[3].targetPort", "-1")]
+        );
     }
 
     #[test]

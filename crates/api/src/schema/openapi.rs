@@ -12,9 +12,12 @@ use crate::Kind;
 
 mod gateway;
 mod http_route;
+mod path;
 mod values;
 
-pub(crate) use values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, LABEL_PATTERN, PATH_PATTERN, SUBDOMAIN_PATTERN};
+pub(crate) use path::Path;
+
+pub(super) use values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, PATH_PATTERN};
 
 /// What a value must be like.
 #[derive(Debug)]
@@ -123,7 +126,7 @@ pub fn spec(kind: Kind) -> Option<&'static Node> {
 }
 
 /// Notes where the value, found at the path, is not what the table says.
-pub(super) fn check(node: &Node, value: &Value, path: &str, found: &mut Vec<Violation>) {
+pub(super) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<Violation>) {
     match (node, value) {
         (Node::Text(text), Value::String(value)) => found.extend(text.check(value, path)),
         (Node::Number { min, max, values }, Value::Number(number)) => {
@@ -131,35 +134,34 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, found: &mut Vec<Viol
                 (*min..=*max).contains(&number) && (values.is_empty() || values.contains(&number))
             });
             if !allowed {
-                found.push(Violation::new(path, number, number_rule(*min, *max, values)));
+                found.push(Violation::new(path.to_string(), number, number_rule(*min, *max, values)));
             }
         }
         (Node::List { min, max, unique, items }, Value::Array(values)) => {
             if !(*min..=*max).contains(&values.len()) {
                 let rule = count_rule(*min, *max, "item");
-                found.push(Violation::new(path, format_args!("{} items", values.len()), rule));
+                found.push(Violation::new(path.to_string(), format_args!("{} items", values.len()), rule));
             }
             for (index, value) in values.iter().enumerate() {
-                check(items, value, &format!("{path}[{index}]"), found);
+                check(items, value, Path::Item(&path, index), found);
             }
             unique.check(values, path, found);
         }
         (Node::Map { max, values: node }, Value::Object(values)) => {
             if values.len() > *max {
                 let rule = count_rule(0, *max, "entry");
-                found.push(Violation::new(path, format_args!("{} entries", values.len()), rule));
+                found.push(Violation::new(path.to_string(), format_args!("{} entries", values.len()), rule));
             }
             for (key, value) in values {
-                check(node, value, &format!("{path}[{key}]"), found);
+                check(node, value, Path::Key(&path, key), found);
             }
         }
         (Node::Object(fields), Value::Object(values)) => {
             for Field { name, required, node } in *fields {
+                let path = Path::Field(&path, name);
                 match values.get(*name) {
-                    Some(value) => check(node, value, &format!("{path}.{name}"), found),
-                    None if *required => {
-                        found.push(Violation::new(format!("{path}.{name}"), "", "is missing: set it"));
-                    }
+                    Some(value) => check(node, value, path, found),
+                    None if *required => found.push(Violation::new(path.to_string(), "", "is missing: set it")),
                     None => {}
                 }
             }
@@ -169,24 +171,50 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, found: &mut Vec<Viol
     }
 }
 
-/// The first value in a manifest that is not of the table's type: its path, and what it must be.
+/// A value that is not of the table's type.
+pub(crate) struct WrongType<'v> {
+    /// Where it stands.
+    pub(crate) path: String,
+    /// What it must be.
+    pub(crate) expected: &'static str,
+    /// What it is.
+    pub(crate) value: &'v Value,
+}
+
+/// Goes through a manifest as it was written, and notes the fields that the table does not know.
 ///
-/// Serde would take a list in the place of a mapping, item by item.
-pub(crate) fn wrong_type<'v>(node: &Node, value: &'v Value, path: &str) -> Option<(String, &'static str, &'v Value)> {
+/// # Errors
+/// At the first value of the wrong type. (Serde would take a list in the place of a mapping, item by item.)
+pub(crate) fn survey<'v>(
+    node: &Node,
+    value: &'v Value,
+    path: Path<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), WrongType<'v>> {
     let expected = match (node, value) {
-        (Node::Text(_), Value::String(_)) | (Node::Flag, Value::Bool(_)) => return None,
-        (Node::Number { .. }, Value::Number(number)) if number.is_i64() => return None,
+        (Node::Text(_), Value::String(_)) | (Node::Flag, Value::Bool(_)) => return Ok(()),
+        (Node::Number { .. }, Value::Number(number)) if number.is_i64() => return Ok(()),
         (Node::List { items, .. }, Value::Array(values)) => {
-            let mut values = values.iter().enumerate();
-            return values.find_map(|(index, value)| wrong_type(items, value, &format!("{path}[{index}]")));
+            for (index, value) in values.iter().enumerate() {
+                survey(items, value, Path::Item(&path, index), unknown)?;
+            }
+            return Ok(());
         }
         (Node::Map { values: node, .. }, Value::Object(values)) => {
-            return values.iter().find_map(|(key, value)| wrong_type(node, value, &format!("{path}[{key}]")));
+            for (key, value) in values {
+                survey(node, value, Path::Key(&path, key), unknown)?;
+            }
+            return Ok(());
         }
         (Node::Object(fields), Value::Object(values)) => {
-            return fields
-                .iter()
-                .find_map(|Field { name, node, .. }| wrong_type(node, values.get(*name)?, &format!("{path}.{name}")));
+            for (key, value) in values {
+                let path = Path::Field(&path, key);
+                match fields.iter().find(|field| field.name == key) {
+                    Some(field) => survey(field.node, value, path, unknown)?,
+                    None => unknown.push(path.to_string()),
+                }
+            }
+            return Ok(());
         }
         (Node::Text(_), _) => "a string (put it in quotes)",
         (Node::Number { .. }, _) => "a whole number",
@@ -194,12 +222,12 @@ pub(crate) fn wrong_type<'v>(node: &Node, value: &'v Value, path: &str) -> Optio
         (Node::List { .. }, _) => "a list",
         (Node::Map { .. } | Node::Object(_), _) => "a mapping",
     };
-    Some((path.to_owned(), expected, value))
+    Err(WrongType { path: path.to_string(), expected, value })
 }
 
 impl Text {
     /// The first rule that the value breaks: what is too long is not told that it looks wrong, too.
-    fn check(&self, value: &str, path: &str) -> Option<Violation> {
+    fn check(&self, value: &str, path: Path<'_>) -> Option<Violation> {
         let length = value.chars().count();
         let message = if value.is_empty() && self.min > 0 {
             "must not be empty".to_owned()
@@ -212,24 +240,28 @@ impl Text {
         } else {
             return None;
         };
-        Some(Violation::new(path, value, message))
+        Some(Violation::new(path.to_string(), value, message))
     }
 }
 
 impl Unique {
-    fn check(&self, values: &[Value], path: &str, found: &mut Vec<Violation>) {
-        let mut seen = HashSet::new();
+    fn check(&self, values: &[Value], path: Path<'_>, found: &mut Vec<Violation>) {
+        let field = match self {
+            _ if values.len() < 2 => return,
+            Self::No => return,
+            Self::Items => None,
+            Self::By(field) => Some(field),
+        };
+        let mut seen = HashSet::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
-            let (key, path) = match self {
-                Self::No => return,
-                Self::Items => (Some(value), format!("{path}[{index}]")),
-                Self::By(field) => (value.get(field), format!("{path}[{index}].{field}")),
-            };
-            let Some(key) = key else { continue };
-            if !seen.insert(key) {
-                let text = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
-                found.push(Violation::new(path, text, "must not occur twice in this list"));
+            let Some(key) = field.map_or(Some(value), |field| value.get(field)) else { continue };
+            if seen.insert(key) {
+                continue;
             }
+            let item = Path::Item(&path, index);
+            let path = field.map_or_else(|| item.to_string(), |field| Path::Field(&item, field).to_string());
+            let text = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+            found.push(Violation::new(path, text, "must not occur twice in this list"));
         }
     }
 }
@@ -257,3 +289,6 @@ fn count_rule(min: usize, max: usize, what: &str) -> String {
         (min, max) => format!("{min} to {} must be given", many(max)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,15 +46,15 @@ static KIND_PATTERN: Pattern = Pattern::new(
     r"^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$",
     "a kind: letters, digits and dashes, a letter first and no dash at the end",
 );
-pub(crate) static LABEL_PATTERN: Pattern = Pattern::new(
+static LABEL_PATTERN: Pattern = Pattern::new(
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
     "a DNS label: small letters, digits and dashes, no dash at the ends",
 );
-pub(crate) static SUBDOMAIN_PATTERN: Pattern = Pattern::new(
+static SUBDOMAIN_PATTERN: Pattern = Pattern::new(
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "a DNS name in small letters: labels of letters, digits and dashes, joined by dots",
 );
-pub(crate) static HOSTNAME_PATTERN: Pattern = Pattern::new(
+pub(in crate::schema) static HOSTNAME_PATTERN: Pattern = Pattern::new(
     r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "a DNS name in small letters, or one with `*.` before it",
 );
@@ -67,11 +67,11 @@ static DURATION_PATTERN: Pattern = Pattern::new(
     "a duration such as 1h30m or 500ms: one to four numbers of at most five digits, each with h, m, s or ms",
 );
 
-pub(crate) static LABEL_KEY_PATTERN: Pattern = Pattern::new(
+pub(in crate::schema) static LABEL_KEY_PATTERN: Pattern = Pattern::new(
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$",
     "a name of at most 63 letters, digits, dashes, underscores and dots, optionally after a domain name and /",
 );
-pub(crate) static PATH_PATTERN: Pattern = Pattern::new(
+pub(in crate::schema) static PATH_PATTERN: Pattern = Pattern::new(
     r"^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$",
     "a path of letters, digits, percent escapes and -/._~!$&'()*+,;=:@",
 );
