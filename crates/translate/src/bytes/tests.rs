@@ -1,1 +1,150 @@
-//! Tests.
+use envoy_types::pb::{
+    envoy::config::{
+        core::v3::Metadata,
+        route::v3::{Route, RouteConfiguration, VirtualHost},
+    },
+    google::protobuf::{Any, Struct, Value as ProtoValue, value::Kind},
+};
+use prost::Message;
+
+use super::{Fields, Row, Value, any, compose, route_configuration, structure, tag, version, virtual_host};
+
+fn rows(count: usize) -> Vec<Row> {
+    (0..count)
+        .map(|index| {
+            let route = Route { name: format!("route {index} {}", "x".repeat(index % 300)), ..Route::default() };
+            Row::new(route.encode_to_vec())
+        })
+        .collect()
+}
+
+fn plain_host(name: &str, domains: &[String], rows: &[Row]) -> VirtualHost {
+    VirtualHost {
+        name: name.into(),
+        domains: domains.to_vec(),
+        routes: rows.iter().map(|row| Route::decode(&*row.bytes).expect("a route")).collect(),
+        ..VirtualHost::default()
+    }
+}
+
+#[test]
+fn a_composed_virtual_host_equals_the_plain_one() {
+    let domains = ["*.example.com".to_owned(), "example.com".to_owned()];
+    for count in [0, 1, 2, 1000] {
+        let rows = rows(count);
+        let composed = virtual_host("host", &domains, rows.iter());
+        let plain = plain_host("host", &domains, &rows);
+        assert_eq!(VirtualHost::decode(&*composed.bytes).expect("a virtual host"), plain);
+        assert_eq!(composed.bytes, plain.encode_to_vec(), "{count} routes");
+    }
+}
+
+#[test]
+fn a_composed_route_configuration_equals_the_plain_one() {
+    let hosts: Vec<_> = (0..50)
+        .map(|index| virtual_host(&format!("host {index}"), &[format!("{index}.com")], rows(index).iter()))
+        .collect();
+    let composed = route_configuration("http/80", hosts.iter());
+    let plain = RouteConfiguration {
+        name: "http/80".into(),
+        virtual_hosts: hosts.iter().map(|host| VirtualHost::decode(&*host.bytes).expect("a virtual host")).collect(),
+        ignore_port_in_host_matching: true,
+        ..RouteConfiguration::default()
+    };
+    assert_eq!(RouteConfiguration::decode(&*composed.body).expect("a route configuration"), plain);
+}
+
+#[test]
+fn assembling_allocates_what_it_fills() {
+    let rows = rows(777);
+    let length: usize = rows.iter().map(|row| 1 + prost::length_delimiter_len(row.bytes.len()) + row.bytes.len()).sum();
+    let (bytes, _) = compose(b"head", tag::VIRTUAL_HOST_ROUTES, rows.iter());
+    assert_eq!(bytes.len(), 4 + length);
+}
+
+#[test]
+fn a_version_changes_with_every_part_and_with_nothing_else() {
+    let domains = ["a.com".to_owned()];
+    let rows = rows(3);
+    let first = virtual_host("host", &domains, rows.iter());
+    assert_eq!(virtual_host("host", &domains, rows.clone().iter()), first);
+    let others = [
+        virtual_host("hosts", &domains, rows.iter()),
+        virtual_host("host", &["b.com".to_owned()], rows.iter()),
+        virtual_host("host", &domains, rows[..2].iter()),
+        virtual_host("host", &domains, rows.iter().rev()),
+        virtual_host("host", &domains, rows.iter().chain(&rows[..1])),
+    ];
+    for other in others {
+        assert_ne!(other.hash, first.hash);
+    }
+}
+
+#[test]
+fn a_version_is_the_same_in_every_build() {
+    // BLAKE3 of the empty text and of "abc", cut to 128 bits.
+    let hex = |hash: [u8; 16]| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(hex(version([])), "af1349b9f5f9a1a6a0404dea36dcc949");
+    assert_eq!(hex(version([&b"ab"[..], b"c"])), "6437b3ac38465133ffb63b75273a8db5");
+}
+
+fn text(text: &str) -> ProtoValue {
+    ProtoValue { kind: Some(Kind::StringValue(text.into())) }
+}
+
+#[test]
+fn maps_are_written_in_the_order_of_their_keys() {
+    let keys = ["delta", "alpha", "charlie", "bravo", "echo"];
+    let values: Vec<_> = keys.iter().map(|key| (*key, Value::Text(key))).collect();
+    let first = structure(&values);
+    for rotation in 0..100 {
+        let mut values = values.clone();
+        values.rotate_left(rotation % keys.len());
+        assert_eq!(structure(&values), first);
+    }
+    let positions: Vec<_> =
+        ["alpha", "bravo", "charlie", "delta", "echo"].iter().map(|key| position(&first, key.as_bytes())).collect();
+    assert!(positions.is_sorted(), "{positions:?}");
+    let plain = Struct { fields: keys.iter().map(|key| ((*key).to_owned(), text(key))).collect() };
+    assert_eq!(Struct::decode(&*first).expect("a struct"), plain);
+}
+
+fn position(bytes: &[u8], part: &[u8]) -> usize {
+    bytes.windows(part.len()).position(|window| window == part).expect("it is there")
+}
+
+#[test]
+fn maps_within_maps_decode_to_the_plain_message() {
+    let inner = [("b", Value::Number(7)), ("a", Value::Text("x"))];
+    let fields = [("two", Value::Object(&inner)), ("one", Value::Text(""))];
+    let metadata = Fields::default().map(1, [("z", structure(&fields)), ("y", structure(&[]))]).into_bytes();
+    let number = ProtoValue { kind: Some(Kind::NumberValue(7.0)) };
+    let inner = Struct { fields: [("a".to_owned(), text("x")), ("b".to_owned(), number)].into() };
+    let object = ProtoValue { kind: Some(Kind::StructValue(inner)) };
+    let outer = Struct { fields: [("one".to_owned(), text("")), ("two".to_owned(), object)].into() };
+    let plain = Metadata {
+        filter_metadata: [("z".to_owned(), outer), ("y".to_owned(), Struct::default())].into(),
+        ..Metadata::default()
+    };
+    assert_eq!(Metadata::decode(&*metadata).expect("metadata"), plain);
+}
+
+#[test]
+fn fields_that_are_appended_join_the_ones_that_were_encoded() {
+    let head = Route { name: "r".into(), ..Route::default() };
+    let config = any(&RouteConfiguration { name: "inner".into(), ..RouteConfiguration::default() });
+    let metadata = Fields::default().map(tag::METADATA_FILTER_METADATA, [("k", structure(&[]))]).into_bytes();
+    let built = Fields::of(&head)
+        .message(tag::ROUTE_METADATA, &metadata)
+        .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, [("f", config.encode_to_vec()), ("e", Any::default().encode_to_vec())])
+        .into_bytes();
+    let plain = Route {
+        metadata: Some(Metadata {
+            filter_metadata: [("k".to_owned(), Struct::default())].into(),
+            ..Metadata::default()
+        }),
+        typed_per_filter_config: [("f".to_owned(), config), ("e".to_owned(), Any::default())].into(),
+        ..head
+    };
+    assert_eq!(Route::decode(&*built).expect("a route"), plain);
+}

@@ -8,7 +8,7 @@ use envoy_types::pb::{
             bootstrap::v3::{
                 Admin, Bootstrap, LayeredRuntime, RuntimeLayer,
                 bootstrap::{DynamicResources, StaticResources},
-                runtime_layer::LayerSpecifier,
+                runtime_layer::{AdminLayer, LayerSpecifier},
             },
             cluster::v3::{
                 Cluster, UpstreamConnectionOptions,
@@ -200,7 +200,7 @@ fn layered_runtime() -> LayeredRuntime {
             // Last, so that an operator can override the rest while Envoy runs.
             RuntimeLayer {
                 name: "admin".into(),
-                layer_specifier: Some(LayerSpecifier::AdminLayer(Default::default())),
+                layer_specifier: Some(LayerSpecifier::AdminLayer(AdminLayer::default())),
             },
         ],
     }

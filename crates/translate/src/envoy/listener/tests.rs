@@ -1,1 +1,129 @@
-//! Tests.
+use std::sync::Arc;
+
+use ir::settings::Edge;
+use serde_json::{Value, json};
+
+use super::listener;
+use crate::envoy::{
+    json,
+    testing::{pgv, samples::listeners},
+};
+
+const LISTENER: &str = "envoy.config.listener.v3.Listener";
+
+fn secrets() -> [Arc<str>; 2] {
+    ["secret/apps/rsa".into(), "secret/apps/ecdsa".into()]
+}
+
+fn built(index: usize) -> Value {
+    json::value(LISTENER, &listener(&listeners(&secrets())[index], &Edge::default()).body).expect("a listener")
+}
+
+fn manager(index: usize, edge: &Edge) -> Value {
+    let built = json::value(LISTENER, &listener(&listeners(&secrets())[index], edge).body).expect("a listener");
+    built["filterChains"][0]["filters"][0]["typedConfig"].clone()
+}
+
+#[test]
+fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
+    let edges =
+        [Edge::default(), Edge { access_log: false, trusted_hops: 2, max_heap_bytes: 1 << 30, ..Edge::default() }];
+    for sample in listeners(&secrets()) {
+        for edge in &edges {
+            let encoded = listener(&sample, edge);
+            assert_eq!(pgv::violations(LISTENER, &encoded.body).expect("readable"), [], "{sample:?}");
+            assert!((0..100).all(|_| listener(&sample, edge) == encoded), "{sample:?}");
+        }
+    }
+}
+
+#[test]
+fn a_plain_listener_has_one_chain_without_a_match() {
+    let built = built(0);
+    assert_eq!(built["name"], "listener/80");
+    assert_eq!(built["address"]["socketAddress"], json!({"address": "127.0.0.1", "portValue": 10_080}));
+    assert_eq!(built["listenerFilters"], Value::Null);
+    let chain = &built["filterChains"][0];
+    assert_eq!((&chain["filterChainMatch"], &chain["transportSocket"]), (&Value::Null, &Value::Null));
+    let manager = &chain["filters"][0]["typedConfig"];
+    assert_eq!(
+        manager["rds"],
+        json!({"configSource": {"ads": {}, "resourceApiVersion": "V3"}, "routeConfigName": "http/80"})
+    );
+}
+
+#[test]
+fn tls_chains_are_chosen_by_server_name_and_read_their_certificates_over_sds() {
+    let built = built(1);
+    assert_eq!(built["listenerFilters"][0]["name"], "envoy.filters.listener.tls_inspector");
+    let names: Vec<_> = (0..3).map(|index| built["filterChains"][index]["filterChainMatch"].clone()).collect();
+    assert_eq!(
+        names,
+        [Value::Null, json!({"serverNames": ["a.example.com"]}), json!({"serverNames": ["*.example.com"]})]
+    );
+    let context = &built["filterChains"][1]["transportSocket"]["typedConfig"]["commonTlsContext"];
+    assert_eq!(context["alpnProtocols"], json!(["h2", "http/1.1"]));
+    assert_eq!(context["tlsParams"], json!({"tlsMinimumProtocolVersion": "TLSv1_2"}));
+    let sds = json!({"ads": {}, "resourceApiVersion": "V3"});
+    assert_eq!(
+        context["tlsCertificateSdsSecretConfigs"],
+        json!([{"name": "secret/apps/rsa", "sdsConfig": sds}, {"name": "secret/apps/ecdsa", "sdsConfig": sds}])
+    );
+}
+
+#[test]
+fn further_addresses_are_additional_ones() {
+    let built = built(2);
+    assert_eq!(built["address"]["socketAddress"]["address"], "::1");
+    assert_eq!(built["additionalAddresses"][1]["address"]["socketAddress"]["address"], "127.0.0.2");
+}
+
+#[test]
+fn requests_are_hardened_as_the_edge_wants() {
+    let edge = Edge { trusted_hops: 2, ..Edge::default() };
+    let manager = manager(0, &edge);
+    let expected = json!({
+        "useRemoteAddress": true,
+        "xffNumTrustedHops": 2,
+        "normalizePath": true,
+        "mergeSlashes": true,
+        "pathWithEscapedSlashesAction": "UNESCAPE_AND_REDIRECT",
+        "stripTrailingHostDot": true,
+        "streamIdleTimeout": "300s",
+        "requestHeadersTimeout": "10s",
+        "maxRequestHeadersKb": 60,
+        "serverHeaderTransformation": "PASS_THROUGH",
+        "upgradeConfigs": [{"upgradeType": "websocket"}],
+    });
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&manager[name], value, "{name}");
+    }
+    assert_eq!(
+        manager["commonHttpProtocolOptions"],
+        json!({"idleTimeout": "3600s", "maxHeadersCount": 100, "headersWithUnderscoresAction": "REJECT_REQUEST"})
+    );
+    assert_eq!(manager["http2ProtocolOptions"]["maxConcurrentStreams"], 100);
+}
+
+#[test]
+fn no_peer_is_internal() {
+    let ranges = manager(0, &Edge::default())["internalAddressConfig"]["cidrRanges"].clone();
+    assert_eq!(ranges, json!([{"addressPrefix": "255.255.255.255", "prefixLen": 32}]));
+}
+
+#[test]
+fn the_router_is_the_last_filter() {
+    let filters = manager(0, &Edge::default())["httpFilters"].clone();
+    let names: Vec<_> = filters.as_array().expect("filters").iter().map(|filter| filter["name"].clone()).collect();
+    assert_eq!(names, ["envoy.filters.http.cors", "envoy.filters.http.stateful_session", "envoy.filters.http.router"]);
+}
+
+#[test]
+fn each_request_is_logged_as_json_unless_switched_off() {
+    let log = manager(0, &Edge::default())["accessLog"][0]["typedConfig"].clone();
+    assert_eq!(log["@type"], "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog");
+    let fields = &log["logFormat"]["jsonFormat"];
+    assert_eq!(fields["route_name"], "%ROUTE_NAME%");
+    assert_eq!(fields["response_code_details"], "%RESPONSE_CODE_DETAILS%");
+    assert_eq!(manager(0, &Edge { access_log: false, ..Edge::default() })["accessLog"], Value::Null);
+}

@@ -115,7 +115,7 @@ impl Checker {
                 self.count(rules.as_ref(), "repeated", items.len());
                 let rules = nested(rules.as_ref(), "repeated", "items");
                 for (index, item) in items.iter().enumerate() {
-                    self.at(format!("{index}"), |checker| checker.value(field.kind(), item, rules.as_ref()));
+                    self.at(format!("{index}"), |checker| checker.value(&field.kind(), item, rules.as_ref()));
                 }
             }
             Value::Map(entries) => {
@@ -126,13 +126,13 @@ impl Checker {
                     self.at(format!("{key:?}"), |checker| {
                         if let MapKey::String(key) = key {
                             let kind = entry.map_entry_key_field().kind();
-                            checker.value(kind, &Value::String(key.clone()), keys.as_ref());
+                            checker.value(&kind, &Value::String(key.clone()), keys.as_ref());
                         }
-                        checker.value(entry.map_entry_value_field().kind(), value, values.as_ref());
+                        checker.value(&entry.map_entry_value_field().kind(), value, values.as_ref());
                     });
                 }
             }
-            value => self.value(field.kind(), value, rules.as_ref()),
+            value => self.value(&field.kind(), value, rules.as_ref()),
         }
     }
 
@@ -163,11 +163,11 @@ impl Checker {
         }
     }
 
-    fn value(&mut self, kind: Kind, value: &Value, rules: Option<&DynamicMessage>) {
+    fn value(&mut self, kind: &Kind, value: &Value, rules: Option<&DynamicMessage>) {
         let skip = rules.and_then(|rules| set(rules, "message")).and_then(|rules| set(rules.as_message()?, "skip"));
         let scalar = rules.and_then(|rules| rules.fields().find(|(field, _)| field.name() != "message"));
         if let Some((field, Value::Message(rules))) = scalar {
-            self.scalar(field.name(), &kind, value, rules);
+            self.scalar(field.name(), kind, value, rules);
         }
         if let Value::Message(message) = value
             && skip != Some(Value::Bool(true))
@@ -251,7 +251,7 @@ fn number_rule(value: f64, rule: &str, expected: &Value) -> Option<bool> {
         Some(expected.as_list()?.iter().any(|expected| number(expected) == Some(value)))
     };
     Some(match rule {
-        "const" => number(expected)? == value,
+        "const" => (number(expected)? - value).abs() < f64::EPSILON,
         "lt" => value < number(expected)?,
         "lte" => value <= number(expected)?,
         "gt" => value > number(expected)?,
@@ -313,8 +313,7 @@ fn header_rule(text: &str, expected: &Value, strict: bool) -> Option<bool> {
     const VALUE: i32 = 2;
     let breaks_line = |byte: u8| matches!(byte, b'\0' | b'\n' | b'\r');
     Some(match (expected.as_enum_number()?, strict) {
-        (NAME, false) => !text.is_empty() && !text.bytes().any(breaks_line),
-        (VALUE, false) => !text.bytes().any(breaks_line),
+        (NAME | VALUE, false) => !text.bytes().any(breaks_line),
         (NAME, true) => {
             let name = text.strip_prefix(':').unwrap_or(text);
             let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_|~`".contains(&byte);
