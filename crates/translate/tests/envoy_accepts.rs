@@ -303,7 +303,7 @@ fn session(kind: &str, state: &Value) -> Value {
     state["@type"] = json!(format!("type.googleapis.com/envoy.extensions.http.stateful_session.{kind}"));
     json!({"typed_per_filter_config": {"session": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
-        "stateful_session": {"session_state": {"name": "state", "typed_config": state}},
+        "stateful_session": {"session_state": {"name": format!("envoy.http.stateful_session.{}", kind.split('.').next().unwrap()), "typed_config": state}},
     }}})
 }
 
@@ -365,7 +365,7 @@ fn certificates_that_pass_are_loaded() {
     let changes =
         (0usize..2, any::<bool>(), any::<prop::sample::Index>(), any::<u8>(), any::<Option<prop::sample::Index>>());
     let mut passed = Vec::new();
-    for (which, in_key, at, byte, flip) in values(&mut runner, 3_000, &changes) {
+    for (which, in_key, at, byte, flip) in values(&mut runner, 800, &changes) {
         let (mut chain, mut key) = (CHAINS[which].to_owned(), KEYS[which].to_owned());
         let changed = if in_key { &mut key } else { &mut chain };
         *changed = change(changed, at, byte, flip);
@@ -378,7 +378,7 @@ fn certificates_that_pass_are_loaded() {
             passed.push(tls::check(certificate.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap());
         }
     }
-    assert!(passed.len() > 200, "only {} certificates to judge", passed.len());
+    assert!(passed.len() > 100, "only {} certificates to judge", passed.len());
     let chains: Vec<Value> = passed
         .iter()
         .enumerate()
