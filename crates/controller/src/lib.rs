@@ -1,3 +1,9 @@
 //! Everything that does IO: the file source, the task that owns the engine, the servers and the supervised proxies.
 
+pub mod admin;
+pub mod document;
+pub mod engine_task;
 pub mod files;
+pub mod metrics;
+pub mod run;
+pub mod supervisor;

@@ -1,0 +1,135 @@
+//! The admin server: is it alive, is it ready, what does it count, what does it serve.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use prometheus_client::registry::Registry;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use crate::{
+    document::Document,
+    engine_task::{EngineHandle, Stopped},
+    metrics::{self, Metrics},
+};
+
+/// What the handlers need.
+#[derive(Clone)]
+pub struct Admin {
+    engine: EngineHandle,
+    hub: xds::Hub,
+    metrics: Metrics,
+    registry: Arc<Registry>,
+}
+
+impl Admin {
+    /// An admin server of this process.
+    pub fn new(engine: EngineHandle, hub: xds::Hub, metrics: Metrics) -> Self {
+        let registry = Arc::new(metrics.registry());
+        Self { engine, hub, metrics, registry }
+    }
+
+    /// The pages.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/", get(async || PAGES))
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(show_metrics))
+            .route("/debug/snapshot", get(snapshot))
+            .route("/debug/engine", get(engine))
+            .with_state(self)
+    }
+
+    /// Serves until `shutdown`.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
+        axum::serve(listener, self.router()).with_graceful_shutdown(shutdown).await
+    }
+}
+
+/// Binds the admin server.
+pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+const PAGES: &str = "/healthz         whether the engine answers\n\
+                     /readyz          whether everything was read once and is published\n\
+                     /metrics         figures, for Prometheus\n\
+                     /debug/snapshot  what Envoys get and the statuses, as `portcullis translate -o json`\n\
+                     /debug/engine    what the tables hold; ?why=TABLE:KEY for one row\n";
+
+async fn healthz(State(admin): State<Admin>) -> Response {
+    match admin.engine.ask(|_| ()).await {
+        Ok(()) => "ok\n".into_response(),
+        Err(error) => stopped(&error),
+    }
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    if admin.hub.is_ready() {
+        "ready\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response()
+    }
+}
+
+async fn show_metrics(State(admin): State<Admin>) -> Response {
+    // Counted when somebody looks, since it takes a look at every object.
+    let counted = admin.metrics.clone();
+    let count = move |view: &crate::engine_task::View<'_>| {
+        let objects = view.translator.problems().into_iter().map(|(_, problem)| problem.severity);
+        let files = view.file_problems.iter().map(|problem| problem.problem.severity);
+        counted.count_problems(objects.chain(files));
+    };
+    match admin.engine.ask(count).await {
+        Ok(()) => {
+            let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+            (kind, metrics::render(&admin.registry)).into_response()
+        }
+        Err(error) => stopped(&error),
+    }
+}
+
+async fn snapshot(State(admin): State<Admin>) -> Response {
+    match admin.engine.ask(|view| Document::of(view.translator)).await {
+        Ok(document) => match document.and_then(|document| document.to_json()) {
+            Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        },
+        Err(error) => stopped(&error),
+    }
+}
+
+#[derive(Deserialize)]
+struct Why {
+    why: Option<String>,
+}
+
+async fn engine(State(admin): State<Admin>, Query(Why { why }): Query<Why>) -> Response {
+    let answer = admin.engine.ask(move |view| match why {
+        None => Some(view.translator.engine_report()),
+        Some(row) => {
+            let (table, key) = row.split_once(':').unwrap_or((&row, ""));
+            view.translator.why(table, key)
+        }
+    });
+    match answer.await {
+        Ok(Some(text)) => text.into_response(),
+        Ok(None) => (StatusCode::NOT_FOUND, "no such row: ask for TABLE:KEY\n").into_response(),
+        Err(error) => stopped(&error),
+    }
+}
+
+fn stopped(error: &Stopped) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+}

@@ -1,0 +1,155 @@
+//! The document that `translate` prints and `/debug/snapshot` answers: what Envoys get, and the statuses.
+//!
+//! It is an interface: the same in YAML and in JSON, with its keys always in this order, and with nothing in it that
+//! depends on the time, on the order of events, or on chance.
+
+use api::ObjectId;
+use ir::NsName;
+use serde::Serialize;
+use serde_json::Value;
+use translate::{
+    Encoded, ResourceKey, ResourceKind, Translator,
+    envoy::json::{self, redacted},
+};
+
+/// Why a document cannot be written. Neither happens for what translation makes.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// A resource is no Envoy message.
+    #[error("{kind} {name:?} of Gateway {gateway}: {source}", kind = key.kind.message_name(), name = key.name, gateway = key.gateway)]
+    Resource {
+        /// Which.
+        key: Box<ResourceKey>,
+        /// What is wrong with it.
+        source: json::Error,
+    },
+    /// It cannot be written as YAML.
+    #[error("cannot write YAML: {0}")]
+    Yaml(String),
+    /// It cannot be written as JSON.
+    #[error("cannot write JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What all Envoys get, and what is reported on objects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Document {
+    /// By Gateway, sorted.
+    pub gateways: Vec<GatewayEntry>,
+    /// By object, sorted.
+    pub statuses: Vec<StatusEntry>,
+}
+
+/// What the Envoys of one Gateway get, each list sorted by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GatewayEntry {
+    /// `NAMESPACE/NAME`.
+    pub gateway: String,
+    /// Listeners.
+    pub listeners: Vec<Value>,
+    /// Route configurations.
+    pub routes: Vec<Value>,
+    /// Clusters.
+    pub clusters: Vec<Value>,
+    /// Endpoints of clusters.
+    pub endpoints: Vec<Value>,
+    /// Secrets, without private keys.
+    pub secrets: Vec<Value>,
+}
+
+/// The status of one object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusEntry {
+    /// Of the object.
+    pub api_version: String,
+    /// Of the object.
+    pub kind: &'static str,
+    /// Of the object.
+    pub metadata: Name,
+    /// The status.
+    pub status: Value,
+}
+
+/// What an object is called.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Name {
+    /// The namespace; left out for an object of the cluster.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Document {
+    /// What a settled translator has.
+    pub fn of(translator: &Translator) -> Result<Self, DocumentError> {
+        let mut resources = translator.resources();
+        let gateways = translator.gateways().into_iter().map(|gateway| {
+            let list = resources.remove(&gateway).unwrap_or_default();
+            gateway_entry(&gateway, &list)
+        });
+        let mut statuses = translator.statuses();
+        statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Self {
+            gateways: gateways.collect::<Result<_, _>>()?,
+            statuses: statuses.into_iter().map(status_entry).collect(),
+        })
+    }
+
+    /// As YAML.
+    pub fn to_yaml(&self) -> Result<String, DocumentError> {
+        let options = serde_saphyr::ser_options! {
+            // Long texts on one line each, so that a change of one word is a change of one line.
+            prefer_block_scalars: false,
+        };
+        let mut text = String::new();
+        serde_saphyr::to_fmt_writer_with_options(&mut text, self, options)
+            .map_err(|error| DocumentError::Yaml(error.to_string()))?;
+        Ok(text)
+    }
+
+    /// As JSON, with line breaks.
+    pub fn to_json(&self) -> Result<String, DocumentError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Result<GatewayEntry, DocumentError> {
+    let mut entry = GatewayEntry { gateway: gateway.to_string(), ..GatewayEntry::default() };
+    let mut sorted: Vec<_> = resources.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (key, encoded) in sorted {
+        let value = json::value(key.kind.message_name(), &encoded.body)
+            .map_err(|source| DocumentError::Resource { key: Box::new(key.clone()), source })?;
+        match key.kind {
+            ResourceKind::Listener => entry.listeners.push(value),
+            ResourceKind::RouteConfiguration => entry.routes.push(value),
+            ResourceKind::Cluster => entry.clusters.push(value),
+            ResourceKind::Endpoints => entry.endpoints.push(value),
+            ResourceKind::Secret => entry.secrets.push(redacted(value)),
+        }
+    }
+    Ok(entry)
+}
+
+fn status_entry((id, mut status): (ObjectId, Value)) -> StatusEntry {
+    drop_times(&mut status);
+    StatusEntry {
+        api_version: id.kind.api_version(),
+        kind: id.kind.as_str(),
+        metadata: Name { namespace: id.namespace.to_string(), name: id.name.to_string() },
+        status,
+    }
+}
+
+fn drop_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("lastTransitionTime");
+            fields.values_mut().for_each(drop_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_times),
+        _ => {}
+    }
+}

@@ -1,0 +1,251 @@
+//! The task that owns the translator: events in, snapshots out.
+//!
+//! Everything that is ready is taken as one batch, settled once, and published. Nothing else touches the translator;
+//! who wants to know something asks through [`EngineHandle::ask`].
+
+mod ports;
+mod rejections;
+mod snapshots;
+
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use api::Kind;
+use ir::{NsName, Settings};
+use tokio::sync::{mpsc, oneshot, watch};
+use translate::{Changes, Translator};
+
+pub use ports::{HostPorts, PortCheck, ThisHost};
+
+use crate::{
+    files::{FileProblem, Update},
+    metrics::{GatewayLabel, Metrics, SourceLabel, TypeLabel},
+};
+use rejections::Rejections;
+use snapshots::Snapshots;
+
+/// How many events wait at most before their senders do.
+const QUEUE: usize = 1024;
+
+/// Something the task reacts to.
+pub enum Event {
+    /// Files changed.
+    Files(Update),
+    /// A proxy did or said something.
+    Proxy(xds::Event),
+    /// Time to look whether ports can be bound that could not.
+    RecheckPorts,
+    /// Somebody wants to know something.
+    Ask(Question),
+}
+
+/// A question to whoever owns the translator.
+pub type Question = Box<dyn FnOnce(&View<'_>) + Send>;
+
+/// What can be asked about, settled.
+pub struct View<'a> {
+    /// The translator.
+    pub translator: &'a Translator,
+    /// What is wrong with files.
+    pub file_problems: &'a [FileProblem],
+}
+
+/// The task is gone; the process is about to end.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine has stopped")]
+pub struct Stopped;
+
+/// The way to the task. Clones lead to the same one.
+#[derive(Clone)]
+pub struct EngineHandle(mpsc::Sender<Event>);
+
+impl EngineHandle {
+    /// Hands over an event; waits while the task is far behind.
+    pub async fn send(&self, event: Event) -> Result<(), Stopped> {
+        self.0.send(event).await.map_err(|_| Stopped)
+    }
+
+    /// The same, from a thread that may block.
+    pub fn send_blocking(&self, event: Event) -> Result<(), Stopped> {
+        self.0.blocking_send(event).map_err(|_| Stopped)
+    }
+
+    /// Asks about what is there once all events that were sent before are settled.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let (sender, answer) = oneshot::channel();
+        // Who asked may have left.
+        self.send(Event::Ask(Box::new(move |view| drop(sender.send(question(view)))))).await?;
+        answer.await.map_err(|_| Stopped)
+    }
+}
+
+/// The way to a new task, and its other end.
+pub fn channel() -> (EngineHandle, mpsc::Receiver<Event>) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (EngineHandle(sender), receiver)
+}
+
+/// The task.
+pub struct EngineTask {
+    translator: Translator,
+    hub: xds::Hub,
+    snapshots: Snapshots,
+    rejections: Rejections,
+    ports: Option<PortCheck>,
+    metrics: Metrics,
+    served: watch::Sender<BTreeSet<NsName>>,
+    file_problems: Arc<Vec<FileProblem>>,
+}
+
+impl EngineTask {
+    /// A task that publishes at `hub`. Ports are checked before they are used only where the Envoys that bind them are
+    /// on this host and started by this process: with `ports`.
+    pub fn new(settings: Settings, hub: xds::Hub, ports: Option<PortCheck>, metrics: Metrics) -> Self {
+        Self {
+            translator: Translator::new(settings),
+            hub,
+            snapshots: Snapshots::default(),
+            rejections: Rejections::default(),
+            ports,
+            metrics,
+            served: watch::Sender::default(),
+            file_problems: Arc::default(),
+        }
+    }
+
+    /// The Gateways that are served, as they change.
+    pub fn served(&self) -> watch::Receiver<BTreeSet<NsName>> {
+        self.served.subscribe()
+    }
+
+    /// Works until nobody is left who could send an event. For a thread of its own.
+    pub fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut batch = Vec::new();
+        while events.blocking_recv_many(&mut batch, QUEUE) > 0 {
+            self.work(std::mem::take(&mut batch));
+        }
+    }
+
+    /// Takes in a batch, settles, publishes, and answers questions, in this order.
+    pub fn work(&mut self, batch: Vec<Event>) {
+        let start = Instant::now();
+        let mut questions = Vec::new();
+        let mut loaded = false;
+        for event in batch {
+            let source = match event {
+                Event::Files(update) => {
+                    self.take_files(update);
+                    loaded = true;
+                    "files"
+                }
+                Event::Proxy(event) => {
+                    self.take_proxy(&event);
+                    "xds"
+                }
+                Event::RecheckPorts => {
+                    if let Some(ports) = &mut self.ports {
+                        ports.recheck(&mut self.translator);
+                    }
+                    continue;
+                }
+                Event::Ask(question) => {
+                    questions.push(question);
+                    continue;
+                }
+            };
+            self.metrics.events.get_or_create(&SourceLabel::of(source)).inc();
+        }
+        self.settle(start);
+        if loaded && !self.hub.is_ready() {
+            tracing::info!(gateways = self.served.borrow().len(), "everything is read and published");
+            self.hub.ready();
+        }
+        for question in questions {
+            question(&View { translator: &self.translator, file_problems: &self.file_problems });
+        }
+    }
+
+    fn take_files(&mut self, update: Update) {
+        for change in update.changes {
+            self.translator.apply(change);
+        }
+        self.file_problems = update.problems;
+        self.metrics.files.set(i64::try_from(update.files).unwrap_or(i64::MAX));
+        self.metrics.files_broken.set(i64::try_from(update.broken_files).unwrap_or(i64::MAX));
+    }
+
+    fn take_proxy(&mut self, event: &xds::Event) {
+        match event {
+            xds::Event::Connected { gateway, node_id, stream } => {
+                tracing::info!(%gateway, %node_id, stream, "an Envoy is connected");
+                self.metrics.streams.inc();
+            }
+            xds::Event::Disconnected { gateway, stream } => {
+                tracing::info!(%gateway, stream, "an Envoy is gone");
+                self.metrics.streams.dec();
+            }
+            xds::Event::Nacked { gateway, kind, names, message, .. } => {
+                tracing::warn!(%gateway, %kind, ?names, %message, "an Envoy refused an update");
+                self.metrics.nacks.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
+            }
+            xds::Event::Recovered { gateway, kind, names, .. } => {
+                tracing::info!(%gateway, %kind, ?names, "what an Envoy had refused is in order");
+            }
+            xds::Event::UnknownName { gateway, kind, name, .. } => {
+                tracing::info!(%gateway, %kind, name, "an Envoy asks for what is not there");
+            }
+            xds::Event::GateExpired { gateway, gate, .. } => {
+                tracing::warn!(%gateway, ?gate, "an Envoy did not acknowledge in time, so it was not waited for");
+                self.metrics.gates_expired.inc();
+            }
+            _ => {}
+        }
+        if let Some((gateway, words)) = self.rejections.note(event) {
+            self.translator.set_nack(&gateway, words);
+        }
+    }
+
+    fn settle(&mut self, start: Instant) {
+        loop {
+            let changes = self.translator.settle();
+            let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
+            self.absorb(changes);
+            // A port that cannot be bound is taken back before anybody was told of it.
+            let ports = self.ports.as_mut().filter(|_| gateways);
+            if !ports.is_some_and(|ports| ports.check(&mut self.translator)) {
+                break;
+            }
+        }
+        self.snapshots.publish(&self.hub);
+        self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
+        self.metrics.batches.inc();
+        self.metrics.settle_seconds.observe(start.elapsed().as_secs_f64());
+    }
+
+    fn absorb(&mut self, changes: Changes) {
+        self.metrics.rows.inc_by(changes.computed as u64);
+        for (key, encoded) in changes.resources {
+            let kind = TypeLabel::of(key.kind.message_name());
+            self.metrics.resources.get_or_create(&kind).inc();
+            let bytes = encoded.as_ref().map_or(0, |encoded| encoded.body.len());
+            self.metrics.bytes.get_or_create(&kind).inc_by(bytes as u64);
+            self.snapshots.set(key, encoded);
+        }
+        if changes.gateways.is_empty() {
+            return;
+        }
+        for (gateway, served) in &changes.gateways {
+            self.snapshots.serve(gateway, *served);
+        }
+        self.served.send_modify(|all| {
+            for (gateway, served) in changes.gateways {
+                if served { all.insert(gateway) } else { all.remove(&gateway) };
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Whether the ports that Gateways want can be bound on this host.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::SocketAddr,
+};
+
+use ir::Port;
+use tokio::net::TcpSocket;
+use translate::Translator;
+
+/// Tries to bind ports.
+pub trait HostPorts: Send {
+    /// Why the port cannot be bound, if it cannot. `ours` says that a proxy of ours may hold it, which is no obstacle.
+    fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error>;
+}
+
+/// Checks ports before proxies are told of them.
+///
+/// A port is tried when it is wanted for the first time, and again while it cannot be bound. One that a proxy of ours
+/// has is not tried: it is in use, by us.
+pub struct PortCheck {
+    host: Box<dyn HostPorts>,
+    /// What was wanted at the last look.
+    wanted: BTreeSet<Port>,
+    /// Ports that could be bound once, and so may be held by a proxy of ours, even one that is about to let go.
+    ours: BTreeSet<Port>,
+    unusable: BTreeMap<Port, String>,
+}
+
+impl PortCheck {
+    /// A check by these means.
+    pub fn new(host: impl HostPorts + 'static) -> Self {
+        Self {
+            host: Box::new(host),
+            wanted: BTreeSet::new(),
+            ours: BTreeSet::new(),
+            unusable: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at the ports that are newly wanted. Returns whether the translator was told anything.
+    pub(super) fn check(&mut self, translator: &mut Translator) -> bool {
+        let wanted: BTreeSet<Port> = translator.wanted_ports().into_iter().map(|(_, port)| port).collect();
+        // A port that cannot be bound stays wanted, though no listener has it while it cannot.
+        let new: Vec<Port> = wanted.difference(&self.wanted).copied().collect();
+        let gone: Vec<Port> = self.unusable.keys().filter(|port| !wanted.contains(port)).copied().collect();
+        self.wanted = wanted;
+        let mut told = false;
+        for port in gone {
+            self.unusable.remove(&port);
+            translator.set_unusable_port(port, None);
+            told = true;
+        }
+        for port in new {
+            told |= self.try_port(port, translator);
+        }
+        told
+    }
+
+    /// Looks again at those that could not be bound.
+    pub(super) fn recheck(&mut self, translator: &mut Translator) {
+        for port in self.unusable.keys().copied().collect::<Vec<_>>() {
+            self.try_port(port, translator);
+        }
+    }
+
+    fn try_port(&mut self, port: Port, translator: &mut Translator) -> bool {
+        let why = self.host.try_bind(port, self.ours.contains(&port)).err().map(|error| words(&error));
+        if why.is_none() {
+            self.ours.insert(port);
+        }
+        let before = match &why {
+            Some(why) => self.unusable.insert(port, why.clone()),
+            None => self.unusable.remove(&port),
+        };
+        if before == why {
+            return false;
+        }
+        match &why {
+            Some(why) => tracing::warn!(port, why, "a port cannot be bound"),
+            None => tracing::info!(port, "a port can be bound again"),
+        }
+        translator.set_unusable_port(port, why);
+        true
+    }
+}
+
+/// Stable words for what the system says.
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another process has it".into(),
+        io::ErrorKind::PermissionDenied => "this process may not bind ports below 1024".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// The ports of this host.
+#[derive(Debug)]
+pub struct ThisHost;
+
+impl HostPorts for ThisHost {
+    fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error> {
+        let socket = TcpSocket::new_v4()?;
+        // As Envoy does, so that connections of the past that linger are no obstacle.
+        socket.set_reuseaddr(true)?;
+        // Envoy shares its ports with its next self, and so with this socket, which binds and never listens.
+        #[cfg(unix)]
+        socket.set_reuseport(ours)?;
+        #[cfg(not(unix))]
+        let _ = ours;
+        socket.bind(SocketAddr::from(([0, 0, 0, 0], port)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_another_has_cannot_be_bound() {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = other.local_addr().expect("it is bound").port();
+        let error = ThisHost.try_bind(port, false).expect_err("it is taken");
+        assert_eq!(words(&error), "another process has it");
+        drop(other);
+        ThisHost.try_bind(port, false).expect("it is free");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_a_proxy_of_ours_has_can_be_bound() {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).expect("an option");
+        socket.set_reuseport(true).expect("an option");
+        socket.bind(([0, 0, 0, 0], 0).into()).expect("a port");
+        let envoy = socket.listen(1).expect("it is bound");
+        let port = envoy.local_addr().expect("it is bound").port();
+        ThisHost.try_bind(port, false).expect_err("it is taken");
+        ThisHost.try_bind(port, true).expect("it is shared");
+    }
+}

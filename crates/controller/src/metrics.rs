@@ -1,0 +1,146 @@
+//! What is counted, and how it is called: every name begins with `portcullis_`.
+
+use std::sync::atomic::AtomicU64;
+
+use ir::Severity;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+/// A label set with one label.
+macro_rules! label {
+    ($(#[doc = $doc:literal])+ $name:ident { $field:ident }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+        pub struct $name {
+            /// Its value.
+            pub $field: String,
+        }
+
+        impl $name {
+            /// The label with this value.
+            pub fn of(value: impl Into<String>) -> Self {
+                Self { $field: value.into() }
+            }
+        }
+    };
+}
+
+label! {
+    /// Where an event comes from.
+    SourceLabel { source }
+}
+label! {
+    /// A type of Envoy resource.
+    TypeLabel { r#type }
+}
+label! {
+    /// A Gateway, `NAMESPACE/NAME`.
+    GatewayLabel { gateway }
+}
+label! {
+    /// How bad a problem is.
+    SeverityLabel { severity }
+}
+
+/// All metrics of the process. Clones count the same.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Events by where they come from.
+    pub events: Family<SourceLabel, Counter>,
+    /// Batches of events.
+    pub batches: Counter,
+    /// How long settling a batch took, publishing included.
+    pub settle_seconds: Histogram,
+    /// Rows that were computed.
+    pub rows: Counter,
+    /// Resources that changed, by type.
+    pub resources: Family<TypeLabel, Counter>,
+    /// Their bytes.
+    pub bytes: Family<TypeLabel, Counter>,
+    /// Open xDS streams.
+    pub streams: Gauge,
+    /// Updates that proxies refused.
+    pub nacks: Family<GatewayLabel, Counter>,
+    /// Waits for a proxy that were ended by their bound.
+    pub gates_expired: Counter,
+    /// Gateways that are served.
+    pub gateways: Gauge,
+    /// Problems by severity.
+    pub problems: Family<SeverityLabel, Gauge>,
+    /// Files there are.
+    pub files: Gauge,
+    /// Files that do not parse or cannot be read.
+    pub files_broken: Gauge,
+    /// How often a supervised Envoy was started.
+    pub envoy_starts: Family<GatewayLabel, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            events: Family::default(),
+            batches: Counter::default(),
+            settle_seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            rows: Counter::default(),
+            resources: Family::default(),
+            bytes: Family::default(),
+            streams: Gauge::default(),
+            nacks: Family::default(),
+            gates_expired: Counter::<u64, AtomicU64>::default(),
+            gateways: Gauge::default(),
+            problems: Family::default(),
+            files: Gauge::default(),
+            files_broken: Gauge::default(),
+            envoy_starts: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// The names and descriptions under which the metrics are shown.
+    pub fn registry(&self) -> Registry {
+        let mut all = Registry::with_prefix("portcullis");
+        all.register("events", "Events, by where they come from", self.events.clone());
+        all.register("batches", "Batches of events", self.batches.clone());
+        all.register("settle_seconds", "Time to settle and publish a batch", self.settle_seconds.clone());
+        all.register("rows_computed", "Rows of the engine that were computed", self.rows.clone());
+        all.register("resources_changed", "Envoy resources that changed or went, by type", self.resources.clone());
+        all.register("resources_changed_bytes", "Bytes of Envoy resources that changed, by type", self.bytes.clone());
+        all.register("xds_streams", "Open xDS streams", self.streams.clone());
+        all.register("xds_nacks", "Updates that proxies refused", self.nacks.clone());
+        all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());
+        all.register("gateways", "Gateways that are served", self.gateways.clone());
+        all.register("problems", "Problems of objects, manifests and files, by severity", self.problems.clone());
+        all.register("files", "Manifest files", self.files.clone());
+        all.register("files_broken", "Manifest files that do not parse or cannot be read", self.files_broken.clone());
+        all.register("envoy_starts", "Starts of supervised Envoys", self.envoy_starts.clone());
+        all
+    }
+
+    /// Sets how many problems there are, of every severity.
+    pub fn count_problems(&self, problems: impl Iterator<Item = Severity>) {
+        let mut counts = [Severity::Refused, Severity::Replaced, Severity::Ignored, Severity::Warning].map(|s| (s, 0));
+        for severity in problems {
+            counts.iter_mut().filter(|(known, _)| *known == severity).for_each(|(_, count)| *count += 1);
+        }
+        for (severity, count) in counts {
+            self.problems.get_or_create(&SeverityLabel::of(severity.to_string())).set(count);
+        }
+    }
+}
+
+/// The text format of Prometheus and OpenMetrics.
+pub fn render(registry: &Registry) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _: Result<(), std::fmt::Error> = text::encode(&mut text, registry);
+    text
+}
