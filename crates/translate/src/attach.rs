@@ -97,8 +97,8 @@ fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<st
 pub(crate) struct Attached {
     /// One entry for each parent that is a Gateway of ours, in the order of the spec.
     pub(crate) parents: Vec<ParentState>,
-    /// The listeners it is attached to, each once, with the hostnames it serves there.
-    pub(crate) listeners: BTreeMap<ListenerId, Vec<Hostname>>,
+    /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
+    pub(crate) listeners: Vec<(ListenerId, Vec<Hostname>)>,
 }
 
 /// One parent of a route.
@@ -122,17 +122,18 @@ impl Table for Attachment {
 impl Derived for Attachment {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Attached> {
         let head = scope.get::<RouteHead>(key)?;
-        let mut attached = Attached { parents: Vec::new(), listeners: BTreeMap::new() };
+        let mut parents = Vec::with_capacity(head.parents.len());
+        let mut listeners = BTreeMap::new();
         let mut served = BTreeMap::new();
         for parent in &head.parents {
             if scope.get::<IsOurs>(&parent.gateway).is_none() {
                 continue;
             }
-            let refused = attach(scope, key, &head.hostnames, parent, &mut attached.listeners, &mut served);
-            attached.parents.push(ParentState { index: parent.index, refused });
+            let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
+            parents.push(ParentState { index: parent.index, refused });
         }
         let accepted = scope.get::<RouteAccepted>(key).is_some_and(|accepted| accepted.is_ok());
-        for (listener, hostnames) in &attached.listeners {
+        for (listener, hostnames) in &listeners {
             if accepted {
                 scope.emit::<AttachedRoutes>(listener.clone(), key.clone(), ());
             }
@@ -145,7 +146,7 @@ impl Derived for Attachment {
                 scope.demand::<Placement>((key.clone(), rule, listener.clone()));
             }
         }
-        Some(attached)
+        Some(Attached { parents, listeners: listeners.into_iter().collect() })
     }
 }
 
@@ -248,6 +249,8 @@ impl Table for AttachedHosts {
 
 impl Lookup for AttachedHosts {
     fn compute(scope: &Scope<'_>, (route, listener): &(NsName, ListenerId)) -> Option<Vec<Hostname>> {
-        scope.get::<Attachment>(route)?.listeners.get(listener).cloned()
+        let attachment = scope.get::<Attachment>(route)?;
+        let at = attachment.listeners.binary_search_by(|(id, _)| id.cmp(listener)).ok()?;
+        Some(attachment.listeners[at].1.clone())
     }
 }

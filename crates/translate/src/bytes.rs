@@ -164,8 +164,9 @@ impl Fields {
         self
     }
 
-    /// The encoded message.
-    pub fn into_bytes(self) -> Vec<u8> {
+    /// The encoded message, without spare room: it stays as long as its resource.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.0.shrink_to_fit();
         self.0
     }
 

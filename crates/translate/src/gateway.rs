@@ -35,7 +35,7 @@ pub(crate) struct GatewayModel {
     /// Why the Gateway as a whole is not accepted.
     pub(crate) refused: Option<Fault>,
     /// What has no effect, as field and message.
-    pub(crate) ignored: Vec<(String, String)>,
+    pub(crate) ignored: Vec<(String, &'static str)>,
 }
 
 /// Gateways of ours, by name; absent for one that is another controller's.

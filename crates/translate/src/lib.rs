@@ -24,9 +24,5 @@ pub mod validate;
 pub use resource::{Encoded, ResourceKey, ResourceKind};
 pub use translator::{Change, Changes, Translator};
 
-fn refused_fields(_: &api::Object) -> Vec<(String, String)> {
-    Vec::new()
-}
-
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,7 @@ impl Lookup for ResolvedRule {
         let Resolver { mut clusters, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
+        clusters.shrink_to_fit();
         Some(Resolved {
             name: read.name.clone(),
             matches: read.matches.clone(),
@@ -127,11 +128,12 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if !served {
             return Ok(Action::DirectResponse { status: 500, body: "".into() });
         }
-        let backends = if does.session.is_some() && shares.len() > 1 {
+        let mut backends: Vec<_> = if does.session.is_some() && shares.len() > 1 {
             self.session(&shares, does)?
         } else {
             shares.iter().filter(|share| share.weight > 0).map(|share| self.weighted(share)).collect()
         };
+        backends.shrink_to_fit();
         Ok(Action::Forward(backends))
     }
 

@@ -6,6 +6,8 @@ pub(crate) mod class;
 pub(crate) mod gateway;
 pub(crate) mod route;
 
+use std::fmt::Write as _;
+
 use api::status::{Condition, ConditionStatus};
 use ir::Problem;
 use serde::Serialize;
@@ -69,7 +71,7 @@ impl Conditions {
 fn listed<T: ToString>(items: &[T]) -> String {
     let mut text = items.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if items.len() > MAX_LISTED {
-        text.push_str(&format!("; and {} more", items.len() - MAX_LISTED));
+        let _ = write!(text, "; and {} more", items.len() - MAX_LISTED);
     }
     text
 }

@@ -51,39 +51,6 @@ fn translator(objects: impl IntoIterator<Item = Value>) -> Translator {
     translator
 }
 
-#[test]
-fn smoke() {
-    let translator = translator([
-        class(),
-        gateway(
-            "edge",
-            json!([{"name": "http", "port": 8080, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]),
-        ),
-        route(
-            "r",
-            json!({
-                "parentRefs": [{"name": "edge", "namespace": "infra"}], "hostnames": ["a.example.com"],
-                "rules": [{"backendRefs": [{"name": "s", "port": 80}]}],
-            }),
-        ),
-        service("s"),
-    ]);
-    for (gateway, resources) in translator.resources() {
-        for (key, encoded) in resources {
-            println!(
-                "{gateway} {:?} {} {}",
-                key.kind,
-                key.name,
-                envoy::json::value(key.kind.message_name(), &encoded.body).expect("json")
-            );
-        }
-    }
-    for (id, status) in translator.statuses() {
-        println!("{id} {status}");
-    }
-    println!("{:?}", translator.problems());
-}
-
 /// Two certificates with their keys, RSA-free and made once.
 pub(crate) fn certificates() -> &'static [(String, String); 2] {
     static MADE: std::sync::OnceLock<[(String, String); 2]> = std::sync::OnceLock::new();

@@ -1,9 +1,9 @@
 //! The door: objects in, what changed out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use api::{Kind, Object, ObjectId};
-use engine::Engine;
+use engine::{Engine, TableStats};
 use ir::{NsName, Port, Problem, Settings, Severity};
 
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
 };
 
 /// A change of an object.
+#[allow(clippy::large_enum_variant, reason = "it is moved once, straight into its table")]
 #[derive(Clone, Debug)]
 pub enum Change {
     /// It appeared, or is now so.
@@ -222,10 +223,8 @@ impl Translator {
     pub fn engine_report(&self) -> String {
         let mut report = format!("{:<20} {:<8} {:>9} {:>9} {:>12}\n", "table", "kind", "rows", "computed", "in total");
         for table in self.engine.stats() {
-            report.push_str(&format!(
-                "{:<20} {:<8} {:>9} {:>9} {:>12}\n",
-                table.name, table.kind, table.rows, table.computed, table.computed_total
-            ));
+            let TableStats { name, kind, rows, computed, computed_total, .. } = table;
+            let _ = writeln!(report, "{name:<20} {kind:<8} {rows:>9} {computed:>9} {computed_total:>12}");
         }
         report
     }
@@ -255,6 +254,7 @@ fn left_out(violations: &[api::Violation]) -> Vec<Problem> {
 
 /// All tables, each after those it reads.
 fn tables() -> Engine {
+    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
     fn same(key: &NsName) -> Option<NsName> {
         Some(key.clone())
     }

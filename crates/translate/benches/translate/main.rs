@@ -44,8 +44,8 @@ fn parse(number: &str) -> usize {
     number.parse().expect("a number")
 }
 
-fn translator(world: &World, objects: Vec<Object>) -> Translator {
-    let mut translator = Translator::new(world.settings());
+fn translator(objects: Vec<Object>) -> Translator {
+    let mut translator = Translator::new(World::settings());
     for object in objects {
         translator.apply(Change::Put(object));
     }
@@ -57,7 +57,7 @@ fn times() {
     println!("{:<44} {:>8} {:>12} {:>12} {:>12}", "change", "routes", "p50", "p99", "max");
     for routes in [1_000, 10_000, 100_000] {
         let world = World::new(routes);
-        let mut translator = translator(&world, world.objects());
+        let mut translator = translator(world.objects());
         for (name, step) in STEPS {
             let mut taken: Vec<_> = (0..1_000)
                 .map(|turn| {
@@ -86,7 +86,7 @@ fn times() {
 /// One virtual host with all routes: its assembly is the part that must grow.
 fn one_host(routes: usize) {
     let world = World::on_one_host(routes);
-    let mut translator = translator(&world, world.objects());
+    let mut translator = translator(world.objects());
     let mut bytes = 0;
     let mut taken: Vec<_> = (0..200)
         .map(|turn| {
@@ -119,7 +119,7 @@ fn cold(routes: usize) {
     let objects = world.objects();
     let before = resident();
     let start = Instant::now();
-    let translator = translator(&world, objects);
+    let translator = translator(objects);
     let elapsed = start.elapsed();
     let bytes: usize = translator.resources().values().flatten().map(|(_, encoded)| encoded.body.len()).sum();
     println!(
@@ -140,7 +140,7 @@ fn resident() -> u64 {
 
 fn run(step: &str, routes: usize, times: usize) {
     let world = World::new(routes);
-    let mut translator = translator(&world, world.objects());
+    let mut translator = translator(world.objects());
     let (_, change) = STEPS.iter().find(|(name, _)| *name == step).expect("a known step");
     let objects: Vec<_> = (0..times).map(|turn| change(&world, turn)).collect();
     for object in objects {

@@ -25,7 +25,7 @@ impl World {
         Self { routes, per_host: routes, per_gateway: routes }
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings() -> Settings {
         Settings { shared_host: false, ..Settings::default() }
     }
 

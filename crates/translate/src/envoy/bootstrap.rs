@@ -105,6 +105,8 @@ pub fn bootstrap(gateway: &NsName, node_id: &str, xds: &XdsAddress, admin: &Admi
                 AdminAddress::Tcp { address, port } => socket_address(&address.to_string(), *port),
                 AdminAddress::Unix(path) => pipe(path),
             }),
+            // It answers probes when clients have taken all connections, too.
+            ignore_global_conn_limit: true,
             ..Admin::default()
         }),
         overload_manager: Some(overload_manager(edge)),

@@ -70,7 +70,7 @@ impl Derived for ListenerRow {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
         let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
         let (secrets, unresolved) = certificates(scope, key, &model);
-        let withheld = withheld(scope, key, &model, &gateway.refused, &secrets);
+        let withheld = withheld(scope, key, &model, gateway.refused.as_ref(), &secrets);
         let brief = Arc::new(Brief {
             name: key.name.clone(),
             port: model.port,
@@ -170,10 +170,10 @@ fn withheld(
     scope: &Scope<'_>,
     key: &ListenerId,
     model: &ListenerModel,
-    gateway: &Option<Fault>,
+    gateway: Option<&Fault>,
     secrets: &[NsName],
 ) -> Option<Fault> {
-    let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway.as_ref());
+    let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway);
     if let Some(fault) = own {
         return Some(Fault::new("Invalid", fault.message.clone()));
     }

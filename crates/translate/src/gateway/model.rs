@@ -81,7 +81,7 @@ const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
 
 /// Reads the spec of Gateway `key`, which is of a class of ours.
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, config: &Settings) -> GatewayModel {
-    let created = gateway.metadata.creation_timestamp.map_or(0, |time| time.as_second());
+    let created = gateway.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let mut refused = None;
     let mut ignored = Vec::new();
     if !class_accepted {
@@ -93,12 +93,12 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, c
             ),
         ));
     }
-    for (field, why) in crate::refused_fields(&api::Object::Gateway(gateway.clone())) {
+    for api::RefusedField { path: field, reason: why } in api::refused_in_gateway(gateway) {
         if field.starts_with("spec.tls.frontend") {
             continue; // holds for the listeners it names
         }
         if field.starts_with("spec.allowedListeners") || field.starts_with("spec.defaultScope") {
-            ignored.push((field.to_string(), why.to_string()));
+            ignored.push((field, why));
         } else if refused.is_none() {
             let reason = if field.starts_with("spec.infrastructure") { "InvalidParameters" } else { "Invalid" };
             refused = Some(Fault::new(reason, format!("{field}: {why}")));
@@ -138,13 +138,11 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
         if address.value.is_empty() {
             continue; // any address will do
         }
-        match address.value.parse() {
-            Ok(ip) => addresses.push(ip),
-            Err(_) => {
-                let message = format!("spec.addresses[{index}].value: {:?} is not an IP address", address.value);
-                return Err(Fault::new("UnsupportedAddress", message));
-            }
-        }
+        let Ok(ip) = address.value.parse() else {
+            let message = format!("spec.addresses[{index}].value: {:?} is not an IP address", address.value);
+            return Err(Fault::new("UnsupportedAddress", message));
+        };
+        addresses.push(ip);
     }
     addresses.sort_unstable();
     addresses.dedup();
@@ -197,7 +195,7 @@ fn listener(
     let written = spec.hostname.as_deref().unwrap_or_default();
     let hostname = match validate::hostname::check(written) {
         _ if written.is_empty() => Hostname::Any,
-        Ok(_) => Hostname::parse(written),
+        Ok(()) => Hostname::parse(written),
         Err(invalid) => {
             refuse("UnsupportedValue", format!("{}: {invalid}", field("hostname")));
             Hostname::Any

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use api::{
     http_route::{
-        HttpCorsFilter, HttpHeaderFilter, HttpPathModifier, HttpPathModifierType, HttpRequestMirrorFilter,
-        HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type, HttpUrlRewriteFilter,
-        Scheme as ApiScheme,
+        HttpCorsFilter, HttpHeaderFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
+        HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type,
+        HttpUrlRewriteFilter, Scheme as ApiScheme,
     },
     shared::BackendObjectReference,
 };
@@ -259,7 +259,7 @@ fn cors(written: &HttpCorsFilter, field: &str) -> Result<Cors, Problem> {
         validate::cors::origin(origin).map_err(at(format!("{field}.allowOrigins[{index}]")))?;
         allow_origins.push(origin.as_ref().into());
     }
-    let methods: Vec<_> = written.allow_methods.iter().map(|method| method.as_str()).collect();
+    let methods: Vec<_> = written.allow_methods.iter().map(HttpMethodWithWildcard::as_str).collect();
     let max_age = u64::try_from(written.max_age).ok().filter(|seconds| *seconds > 0);
     if max_age.is_none() {
         let invalid = Invalid::new(&written.max_age.to_string(), "it is not a number of seconds", "use 1 or more");

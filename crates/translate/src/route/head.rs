@@ -67,10 +67,10 @@ impl Lookup for RouteHead {
         let mut problems = Vec::new();
         let parents = parents(&route, &key.namespace);
         let hostnames = hostnames(&route, &mut problems);
-        for (field, why) in crate::refused_fields(&api::Object::HttpRoute((*route).clone())) {
+        for api::RefusedField { path, reason } in api::refused_in_route(&route) {
             // Those inside a rule are told by the rule.
-            if !field.starts_with("spec.rules") {
-                problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", field, why));
+            if !path.starts_with("spec.rules") {
+                problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", path, reason));
             }
         }
         let rules = u32::try_from(route.spec.rules.len()).unwrap_or(u32::MAX);
@@ -81,7 +81,7 @@ impl Lookup for RouteHead {
 fn parents(route: &api::HttpRoute, own_namespace: &Arc<str>) -> Vec<ParentRef> {
     let refs = route.spec.parent_refs.iter().enumerate();
     let gateways = refs.filter(|(_, parent)| &*parent.group == GATEWAY_API && &*parent.kind == "Gateway");
-    gateways
+    let mut parents: Vec<_> = gateways
         .map(|(index, parent)| {
             let namespace = parent.namespace.as_ref().filter(|namespace| !namespace.is_empty());
             ParentRef {
@@ -91,29 +91,28 @@ fn parents(route: &api::HttpRoute, own_namespace: &Arc<str>) -> Vec<ParentRef> {
                 port: parent.port,
             }
         })
-        .collect()
+        .collect();
+    parents.shrink_to_fit();
+    parents
 }
 
 fn hostnames(route: &api::HttpRoute, problems: &mut Vec<Problem>) -> Vec<Hostname> {
     if route.spec.hostnames.is_empty() {
         return vec![Hostname::Any];
     }
-    let mut hostnames = Vec::new();
+    let mut hostnames = Vec::with_capacity(route.spec.hostnames.len());
     for (index, written) in route.spec.hostnames.iter().enumerate() {
         let field = || format!("spec.hostnames[{index}]");
-        match validate::hostname::check(written) {
-            Err(invalid) => {
-                problems.push(Problem::new(Severity::Refused, "UnsupportedValue", field(), invalid.to_string()));
-            }
-            Ok(_) => {
-                let hostname = Hostname::parse(written);
-                if hostnames.contains(&hostname) {
-                    let message = format!("{hostname} stands here twice; remove one");
-                    problems.push(Problem::new(Severity::Warning, "UnsupportedValue", field(), message));
-                } else {
-                    hostnames.push(hostname);
-                }
-            }
+        if let Err(invalid) = validate::hostname::check(written) {
+            problems.push(Problem::new(Severity::Refused, "UnsupportedValue", field(), invalid.to_string()));
+            continue;
+        }
+        let hostname = Hostname::parse(written);
+        if hostnames.contains(&hostname) {
+            let message = format!("{hostname} stands here twice; remove one");
+            problems.push(Problem::new(Severity::Warning, "UnsupportedValue", field(), message));
+        } else {
+            hostnames.push(hostname);
         }
     }
     hostnames
@@ -131,7 +130,7 @@ impl Table for RouteAge {
 impl Lookup for RouteAge {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Age> {
         let route = scope.get::<Routes>(key)?;
-        let created = route.metadata.creation_timestamp.map_or(0, |time| time.as_second());
+        let created = route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
         Some(Age { created, name: key.clone() })
     }
 }

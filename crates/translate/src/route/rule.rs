@@ -109,6 +109,8 @@ pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
             Err(problem) => dropped.push(problem),
         }
     }
+    // These rows stay as long as the route: no spare room.
+    read_matches.shrink_to_fit();
     let prefixes_only = written.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
     ReadRule {
         name: rule.name.clone().filter(|name| !name.is_empty()),
@@ -124,7 +126,7 @@ fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, 
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
         return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
     }
-    let mut backends = Vec::new();
+    let mut backends = Vec::with_capacity(rule.backend_refs.len());
     for (index, backend) in rule.backend_refs.iter().enumerate() {
         backends.push(read_backend(backend, format!("{field}.backendRefs[{index}]"))?);
     }

@@ -30,7 +30,7 @@ impl Table for GatewayStatus {
 impl Derived for GatewayStatus {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Self::Value> {
         let Some(model) = scope.get::<GatewayRow>(key) else { return unknown_class(scope, key) };
-        let states: Vec<_> = model
+        let rows: Vec<_> = model
             .listeners
             .iter()
             .filter_map(|listener| {
@@ -38,13 +38,12 @@ impl Derived for GatewayStatus {
             })
             .collect();
         let mut problems = Vec::new();
-        let listeners =
-            states.iter().map(|state| listener(scope, key, &model, state, &states, &mut problems)).collect();
+        let listeners = rows.iter().map(|state| listener(scope, key, &model, state, &rows, &mut problems)).collect();
         for (field, message) in &model.ignored {
-            problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", field, message));
+            problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *message));
         }
         let nack = scope.get::<Nacks>(key);
-        let conditions = summary(&model, &states, nack.as_deref().map(String::as_str), &mut problems);
+        let conditions = summary(&model, &rows, nack.as_deref().map(String::as_str), &mut problems);
         let addresses = model
             .addresses
             .iter()

@@ -11,7 +11,8 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::extensions::{GeneralName, ParsedExtension, X509Extension};
+use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
@@ -143,29 +144,20 @@ fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Invalid> {
             "store the key in PEM (PKCS#8, PKCS#1 or SEC1)",
         )
     })?;
-    if let PrivateKeyDer::Pkcs8(der) = &key
-        && !is_pkcs8_version_0(der.secret_pkcs8_der())
-    {
+    let strict = match &key {
+        PrivateKeyDer::Pkcs1(der) => der::is_pkcs1(der.secret_pkcs1_der()),
+        PrivateKeyDer::Sec1(der) => der::is_sec1(der.secret_sec1_der()),
+        PrivateKeyDer::Pkcs8(der) => der::is_pkcs8(der.secret_pkcs8_der()),
+        _ => false,
+    };
+    if !strict {
         return Err(Invalid::new(
             KEY,
-            "its key is in a version of PKCS#8 that Envoy does not read",
+            "its key is broken, or in a form that Envoy does not read",
             "convert it with openssl pkcs8 -topk8 -nocrypt",
         ));
     }
     Ok(key)
-}
-
-/// Whether `der` is a sequence that begins with the integer 0, as in RFC 5208; RFC 5958 has 1, which `BoringSSL` refuses.
-fn is_pkcs8_version_0(der: &[u8]) -> bool {
-    let Some((0x30, rest)) = der.split_first().map(|(tag, rest)| (*tag, rest)) else {
-        return false;
-    };
-    let length = match rest.first() {
-        Some(short @ 0..=0x7f) => usize::from(*short != 0),
-        Some(long) => 1 + usize::from(long & 0x7f),
-        None => return false,
-    };
-    rest.get(length..).is_some_and(|body| body.starts_with(&[0x02, 0x01, 0x00]))
 }
 
 fn bounded(text: &[u8], part: &str) -> Result<(), Invalid> {
@@ -274,11 +266,14 @@ fn named(leaf: &X509Certificate<'_>) -> Result<(), Invalid> {
 }
 
 fn dns_names(leaf: &X509Certificate<'_>) -> Result<Vec<String>, Invalid> {
-    let broken = || Invalid::new(CHAIN, "an extension of the certificate is broken", "issue the certificate anew");
-    for extension in leaf.extensions() {
-        if matches!(extension.parsed_extension(), ParsedExtension::ParseError { .. }) {
-            return Err(broken());
-        }
+    let broken = || Invalid::new(CHAIN, "the subject alternative names are broken", "issue the certificate anew");
+    // The parser leaves out what it cannot read.
+    let unread = |extension: &X509Extension<'_>| {
+        extension.oid == OID_X509_EXT_SUBJECT_ALT_NAME
+            && !matches!(extension.parsed_extension(), ParsedExtension::SubjectAlternativeName(_))
+    };
+    if leaf.extensions().iter().any(unread) {
+        return Err(broken());
     }
     let names = leaf.subject_alternative_name().map_err(|_| broken())?;
     let mut names: Vec<String> = names

@@ -394,13 +394,11 @@ fn cors_is_configured_on_the_route() {
 fn origins_match_by_label_and_port() {
     let allowed = |configured: &str, origin: &str| {
         let matcher = cors(&[configured], false)["allowOriginStringMatch"][0].clone();
-        match matcher["exact"].as_str() {
-            Some(exact) => exact == origin,
-            None => {
-                let pattern = matcher["safeRegex"]["regex"].as_str().expect("a pattern");
-                regex_lite::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern").is_match(origin)
-            }
+        if let Some(exact) = matcher["exact"].as_str() {
+            return exact == origin;
         }
+        let pattern = matcher["safeRegex"]["regex"].as_str().expect("a pattern");
+        regex_lite::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern").is_match(origin)
     };
     for (configured, origin) in [
         ("*", "null"),

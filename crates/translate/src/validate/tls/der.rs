@@ -1,4 +1,4 @@
-//! A strict reading of certificates: what is not DER in the form of RFC 5280 does not pass.
+//! A strict reading of certificates and keys: what is not DER in the form of its RFC does not pass.
 //!
 //! The parsers at hand forgive more than `BoringSSL`, which Envoy loads certificates with. This one only judges the
 //! form; the values are read elsewhere. Where `BoringSSL` forgives (an explicit version 1, unique identifiers), this
@@ -20,9 +20,14 @@ const BMP_STRING: u8 = 0x1e;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// Tags of the context class in a `TBSCertificate`.
-const VERSION: u8 = 0xa0;
-const EXTENSIONS: u8 = 0xa3;
+/// Tags of the context class, constructed.
+const CONTEXT_0: u8 = 0xa0;
+const CONTEXT_1: u8 = 0xa1;
+const CONTEXT_3: u8 = 0xa3;
+
+/// The object identifiers of RSA and elliptic curve keys.
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
 /// Bytes of the longest arc of an object identifier that is taken.
 const MAX_ARC: usize = 8;
@@ -44,8 +49,8 @@ fn certificate(der: &[u8]) -> Option<()> {
     octets(fields.next(BIT_STRING)?)?;
     fields.end()?;
 
-    let version = if tbs.is_next(VERSION) {
-        match Reader(tbs.next(VERSION)?).only(INTEGER)? {
+    let version = if tbs.is_next(CONTEXT_0) {
+        match Reader(tbs.next(CONTEXT_0)?).only(INTEGER)? {
             [version @ 1..=2] => *version,
             _ => return None,
         }
@@ -66,10 +71,73 @@ fn certificate(der: &[u8]) -> Option<()> {
     algorithm_identifier(key.next(SEQUENCE)?)?;
     octets(key.next(BIT_STRING)?)?;
     key.end()?;
-    if version == 2 && tbs.is_next(EXTENSIONS) {
-        extensions(Reader(tbs.next(EXTENSIONS)?).only(SEQUENCE)?)?;
+    if version == 2 && tbs.is_next(CONTEXT_3) {
+        extensions(Reader(tbs.next(CONTEXT_3)?).only(SEQUENCE)?)?;
     }
     tbs.end()
+}
+
+/// Whether `der` is exactly one RSA key of two primes (RFC 8017).
+pub(super) fn is_pkcs1(der: &[u8]) -> bool {
+    rsa_key(der).is_some()
+}
+
+/// Whether `der` is exactly one ECDSA key that names its curve (RFC 5915), without which `BoringSSL` does not read it.
+pub(super) fn is_sec1(der: &[u8]) -> bool {
+    ec_key(der, true).is_some()
+}
+
+/// Whether `der` is exactly one key in the first version of PKCS#8 (RFC 5208), the only one that `BoringSSL` reads.
+pub(super) fn is_pkcs8(der: &[u8]) -> bool {
+    let key = || {
+        let mut fields = Reader(Reader(der).only(SEQUENCE)?);
+        if fields.next(INTEGER)? != [0] {
+            return None;
+        }
+        let algorithm = fields.next(SEQUENCE)?;
+        algorithm_identifier(algorithm)?;
+        let key = fields.next(OCTET_STRING)?;
+        if fields.is_next(CONTEXT_0) {
+            well_formed(fields.next(CONTEXT_0)?, MAX_DEPTH)?;
+        }
+        fields.end()?;
+        match Reader(algorithm).next(OID)? {
+            RSA => rsa_key(key),
+            EC => ec_key(key, false),
+            // Told apart, and refused, by what the certificate says.
+            _ => Some(()),
+        }
+    };
+    key().is_some()
+}
+
+fn rsa_key(der: &[u8]) -> Option<()> {
+    let mut fields = Reader(Reader(der).only(SEQUENCE)?);
+    if fields.next(INTEGER)? != [0] {
+        return None;
+    }
+    for _ in 0..8 {
+        unsigned(fields.next(INTEGER)?)?;
+    }
+    fields.end()
+}
+
+fn ec_key(der: &[u8], with_curve: bool) -> Option<()> {
+    let mut fields = Reader(Reader(der).only(SEQUENCE)?);
+    if fields.next(INTEGER)? != [1] {
+        return None;
+    }
+    fields.next(OCTET_STRING)?;
+    if with_curve || fields.is_next(CONTEXT_0) {
+        oid(Reader(fields.next(CONTEXT_0)?).only(OID)?)?;
+    }
+    if fields.is_next(CONTEXT_1) {
+        // Only the uncompressed form of the point; libraries differ in the others.
+        let [0, 4, ..] = Reader(fields.next(CONTEXT_1)?).only(BIT_STRING)? else {
+            return None;
+        };
+    }
+    fields.end()
 }
 
 fn algorithm_identifier(content: &[u8]) -> Option<()> {
@@ -187,11 +255,7 @@ fn extension_value(id: &[u8], value: &[u8]) -> Option<()> {
                 return None;
             }
             if fields.is_next(INTEGER) {
-                let length = fields.next(INTEGER)?;
-                integer(length)?;
-                if length[0] & 0x80 != 0 {
-                    return None;
-                }
+                unsigned(fields.next(INTEGER)?)?;
             }
             fields.end()
         }
@@ -252,6 +316,12 @@ fn integer(content: &[u8]) -> Option<()> {
         [] | [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => None,
         _ => Some(()),
     }
+}
+
+/// An integer in its shortest form, not below zero.
+fn unsigned(content: &[u8]) -> Option<()> {
+    integer(content)?;
+    (content.first()? & 0x80 == 0).then_some(())
 }
 
 /// An object identifier whose arcs are whole and in their shortest form.

@@ -103,6 +103,24 @@ fn what_envoy_does_not_load_is_refused() {
 }
 
 #[test]
+fn keys_in_a_form_that_envoy_does_not_read_are_refused() {
+    let sec1 = PrivateKeyDer::from_pem_slice(file!("p521.key")).unwrap().secret_der().to_vec();
+    let point = sec1.windows(4).position(|window| window[..2] == [0x03, 0x81] && window[3] == 0).unwrap() + 4;
+    assert_eq!(sec1[point], 4);
+    let mut hybrid = sec1.clone();
+    hybrid[point] = 6 + (sec1[sec1.len() - 1] & 1);
+    assert!(refusal(file!("p521.crt"), pem("EC PRIVATE KEY", &hybrid).as_bytes()).contains("form"));
+    // Without its curve, between the private and the public part.
+    let curve = [0xa0, 0x07, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
+    let at = sec1.windows(curve.len()).position(|window| window == curve).unwrap();
+    let mut bare = sec1.clone();
+    bare.drain(at..at + curve.len());
+    assert_eq!(bare[1], 0x81);
+    bare[2] -= 9;
+    assert!(refusal(file!("p521.crt"), pem("EC PRIVATE KEY", &bare).as_bytes()).contains("form"));
+}
+
+#[test]
 fn what_is_no_pem_is_refused() {
     for (chain, key) in [
         (b"".as_slice(), RSA.1),
