@@ -8,25 +8,34 @@ use serde_json::{Map, Value, json};
 /// The release that the types follow.
 const MODULE: &str = "sigs.k8s.io/gateway-api@v1.6.1";
 
+/// Its conformance tests.
+const CONFORMANCE: &str = "sigs.k8s.io/gateway-api/conformance@v1.6.1";
+
 /// The kinds of that release that are read.
 pub(crate) const KINDS: [Kind; 4] = [Kind::GatewayClass, Kind::Gateway, Kind::HttpRoute, Kind::ReferenceGrant];
 
-/// The folder of the Go module: `GATEWAY_API_DIR` if set, else what `go mod download` says.
-static MODULE_DIR: LazyLock<PathBuf> = LazyLock::new(|| {
-    if let Some(dir) = env::var_os("GATEWAY_API_DIR") {
-        return dir.into();
-    }
+/// The folder of the release: `GATEWAY_API_DIR` if set, else what `go mod download` says.
+pub(crate) static MODULE_DIR: LazyLock<PathBuf> =
+    LazyLock::new(|| env::var_os("GATEWAY_API_DIR").map_or_else(|| download(MODULE), PathBuf::from));
+
+/// The folder of the conformance tests: `conformance` in `GATEWAY_API_DIR` if set, else what `go mod download` says.
+pub(crate) static CONFORMANCE_DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+    let checkout = env::var_os("GATEWAY_API_DIR").map(|dir| PathBuf::from(dir).join("conformance"));
+    checkout.unwrap_or_else(|| download(CONFORMANCE))
+});
+
+fn download(module: &str) -> PathBuf {
     let output = Command::new("go")
-        .args(["mod", "download", "-json", MODULE])
+        .args(["mod", "download", "-json", module])
         .current_dir(env::temp_dir())
         .output()
         .expect("go must be installed, or GATEWAY_API_DIR must name a checkout of Gateway API");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let dir = answer["Dir"].as_str().unwrap_or_else(|| {
-        panic!("{MODULE} cannot be downloaded: {}{}", answer, String::from_utf8_lossy(&output.stderr))
+        panic!("{module} cannot be downloaded: {answer} {}", String::from_utf8_lossy(&output.stderr))
     });
     dir.into()
-});
+}
 
 /// The schema of the version that is stored, from the experimental channel.
 pub(crate) fn schema(kind: Kind) -> Value {

@@ -3,6 +3,7 @@
 
 mod crd;
 mod defaults;
+mod examples;
 mod fields;
 mod honoured;
 mod rules;
