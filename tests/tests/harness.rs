@@ -1,10 +1,11 @@
 //! The test support itself, against an Envoy with a static configuration: what the other tests conclude from it holds.
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::certificates::{Certificate, KeyKind};
+use portcullis_tests::certificates::{Certificate, Certificates, KeyKind};
 use portcullis_tests::client::{self, Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::echo::{Echo, RESPOND};
 use portcullis_tests::envoy::Envoy;
+use portcullis_tests::expect::{Case, Stage};
 use portcullis_tests::{ports, topic};
 use serde_json::{Value, json};
 
@@ -153,6 +154,70 @@ async fn an_envoy_that_refuses_its_bootstrap_is_reported_in_its_own_words() -> R
     let error = error.context("Envoy took a listener without an address")?;
     ensure!(format!("{error:#}").contains("no address"), "unclear: {error:#}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_does_not_hold_is_told() -> Result<()> {
+    let World { echo, envoy: _envoy, plain, secure, .. } = World::start().await?;
+    let port = |number, target: &Target| (("static".to_owned(), number), target.address.port());
+    let stage = Stage {
+        ports: [port(80, &plain), port(443, &secure)].into(),
+        backends: vec![echo],
+        certificates: Certificates::default(),
+        block: ports::LoopbackBlock::reserve()?,
+    };
+    let holds = [
+        "{request: {port: 80, path: /a, respond: {headers: [[x, z]]}}, expect: {backend: static, protocol: HTTP/1.1, \
+          response: {headers: {x: z}}}}",
+        "{request: {port: 80, respond: {status: 302, headers: [[location, 'http://example.com/']]}}, expect: {status: \
+          302, redirect: {}}}",
+        "{request: {port: 80, times: 10}, expect: {shares: {static: 1}}}",
+        "{request: {port: 443, tls: {sni: example.org}, protocol: h2}, expect: {backend: static}}",
+        "{request: {port: 80, tls: {sni: example.org}}, expect: {refused: true}}",
+        "{request: {port: 80, websocket: true}, expect: {backend: static}}",
+    ];
+    for row in holds {
+        check(&stage, row).await?;
+    }
+    let fails = [
+        "{request: {port: 80}, expect: {backend: other}}",
+        "{request: {port: 80}, expect: {status: 404}}",
+        "{request: {port: 80, respond: {status: 404}}}",
+        "{request: {port: 80}, expect: {noBackend: true}}",
+        "{request: {port: 80}, expect: {path: /other}}",
+        "{request: {port: 80}, expect: {host: other}}",
+        "{request: {port: 80}, expect: {protocol: HTTP/2.0}}",
+        "{request: {port: 80, headers: {a: b}}, expect: {headers: {a: c}}}",
+        "{request: {port: 80}, expect: {headers: {a: b}}}",
+        "{request: {port: 80, headers: {a: b}}, expect: {absentHeaders: [A]}}",
+        "{request: {port: 80}, expect: {response: {headers: {content-type: text/html}}}}",
+        "{request: {port: 80}, expect: {response: {either: {content-type: [text/html]}}}}",
+        "{request: {port: 80}, expect: {response: {absentHeaders: [Content-Type]}}}",
+        "{request: {port: 80}, expect: {response: {body: something else}}}",
+        "{request: {port: 80}, expect: {redirect: {}}}",
+        "{request: {port: 80, respond: {status: 302, headers: [[location, 'http://example.com:81/']]}}, expect: \
+          {status: 302, redirect: {}}}",
+        "{request: {port: 80, respond: {status: 302, headers: [[location, 'https://example.com/']]}}, expect: \
+          {status: 302, redirect: {}}}",
+        "{request: {port: 80}, expect: {mirrored: [other]}}",
+        "{request: {port: 80, times: 50}, expect: {shares: {static: 0.5, other: 0.5}}}",
+        "{request: {port: 80, times: 50}, expect: {mirroredShares: {other: 0.5}}}",
+        "{request: {port: 80}, expect: {session: {cookie: a}}}",
+        "{request: {port: 80, respond: {headers: [[a, b]]}}, expect: {session: {header: a}}}",
+        "{request: {port: 80}, expect: {refused: true}}",
+        "{request: {port: 443, tls: {sni: example.org}}, expect: {certificate: infra/other}}",
+        "{request: {port: 443, websocket: true}}",
+        "{request: {}, expect: {backend: static}}",
+    ];
+    for row in fails {
+        ensure!(check(&stage, row).await.is_err(), "held: {row}");
+    }
+    Ok(())
+}
+
+async fn check(stage: &Stage, row: &str) -> Result<()> {
+    let case: Case = serde_saphyr::from_str(row)?;
+    case.check(stage).await
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Case {
 
     async fn check_copy(&self, stage: &Stage, backend: &str, id: &str) -> Result<()> {
         // A copy is on its way when the client has its answer.
-        let copy = eventually(std::time::Duration::from_secs(5), async || {
+        let copy = eventually(std::time::Duration::from_secs(3), async || {
             let sent = |seen: &Echoed| seen.header(ID).as_deref() == Some(id);
             let copy = stage.backends_named(backend).find_map(|echo| echo.latest(sent));
             copy.with_context(|| format!("{backend} got no copy"))

@@ -51,7 +51,7 @@ pub(super) async fn check(case: &Case, stage: &Stage, target: &Target) -> Result
     compare(&endpoints, times, &real)?;
     for (backend, share) in &case.expect.mirrored_shares {
         // The last copies are on their way when the last answer is there.
-        let counted = eventually(std::time::Duration::from_secs(5), async || {
+        let counted = eventually(std::time::Duration::from_secs(3), async || {
             let copies = stage
                 .backends_named(backend)
                 .map(|echo| echo.count(|seen| seen.header(ID).is_some_and(|id| ids.contains(&id))));
