@@ -415,3 +415,37 @@ fn change(pem: &str, at: prop::sample::Index, byte: u8, flip: Option<prop::sampl
     }
     format!("{}\n{}\n{}", &pem[..start], engine.encode(der), &pem[end..])
 }
+
+#[test]
+fn envoy_refuses_what_the_checks_refuse() {
+    let added = |name: &str, value: &str| {
+        let header = json!([{"header": {"key": name, "value": value}}]);
+        (
+            header::modifiable_name(name).is_ok() && header::value(value).is_ok(),
+            route(&prefix(), json!({"request_headers_to_add": header})),
+        )
+    };
+    let regex =
+        |pattern: &str| (regex::check(pattern).is_ok(), route(&json!({"safe_regex": {"regex": pattern}}), json!({})));
+    let status = |status: i64| {
+        (number::response_status(status).is_ok(), route(&prefix(), json!({"direct_response": {"status": status}})))
+    };
+    for (passes, route) in [
+        added("Host", "x"),
+        added(":path", "x"),
+        added("x", "a\nb"),
+        regex("a++"),
+        regex("(a{100}){100}"),
+        regex(&"[a-z]{1000}".repeat(40)),
+        regex(r"\p{Letter}"),
+        regex(""),
+        status(600),
+        status(99),
+    ] {
+        assert!(!passes, "{route}");
+        let (taken, _) = judge(&bootstrap(&[host(&["*"], &[route.clone()])], &[]));
+        assert!(!taken, "{route}");
+    }
+    let (_, unescaped) = added("x", "50%");
+    assert!(!judge(&bootstrap(&[host(&["*"], &[unescaped])], &[])).0, "a lone percent sign");
+}
