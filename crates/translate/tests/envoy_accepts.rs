@@ -443,7 +443,7 @@ fn envoy_refuses_what_the_checks_refuse() {
         status(99),
     ] {
         assert!(!passes, "{route}");
-        let (taken, _) = judge(&bootstrap(&[host(&["*"], &[route.clone()])], &[]));
+        let (taken, _) = judge(&bootstrap(&[host(&["*"], std::slice::from_ref(&route))], &[]));
         assert!(!taken, "{route}");
     }
     let (_, unescaped) = added("x", "50%");
