@@ -99,14 +99,7 @@ impl Document {
 
     /// As YAML.
     pub fn to_yaml(&self) -> Result<String, DocumentError> {
-        let options = serde_saphyr::ser_options! {
-            // Long texts on one line each, so that a change of one word is a change of one line.
-            prefer_block_scalars: false,
-        };
-        let mut text = String::new();
-        serde_saphyr::to_fmt_writer_with_options(&mut text, self, options)
-            .map_err(|error| DocumentError::Yaml(error.to_string()))?;
-        Ok(text)
+        yaml(self)
     }
 
     /// As JSON, with line breaks.
@@ -115,13 +108,26 @@ impl Document {
     }
 }
 
+/// Any value as YAML, in the style of the document.
+pub fn yaml(value: &impl Serialize) -> Result<String, DocumentError> {
+    let options = serde_saphyr::ser_options! {
+        // Long texts on one line each, so that a change of one word is a change of one line.
+        prefer_block_scalars: false,
+    };
+    let mut text = String::new();
+    serde_saphyr::to_fmt_writer_with_options(&mut text, value, options)
+        .map_err(|error| DocumentError::Yaml(error.to_string()))?;
+    Ok(text)
+}
+
 fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Result<GatewayEntry, DocumentError> {
     let mut entry = GatewayEntry { gateway: gateway.to_string(), ..GatewayEntry::default() };
     let mut sorted: Vec<_> = resources.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (key, encoded) in sorted {
-        let value = json::value(key.kind.message_name(), &encoded.body)
+        let mut value = json::value(key.kind.message_name(), &encoded.body)
             .map_err(|source| DocumentError::Resource { key: Box::new(key.clone()), source })?;
+        whole_numbers(&mut value);
         match key.kind {
             ResourceKind::Listener => entry.listeners.push(value),
             ResourceKind::RouteConfiguration => entry.routes.push(value),
@@ -131,6 +137,22 @@ fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Resu
         }
     }
     Ok(entry)
+}
+
+/// A protobuf `Value` knows floating-point numbers only; a whole one is written as one.
+pub fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15).map(|n| n as i64);
+            if let Some(whole) = whole {
+                *value = whole.into();
+            }
+        }
+        _ => {}
+    }
 }
 
 fn status_entry((id, mut status): (ObjectId, Value)) -> StatusEntry {

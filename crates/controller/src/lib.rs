@@ -1,6 +1,7 @@
 //! Everything that does IO: the file source, the task that owns the engine, the servers and the supervised proxies.
 
 pub mod admin;
+pub mod check;
 pub mod document;
 pub mod engine_task;
 pub mod files;

@@ -1,2 +1,42 @@
-//! The portcullis command.
-fn main() {}
+//! `portcullis`: a Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
+
+mod cli;
+mod commands;
+mod logging;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What is wrong with how the program was called, or with what it reads and writes.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    // Chosen here, once, so that it does not depend on what else is linked.
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        return failed(&anyhow::anyhow!("another TLS provider is installed already"));
+    }
+    let outcome = match Cli::parse().command {
+        Command::Run(run) => commands::run(run),
+        Command::Translate(translate) => commands::translate(translate),
+        Command::Check(check) => commands::check(check),
+        Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    use std::io::Write;
+    // Nobody is left to be told if that fails.
+    let _: std::io::Result<()> = writeln!(std::io::stderr(), "portcullis: {error:#}");
+    ExitCode::from(USAGE)
+}

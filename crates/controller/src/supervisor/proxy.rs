@@ -24,6 +24,8 @@ use crate::metrics::GatewayLabel;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long Envoy's admin interface may take for an answer.
 const ADMIN: Duration = Duration::from_secs(2);
+/// How an answer of that interface ends (RFC 9112 section 7.1).
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 /// Runs an Envoy for `gateway`, again and again, until `stop` turns true.
 pub(super) async fn keep_running(supervisor: Supervisor, gateway: NsName, mut stop: watch::Receiver<bool>) {
@@ -119,9 +121,10 @@ impl Proxy {
             let mut socket = UnixStream::connect(&self.admin).await?;
             let request = format!("{method} {path} HTTP/1.1\r\nhost: envoy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             socket.write_all(request.as_bytes()).await?;
-            let mut answer = String::new();
-            socket.read_to_string(&mut answer).await?;
-            Ok(answer)
+            // Read to the end of the answer and not to that of the connection, which Envoy keeps for another second.
+            let mut answer = Vec::new();
+            while !answer.ends_with(LAST_CHUNK) && socket.read_buf(&mut answer).await? > 0 {}
+            Ok(String::from_utf8_lossy(&answer).into_owned())
         };
         timeout(ADMIN, ask).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -146,7 +149,7 @@ fn command(supervisor: &Supervisor, bootstrap: &Path) -> Command {
     command
 }
 
-/// Logs what an Envoy says, each line with the level it has there.
+/// Logs what an Envoy says, each line with the level it has there, its chatter one below.
 async fn log(gateway: NsName, errors: impl tokio::io::AsyncRead + Unpin) {
     let mut lines = BufReader::new(errors).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
@@ -155,9 +158,10 @@ async fn log(gateway: NsName, errors: impl tokio::io::AsyncRead + Unpin) {
         match level {
             "critical" | "error" => tracing::error!(target: "envoy", %gateway, "{message}"),
             "warning" => tracing::warn!(target: "envoy", %gateway, "{message}"),
-            "info" => tracing::info!(target: "envoy", %gateway, "{message}"),
-            "debug" | "trace" => tracing::debug!(target: "envoy", %gateway, "{message}"),
-            _ => tracing::info!(target: "envoy", %gateway, "{line}"),
+            // What Envoy tells at its start fills screens.
+            "info" => tracing::debug!(target: "envoy", %gateway, "{message}"),
+            "debug" | "trace" => tracing::trace!(target: "envoy", %gateway, "{message}"),
+            _ => tracing::debug!(target: "envoy", %gateway, "{line}"),
         }
     }
 }

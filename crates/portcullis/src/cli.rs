@@ -1,0 +1,148 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use controller::run::Bind;
+use ir::NsName;
+
+use crate::{logging::LogFormat, settings::SettingsArgs};
+
+/// A Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve Envoys from folders of manifests, and follow every change.
+    Run(Box<Run>),
+    /// Print what Envoys would get for manifests, and the statuses.
+    Translate(Box<Translate>),
+    /// Say what is wrong with manifests; exits 1 when anything is refused, replaced or ignored.
+    Check(Box<Check>),
+    /// Print the bootstrap of an Envoy that shall serve a Gateway.
+    Bootstrap(Box<Bootstrap>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Folders of manifests (.yaml, .yml, .json), sub-folders included.
+    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where Envoys get their configuration: ADDRESS:PORT on loopback, or unix:PATH, since private keys travel here
+    /// without authentication.
+    #[arg(long, env = "PORTCULLIS_XDS_ADDRESS", default_value = "127.0.0.1:18000", value_name = "ADDRESS")]
+    pub(crate) xds_address: Bind,
+    /// Where /healthz, /readyz, /metrics, /debug/snapshot and /debug/engine are.
+    #[arg(long, env = "PORTCULLIS_ADMIN_ADDRESS", default_value = "127.0.0.1:18001", value_name = "ADDRESS")]
+    pub(crate) admin_address: SocketAddr,
+    /// Run this Envoy for every Gateway.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) envoy: Option<PathBuf>,
+    /// How the log is written, to standard error.
+    #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,xds=debug`.
+    #[arg(long, env = "PORTCULLIS_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    pub(crate) log_level: String,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Translate {
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+    /// Exit 1 for warnings too.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bootstrap {
+    /// The Gateway: NAMESPACE/NAME.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
+    pub(crate) gateway: NsName,
+    /// Where the control plane serves xDS: HOST:PORT or unix:PATH.
+    #[arg(long, env = "PORTCULLIS_XDS_ADDRESS", default_value = "127.0.0.1:18000", value_name = "ADDRESS")]
+    pub(crate) xds_address: String,
+    /// Where Envoy's own admin interface is: ADDRESS:PORT or unix:PATH; port 0 lets the system choose one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub(crate) envoy_admin_address: Bind,
+    /// Tells the Envoys of a Gateway apart; the name of the host if none is given.
+    #[arg(long, env = "HOSTNAME", default_value = "envoy", value_name = "NAME")]
+    pub(crate) node_id: String,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included.
+    #[arg(short = 'f', long = "files", required = true, num_args = 1.., value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    Yaml,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReportFormat {
+    Text,
+    Json,
+}
+
+fn gateway(text: &str) -> Result<NsName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(NsName::new(namespace, name))
+        }
+        _ => Err("must be NAMESPACE/NAME".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_gateway_has_a_namespace_and_a_name() {
+        assert_eq!(gateway("infra/edge"), Ok(NsName::new("infra", "edge")));
+        for text in ["", "edge", "/edge", "infra/", "a/b/c"] {
+            assert!(gateway(text).is_err(), "{text}");
+        }
+    }
+}

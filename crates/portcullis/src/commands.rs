@@ -1,0 +1,123 @@
+//! What the commands do.
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::Context;
+use controller::{
+    check::Report,
+    document::Document,
+    files::{FileProblem, Files, Update},
+    run::{Bind, Options},
+};
+use translate::{
+    Translator,
+    envoy::bootstrap::{AdminAddress, XdsAddress},
+};
+
+use crate::{
+    cli::{self, FileArgs, Format, ReportFormat},
+    logging,
+    settings::SettingsArgs,
+};
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
+    logging::start(args.log_format, &args.log_level)?;
+    let options = Options {
+        files: args.files,
+        xds: args.xds_address,
+        admin: args.admin_address,
+        envoy: args.envoy,
+        settings: args.settings.settings(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
+    runtime.block_on(async {
+        let stop = stop_signal().context("cannot listen for signals")?;
+        controller::run::run(options, stop).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Ends when the process is asked to.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Prints what Envoys would get.
+pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
+    let (translator, _, problems) = load(args.files, args.settings)?;
+    for problem in &problems {
+        // The document has no place for them, and must not be taken for the whole truth.
+        writeln!(std::io::stderr(), "{problem}")?;
+    }
+    let document = Document::of(&translator)?;
+    let text = match args.output {
+        Format::Yaml => document.to_yaml()?,
+        Format::Json => document.to_json()?,
+    };
+    print(&text)
+}
+
+/// Says what is wrong.
+pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
+    let (translator, files, problems) = load(args.files, args.settings)?;
+    let report = Report::of(&files, &problems, &translator);
+    let text = match args.output {
+        ReportFormat::Text => report.to_text(),
+        ReportFormat::Json => report.to_json()?,
+    };
+    print(&text)?;
+    Ok(if report.fails(args.strict) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints a bootstrap.
+pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
+    let xds = xds_address(&args.xds_address)?;
+    let admin = match args.envoy_admin_address {
+        Bind::Tcp(address) => AdminAddress::Tcp { address: address.ip(), port: address.port() },
+        Bind::Unix(path) => AdminAddress::Unix(path),
+    };
+    let edge = args.settings.settings().edge;
+    let bootstrap = translate::envoy::bootstrap::bootstrap(&args.gateway, &args.node_id, &xds, &admin, &edge);
+    let mut value = translate::envoy::bootstrap::bootstrap_json(&bootstrap)?;
+    controller::document::whole_numbers(&mut value);
+    let text = match args.output {
+        Format::Yaml => controller::document::yaml(&value)?,
+        Format::Json => serde_json::to_string_pretty(&value)? + "\n",
+    };
+    print(&text)
+}
+
+fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(XdsAddress::Unix(path.into()));
+    }
+    let (host, port) = text.rsplit_once(':').context("--xds-address must be HOST:PORT or unix:PATH")?;
+    let port = port.parse().ok().filter(|port| *port != 0).context("--xds-address must end with a port")?;
+    Ok(XdsAddress::Tcp { host: host.to_owned(), port })
+}
+
+/// Everything there is, settled.
+fn load(files: FileArgs, settings: SettingsArgs) -> anyhow::Result<(Translator, Files, Vec<FileProblem>)> {
+    let mut files = Files::open(files.paths)?;
+    let Update { changes, problems, .. } = files.load();
+    let mut translator = Translator::new(settings.settings());
+    for change in changes {
+        translator.apply(change);
+    }
+    translator.settle();
+    Ok((translator, files, problems.to_vec()))
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
