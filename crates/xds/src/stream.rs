@@ -329,14 +329,14 @@ impl Stream {
     fn rejected(&mut self, kind: ResourceType, flight: InFlight, message: String) {
         let complete_set = self.protocol == Protocol::Sotw && kind.is_complete_set();
         let state = &mut self.types[kind.index()];
-        for (name, version) in &flight.versions {
-            state.rejected.insert(name.clone(), *version);
-        }
+        // The client may have lost interest in some meanwhile.
+        let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
+        state.rejected.extend(of_interest().cloned());
         if let Some(clusters) = flight.clusters {
             if complete_set {
                 self.kept.entry((kind, Arc::from(""))).or_insert(clusters);
             } else {
-                for (name, _) in &flight.versions {
+                for (name, _) in of_interest() {
                     self.kept.entry((kind, name.clone())).or_insert_with(|| clusters.clone());
                 }
             }

@@ -45,8 +45,10 @@ pub(super) enum Removal {
     /// Nothing was switched yet, so everything may be in use.
     #[default]
     Closed,
-    /// Switched; the client still has to ask for `arriving` and let go of `leaving`.
-    Waiting { until: Instant, arriving: BTreeSet<Arc<str>>, leaving: BTreeSet<Arc<str>> },
+    /// Switched; the client still has to ask for the route configurations that are new, `arriving`, and to let go of
+    /// those that are gone. A newcomer still has to ask for listeners and routes at all: one that reconnects asks for
+    /// one type after the other, and what it has from before may be in use until then.
+    Waiting { until: Instant, newcomer: bool, arriving: BTreeSet<Arc<str>> },
     /// It may.
     Open,
 }
@@ -174,22 +176,25 @@ impl Stream {
             }
             self.observations.push(Observation::GateExpired(Gate::Switch));
         }
-        let (arriving, leaving) = self.route_names_changed();
-        let until = match self.rollout.removal {
-            Removal::Waiting { until, .. } => until,
-            Removal::Closed | Removal::Open => now + self.settings.gate_timeout,
+        let arriving = self.new_route_names();
+        let (until, newcomer) = match self.rollout.removal {
+            Removal::Waiting { until, newcomer, .. } => (until, newcomer),
+            Removal::Closed => (now + self.settings.gate_timeout, true),
+            Removal::Open => (now + self.settings.gate_timeout, false),
         };
-        self.rollout.removal = Removal::Waiting { until, arriving, leaving };
+        self.rollout.removal = Removal::Waiting { until, newcomer, arriving };
         self.rollout.settled.clone_from(&self.rollout.target);
         self.rollout.phase = Phase::Idle;
         true
     }
 
     fn open_removal(&mut self, now: Instant) -> bool {
-        let Removal::Waiting { until, arriving, leaving } = &self.rollout.removal else { return false };
-        let routes = &self.types[ResourceType::RouteConfiguration.index()].subscription;
-        let quiet = arriving.iter().all(|name| routes.covers(name))
-            && !leaving.iter().any(|name| routes.names.contains(name))
+        let Removal::Waiting { until, newcomer, arriving } = &self.rollout.removal else { return false };
+        let [listeners, routes] =
+            [ResourceType::Listener, ResourceType::RouteConfiguration].map(|kind| &self.types[kind.index()]);
+        let quiet = (!newcomer || (listeners.asked && routes.asked))
+            && arriving.iter().all(|name| routes.subscription.covers(name))
+            && !self.uses_old_routes()
             && self.routes_acknowledged(*until);
         if !quiet {
             if now < *until {
@@ -214,25 +219,33 @@ impl Stream {
             && !self.has_upserts(ResourceType::RouteConfiguration)
     }
 
-    /// The route configurations that the target has and the settled snapshot has not, and the other way round.
-    fn route_names_changed(&self) -> (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) {
-        let (mut arriving, mut leaving) = (BTreeSet::new(), BTreeSet::new());
+    /// The route configurations that the target has and the settled snapshot has not.
+    fn new_route_names(&self) -> BTreeSet<Arc<str>> {
         let kind = ResourceType::RouteConfiguration;
-        let Some(target) = &self.rollout.target else { return (arriving, leaving) };
+        // Without listeners nothing makes the client ask for routes.
+        let Some(target) = self.rollout.target.as_ref().filter(|_| self.types[ResourceType::Listener.index()].asked)
+        else {
+            return BTreeSet::new();
+        };
         let none = Resources::new();
         let settled = self.rollout.settled.as_ref().map_or(&none, |settled| settled.of(kind));
-        for change in settled.diff(target.of(kind)) {
-            match change {
-                DiffItem::Add(name, _) => drop(arriving.insert(name.clone())),
-                DiffItem::Remove(name, _) => drop(leaving.insert(name.clone())),
-                DiffItem::Update { .. } => {}
-            }
-        }
-        // Without listeners nothing makes the client ask for routes.
-        if !self.types[ResourceType::Listener.index()].asked {
-            arriving.clear();
-        }
-        (arriving, leaving)
+        let added = settled.diff(target.of(kind)).filter_map(|change| match change {
+            DiffItem::Add(name, _) => Some(name.clone()),
+            DiffItem::Update { .. } | DiffItem::Remove(..) => None,
+        });
+        added.collect()
+    }
+
+    /// Whether the client is subscribed to a route configuration that it has and that is gone.
+    fn uses_old_routes(&self) -> bool {
+        let kind = ResourceType::RouteConfiguration;
+        let state = &self.types[kind.index()];
+        self.rollout.settled.as_ref().is_some_and(|settled| {
+            state.sent.diff(settled.of(kind)).any(|change| match change {
+                DiffItem::Remove(name, _) => state.subscription.names.contains(name),
+                DiffItem::Add(..) | DiffItem::Update { .. } => false,
+            })
+        })
     }
 
     fn has_upserts(&self, kind: ResourceType) -> bool {

@@ -1,1 +1,570 @@
-//! model
+//! A model of an Envoy that lags, rejects, reconnects and changes its mind, against a world that changes at random.
+//!
+//! The model warms clusters as Envoy does: it withholds the answer to clusters until all of them have endpoints. It
+//! rejects what is marked with `!`, and accepts the rest of such a response, as Envoy does for clusters and listeners.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use ResourceType::{Cluster, Endpoints, Listener, RouteConfiguration, Secret};
+use proptest::prelude::*;
+use proptest::sample::{Index, subsequence};
+
+use super::*;
+
+/// What a gateway has: names with versions. Names that nothing may refer to are left out when it is made.
+#[derive(Clone)]
+struct World {
+    /// Name, version, whether it is bad.
+    clusters: BTreeMap<String, (u8, bool)>,
+    endpoints: BTreeMap<String, u8>,
+    secrets: BTreeMap<String, u8>,
+    /// Name, version, whether it is bad, clusters.
+    routes: BTreeMap<String, (u8, bool, Vec<String>)>,
+    /// Name, version, whether it is bad, route.
+    listeners: BTreeMap<String, (u8, bool, String)>,
+}
+
+fn bad() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.06)
+}
+
+fn world(endpoints_complete: bool) -> impl Strategy<Value = World> {
+    let names = |prefix: &'static str, n: usize| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
+    let clusters = subsequence(names("c", 5), 1..=5);
+    let details = (
+        prop::collection::vec((0..2_u8, bad(), 0..3_u8, prop::bool::weighted(0.9)), 5),
+        prop::collection::vec((0..2_u8, bad(), prop::collection::vec(any::<Index>(), 1..3)), 3),
+        prop::collection::vec((0..2_u8, bad(), any::<Index>()), 2),
+        subsequence(names("r", 3), 1..=3),
+        subsequence(names("l", 2), 0..=2),
+        prop::collection::btree_map((0..3_u8).prop_map(|i| format!("s{i}")), 0..3_u8, 0..3),
+    );
+    (clusters, details).prop_map(move |(clusters, (c, r, l, routes, listeners, secrets))| World {
+        endpoints: clusters
+            .iter()
+            .zip(&c)
+            .filter(|(_, details)| endpoints_complete || details.3)
+            .map(|(name, details)| (name.clone(), details.2))
+            .collect(),
+        routes: routes
+            .iter()
+            .zip(r)
+            .map(|(name, (version, bad, uses))| {
+                let uses: BTreeSet<_> = uses.iter().map(|i| i.get(&clusters).clone()).collect();
+                (name.clone(), (version, bad, uses.into_iter().collect()))
+            })
+            .collect(),
+        listeners: listeners
+            .into_iter()
+            .zip(l)
+            .map(|(name, (version, bad, uses))| (name, (version, bad, uses.get(&routes).clone())))
+            .collect(),
+        clusters: clusters.iter().cloned().zip(c.iter().map(|details| (details.0, details.1))).collect(),
+        secrets,
+    })
+}
+
+fn mark(bad: bool) -> &'static str {
+    if bad { " !" } else { "" }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bodies = self.bodies().into_iter().map(|((kind, _), body)| format!("{} {body}", abbreviation(kind)));
+        f.write_str(&bodies.collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl World {
+    fn bodies(&self) -> BTreeMap<(ResourceType, String), String> {
+        let mut all = BTreeMap::new();
+        for (name, (n, bad)) in &self.clusters {
+            all.insert((Cluster, name.clone()), format!("{name} {n}{}", mark(*bad)));
+        }
+        for (name, n) in &self.endpoints {
+            all.insert((Endpoints, name.clone()), format!("{name} {n}"));
+        }
+        for (name, n) in &self.secrets {
+            all.insert((Secret, name.clone()), format!("{name} {n}"));
+        }
+        for (name, (n, bad, uses)) in &self.routes {
+            all.insert((RouteConfiguration, name.clone()), format!("{name} {n} {}{}", uses.join(","), mark(*bad)));
+        }
+        for (name, (n, bad, uses)) in &self.listeners {
+            all.insert((Listener, name.clone()), format!("{name} {n} {uses}{}", mark(*bad)));
+        }
+        all
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new();
+        for ((kind, name), body) in self.bodies() {
+            snapshot.insert(Resource::new(kind, &name, hash(kind, &body), Bytes::from(body)));
+        }
+        snapshot
+    }
+}
+
+fn hash(kind: ResourceType, body: &str) -> [u8; 16] {
+    let mut hasher = DefaultHasher::new();
+    (kind, body).hash(&mut hasher);
+    let half = hasher.finish().to_be_bytes();
+    [half, half].concat().try_into().unwrap()
+}
+
+fn is_bad(body: &str) -> bool {
+    body.ends_with('!')
+}
+
+/// The third word of a body: what it refers to.
+fn uses(body: &str) -> Vec<String> {
+    body.split(' ').nth(2).unwrap().split(',').map(str::to_owned).collect()
+}
+
+/// A response as the client reads it.
+struct Told {
+    kind: ResourceType,
+    nonce: String,
+    resources: Vec<(String, String)>,
+    removed: Vec<String>,
+}
+
+enum Request {
+    Delta(DeltaRequest),
+    Sotw(SotwRequest),
+}
+
+/// The model. It checks what it is told as it is told.
+struct Envoy {
+    protocol: Protocol,
+    stream: Stream,
+    now: Instant,
+    /// What it has accepted.
+    held: BTreeMap<(ResourceType, String), String>,
+    /// What it has subscribed to by name, and the types it asked for at all, on this stream.
+    names: BTreeMap<ResourceType, BTreeSet<String>>,
+    asked: BTreeSet<ResourceType>,
+    nonces: BTreeMap<ResourceType, String>,
+    to_server: VecDeque<Request>,
+    to_client: VecDeque<Told>,
+    /// Clusters that wait for endpoints, those that are in use, and the answers that wait for the former.
+    warming: BTreeSet<String>,
+    warm: BTreeSet<String>,
+    withheld: Vec<(String, Option<String>)>,
+    /// Bodies it rejected on this stream, and was not asked for again since.
+    rejected: BTreeSet<(ResourceType, String)>,
+    rejected_clusters: BTreeSet<String>,
+    /// Listeners and routes of responses that it rejected: the server cannot know which of them it kept.
+    doubtful: BTreeSet<(ResourceType, String)>,
+    secrets: BTreeSet<String>,
+    /// A gate has expired, so that order is not promised any more.
+    loose: bool,
+    responses: usize,
+}
+
+impl Envoy {
+    fn new(protocol: Protocol) -> Self {
+        let mut envoy = Self {
+            protocol,
+            stream: Stream::new(protocol, node(), settings()),
+            now: Instant::now(),
+            held: BTreeMap::new(),
+            names: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            nonces: BTreeMap::new(),
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            warming: BTreeSet::new(),
+            warm: BTreeSet::new(),
+            withheld: Vec::new(),
+            rejected: BTreeSet::new(),
+            rejected_clusters: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            secrets: BTreeSet::new(),
+            loose: false,
+            responses: 0,
+        };
+        envoy.send(Cluster, &[], &[], None);
+        envoy
+    }
+
+    fn reconnect(&mut self, snapshot: &Snapshot) {
+        self.stream = Stream::new(self.protocol, node(), settings());
+        self.stream.on_snapshot(snapshot.clone());
+        self.to_server.clear();
+        self.to_client.clear();
+        self.nonces.clear();
+        self.withheld.clear();
+        self.rejected.clear();
+        self.doubtful.clear();
+        // A state-of-the-world client does not say what it has, so what it needs until it has its routes is unknown.
+        self.loose |= self.protocol == Protocol::Sotw;
+        // What was withheld is lost, so the server cannot know that these are not in use yet.
+        self.warm.extend(std::mem::take(&mut self.warming));
+        for kind in std::mem::take(&mut self.asked) {
+            let names: Vec<_> = self.names.get(&kind).into_iter().flatten().cloned().collect();
+            self.send(kind, &names, &[], None);
+        }
+    }
+
+    /// Sends a request. `answer`: the nonce that is answered, and the error.
+    fn send(
+        &mut self,
+        kind: ResourceType,
+        subscribe: &[String],
+        unsubscribe: &[String],
+        answer: Option<(String, Option<String>)>,
+    ) {
+        let first = self.asked.insert(kind);
+        let type_url = kind.type_url().to_owned();
+        for name in subscribe {
+            self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
+        }
+        let request = match self.protocol {
+            Protocol::Delta => {
+                let (nonce, error) = answer.unwrap_or_default();
+                let initial = self.held.iter().filter(|((k, _), _)| first && *k == kind);
+                Request::Delta(DeltaRequest {
+                    type_url,
+                    subscribe: subscribe.to_vec(),
+                    unsubscribe: unsubscribe.to_vec(),
+                    initial_versions: initial
+                        .map(|((_, name), body)| (name.clone(), Version::from(hash(kind, body)).to_string()))
+                        .collect(),
+                    nonce,
+                    error,
+                    ..DeltaRequest::default()
+                })
+            }
+            Protocol::Sotw => Request::Sotw(SotwRequest {
+                type_url,
+                names: self.names.get(&kind).into_iter().flatten().cloned().collect(),
+                nonce: self.nonces.get(&kind).cloned().unwrap_or_default(),
+                error: answer.and_then(|(_, error)| error),
+                ..SotwRequest::default()
+            }),
+        };
+        self.to_server.push_back(request);
+    }
+
+    /// The server reads the next request.
+    fn deliver_request(&mut self) -> bool {
+        match self.to_server.pop_front() {
+            Some(Request::Delta(request)) => self.stream.on_delta(request).unwrap(),
+            Some(Request::Sotw(request)) => self.stream.on_sotw(request).unwrap(),
+            None => return false,
+        }
+        true
+    }
+
+    /// The server sends the next response.
+    fn respond(&mut self) -> bool {
+        let response = self.stream.next_response(self.now);
+        let expired = |observation| matches!(observation, Observation::GateExpired(_));
+        self.loose |= self.stream.take_observations().into_iter().any(expired);
+        let Some(response) = response else { return false };
+        self.responses += 1;
+        let message = response.frames.concat().split_off(5);
+        let text = |any: envoy_types::pb::google::protobuf::Any| String::from_utf8(any.value).unwrap();
+        let (resources, removed): (Vec<String>, _) = match self.protocol {
+            Protocol::Delta => {
+                let message = discovery::DeltaDiscoveryResponse::decode(&message[..]).unwrap();
+                (message.resources.into_iter().map(|r| text(r.resource.unwrap())).collect(), message.removed_resources)
+            }
+            Protocol::Sotw => {
+                let message = discovery::DiscoveryResponse::decode(&message[..]).unwrap();
+                (message.resources.into_iter().map(text).collect(), Vec::new())
+            }
+        };
+        let named = |body: String| (body.split(' ').next().unwrap().to_owned(), body);
+        let resources: Vec<_> = resources.into_iter().map(named).collect();
+        let mut names: Vec<_> = resources.iter().map(|(name, _)| name).chain(&removed).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "a name stands twice in one response");
+        self.to_client.push_back(Told { kind: response.kind, nonce: response.nonce, resources, removed });
+        true
+    }
+
+    /// The client reads the next response.
+    fn deliver_response(&mut self) -> bool {
+        let Some(told) = self.to_client.pop_front() else { return false };
+        let Told { kind, nonce, resources, removed } = told;
+        let complete_set = self.protocol == Protocol::Sotw && matches!(kind, Cluster | Listener);
+        self.nonces.insert(kind, nonce.clone());
+        let mut error = None;
+        let mut accepted = Vec::new();
+        for (name, body) in &resources {
+            // What was rejected may come again once something else came in between.
+            self.rejected.retain(|(k, other)| *k != kind || other == body || other.split(' ').next() != Some(name));
+            if is_bad(body) {
+                let again = !self.rejected.insert((kind, body.clone()));
+                assert!(!again || complete_set, "{body} was rejected and is sent again");
+                error = Some(format!("{body} is bad"));
+                if kind == Cluster {
+                    self.rejected_clusters.insert(name.clone());
+                }
+            } else if matches!(kind, Cluster | Listener) || self.names[&kind].contains(name) {
+                self.held.insert((kind, name.clone()), body.clone());
+                accepted.push(name.clone());
+            }
+        }
+        let mut gone = removed;
+        if complete_set {
+            let stays: BTreeSet<_> = resources.iter().map(|(name, _)| name).collect();
+            gone.extend(self.held_names(kind).filter(|name| !stays.contains(name)).collect::<Vec<_>>());
+        }
+        for name in &gone {
+            self.held.remove(&(kind, name.clone()));
+        }
+        for name in resources.iter().map(|(name, _)| name).chain(&gone) {
+            let doubtful = error.is_some() && matches!(kind, Listener | RouteConfiguration);
+            let name = (kind, name.clone());
+            if doubtful {
+                self.doubtful.insert(name)
+            } else {
+                self.doubtful.remove(&name)
+            };
+        }
+        match kind {
+            Cluster => {
+                self.warming.extend(accepted);
+                for name in &gone {
+                    self.warming.remove(name);
+                    self.warm.remove(name);
+                }
+                let clusters = self.held_names(Cluster).collect();
+                self.resubscribe(Endpoints, clusters);
+                self.withheld.push((nonce, error));
+            }
+            Endpoints => {
+                for name in accepted.iter().chain(&gone) {
+                    if self.warming.remove(name) {
+                        self.warm.insert(name.clone());
+                    }
+                }
+                self.send(kind, &[], &[], Some((nonce, error)));
+            }
+            Listener => {
+                self.resubscribe_routes();
+                self.send(kind, &[], &[], Some((nonce, error)));
+            }
+            RouteConfiguration => {
+                self.resubscribe_routes();
+                self.send(kind, &[], &[], Some((nonce, error)));
+            }
+            Secret => self.send(kind, &[], &[], Some((nonce, error))),
+        }
+        self.release();
+        self.check_order();
+        true
+    }
+
+    /// Answers clusters once none is warming. The first answer also starts the listeners.
+    fn release(&mut self) {
+        if !self.warming.is_empty() {
+            return;
+        }
+        let mut withheld = std::mem::take(&mut self.withheld);
+        if self.protocol == Protocol::Sotw {
+            // There is one request a type, which is written when it may be sent.
+            withheld.drain(..withheld.len().saturating_sub(1));
+        }
+        for answer in withheld {
+            self.send(Cluster, &[], &[], Some(answer));
+            if !self.asked.contains(&Listener) {
+                self.send(Listener, &[], &[], None);
+            }
+        }
+    }
+
+    fn held_names(&self, kind: ResourceType) -> impl Iterator<Item = String> {
+        self.held.keys().filter(move |(k, _)| *k == kind).map(|(_, name)| name.clone())
+    }
+
+    /// A listener keeps the routes it had until it has its new ones.
+    fn resubscribe_routes(&mut self) {
+        let wanted: BTreeSet<_> =
+            self.held.iter().filter(|((kind, _), _)| *kind == Listener).flat_map(|(_, body)| uses(body)).collect();
+        let waiting = wanted.iter().any(|name| !self.held.contains_key(&(RouteConfiguration, name.clone())));
+        let mut names = wanted;
+        if waiting {
+            names.extend(self.names.get(&RouteConfiguration).into_iter().flatten().cloned());
+        }
+        self.resubscribe(RouteConfiguration, names);
+    }
+
+    fn resubscribe(&mut self, kind: ResourceType, names: BTreeSet<String>) {
+        let old = self.names.insert(kind, names.clone()).unwrap_or_default();
+        if old == names {
+            return;
+        }
+        let subscribe: Vec<_> = names.difference(&old).cloned().collect();
+        let unsubscribe: Vec<_> = old.difference(&names).cloned().collect();
+        for name in &unsubscribe {
+            self.held.remove(&(kind, name.clone()));
+            self.doubtful.remove(&(kind, name.clone()));
+        }
+        self.send(kind, &subscribe, &unsubscribe, None);
+    }
+
+    /// No route that is in use names a cluster that is not, unless the cluster was rejected or a gate expired.
+    fn check_order(&self) {
+        if self.loose {
+            return;
+        }
+        for ((_, name), body) in self.held.iter().filter(|((kind, _), _)| *kind == RouteConfiguration) {
+            for cluster in uses(body) {
+                assert!(
+                    self.warm.contains(&cluster) || self.rejected_clusters.contains(&cluster),
+                    "route {name} uses {cluster}, which is not in use"
+                );
+            }
+        }
+    }
+
+    /// Lets everything happen until nothing does.
+    fn quiesce(&mut self) {
+        let before = self.responses;
+        loop {
+            let mut busy = false;
+            while self.deliver_request() | self.respond() | self.deliver_response() {
+                busy = true;
+                assert!(self.responses < before + 200, "it does not come to rest");
+            }
+            match self.stream.deadline() {
+                Some(deadline) => self.now = self.now.max(deadline),
+                None if !busy => return,
+                None => {}
+            }
+        }
+    }
+
+    fn check_result(&self, world: &World) {
+        let bodies = world.bodies();
+        let subscribed = |kind: ResourceType, name: &String| match kind {
+            Cluster | Listener => self.asked.contains(&kind),
+            _ => self.names.get(&kind).is_some_and(|names| names.contains(name)),
+        };
+        for ((kind, name), body) in &bodies {
+            if !subscribed(*kind, name) {
+                continue;
+            }
+            let held = self.held.get(&(*kind, name.clone()));
+            if is_bad(body) {
+                assert_ne!(held, Some(body));
+            } else {
+                assert_eq!(held, Some(body), "{kind} {name}");
+            }
+        }
+        // What may have been kept by rejecting the next keeps its clusters.
+        let keeps = !self.doubtful.is_empty();
+        for (kind, name) in self.held.keys() {
+            let implicit = self.protocol == Protocol::Sotw && !matches!(kind, Cluster | Listener);
+            let known = bodies.contains_key(&(*kind, name.clone()));
+            assert!(known || keeps || implicit || !subscribed(*kind, name), "{kind} {name} is still there");
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(World),
+    /// This many of each, in turn, as far as there are any.
+    Requests(u8),
+    Respond(u8),
+    Responses(u8),
+    Reconnect,
+    /// Adds or drops a secret.
+    Secret(u8),
+    /// Subscribes again to an endpoint name it has.
+    AskAgain(Index),
+    Wait(u8),
+    Quiesce,
+}
+
+fn steps(protocol: Protocol) -> impl Strategy<Value = Vec<Step>> {
+    let complete = protocol == Protocol::Sotw;
+    let step = prop_oneof![
+        4 => world(complete).prop_map(Step::Publish),
+        6 => (1..4_u8).prop_map(Step::Requests),
+        6 => (1..4_u8).prop_map(Step::Respond),
+        6 => (1..4_u8).prop_map(Step::Responses),
+        1 => Just(Step::Reconnect),
+        1 => (0..3_u8).prop_map(Step::Secret),
+        1 => any::<Index>().prop_map(Step::AskAgain),
+        1 => (0..=30_u8).prop_map(Step::Wait),
+        1 => Just(Step::Quiesce),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+fn run(protocol: Protocol, first: World, steps: Vec<Step>) {
+    let mut envoy = Envoy::new(protocol);
+    let mut world = first;
+    envoy.stream.on_snapshot(world.snapshot());
+    for step in steps {
+        match step {
+            Step::Publish(next) => {
+                world = next;
+                envoy.stream.on_snapshot(world.snapshot());
+            }
+            Step::Requests(n) => {
+                for _ in 0..n {
+                    envoy.deliver_request();
+                }
+            }
+            Step::Respond(n) => {
+                for _ in 0..n {
+                    envoy.respond();
+                }
+            }
+            Step::Responses(n) => {
+                for _ in 0..n {
+                    envoy.deliver_response();
+                }
+            }
+            Step::Reconnect => envoy.reconnect(&world.snapshot()),
+            Step::Secret(i) => {
+                let name = format!("s{i}");
+                if !envoy.secrets.remove(&name) {
+                    envoy.secrets.insert(name);
+                }
+                envoy.resubscribe(Secret, envoy.secrets.clone());
+            }
+            Step::AskAgain(index) => {
+                let names: Vec<_> = envoy.names.get(&Endpoints).into_iter().flatten().cloned().collect();
+                if protocol == Protocol::Delta && !names.is_empty() {
+                    envoy.send(Endpoints, &[index.get(&names).clone()], &[], None);
+                }
+            }
+            Step::Wait(tenths) => envoy.now += Duration::from_millis(100) * u32::from(tenths),
+            Step::Quiesce => {
+                envoy.quiesce();
+                envoy.check_result(&world);
+            }
+        }
+    }
+    envoy.quiesce();
+    envoy.check_result(&world);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_delta_client_always_arrives_and_never_uses_what_it_does_not_have(
+        first in world(false), steps in steps(Protocol::Delta)
+    ) {
+        run(Protocol::Delta, first, steps);
+    }
+
+    #[test]
+    fn a_state_of_the_world_client_always_arrives_and_never_uses_what_it_does_not_have(
+        first in world(true), steps in steps(Protocol::Sotw)
+    ) {
+        run(Protocol::Sotw, first, steps);
+    }
+}
