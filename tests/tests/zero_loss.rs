@@ -181,7 +181,11 @@ async fn a_route_that_moves_to_new_backends_loses_no_request() -> Result<()> {
             let moved = echo.latest(|seen| seen.header(MOVE).as_ref() == Some(&number));
             moved.map(drop).with_context(|| format!("no request by move {number}"))
         };
-        eventually(PATIENCE, arrived).await.with_context(|| portcullis.log_tail())?;
+        if let Err(error) = eventually(PATIENCE, arrived).await {
+            // A request that failed ends the load, and is the reason.
+            load.finish().await?;
+            return Err(error.context(portcullis.log_tail()));
+        }
     }
     let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
     println!("{sent} requests, {MOVES} moves");
