@@ -44,6 +44,7 @@ pub struct Echoed {
     /// The `Host` header or `:authority`.
     pub host: String,
     /// Names in lower case with their values, in the order in which they came; repeated names stand together.
+    #[serde(with = "lines")]
     pub headers: Vec<(String, String)>,
     /// `HTTP/1.1` or `HTTP/2.0`.
     pub protocol: String,
@@ -206,6 +207,22 @@ impl State {
         }
         seen.push_back(echoed.clone());
         echoed
+    }
+}
+
+/// Headers as a list of `name: value`, for people who read answers.
+mod lines {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+        let lines: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        lines.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+        let lines = Vec::<String>::deserialize(deserializer)?;
+        let split = |line: &String| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(lines.iter().filter_map(split).collect())
     }
 }
 

@@ -121,6 +121,11 @@ impl Portcullis {
         self.process.log_tail()
     }
 
+    /// The ids of the processes that the program has started: its Envoys.
+    pub fn children(&self) -> Result<Vec<u32>> {
+        self.process.children()
+    }
+
     /// Asks the program to end and waits until it has.
     pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
         self.process.terminate().await

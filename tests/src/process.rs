@@ -55,6 +55,20 @@ fn build_portcullis() -> Result<PathBuf> {
         .context("cargo built no executable")
 }
 
+/// Ends a process without asking it.
+pub async fn kill(id: u32) -> Result<()> {
+    signal("KILL", id).await
+}
+
+async fn signal(name: &str, id: u32) -> Result<()> {
+    // Signals other than this program's own need unsafe code or a crate; the command is everywhere.
+    let sent = Command::new("kill").args(["-s", name, &id.to_string()]).status().await?;
+    if !sent.success() {
+        bail!("cannot send {name} to process {id}");
+    }
+    Ok(())
+}
+
 /// A running program; it is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -114,10 +128,21 @@ impl Process {
     /// Asks the program to end, as an init system would, and waits until it has.
     pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
         if let Some(id) = self.child.id() {
-            // The standard library only knows how to kill.
-            Command::new("kill").arg(id.to_string()).status().await?;
+            signal("TERM", id).await?;
         }
         Ok(self.child.wait().await?)
+    }
+
+    /// The ids of the processes that the program has started.
+    pub fn children(&self) -> Result<Vec<u32>> {
+        let id = self.child.id().context("the program has ended")?;
+        let mut children = Vec::new();
+        // Each thread has the children that it started.
+        for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+            let list = std::fs::read_to_string(thread?.path().join("children"))?;
+            children.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        }
+        Ok(children)
     }
 
     /// Everything that the program has printed.
