@@ -77,16 +77,12 @@ impl Report {
 
     /// In plain words, one line each, and a last line that sums up.
     pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for Finding { file, line, column, object, problem } in &self.0 {
-            if let Some(file) = file {
-                text += &format!("{}:{line}:{column}: ", file.display());
-            }
-            if let Some(object) = object {
-                text += &format!("{object}: ");
-            }
-            text += &format!("{}: {problem}\n", problem.severity);
-        }
+        let line = |Finding { file, line, column, object, problem }: &Finding| {
+            let file = file.as_ref().map(|file| format!("{}:{line}:{column}: ", file.display())).unwrap_or_default();
+            let object = object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+            format!("{file}{object}{}: {problem}\n", problem.severity)
+        };
+        let text: String = self.0.iter().map(line).collect();
         let counts = SEVERITIES.map(|severity| format!("{} {}", self.count(severity), plural(severity)));
         text + &counts.join(", ") + "\n"
     }

@@ -175,3 +175,75 @@ fn drop_times(value: &mut Value) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ir::Settings;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{Memory, world};
+
+    fn document(text: &str) -> Document {
+        let mut translator = Translator::new(Settings::default());
+        for change in Memory::default().write("a.yaml", text).changes {
+            translator.apply(change);
+        }
+        translator.settle();
+        Document::of(&translator).expect("it is what translation made")
+    }
+
+    #[test]
+    fn yaml_and_json_say_the_same_in_the_same_order() {
+        let document = document(&world(8080));
+        let (yaml, json) = (document.to_yaml().expect("YAML"), document.to_json().expect("JSON"));
+        let from_yaml: Value = serde_saphyr::from_str(&yaml).expect("valid YAML");
+        let from_json: Value = serde_json::from_str(&json).expect("valid JSON");
+        assert_eq!(from_yaml, from_json);
+        let order = |text: &str, names: &[&str]| {
+            let places: Vec<_> = names.iter().map(|name| text.find(name).unwrap_or_else(|| panic!("{name}"))).collect();
+            assert!(places.is_sorted(), "{names:?} at {places:?}");
+        };
+        order(
+            &yaml,
+            &["gateways:", "gateway:", "  listeners:", "  routes:", "  clusters:", "  endpoints:", "  secrets:"],
+        );
+        order(
+            &json,
+            &["\"gateways\"", "\"gateway\"", "\"listeners\"", "\"clusters\"", "\"secrets\"", "\n  \"statuses\""],
+        );
+    }
+
+    #[test]
+    fn there_are_no_times_and_no_fractions_that_are_none() {
+        let text = document(&world(8080)).to_json().expect("JSON");
+        assert!(!text.contains("lastTransitionTime") && !text.contains("creationTimestamp"));
+        assert!(!text.contains("0.0,") && !text.contains("0.0\n"), "{text}");
+        let mut value = json!({"a": [0.0, 1.5, 1e300, -3.0], "b": 7});
+        whole_numbers(&mut value);
+        assert_eq!(value, json!({"a": [0, 1.5, 1e300, -3], "b": 7}));
+        let mut status = json!({"conditions": [{"type": "A", "lastTransitionTime": "2020-01-01T00:00:00Z"}]});
+        drop_times(&mut status);
+        assert_eq!(status, json!({"conditions": [{"type": "A"}]}));
+    }
+
+    #[test]
+    fn a_gateway_without_resources_has_empty_lists() {
+        let entry = GatewayEntry { gateway: "a/b".into(), ..GatewayEntry::default() };
+        let document = Document { gateways: vec![entry], statuses: Vec::new() };
+        let expected = "gateways:\n- gateway: a/b\n  listeners: []\n  routes: []\n  clusters: []\n  endpoints: []\n  \
+                        secrets: []\nstatuses: []\n";
+        assert_eq!(document.to_yaml().expect("YAML"), expected);
+    }
+
+    #[test]
+    fn texts_that_yaml_would_read_as_something_else_come_back_as_they_were() {
+        let texts = ["yes", "1.0", "", " a ", "a: b", "# c", "a\nb\n", "\t", "null", "é\u{0}", "- x", "0x10", "1e3"];
+        let value = json!(texts);
+        let read: Value = serde_saphyr::from_str(&yaml(&value).expect("YAML")).expect("valid YAML");
+        assert_eq!(read, value);
+        let long = json!({"key": "word ".repeat(100)});
+        let read: Value = serde_saphyr::from_str(&yaml(&long).expect("YAML")).expect("valid YAML");
+        assert_eq!(read, long);
+    }
+}

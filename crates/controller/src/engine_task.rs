@@ -3,6 +3,7 @@
 //! Everything that is ready is taken as one batch, settled once, and published. Nothing else touches the translator;
 //! who wants to know something asks through [`EngineHandle::ask`].
 
+mod complaints;
 mod ports;
 mod rejections;
 mod snapshots;
@@ -20,6 +21,7 @@ use crate::{
     files::{FileProblem, Update},
     metrics::{GatewayLabel, Metrics, SourceLabel, TypeLabel},
 };
+use complaints::Complaints;
 use rejections::Rejections;
 use snapshots::Snapshots;
 
@@ -93,6 +95,7 @@ pub struct EngineTask {
     hub: xds::Hub,
     snapshots: Snapshots,
     rejections: Rejections,
+    complaints: Complaints,
     ports: Option<PortCheck>,
     metrics: Metrics,
     served: watch::Sender<BTreeSet<NsName>>,
@@ -108,6 +111,7 @@ impl EngineTask {
             hub,
             snapshots: Snapshots::default(),
             rejections: Rejections::default(),
+            complaints: Complaints::default(),
             ports,
             metrics,
             served: watch::Sender::default(),
@@ -208,9 +212,11 @@ impl EngineTask {
     }
 
     fn settle(&mut self, start: Instant) {
+        let mut turned = BTreeSet::new();
         loop {
-            let changes = self.translator.settle();
+            let mut changes = self.translator.settle();
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
+            turned.extend(std::mem::take(&mut changes.statuses));
             self.absorb(changes);
             // A port that cannot be bound is taken back before anybody was told of it.
             let ports = self.ports.as_mut().filter(|_| gateways);
@@ -219,6 +225,7 @@ impl EngineTask {
             }
         }
         self.snapshots.publish(&self.hub);
+        self.complaints.note(turned, &self.translator);
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
         self.metrics.batches.inc();
         self.metrics.settle_seconds.observe(start.elapsed().as_secs_f64());
@@ -241,7 +248,11 @@ impl EngineTask {
         }
         self.served.send_modify(|all| {
             for (gateway, served) in changes.gateways {
-                if served { all.insert(gateway) } else { all.remove(&gateway) };
+                if served {
+                    all.insert(gateway)
+                } else {
+                    all.remove(&gateway)
+                };
             }
         });
     }

@@ -8,3 +8,6 @@ pub mod files;
 pub mod metrics;
 pub mod run;
 pub mod supervisor;
+
+#[cfg(test)]
+mod testing;

@@ -137,7 +137,7 @@ impl Metrics {
     }
 }
 
-/// The text format of Prometheus and OpenMetrics.
+/// The `OpenMetrics` text format, which Prometheus reads.
 pub fn render(registry: &Registry) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.

@@ -105,7 +105,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
             Some(supervisor)
         }
     };
-    let listen = |why: &io::Error| RunError::listen(options.admin, "--admin-address", why);
+    let listen = |why: &io::Error| RunError::listen(&options.admin, "--admin-address", why);
     let admin_listener = admin::bind(options.admin).await.map_err(|error| listen(&error))?;
     tracing::info!(xds = %options.xds, admin = %options.admin, "listening");
 
@@ -126,8 +126,8 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (stop_servers, servers_stop) = watch::channel(false);
     let (reporter, reports) = xds::reporter(REPORTS);
     let forwarding = tokio::spawn(forward(reports, engine.clone()));
-    let server = xds::Server::new(hub.clone(), xds::Config::default(), reporter);
-    let mut xds_server = tokio::spawn(xds_listener.serve(server, wait(servers_stop.clone())));
+    let ads = xds::Server::new(hub.clone(), xds::Config::default(), reporter);
+    let mut xds_server = tokio::spawn(xds_listener.serve(ads, wait(servers_stop.clone())));
     let admin = Admin::new(engine.clone(), hub, metrics);
     let mut admin_server = tokio::spawn(admin.serve(admin_listener, wait(servers_stop)));
     let following = {
@@ -155,7 +155,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         finish([admin_server]).await;
     }
     forwarding.abort();
-    rechecking.into_iter().for_each(|task| task.abort());
+    if let Some(rechecking) = rechecking {
+        rechecking.abort();
+    }
     if let Bind::Unix(path) = &options.xds {
         // Somebody may have removed it already.
         let _: io::Result<()> = std::fs::remove_file(path);
@@ -254,7 +256,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl RunError {
-    fn listen(address: impl ToString, flag: &'static str, why: &(impl std::fmt::Display + ?Sized)) -> Self {
+    fn listen(address: &impl ToString, flag: &'static str, why: &(impl std::fmt::Display + ?Sized)) -> Self {
         Self::Listen { address: address.to_string(), flag, why: why.to_string() }
     }
 }
@@ -278,5 +280,42 @@ impl std::str::FromStr for Bind {
             Some(path) => Ok(Self::Unix(path.into())),
             None => text.parse().map(Self::Tcp).map_err(|_| "must be ADDRESS:PORT or unix:PATH".into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_tcp_or_the_path_of_a_socket() {
+        assert_eq!("127.0.0.1:80".parse(), Ok(Bind::Tcp(([127, 0, 0, 1], 80).into())));
+        assert_eq!("unix:/run/x".parse(), Ok(Bind::Unix("/run/x".into())));
+        for text in ["", "unix:", "localhost", "127.0.0.1", "/run/x"] {
+            assert!(text.parse::<Bind>().is_err(), "{text}");
+        }
+        assert_eq!("unix:/run/x".parse::<Bind>().map(|bind| bind.to_string()), Ok("unix:/run/x".into()));
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_for_its_owner_alone_and_takes_the_place_of_one_that_nobody_serves() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("xds.sock");
+        let listener = bind_unix(&path).expect("it is free");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let error = bind_unix(&path).expect_err("it is served");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        drop(bind_unix(&path).expect("nobody serves it"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing else is left");
+    }
+
+    #[tokio::test]
+    async fn xds_is_not_served_where_others_can_reach_it() {
+        let bind = Bind::Tcp(([0, 0, 0, 0], 0).into());
+        let error = XdsListener::bind(&bind).await.err().expect("it is refused");
+        assert!(error.to_string().contains("--xds-address") && error.to_string().contains("loopback"), "{error}");
     }
 }

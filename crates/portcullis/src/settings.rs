@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn flags_change_their_own_setting() {
-        let changed = settings(&["--ports", "mapped", "--idle-timeout", "1m30s", "--access-log", "false"]).expect("valid");
+        let changed =
+            settings(&["--ports", "mapped", "--idle-timeout", "1m30s", "--access-log", "false"]).expect("valid");
         let mut expected = Settings { ports: PortMapping::Mapped, ..Settings::default() };
         expected.edge.idle_timeout = Duration::from_secs(90);
         expected.edge.access_log = false;

@@ -32,12 +32,7 @@ pub struct PortCheck {
 impl PortCheck {
     /// A check by these means.
     pub fn new(host: impl HostPorts + 'static) -> Self {
-        Self {
-            host: Box::new(host),
-            wanted: BTreeSet::new(),
-            ours: BTreeSet::new(),
-            unusable: BTreeMap::new(),
-        }
+        Self { host: Box::new(host), wanted: BTreeSet::new(), ours: BTreeSet::new(), unusable: BTreeMap::new() }
     }
 
     /// Looks at the ports that are newly wanted. Returns whether the translator was told anything.
@@ -78,9 +73,10 @@ impl PortCheck {
         if before == why {
             return false;
         }
-        match &why {
-            Some(why) => tracing::warn!(port, why, "a port cannot be bound"),
-            None => tracing::info!(port, "a port can be bound again"),
+        if let Some(why) = &why {
+            tracing::warn!(port, why, "a port cannot be bound");
+        } else {
+            tracing::info!(port, "a port can be bound again");
         }
         translator.set_unusable_port(port, why);
         true

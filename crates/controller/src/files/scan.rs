@@ -230,7 +230,7 @@ mod tests {
             fs::write(path, text).expect("a file");
         }
 
-        fn tell(&self, found: Vec<Found>) -> Vec<String> {
+        fn tell(&self, found: &[Found]) -> Vec<String> {
             let name = |key: &FileKey| {
                 key.path().strip_prefix(self.folder.path()).expect("it is in the folder").display().to_string()
             };
@@ -246,14 +246,15 @@ mod tests {
 
         fn scan(&mut self) -> Vec<String> {
             let found = self.scanner.scan(|_| false);
-            self.tell(found)
+            self.tell(&found)
         }
     }
 
     #[test]
     fn manifests_are_found_in_the_order_of_their_paths_sub_folders_included() {
         let mut folder = Folder::new();
-        for name in ["b.yaml", "a/z.yml", "a/b/c.json", "a.YAML", ".hidden.yaml", "x.yaml~", "#x.yaml", ".git/x.yaml", "x.txt"]
+        for name in
+            ["b.yaml", "a/z.yml", "a/b/c.json", "a.YAML", ".hidden.yaml", "x.yaml~", "#x.yaml", ".git/x.yaml", "x.txt"]
         {
             folder.write(name, "1");
         }
@@ -284,10 +285,10 @@ mod tests {
         folder.scan();
         let paths = ["a.yaml", "b.yaml", "notes.txt"].map(|name| folder.path(name)).into();
         let found = folder.scanner.look_at(&paths);
-        assert_eq!(folder.tell(found), ["a.yaml=1"]);
+        assert_eq!(folder.tell(&found), ["a.yaml=1"]);
         fs::remove_file(folder.path("a.yaml")).expect("it is there");
         let found = folder.scanner.look_at(&paths);
-        assert_eq!(folder.tell(found), ["-a.yaml"]);
+        assert_eq!(folder.tell(&found), ["-a.yaml"]);
     }
 
     #[test]

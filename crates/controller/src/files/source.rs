@@ -65,9 +65,8 @@ impl Files {
     /// The files and folders at `paths`, each of which must be there.
     pub fn open(paths: Vec<PathBuf>) -> Result<Self, SourceError> {
         for path in &paths {
-            let read = std::fs::metadata(path).and_then(|metadata| match metadata.is_dir() {
-                true => std::fs::read_dir(path).map(drop),
-                false => std::fs::File::open(path).map(drop),
+            let read = std::fs::metadata(path).and_then(|metadata| {
+                if metadata.is_dir() { std::fs::read_dir(path).map(drop) } else { std::fs::File::open(path).map(drop) }
             });
             read.map_err(|why| SourceError::Unreadable { path: path.clone(), why })?;
         }
@@ -110,9 +109,10 @@ impl Files {
     fn tell(&mut self, problems: Vec<FileProblem>) {
         let before: HashSet<_> = self.problems.iter().collect();
         for problem in problems.iter().filter(|problem| !before.contains(problem)) {
-            match problem.problem.severity {
-                ir::Severity::Warning => tracing::info!("{problem}"),
-                _ => tracing::warn!("{problem}"),
+            if problem.problem.severity == ir::Severity::Warning {
+                tracing::info!("{problem}");
+            } else {
+                tracing::warn!("{problem}");
             }
         }
         self.problems = Arc::new(problems);

@@ -162,7 +162,8 @@ impl Manifests {
             };
             if let Some(SyntaxError { position, message }) = &file.broken {
                 let problem = Problem::new(Severity::Refused, "InvalidFile", "", message);
-                problems.push(told(*position, None, problem, !file.entries.is_empty()));
+                let kept = file.entries.values().any(|entry| entry.object.is_some());
+                problems.push(told(*position, None, problem, kept));
             }
             problems.extend(file.problems.iter().map(|(position, object, problem)| {
                 let refused = problem.severity == Severity::Refused;
@@ -337,12 +338,12 @@ impl File {
                 let count = |names: &[(&str, &str)]| names.iter().filter(|other| *other == name).count();
                 before.refused || count(&names) > count(&names_before)
             };
-            let named = unclear_names.iter().find(|(namespace, name, _)| {
+            let by_name = unclear_names.iter().find(|(namespace, name, _)| {
                 **name == *id.name
                     && (id.namespace.is_empty() || **namespace == *id.namespace)
                     && turned(&(namespace.as_str(), name.as_str()))
             });
-            let stands_for = unclear.first().or_else(|| named.map(|(.., entry)| entry)).cloned();
+            let stands_for = unclear.first().or_else(|| by_name.map(|(.., entry)| entry)).cloned();
             if let Some(entry) = stands_for {
                 file.entries.insert(id.clone(), Entry { object: Some(object), ..entry });
             }
@@ -412,7 +413,8 @@ fn count(counts: &mut HashMap<ObjectId, usize>, id: &ObjectId, more: bool) {
 }
 
 fn twice(id: &ObjectId, first: &str) -> Problem {
-    let message = format!("{id} is there twice, and the one in {first} is the one that counts: remove or rename this one");
+    let message =
+        format!("{id} is there twice, and the one in {first} is the one that counts: remove or rename this one");
     Problem::new(Severity::Ignored, "Duplicate", "metadata.name", message)
 }
 

@@ -341,7 +341,10 @@ mod tests {
 
     #[test]
     fn a_file_is_cut_at_its_document_markers() {
-        assert_eq!(texts("a: 1\n---\nb: 2\n--- # two\nc: 3"), [("a: 1\n", 0), ("---\nb: 2\n", 1), ("--- # two\nc: 3", 3)]);
+        assert_eq!(
+            texts("a: 1\n---\nb: 2\n--- # two\nc: 3"),
+            [("a: 1\n", 0), ("---\nb: 2\n", 1), ("--- # two\nc: 3", 3)]
+        );
         assert_eq!(texts("# licence\n---\na: 1\n"), [("# licence\n---\na: 1\n", 0)]);
         assert_eq!(texts("a: 1\n...\n%YAML 1.2\n---\nb: 2\n"), [("a: 1\n...\n", 0), ("%YAML 1.2\n---\nb: 2\n", 2)]);
         assert_eq!(texts("a: ---\n  ---\n---x: 1\n"), [("a: ---\n  ---\n---x: 1\n", 0)]);

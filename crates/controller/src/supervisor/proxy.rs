@@ -108,18 +108,15 @@ impl Proxy {
 
     async fn requests_under_way(&self) -> io::Result<bool> {
         let stats = self.admin("GET", "/stats?usedonly&filter=^http\\..*downstream_rq_active$").await?;
-        let active = |line: &str| {
-            let (name, count) = line.split_once(": ")?;
-            (!name.starts_with("http.admin.") && count.trim() != "0").then_some(())
-        };
-        Ok(stats.lines().any(|line| active(line).is_some()))
+        Ok(under_way(&stats))
     }
 
     /// Asks the admin interface; gives the answer, headers included.
     async fn admin(&self, method: &str, path: &str) -> io::Result<String> {
         let ask = async {
             let mut socket = UnixStream::connect(&self.admin).await?;
-            let request = format!("{method} {path} HTTP/1.1\r\nhost: envoy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let request =
+                format!("{method} {path} HTTP/1.1\r\nhost: envoy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             socket.write_all(request.as_bytes()).await?;
             // Read to the end of the answer and not to that of the connection, which Envoy keeps for another second.
             let mut answer = Vec::new();
@@ -128,6 +125,12 @@ impl Proxy {
         };
         timeout(ADMIN, ask).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// Whether the answer counts requests of clients, headers of the answer and requests to the interface itself aside.
+fn under_way(stats: &str) -> bool {
+    let clients = stats.lines().filter(|line| line.starts_with("http.") && !line.starts_with("http.admin."));
+    clients.filter_map(|line| line.split_once(": ")).any(|(_, count)| count.trim() != "0")
 }
 
 fn command(supervisor: &Supervisor, bootstrap: &Path) -> Command {
@@ -163,5 +166,18 @@ async fn log(gateway: NsName, errors: impl tokio::io::AsyncRead + Unpin) {
             "debug" | "trace" => tracing::trace!(target: "envoy", %gateway, "{message}"),
             _ => tracing::debug!(target: "envoy", %gateway, "{line}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::under_way;
+
+    #[test]
+    fn only_requests_of_clients_count() {
+        let head = "HTTP/1.1 200 OK\r\ndate: today\r\n\r\n";
+        let idle = "http.admin.downstream_rq_active: 1\r\nhttp.http/80.downstream_rq_active: 0\r\n";
+        assert!(!under_way(&format!("{head}{idle}")));
+        assert!(under_way(&format!("{head}{idle}http.http/81.downstream_rq_active: 2\r\n")));
     }
 }

@@ -30,7 +30,7 @@ impl World {
     /// Waits until the updates have told all of this, in any number of them.
     fn expect(&self, mut expected: Vec<&str>) {
         while !expected.is_empty() {
-            let update = self.updates.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{expected:?}"));
+            let update = self.updates.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("{expected:?}"));
             for change in update.changes {
                 let text = match change {
                     Change::Put(object) => format!("put {}", object.id()),
@@ -66,7 +66,8 @@ fn an_atomic_rename_is_one_change() {
     world.expect(vec!["put Service default/a", "put Namespace default"]);
     for n in 0..20 {
         world.write(".a.yaml.swp", &(service("a") + &service(&format!("n{n}"))));
-        fs::rename(world.folder.path().join(".a.yaml.swp"), world.folder.path().join("a.yaml")).expect("the same folder");
+        fs::rename(world.folder.path().join(".a.yaml.swp"), world.folder.path().join("a.yaml"))
+            .expect("the same folder");
         let new = format!("put Service default/n{n}");
         let old = format!("remove Service default/n{}", n - 1);
         world.expect(if n == 0 { vec![&new] } else { vec![&new, &old] });
@@ -114,7 +115,7 @@ fn events_become_signals() {
 #[test]
 fn a_problem_is_told_with_the_objects() {
     let world = World::new(&[("a.yaml", "{"), ("b.yaml", &service("b"))]);
-    let update = world.updates.recv_timeout(Duration::from_secs(60)).expect("the first look");
+    let update = world.updates.recv_timeout(Duration::from_mins(1)).expect("the first look");
     assert_eq!((update.files, update.broken_files, update.problems.len()), (2, 1, 1));
     let id = ObjectId::new(api::Kind::Service, "default", "b");
     assert!(update.changes.iter().any(|change| matches!(change, Change::Put(object) if object.id() == id)));

@@ -197,7 +197,8 @@ fn a_misspelt_kind_keeps_the_object_it_was() {
     let mut world = World::default();
     world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
     for _ in 0..2 {
-        let told = world.load("a.yaml", &(route("a", "a.com").replace("HTTPRoute", "HttpRoute") + &route("b", "b.com")));
+        let told =
+            world.load("a.yaml", &(route("a", "a.com").replace("HTTPRoute", "HttpRoute") + &route("b", "b.com")));
         assert_eq!(told, [""; 0]);
     }
     let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
@@ -247,7 +248,8 @@ fn an_earlier_argument_counts_before_an_earlier_path() {
 #[test]
 fn age_follows_places_and_a_timestamp_that_is_given_is_kept() {
     let mut world = World::default();
-    let stamped = route("old", "o.com").replace("metadata:\n", "metadata:\n  creationTimestamp: 2024-01-01T00:00:00Z\n");
+    let stamped =
+        route("old", "o.com").replace("metadata:\n", "metadata:\n  creationTimestamp: 2024-01-01T00:00:00Z\n");
     world.load("z.yaml", &stamped);
     world.load("b.yaml", &route("b", "b.com"));
     world.load("a.yaml", &(route("r2", "2.com") + &route("r1", "1.com")));
@@ -337,14 +339,15 @@ fn ten_thousand_documents_in_a_file_are_fine() {
 #[test]
 fn an_object_of_a_megabyte_is_fine() {
     let mut world = World::default();
-    let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: big}}\ndata: {{a: '{}'}}\n", "x".repeat(1 << 20));
+    let text =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: big}}\ndata: {{a: '{}'}}\n", "x".repeat(1 << 20));
     assert_eq!(world.load("a.yaml", &text), ["put ConfigMap default/big", "put Namespace default"]);
 }
 
 /// What a file of the generated world holds.
 fn content() -> impl Strategy<Value = String> {
-    let manifest = (prop::sample::select(vec!["a", "b", "c", "d"]), 0..3u8, 0..12u8).prop_map(|(name, host, kind)| {
-        match kind {
+    let manifest =
+        (prop::sample::select(vec!["a", "b", "c", "d"]), 0..3u8, 0..12u8).prop_map(|(name, host, kind)| match kind {
             0 => bad(name),
             1 => "---\n{\n".to_owned(),
             2 => format!("---\nkind: Namespace\napiVersion: v1\nmetadata: {{name: web, labels: {{x: '{host}'}}}}\n"),
@@ -353,8 +356,7 @@ fn content() -> impl Strategy<Value = String> {
             5 => "--- # nothing\n".to_owned(),
             6 => route(name, "old.com").replace("  name", "  creationTimestamp: 2020-02-02T00:00:00Z\n  name"),
             _ => route(name, &format!("{host}.com")),
-        }
-    });
+        });
     prop::collection::vec(manifest, 0..6).prop_map(|manifests| manifests.concat())
 }
 

@@ -1,0 +1,298 @@
+//! The commands, run as a user runs them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const GOOD: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: portcullis}
+spec: {controllerName: portcullis.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: web}
+spec:
+  gatewayClassName: portcullis
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: app, namespace: web}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: app, namespace: web}
+spec:
+  parentRefs: [{name: edge}]
+  rules:
+  - backendRefs: [{name: app, port: 80}]
+";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("a file");
+    }
+    folder
+}
+
+fn portcullis(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.args(arguments).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+fn path(folder: &TempDir) -> &str {
+    folder.path().to_str().expect("it is text")
+}
+
+#[test]
+fn translate_prints_the_same_document_as_yaml_and_as_json_every_time() {
+    let files = folder(&[("a.yaml", GOOD)]);
+    let yaml = portcullis(&["translate", "-f", path(&files)]);
+    let json = portcullis(&["translate", "-f", path(&files), "-o", "json"]);
+    assert!(yaml.status.success() && json.status.success(), "{}", text(&yaml.stderr));
+    let document: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(serde_saphyr::from_str::<Value>(&text(&yaml.stdout)).expect("YAML"), document);
+    assert_eq!(document["gateways"][0]["gateway"], "web/edge");
+    assert_eq!(document["gateways"][0]["listeners"][0]["name"], "listener/80");
+    let kinds: Vec<_> = document["statuses"].as_array().expect("a list").iter().map(|entry| &entry["kind"]).collect();
+    assert_eq!(kinds, ["GatewayClass", "Gateway", "HTTPRoute"]);
+    assert_eq!(yaml.stdout, portcullis(&["translate", "-f", path(&files)]).stdout);
+}
+
+#[test]
+fn ports_are_mapped_on_request_and_the_class_is_that_of_the_controller_named() {
+    let files = folder(&[("a.yaml", GOOD)]);
+    let port = |arguments: &[&str]| {
+        let output = portcullis(&[&["translate", "-o", "json", "-f", path(&files)], arguments].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        document["gateways"][0]["listeners"][0]["address"]["socketAddress"]["portValue"].clone()
+    };
+    assert_eq!(port(&["--ports", "own"]), 80);
+    assert_eq!(port(&["--ports", "mapped"]), 10080);
+    assert_eq!(port(&["--controller-name", "example.com/other"]), Value::Null);
+}
+
+#[test]
+fn check_is_silent_about_what_is_good() {
+    let files = folder(&[("a.yaml", GOOD)]);
+    let output = portcullis(&["check", "-f", path(&files)]);
+    assert_eq!(text(&output.stdout), "0 refused, 0 replaced, 0 ignored, 0 warnings\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn check_says_in_plain_words_and_with_the_place_what_is_broken() {
+    let broken = GOOD.replace("{name: app, port: 80}", "{name: none, port: 80}");
+    let files = folder(&[("a.yaml", &broken)]);
+    let output = portcullis(&["check", "-f", path(&files)]);
+    let report = text(&output.stdout);
+    let line = report.lines().next().expect("a problem");
+    // The line of the file, with the object, the field and the value.
+    assert!(line.contains("a.yaml:24:20:"), "{report}");
+    assert!(line.contains("HTTPRoute web/app: replaced: spec.rules[0].backendRefs[0]"), "{report}");
+    assert!(line.contains("none"), "{report}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn check_reports_every_kind_of_fault_in_files() {
+    let files = folder(&[
+        ("a.yaml", GOOD),
+        ("b.yaml", "kind: [\n"),
+        ("c.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: app, namespace: web}\nspec: {}\n"),
+        ("d.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: a}]}\n"),
+        ("e.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HttpRoute\nmetadata: {name: x}\nspec: {}\n"),
+        ("f.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {}\n"),
+    ]);
+    let output = portcullis(&["check", "-f", path(&files), "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let seen: Vec<_> = report["problems"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|problem| {
+            let file = problem["file"].as_str().expect("a file").rsplit('/').next().expect("a name");
+            format!("{file}:{} {} {}", problem["line"], problem["severity"].as_str().expect("text"), problem["field"])
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            "b.yaml:1 refused \"\"",
+            "c.yaml:1 ignored \"metadata.name\"",
+            "d.yaml:4 refused \"spec.ports[0].port\"",
+            "e.yaml:2 ignored \"kind\"",
+            "f.yaml:2 warning \"kind\"",
+        ]
+    );
+    assert_eq!(report["summary"]["refused"], 2);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn warnings_fail_a_check_only_where_it_is_strict() {
+    let files = folder(&[("a.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n")]);
+    assert_eq!(portcullis(&["check", "-f", path(&files)]).status.code(), Some(0));
+    assert_eq!(portcullis(&["check", "-f", path(&files), "--strict"]).status.code(), Some(1));
+}
+
+#[test]
+fn wrong_usage_and_files_that_are_not_there_exit_with_2() {
+    for arguments in [
+        &["translate"][..],
+        &["translate", "-f", "/nonexistent"],
+        &["check", "-f", "/nonexistent"],
+        &["run", "--files", "/nonexistent"],
+        &["bootstrap", "--gateway", "edge"],
+        &["bootstrap", "--gateway", "a/b", "--xds-address", "nowhere"],
+        &["other"],
+    ] {
+        let output = portcullis(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn xds_is_served_on_loopback_only() {
+    let files = folder(&[]);
+    let output = portcullis(&["run", "--files", path(&files), "--xds-address", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("loopback"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_bootstrap_names_its_gateway_and_where_xds_is() {
+    let output = portcullis(&["bootstrap", "--gateway", "web/edge", "--xds-address", "127.0.0.1:7", "-o", "json"]);
+    let bootstrap: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(bootstrap["node"]["cluster"], "web/edge");
+    let endpoint = "/staticResources/clusters/0/loadAssignment/endpoints/0/lbEndpoints/0/endpoint/address";
+    let address = bootstrap.pointer(endpoint).expect("an address");
+    assert_eq!(address["socketAddress"]["portValue"], 7);
+    let yaml = portcullis(&["bootstrap", "--gateway", "web/edge", "--xds-address", "127.0.0.1:7"]);
+    assert_eq!(serde_saphyr::from_str::<Value>(&text(&yaml.stdout)).expect("YAML"), bootstrap);
+}
+
+/// A running `portcullis run`, killed when it is dropped.
+struct Running {
+    child: Child,
+    admin: SocketAddr,
+    log: mpsc::Receiver<String>,
+}
+
+impl Running {
+    fn start(files: &Path, socket: &Path, arguments: &[&str]) -> Self {
+        let admin = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .args(["run", "--log-format", "json", "--admin-address", &admin.to_string()])
+            .arg("--xds-address")
+            .arg(format!("unix:{}", socket.display()))
+            .arg("--files")
+            .arg(files)
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let errors = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (sender, log) = mpsc::channel();
+        thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, admin, log }
+    }
+
+    /// Waits for a line of the log with this text.
+    fn wait_for(&self, part: &str) -> String {
+        loop {
+            let line = self.log.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("{part} is not logged"));
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.admin).expect("it listens");
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+        (status, body.to_owned())
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(kill.success());
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _: std::io::Result<()> = self.child.kill();
+        let _: std::io::Result<_> = self.child.wait();
+    }
+}
+
+#[test]
+fn run_serves_follows_and_ends_in_order() {
+    let files = folder(&[("a.yaml", GOOD)]);
+    let sockets = folder(&[]);
+    let socket: PathBuf = sockets.path().join("xds.sock");
+    let mut running = Running::start(files.path(), &socket, &[]);
+    running.wait_for("everything is read and published");
+    for page in ["/healthz", "/readyz", "/"] {
+        assert_eq!(running.get(page).0, 200, "{page}");
+    }
+    assert_eq!(running.get("/other").0, 404);
+    let (status, metrics) = running.get("/metrics");
+    assert_eq!(status, 200);
+    for metric in ["portcullis_batches_total", "portcullis_gateways 1", "portcullis_problems{severity=\"refused\"} 0"] {
+        assert!(metrics.contains(metric), "{metric} in {metrics}");
+    }
+    let translated = portcullis(&["translate", "-o", "json", "-f", path(&files)]);
+    assert_eq!(running.get("/debug/snapshot"), (200, text(&translated.stdout)), "live and by command, they are equal");
+    assert!(running.get("/debug/engine").1.contains("Routes"));
+    assert_eq!(running.get("/debug/engine?why=Nothing:there").0, 404);
+    assert!(socket.exists());
+
+    fs::write(files.path().join("b.yaml"), "kind: [").expect("a file");
+    let line = running.wait_for("b.yaml:1:");
+    let line: Value = serde_json::from_str(&line).expect("a log line is JSON");
+    assert_eq!(line["level"], "WARN");
+    assert!(running.get("/metrics").1.contains("portcullis_files_broken 1"));
+
+    assert_eq!(running.terminate(), Some(0));
+    assert!(!socket.exists(), "nothing is left behind");
+}
+
+#[test]
+fn an_address_that_is_in_use_is_told() {
+    let files = folder(&[]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().map(|address| (taken, address.to_string())).expect("it is bound");
+    for flag in ["--admin-address", "--xds-address"] {
+        let other = if flag == "--admin-address" { "--xds-address" } else { "--admin-address" };
+        let output = portcullis(&["run", "--files", path(&files), flag, &taken.1, other, "127.0.0.1:0"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(flag), "{}", text(&output.stderr));
+    }
+}
