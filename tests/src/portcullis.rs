@@ -48,8 +48,10 @@ impl Portcullis {
         ];
         all.extend_from_slice(arguments);
         let log = folder.path().join("portcullis.log");
+        let process = Process::start("portcullis", &portcullis_binary()?, &all, log)?;
+        let supervises = all.iter().any(|argument| argument == "--envoy");
         let mut this = Self {
-            process: Process::start("portcullis", &portcullis_binary()?, all, log)?,
+            process: if supervises { process.with_children() } else { process },
             xds,
             admin,
             files: manifests,

@@ -75,6 +75,7 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    has_children: bool,
 }
 
 impl Process {
@@ -94,7 +95,13 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self { name: name.to_owned(), child, log, has_children: false })
+    }
+
+    /// The same for a program that has to be asked to end, since it ends others then.
+    pub fn with_children(mut self) -> Self {
+        self.has_children = true;
+        self
     }
 
     /// Fails with the end of the log if the program has ended.
@@ -156,5 +163,18 @@ impl Process {
         let lines: Vec<&str> = log.lines().collect();
         let start = lines.len().saturating_sub(40);
         format!("--- log of {} ---\n{}", self.name, lines[start..].join("\n"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(id) = self.child.id().filter(|_| self.has_children) else {
+            return;
+        };
+        let sent = std::process::Command::new("kill").arg(id.to_string()).status();
+        let deadline = Instant::now() + PATIENCE;
+        while sent.is_ok() && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
