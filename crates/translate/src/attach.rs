@@ -13,7 +13,7 @@ use crate::{
         model::{Admission, Fault},
     },
     host::{Placement, VirtualHost},
-    input::Namespaces,
+    input::{Gateways, Namespaces},
     route::head::{ParentRef, RouteAccepted, RouteHead},
 };
 
@@ -126,7 +126,7 @@ impl Derived for Attachment {
         let mut listeners = BTreeMap::new();
         let mut served = BTreeMap::new();
         for parent in &head.parents {
-            if scope.get::<IsOurs>(&parent.gateway).is_none() {
+            if scope.get::<Presence>(&parent.gateway).is_none_or(|presence| *presence == Present::Foreign) {
                 continue;
             }
             let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
@@ -213,18 +213,28 @@ fn why_not(scope: &Scope<'_>, route: &NsName, parent: &ParentRef) -> Fault {
     Fault::new("NotAllowedByListeners", message)
 }
 
-/// Present for a Gateway of one of our classes.
-pub(crate) struct IsOurs;
+/// Whose a Gateway is; absent for one that does not exist. All that its routes need to know of it.
+pub(crate) struct Presence;
 
-impl Table for IsOurs {
-    const NAME: &'static str = "IsOurs";
-    type Key = NsName;
-    type Value = ();
+/// Whose a Gateway is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Present {
+    /// Of one of our classes.
+    Ours,
+    /// Another controller's.
+    Foreign,
 }
 
-impl Lookup for IsOurs {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<()> {
-        scope.get::<GatewayRow>(key).map(|_| ())
+impl Table for Presence {
+    const NAME: &'static str = "Presence";
+    type Key = NsName;
+    type Value = Present;
+}
+
+impl Lookup for Presence {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Present> {
+        scope.get::<Gateways>(key)?;
+        Some(if scope.get::<GatewayRow>(key).is_some() { Present::Ours } else { Present::Foreign })
     }
 }
 

@@ -36,7 +36,7 @@ pub fn version<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     hash
 }
 
-/// An encoded message that is a part of a larger one: a route, or a virtual host.
+/// An encoded message that is a part of a larger one, such as a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The message, without tag and length.
@@ -63,43 +63,106 @@ impl Encoded {
     }
 }
 
-/// The virtual host of `rows`, each an encoded `envoy.config.route.v3.Route`, in the order in which they are tried.
-pub fn virtual_host<'a>(name: &str, domains: &[String], rows: impl Iterator<Item = &'a Row>) -> Row {
-    let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() };
-    let (bytes, hash) = compose(&head.encode_to_vec(), tag::VIRTUAL_HOST_ROUTES, rows);
-    Row { bytes, hash }
+/// A virtual host in pieces, so that its bytes are copied once only: into the route configuration.
+///
+/// Two are equal if their hashes are.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pieces: Vec<Bytes>,
+    len: usize,
+    hash: Hash,
 }
 
-/// The route configuration of `hosts`, each an encoded `envoy.config.route.v3.VirtualHost`.
+impl Host {
+    /// How long the encoded virtual host is.
+    #[allow(clippy::len_without_is_empty, reason = "a virtual host has a name, so it is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its content hash.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// The encoded `envoy.config.route.v3.VirtualHost` in one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        self.pieces.concat().into()
+    }
+}
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for Host {}
+
+impl From<Row> for Host {
+    fn from(row: Row) -> Self {
+        Self { len: row.bytes.len(), pieces: vec![row.bytes], hash: row.hash }
+    }
+}
+
+/// Routes as they stand in a virtual host, which is made from any number of such pieces.
+pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> Bytes {
+    let rows: Vec<_> = rows.collect();
+    let length = rows.iter().map(|row| field_len(tag::VIRTUAL_HOST_ROUTES, row.bytes.len())).sum();
+    let mut buffer = Vec::with_capacity(length);
+    for row in rows {
+        delimited(&mut buffer, tag::VIRTUAL_HOST_ROUTES, &row.bytes);
+    }
+    debug_assert_eq!(buffer.len(), length);
+    buffer.into()
+}
+
+/// The virtual host of pieces made by [`routes`], each with the hashes of its routes, in the order in which they are
+/// tried. How routes are split into pieces changes neither bytes nor hash.
+pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterator<Item = (Bytes, &'a [Hash])>) -> Host {
+    let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() }.encode_to_vec();
+    // Gathered first: hashing is several times as fast on one long piece as on many short ones.
+    let mut hashes = version([&*head]).to_vec();
+    let mut pieces = vec![head.into()];
+    for (piece, of_routes) in routes {
+        hashes.extend_from_slice(of_routes.as_flattened());
+        pieces.push(piece);
+    }
+    pieces.shrink_to_fit();
+    Host { len: pieces.iter().map(Bytes::len).sum(), hash: version([&*hashes]), pieces }
+}
+
+/// The route configuration of `hosts`.
 ///
 /// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
 /// passed on.
-pub fn route_configuration<'a>(name: &str, hosts: impl Iterator<Item = &'a Row>) -> Encoded {
-    let head = route_configuration_head(name);
-    let (body, version) = compose(&head.encode_to_vec(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, hosts);
-    Encoded { version, body }
+pub fn route_configuration<'a>(name: &str, hosts: impl Iterator<Item = &'a Host>) -> Encoded {
+    const TAG: u32 = tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS;
+    let head = route_configuration_head(name).encode_to_vec();
+    let hosts: Vec<_> = hosts.collect();
+    let length = head.len() + hosts.iter().map(|host| field_len(TAG, host.len)).sum::<usize>();
+    let mut hashes = version([&*head]).to_vec();
+    let mut body = Vec::with_capacity(length);
+    body.extend_from_slice(&head);
+    for host in hosts {
+        hashes.extend_from_slice(&host.hash);
+        varint(&mut body, key_of(TAG));
+        varint(&mut body, host.len);
+        for piece in &host.pieces {
+            body.extend_from_slice(piece);
+        }
+    }
+    debug_assert_eq!(body.len(), length);
+    Encoded { version: version([&*hashes]), body: body.into() }
 }
 
 fn route_configuration_head(name: &str) -> RouteConfiguration {
     RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() }
 }
 
-fn compose<'a>(head: &[u8], tag: u32, parts: impl Iterator<Item = &'a Row>) -> (Bytes, Hash) {
-    let parts: Vec<&Row> = parts.collect();
-    let key_len = prost::length_delimiter_len(key_of(tag));
-    let length: usize =
-        parts.iter().map(|part| key_len + prost::length_delimiter_len(part.bytes.len()) + part.bytes.len()).sum();
-    let mut buffer = Vec::with_capacity(head.len() + length);
-    buffer.extend_from_slice(head);
-    // Gathered first: hashing is several times as fast on one long piece as on many short ones.
-    let mut hashes = Vec::with_capacity((parts.len() + 1) * size_of::<Hash>());
-    hashes.extend_from_slice(&version([head]));
-    for part in parts {
-        delimited(&mut buffer, tag, &part.bytes);
-        hashes.extend_from_slice(&part.hash);
-    }
-    debug_assert_eq!(buffer.len(), head.len() + length);
-    (buffer.into(), version([&*hashes]))
+/// The length of a length-delimited field, its key and length included.
+fn field_len(tag: u32, body: usize) -> usize {
+    prost::length_delimiter_len(key_of(tag)) + prost::length_delimiter_len(body) + body
 }
 
 /// Numbers of the fields that are appended by hand.

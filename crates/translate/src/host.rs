@@ -11,9 +11,9 @@ use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matc
 
 use crate::{
     attach::AttachedHosts,
-    bytes::{self, Row},
+    bytes::{self, Host, Row},
     envoy::route::{self, RouteAt},
-    gateway::listener::PortListeners,
+    gateway::listener::PortHosts,
     output::{OutputId, Outputs},
     resolve::ResolvedRule,
     route::head::RouteAge,
@@ -130,8 +130,10 @@ impl Table for Owner {
 
 impl Lookup for Owner {
     fn compute(scope: &Scope<'_>, (config, hostname): &Self::Key) -> Option<Arc<str>> {
-        let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
-        let owner = listeners.iter().find(|((own, _), _)| own.covers(hostname)).map(|((_, name), _)| name.clone())?;
+        let owner = hostname.covering().find_map(|hostname| {
+            let at = scope.group::<PortHosts>(&(config.gateway.clone(), config.port, hostname));
+            at.first().map(|(name, ())| name.clone())
+        })?;
         config.listener.as_ref().is_none_or(|listener| *listener == owner).then_some(owner)
     }
 }
@@ -152,9 +154,13 @@ impl Derived for VirtualHost {
         let listener = ListenerId { gateway: config.gateway.clone(), name: (*owner).clone() };
         let groups: Vec<_> =
             hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect();
-        let rows = groups.iter().flat_map(|group| group.iter().map(|(_, row)| row));
+        let pages = groups.iter().flat_map(engine::View::pages);
+        let pieces = pages.map(|page| {
+            let routes = page.cached(|page| bytes::routes(page.iter().map(|(_, row)| row)));
+            ((*routes).clone(), page.hashes())
+        });
         let domain = hostname.domain();
-        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), rows);
+        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }
@@ -167,9 +173,9 @@ impl Group for HostsOf {
     const NAME: &'static str = "HostsOf";
     type Key = RouteConfigId;
     type Sort = Hostname;
-    type Entry = Row;
+    type Entry = Host;
 
-    fn digest(row: &Row) -> Digest {
-        Digest { len: row.bytes.len() as u64, hash: row.hash }
+    fn digest(host: &Host) -> Digest {
+        Digest { len: host.len() as u64, hash: host.hash() }
     }
 }

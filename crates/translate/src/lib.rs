@@ -17,6 +17,8 @@ mod resolve;
 pub mod resource;
 mod route;
 mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tls;
 pub mod translator;
 pub mod validate;

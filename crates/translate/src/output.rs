@@ -11,7 +11,7 @@ use ir::{
 
 use crate::{
     backend::{AssignmentBytes, ClusterBytes, ClusterId},
-    bytes::{self, Row},
+    bytes::{self, Host},
     envoy,
     gateway::{GatewayRow, listener::PortListeners},
     host::HostsOf,
@@ -109,7 +109,7 @@ fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
 
 /// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told
 /// to open its own (RFC 9110 section 15.5.20; Gateway API `Listener.hostname`).
-fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Row> {
+fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Host> {
     let own = id.listener.as_ref()?;
     let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
     let others = listeners.iter().filter(|((_, name), _)| name != own);

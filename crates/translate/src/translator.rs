@@ -7,12 +7,12 @@ use engine::{Engine, TableStats};
 use ir::{NsName, Port, Problem, Settings, Severity};
 
 use crate::{
-    attach::{AttachedHosts, AttachedRoutes, Attachment, Candidates, IsOurs, NamespaceLabels},
+    attach::{AttachedHosts, AttachedRoutes, Attachment, Candidates, NamespaceLabels, Presence},
     backend::{AssignmentBytes, ClusterBytes, ServicePorts, SliceRow, SlicesOf},
     class::OurClasses,
     gateway::{
         GatewayRow, Served,
-        listener::{ListenerIndex, ListenerRow, PortListeners},
+        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         port::{PortClaims, PortRival},
     },
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -287,10 +287,11 @@ fn tables() -> Engine {
         .lookup::<PortRival>()
         .derived::<ListenerRow>()
         .group::<ListenerIndex>()
+        .group::<PortHosts>()
         .group::<PortListeners>()
         .lookup::<NamespaceLabels>()
         .lookup::<Candidates>()
-        .lookup::<IsOurs>()
+        .lookup::<Presence>()
         .lookup::<RouteRule>()
         .lookup::<RouteHead>()
         .lookup::<RouteAge>()

@@ -82,8 +82,10 @@ fn sample_routes() -> Value {
     for (index, rule) in samples::rules().iter().enumerate() {
         rows.extend(samples::matches().iter().map(|request| route(&samples::source(index), request, rule, at)));
     }
+    let hashes: Vec<_> = rows.iter().map(|row| row.hash).collect();
+    let pieces = || [(bytes::routes(rows.iter()), &hashes[..])];
     let hosts = [["*"], ["*.example.com"], ["a.example.com"]]
-        .map(|domains| bytes::virtual_host(domains[0], &domains.map(str::to_owned), rows.iter()));
+        .map(|domains| bytes::virtual_host(domains[0], &domains.map(str::to_owned), pieces()));
     let mut routes =
         resource(ResourceKind::RouteConfiguration, &bytes::route_configuration("https/443/any", hosts.iter()).body);
     // The default over RDS; a static one would have to know its clusters.

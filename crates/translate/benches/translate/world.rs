@@ -34,7 +34,7 @@ impl World {
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "portcullis"},
             "spec": {"controllerName": "portcullis.dev/gateway-controller"},
         });
-        let mut objects = vec![decode(class), self.namespace_with_label(0)];
+        let mut objects = vec![decode(class), Self::namespace_with_label(self, 0)];
         objects.extend((0..self.routes.div_ceil(self.per_gateway)).map(gateway));
         objects.extend((0..self.routes).map(|index| self.route(index)));
         objects.extend((0..self.routes / 2).map(service));
@@ -73,14 +73,14 @@ impl World {
         slice(turn * 7 % (self.routes / 2), turn % 200 + 1)
     }
 
-    pub(crate) fn namespace_with_label(&self, turn: usize) -> Object {
+    pub(crate) fn namespace_with_label(_: &Self, turn: usize) -> Object {
         decode(json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps", "labels": {"turn": turn.to_string()}},
         }))
     }
 
     /// A grant for a namespace that holds no route of this world.
-    pub(crate) fn grant(&self, turn: usize) -> Object {
+    pub(crate) fn grant(_: &Self, turn: usize) -> Object {
         decode(json!({
             "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
             "metadata": {"name": "grant", "namespace": "apps"},

@@ -7,7 +7,7 @@ use envoy_types::pb::{
 };
 use prost::Message;
 
-use super::{Fields, Row, Value, any, compose, route_configuration, structure, tag, version, virtual_host};
+use super::{Fields, Hash, Host, Row, Value, any, route_configuration, routes, structure, tag, version};
 
 fn rows(count: usize) -> Vec<Row> {
     (0..count)
@@ -16,6 +16,12 @@ fn rows(count: usize) -> Vec<Row> {
             Row::new(route.encode_to_vec())
         })
         .collect()
+}
+
+/// A virtual host of one piece.
+fn virtual_host<'a>(name: &str, domains: &[String], rows: impl Iterator<Item = &'a Row> + Clone) -> Host {
+    let hashes: Vec<Hash> = rows.clone().map(|row| row.hash).collect();
+    super::virtual_host(name, domains, [(routes(rows), &hashes[..])])
 }
 
 fn plain_host(name: &str, domains: &[String], rows: &[Row]) -> VirtualHost {
@@ -34,8 +40,8 @@ fn a_composed_virtual_host_equals_the_plain_one() {
         let rows = rows(count);
         let composed = virtual_host("host", &domains, rows.iter());
         let plain = plain_host("host", &domains, &rows);
-        assert_eq!(VirtualHost::decode(&*composed.bytes).expect("a virtual host"), plain);
-        assert_eq!(composed.bytes, plain.encode_to_vec(), "{count} routes");
+        assert_eq!(VirtualHost::decode(composed.to_bytes()).expect("a virtual host"), plain);
+        assert_eq!(composed.to_bytes(), plain.encode_to_vec(), "{count} routes");
     }
 }
 
@@ -47,7 +53,7 @@ fn a_composed_route_configuration_equals_the_plain_one() {
     let composed = route_configuration("http/80", hosts.iter());
     let plain = RouteConfiguration {
         name: "http/80".into(),
-        virtual_hosts: hosts.iter().map(|host| VirtualHost::decode(&*host.bytes).expect("a virtual host")).collect(),
+        virtual_hosts: hosts.iter().map(|host| VirtualHost::decode(host.to_bytes()).expect("a virtual host")).collect(),
         ignore_port_in_host_matching: true,
         ..RouteConfiguration::default()
     };
@@ -55,11 +61,20 @@ fn a_composed_route_configuration_equals_the_plain_one() {
 }
 
 #[test]
-fn assembling_allocates_what_it_fills() {
-    let rows = rows(777);
-    let length: usize = rows.iter().map(|row| 1 + prost::length_delimiter_len(row.bytes.len()) + row.bytes.len()).sum();
-    let (bytes, _) = compose(b"head", tag::VIRTUAL_HOST_ROUTES, rows.iter());
-    assert_eq!(bytes.len(), 4 + length);
+fn how_routes_are_split_into_pieces_changes_nothing() {
+    let domains = ["a.com".to_owned()];
+    let rows = rows(100);
+    let whole = virtual_host("host", &domains, rows.iter());
+    for size in [1, 7, 64, 99] {
+        let pieces: Vec<_> = rows
+            .chunks(size)
+            .map(|rows| (routes(rows.iter()), rows.iter().map(|row| row.hash).collect::<Vec<Hash>>()))
+            .collect();
+        let split =
+            super::virtual_host("host", &domains, pieces.iter().map(|(piece, hashes)| (piece.clone(), &hashes[..])));
+        assert_eq!(split.hash(), whole.hash());
+        assert_eq!(split.to_bytes(), whole.to_bytes());
+    }
 }
 
 #[test]
@@ -76,7 +91,7 @@ fn a_version_changes_with_every_part_and_with_nothing_else() {
         virtual_host("host", &domains, rows.iter().chain(&rows[..1])),
     ];
     for other in others {
-        assert_ne!(other.hash, first.hash);
+        assert_ne!(other.hash(), first.hash());
     }
 }
 

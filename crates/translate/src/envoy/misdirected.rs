@@ -5,10 +5,10 @@ use envoy_types::pb::envoy::config::route::v3::{
 };
 use prost::Message as _;
 
-use crate::bytes::Row;
+use crate::bytes::{Host, Row};
 
 /// A virtual host that answers 421 for `domains`, so that the client opens a connection of its own for them.
-pub fn virtual_host(domains: Vec<String>) -> Row {
+pub fn virtual_host(domains: Vec<String>) -> Host {
     let route = Route {
         name: NAME.into(),
         r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".into())), ..RouteMatch::default() }),
@@ -16,7 +16,7 @@ pub fn virtual_host(domains: Vec<String>) -> Row {
         ..Route::default()
     };
     let host = VirtualHost { name: NAME.into(), domains, routes: vec![route], ..VirtualHost::default() };
-    Row::new(host.encode_to_vec())
+    Row::new(host.encode_to_vec()).into()
 }
 
 /// Of the virtual host and of its route.

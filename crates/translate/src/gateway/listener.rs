@@ -109,6 +109,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>, secrets: &[N
     let gateway = &key.gateway;
     let sort = (brief.hostname.clone(), key.name.clone());
     scope.emit::<PortListeners>((gateway.clone(), brief.port), sort, (brief.clone(), secrets.into()));
+    scope.emit::<PortHosts>((gateway.clone(), brief.port, brief.hostname.clone()), key.name.clone(), ());
     scope.demand::<VirtualHost>((config.clone(), brief.hostname.clone()));
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), brief.port));
@@ -211,6 +212,16 @@ impl Group for ListenerIndex {
     type Key = (NsName, Bucket);
     type Sort = Arc<str>;
     type Entry = Arc<Brief>;
+}
+
+/// The served listener of a port with a hostname: one at most.
+pub(crate) struct PortHosts;
+
+impl Group for PortHosts {
+    const NAME: &'static str = "PortHosts";
+    type Key = (NsName, Port, Hostname);
+    type Sort = Arc<str>;
+    type Entry = ();
 }
 
 /// The served listeners of a port, the most specific hostname first.

@@ -98,10 +98,10 @@ fn summary(
             problems.push(Problem::new(Severity::Refused, "Invalid", "", message));
         }
         (None, None) if served > 0 => {
-            conditions.yes("Programmed", "Programmed", "the configuration is with its proxies")
+            conditions.yes("Programmed", "Programmed", "the configuration is with its proxies");
         }
         (None, None) => {
-            conditions.no("Programmed", "Invalid", "no listener can be served: see the listeners' conditions")
+            conditions.no("Programmed", "Invalid", "no listener can be served: see the listeners' conditions");
         }
     }
     let unresolved: Vec<_> = states

@@ -6,9 +6,9 @@ use ir::{NsName, Problem, Severity};
 
 use super::{Conditions, Report, listed};
 use crate::{
-    attach::{Attachment, ParentState},
+    attach::{Attachment, ParentState, Presence},
     gateway::model::Fault,
-    input::{Config, Gateways, Routes},
+    input::{Config, Routes},
     resolve::ResolvedRule,
     route::head::{Head, RouteAccepted, RouteHead},
 };
@@ -39,7 +39,7 @@ impl Derived for RouteStatus {
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
         let mut problems = head.problems.clone();
         for parent in &head.parents {
-            if scope.get::<Gateways>(&parent.gateway).is_none() {
+            if scope.get::<Presence>(&parent.gateway).is_none() {
                 let field = format!("spec.parentRefs[{}].name", parent.index);
                 let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
                 problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));

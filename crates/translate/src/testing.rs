@@ -1,0 +1,9 @@
+//! Generated objects for tests of this and of other crates: worlds that Envoy must survive whatever stands in them.
+
+mod edit;
+mod rule;
+pub mod values;
+pub mod world;
+
+#[cfg(test)]
+mod tests;

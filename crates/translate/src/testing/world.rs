@@ -1,0 +1,281 @@
+//! Worlds of manifests, most of them sound but for a few values: a class, Gateways, routes, and what they refer to.
+
+use std::collections::BTreeSet;
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
+    sample::select,
+};
+use serde_json::{Value, json};
+
+use super::{
+    edit::{self, Edit},
+    rule, values,
+};
+
+/// What depends on where the worlds are used.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Ports of listeners; the last one mostly with TLS, the others mostly without.
+    pub ports: Vec<u16>,
+    /// Addresses of Gateways.
+    pub addresses: Vec<&'static str>,
+    /// The share of objects that are changed at some place, as in `0.3`.
+    pub edited: f64,
+}
+
+/// The namespaces in which things live.
+pub const NAMESPACES: [&str; 2] = ["apps", "infra"];
+
+/// The Gateways that worlds have, all in `infra`.
+pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
+
+/// Certificate chains and keys, of which only the first three pairs are such that Envoy serves them.
+const PEMS: [(&str, &str); 12] = [
+    (include_str!("../validate/tls/testdata/rsa.crt"), include_str!("../validate/tls/testdata/rsa.key")),
+    (include_str!("../validate/tls/testdata/p521.crt"), include_str!("../validate/tls/testdata/p521.key")),
+    (include_str!("../validate/tls/testdata/rsa.crt"), include_str!("../validate/tls/testdata/rsa-pkcs1.key")),
+    (include_str!("../validate/tls/testdata/rsa.crt"), include_str!("../validate/tls/testdata/p521.key")),
+    (include_str!("../validate/tls/testdata/rsa-small.crt"), include_str!("../validate/tls/testdata/rsa-small.key")),
+    (include_str!("../validate/tls/testdata/k256.crt"), include_str!("../validate/tls/testdata/k256.key")),
+    (include_str!("../validate/tls/testdata/pss.crt"), include_str!("../validate/tls/testdata/pss.key")),
+    (include_str!("../validate/tls/testdata/must-staple.crt"), include_str!("../validate/tls/testdata/p256.key")),
+    (include_str!("../validate/tls/testdata/nameless.crt"), include_str!("../validate/tls/testdata/p256.key")),
+    (include_str!("../validate/tls/testdata/p256-encipher.crt"), include_str!("../validate/tls/testdata/p256.key")),
+    (include_str!("../validate/tls/testdata/expired.crt"), include_str!("../validate/tls/testdata/p256.key")),
+    ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not a key"),
+];
+
+/// The manifests of a world, each object once.
+pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
+    let others = (
+        gateway(GATEWAYS[0], place),
+        option::weighted(0.4, gateway(GATEWAYS[1], place)),
+        vec(route(place), 1..6),
+        vec(service(), 3),
+        vec(slice(), 0..5),
+        vec(secret(), 2..6),
+        any::<bool>(),
+    );
+    let edited = place.edited;
+    let worlds = others.prop_map(|(first, second, routes, services, slices, secrets, granted)| {
+        let mut all = vec![class(), first];
+        all.extend(second);
+        all.extend(granted.then(grant));
+        let mut number = 0..;
+        let mut add = |prefix: &str, objects: Vec<Value>| {
+            for (mut object, number) in objects.into_iter().zip(number.by_ref()) {
+                if object["metadata"]["name"].is_null() {
+                    object["metadata"]["name"] = json!(format!("{prefix}{number}"));
+                }
+                all.push(object);
+            }
+        };
+        add("route", routes);
+        add("service", services.into_iter().enumerate().map(|(number, service)| called(service, "s", number)).collect());
+        add("slice", slices);
+        add("secret", secrets.into_iter().enumerate().map(|(number, secret)| called(secret, "c", number)).collect());
+        let mut seen = BTreeSet::new();
+        all.retain(|object| seen.insert(format!("{} {}", object["kind"], object["metadata"])));
+        all
+    });
+    let edits = move |world: Vec<Value>| {
+        let edit = move |object: Value| {
+            let edits = option::weighted(edited, vec(edit::edit(), 1..3));
+            let edits: BoxedStrategy<_> =
+                if object["kind"] == "GatewayClass" { Just(None).boxed() } else { edits.boxed() };
+            (Just(object), edits)
+        };
+        world.into_iter().map(edit).collect::<Vec<_>>()
+    };
+    worlds
+        .prop_flat_map(edits)
+        .prop_map(|world: Vec<(Value, Option<Vec<Edit>>)>| {
+            let edited = |(mut object, edits): (Value, Option<Vec<Edit>>)| {
+                edits.into_iter().flatten().for_each(|edit| edit.apply(&mut object));
+                object
+            };
+            world.into_iter().map(edited).collect()
+        })
+        .boxed()
+}
+
+fn called(mut object: Value, prefix: &str, number: usize) -> Value {
+    object["metadata"]["name"] = json!(format!("{prefix}{number}"));
+    object
+}
+
+/// The GatewayClass of every world.
+pub fn class() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "ours"},
+        "spec": {"controllerName": "portcullis.dev/gateway-controller"},
+    })
+}
+
+fn grant() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+        "metadata": {"name": "grant", "namespace": "infra"},
+        "spec": {
+            "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "apps"}],
+            "to": [{"group": "", "kind": "Service"}],
+        },
+    })
+}
+
+fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
+    let addresses = option::weighted(0.15, vec(select(place.addresses.clone()), 1..3));
+    (vec(listener(place), 1..6), addresses)
+        .prop_map(move |(listeners, addresses)| {
+            let mut spec = json!({"gatewayClassName": "ours"});
+            let named = listeners.into_iter().enumerate().map(|(number, mut listener)| {
+                if listener["name"].is_null() {
+                    listener["name"] = json!(format!("l{number}"));
+                }
+                listener
+            });
+            spec["listeners"] = named.collect();
+            if let Some(addresses) = addresses {
+                let written = addresses.into_iter().map(|address| json!({"type": "IPAddress", "value": address}));
+                spec["addresses"] = written.collect();
+            }
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+                "metadata": {"name": name, "namespace": "infra"}, "spec": spec,
+            })
+        })
+        .boxed()
+}
+
+fn listener(place: &Place) -> BoxedStrategy<Value> {
+    let (secure, plain) = place.ports.split_last().map_or((443, vec![80]), |(last, rest)| (*last, rest.to_vec()));
+    let any_port = select(place.ports.clone());
+    let port = |usual: BoxedStrategy<u16>| {
+        let unusual = values::number_of(&[0, 65_536, -1]);
+        prop_oneof![20 => usual.prop_map(i64::from), 2 => any_port.clone().prop_map(i64::from), 1 => unusual]
+    };
+    let http = port(select(plain).boxed()).prop_map(|port| json!({"port": port, "protocol": "HTTP"}));
+    let secret = select(&["c0", "c1", "c2", "c3", "c4", "missing"][..]);
+    let https = (port(Just(secure).boxed()), vec(secret, 0..4)).prop_map(|(port, secrets)| {
+        let secrets: Vec<_> = secrets.into_iter().map(|name| json!({"name": name})).collect();
+        json!({"port": port, "protocol": "HTTPS", "tls": {"certificateRefs": secrets}})
+    });
+    let other = (port(Just(secure).boxed()), values::variant(&["TCP", "UDP", "TLS"]))
+        .prop_map(|(port, protocol)| json!({"port": port, "protocol": protocol}));
+    let from = prop_oneof![20 => Just("All".to_owned()), 1 => values::variant(&["Same", "None", "Selector"])];
+    let name = option::weighted(0.08, values::label());
+    (prop_oneof![5 => http, 6 => https, 1 => other], option::weighted(0.7, values::hostname()), from, name)
+        .prop_map(|(mut listener, hostname, from, name)| {
+            if let Some(hostname) = hostname {
+                listener["hostname"] = json!(hostname);
+            }
+            if let Some(name) = name {
+                listener["name"] = json!(name);
+            }
+            listener["allowedRoutes"] = json!({"namespaces": {"from": from}});
+            listener
+        })
+        .boxed()
+}
+
+fn route(place: &Place) -> BoxedStrategy<Value> {
+    let ports = place.ports.clone();
+    let parent = (select(&GATEWAYS[..]), option::weighted(0.2, 0..4_u8), option::weighted(0.1, select(ports))).prop_map(
+        |(gateway, section, port)| {
+            let mut parent = json!({"name": gateway, "namespace": "infra"});
+            if let Some(section) = section {
+                parent["sectionName"] = json!(format!("l{section}"));
+            }
+            if let Some(port) = port {
+                parent["port"] = json!(port);
+            }
+            parent
+        },
+    );
+    let hostnames = prop_oneof![1 => Just(Vec::new()), 2 => vec(values::hostname(), 1..4)];
+    (select(&NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4))
+        .prop_map(|(namespace, parents, hostnames, rules)| {
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                "metadata": {"namespace": namespace},
+                "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules},
+            })
+        })
+        .boxed()
+}
+
+fn service() -> BoxedStrategy<Value> {
+    let protocols = ["kubernetes.io/h2c", "kubernetes.io/ws", "kubernetes.io/wss", "https", "http"];
+    let protocol = option::weighted(
+        0.4,
+        prop_oneof![8 => select(protocols.to_vec()).prop_map(str::to_owned), 1 => values::hostile()],
+    );
+    let kinds = values::variant(&["ClusterIP", "ClusterIP", "ClusterIP", "NodePort", "ExternalName"]);
+    (protocol, kinds, values::hostile(), any::<bool>())
+        .prop_map(|(protocol, kind, external, second)| {
+            let mut ports = vec![json!({"name": "http", "port": 80, "targetPort": 8080})];
+            if let Some(protocol) = protocol {
+                ports[0]["appProtocol"] = json!(protocol);
+            }
+            if second {
+                ports.push(json!({"name": "other", "port": 81, "protocol": "TCP"}));
+            }
+            json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "apps"},
+                "spec": {"type": kind, "externalName": external, "ports": ports},
+            })
+        })
+        .boxed()
+}
+
+fn slice() -> BoxedStrategy<Value> {
+    let v4 = &["10.0.0.1", "10.0.0.2", "127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "010.0.0.1", "10.0.0"][..];
+    let v6 = &["fd00::1", "::1", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "ff02::1", "[::1]"][..];
+    let endpoints = |addresses: &'static [&'static str]| {
+        let zone = option::of(prop_oneof![2 => Just("z1".to_owned()), 1 => values::hostile()]);
+        let endpoint = (vec(select(addresses), 1..3), option::of(any::<bool>()), any::<bool>(), zone).prop_map(
+            |(addresses, ready, terminating, zone)| {
+                let conditions = json!({"ready": ready, "serving": true, "terminating": terminating});
+                json!({"addresses": addresses, "conditions": conditions, "zone": zone})
+            },
+        );
+        vec(endpoint, 0..4)
+    };
+    let families = prop_oneof![
+        3 => endpoints(v4).prop_map(|endpoints| json!({"addressType": "IPv4", "endpoints": endpoints})),
+        1 => endpoints(v6).prop_map(|endpoints| json!({"addressType": "IPv6", "endpoints": endpoints})),
+        1 => values::hostile().prop_map(|kind| json!({"addressType": kind, "endpoints": [{"addresses": ["a"]}]})),
+    ];
+    (families, select(&["s0", "s1", "s2"][..]), values::number_of(&[1, 8080, 65_535]))
+        .prop_map(|(mut slice, service, port)| {
+            slice["apiVersion"] = json!("discovery.k8s.io/v1");
+            slice["kind"] = json!("EndpointSlice");
+            slice["metadata"] = json!({"namespace": "apps", "labels": {"kubernetes.io/service-name": service}});
+            slice["ports"] = json!([{"name": "http", "port": port}, {"name": "other", "port": 9}]);
+            slice
+        })
+        .boxed()
+}
+
+fn secret() -> BoxedStrategy<Value> {
+    let pair = prop_oneof![2 => 0..3_usize, 1 => 0..PEMS.len()];
+    let noise = option::weighted(0.2, values::hostile());
+    (pair, noise, any::<bool>())
+        .prop_map(|(pair, noise, before)| {
+            let (chain, key) = PEMS[pair];
+            // Text between PEM blocks is allowed, and must not reach Envoy.
+            let chain = match (noise, before) {
+                (None, _) => chain.to_owned(),
+                (Some(noise), true) => format!("{noise}\n{chain}"),
+                (Some(noise), false) => format!("{chain}\n{noise}"),
+            };
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"namespace": "infra"},
+                "stringData": {"tls.crt": chain, "tls.key": key},
+            })
+        })
+        .boxed()
+}
