@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use crate::{
-    document::Document,
+    document::{Content, Document},
     engine_task::{EngineHandle, Stopped},
     metrics::{self, Metrics},
 };
@@ -101,12 +101,16 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn snapshot(State(admin): State<Admin>) -> Response {
-    match admin.engine.ask(|view| Document::of(view.translator)).await {
-        Ok(document) => match document.and_then(|document| document.to_json()) {
-            Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        },
-        Err(error) => stopped(&error),
+    let content = match admin.engine.ask(|view| Content::of(view.translator)).await {
+        Ok(content) => content,
+        Err(error) => return stopped(&error),
+    };
+    // Megabytes of text take their time, which is not the engine's.
+    let text = tokio::task::spawn_blocking(|| Document::from_content(content)?.to_json()).await;
+    match text {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 

@@ -81,19 +81,41 @@ pub struct Name {
     pub name: String,
 }
 
+/// What a settled translator has, not yet written out: taken in no time, so that it can be written out elsewhere.
+#[derive(Debug)]
+pub struct Content {
+    gateways: Vec<(NsName, Vec<(ResourceKey, Encoded)>)>,
+    statuses: Vec<(ObjectId, Value)>,
+}
+
+impl Content {
+    /// What `translator` has.
+    pub fn of(translator: &Translator) -> Self {
+        let mut resources = translator.resources();
+        let gateways = translator.gateways().into_iter().map(|gateway| {
+            let mut list = resources.remove(&gateway).unwrap_or_default();
+            list.sort_by(|(a, _), (b, _)| a.cmp(b));
+            (gateway, list)
+        });
+        let gateways = gateways.collect();
+        let mut statuses = translator.statuses();
+        statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self { gateways, statuses }
+    }
+}
+
 impl Document {
     /// What a settled translator has.
     pub fn of(translator: &Translator) -> Result<Self, DocumentError> {
-        let mut resources = translator.resources();
-        let gateways = translator.gateways().into_iter().map(|gateway| {
-            let list = resources.remove(&gateway).unwrap_or_default();
-            gateway_entry(&gateway, &list)
-        });
-        let mut statuses = translator.statuses();
-        statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self::from_content(Content::of(translator))
+    }
+
+    /// What was taken from a translator.
+    pub fn from_content(content: Content) -> Result<Self, DocumentError> {
+        let gateways = content.gateways.iter().map(|(gateway, resources)| gateway_entry(gateway, resources));
         Ok(Self {
             gateways: gateways.collect::<Result<_, _>>()?,
-            statuses: statuses.into_iter().map(status_entry).collect(),
+            statuses: content.statuses.into_iter().map(status_entry).collect(),
         })
     }
 
@@ -122,9 +144,7 @@ pub fn yaml(value: &impl Serialize) -> Result<String, DocumentError> {
 
 fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Result<GatewayEntry, DocumentError> {
     let mut entry = GatewayEntry { gateway: gateway.to_string(), ..GatewayEntry::default() };
-    let mut sorted: Vec<_> = resources.iter().collect();
-    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (key, encoded) in sorted {
+    for (key, encoded) in resources {
         let mut value = json::value(key.kind.message_name(), &encoded.body)
             .map_err(|source| DocumentError::Resource { key: Box::new(key.clone()), source })?;
         whole_numbers(&mut value);

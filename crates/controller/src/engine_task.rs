@@ -91,6 +91,7 @@ pub fn channel() -> (EngineHandle, mpsc::Receiver<Event>) {
 
 /// The task.
 pub struct EngineTask {
+    controller_name: Arc<str>,
     translator: Translator,
     hub: xds::Hub,
     snapshots: Snapshots,
@@ -107,6 +108,7 @@ impl EngineTask {
     /// on this host and started by this process: with `ports`.
     pub fn new(settings: Settings, hub: xds::Hub, ports: Option<PortCheck>, metrics: Metrics) -> Self {
         Self {
+            controller_name: Arc::clone(&settings.controller_name),
             translator: Translator::new(settings),
             hub,
             snapshots: Snapshots::default(),
@@ -134,6 +136,10 @@ impl EngineTask {
 
     /// Takes in a batch, settles, publishes, and answers questions, in this order.
     pub fn work(&mut self, batch: Vec<Event>) {
+        let idle = |event: &Event| matches!(event, Event::RecheckPorts);
+        if batch.iter().all(idle) && self.ports.as_ref().is_none_or(PortCheck::is_content) {
+            return;
+        }
         let start = Instant::now();
         let mut questions = Vec::new();
         let mut loaded = false;
@@ -163,7 +169,11 @@ impl EngineTask {
         }
         self.settle(start);
         if loaded && !self.hub.is_ready() {
-            tracing::info!(gateways = self.served.borrow().len(), "everything is read and published");
+            let gateways = self.served.borrow().len();
+            tracing::info!(gateways, "everything is read and published");
+            if gateways == 0 {
+                tracing::warn!(controller = %self.controller_name, "no Gateway is served: none has a class of this controller");
+            }
             self.hub.ready();
         }
         for question in questions {

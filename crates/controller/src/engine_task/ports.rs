@@ -54,6 +54,11 @@ impl PortCheck {
         told
     }
 
+    /// Whether every port that is wanted can be bound.
+    pub(super) fn is_content(&self) -> bool {
+        self.unusable.is_empty()
+    }
+
     /// Looks again at those that could not be bound.
     pub(super) fn recheck(&mut self, translator: &mut Translator) {
         for port in self.unusable.keys().copied().collect::<Vec<_>>() {
