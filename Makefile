@@ -1,14 +1,15 @@
 # What a person would type. ENVOY_VERSION is the Envoy that everything here is tested with.
 ENVOY_VERSION := 1.40.0
 export PORTCULLIS_ENVOY ?= $(CURDIR)/.tools/envoy/bin/envoy
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BACKENDS := --name a --listen 127.0.0.1:9001 --name b --listen 127.0.0.1:9002
 
 run: envoy ## Serve examples/quickstart on port 8080, Envoy and two backends included.
 	cargo build --quiet --bin portcullis --bin echo
-	@target/debug/echo $(BACKENDS) & trap "kill $$!" EXIT INT TERM; target/debug/portcullis run --files examples/quickstart --envoy $(PORTCULLIS_ENVOY)
+	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$!" EXIT INT TERM; $(TARGET)/debug/portcullis run --files examples/quickstart --envoy $(PORTCULLIS_ENVOY)
 
 test: envoy lint docs ## Format, clippy, docs, all tests.
-	cargo test --quiet --workspace
+	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
 
 bench: ## Print the figures of benches/.
 	cargo bench --workspace
