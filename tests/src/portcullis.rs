@@ -14,11 +14,12 @@ use crate::process::{Process, portcullis_binary};
 #[derive(Debug)]
 pub struct Portcullis {
     process: Process,
+    arguments: Vec<String>,
     xds: SocketAddr,
     admin: Target,
     files: PathBuf,
     // Holds manifests and log for as long as the process runs.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Portcullis {
@@ -47,18 +48,17 @@ impl Portcullis {
             admin.address.to_string(),
         ];
         all.extend_from_slice(arguments);
-        let log = folder.path().join("portcullis.log");
-        let process = Process::start("portcullis", &portcullis_binary()?, &all, log)?;
-        let supervises = all.iter().any(|argument| argument == "--envoy");
-        let mut this = Self {
-            process: if supervises { process.with_children() } else { process },
-            xds,
-            admin,
-            files: manifests,
-            _folder: folder,
-        };
+        let mut this =
+            Self { process: launch(&all, folder.path())?, arguments: all, xds, admin, files: manifests, folder };
         this.wait_until_ready().await?;
         Ok(this)
+    }
+
+    /// Ends the program and starts it again, with the same arguments and the files as they are.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process.terminate().await?;
+        self.process = launch(&self.arguments, self.folder.path())?;
+        self.wait_until_ready().await
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {
@@ -157,6 +157,13 @@ pub async fn run<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Result<String> {
         bail!("portcullis ended with {}:\n{errors}", output.status);
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+fn launch(arguments: &[String], folder: &Path) -> Result<Process> {
+    let log = folder.join("portcullis.log");
+    let process = Process::start("portcullis", &portcullis_binary()?, arguments, log)?;
+    let supervises = arguments.iter().any(|argument| argument == "--envoy");
+    Ok(if supervises { process.with_children() } else { process })
 }
 
 fn write_atomically(folder: &Path, name: &str, content: &str) -> Result<()> {

@@ -89,6 +89,47 @@ async fn the_quickstart_serves_follows_an_edit_without_a_failed_request_and_ends
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_does_not_parse_keeps_its_last_good_objects_and_holds_nothing_else_up() -> Result<()> {
+    let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);
+    let port = ports::free_port()?;
+    let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
+    let files = example(port, [&a, &b])?;
+    let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
+    let target = Target::local(port);
+    let by_header = Request::get("localhost", "/").header("version", "b");
+    let first = eventually(PATIENCE, || client::send(&target, &by_header)).await;
+    first.with_context(|| portcullis.log_tail())?;
+
+    portcullis.write("routes.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n  metadata: [")?;
+    portcullis.write(
+        "more.yaml",
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {namespace: quickstart, name: more}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [more.example]
+  rules:
+  - backendRefs: [{name: a, port: 80}]
+",
+    )?;
+    let served = eventually(PATIENCE, async || {
+        let response = client::send(&target, &Request::get("more.example", "/")).await?;
+        let seen = response.echoed.with_context(|| format!("{} {}", response.status, response.body))?;
+        ensure!(seen.backend == "a", "{} answers", seen.backend);
+        Ok(())
+    });
+    served.await.with_context(|| portcullis.log_tail())?;
+    let response = client::send(&target, &by_header).await?;
+    let seen = response.echoed.context("the broken file took its routes away")?;
+    assert_eq!(seen.backend, "b");
+    ensure!(portcullis.log_tail().contains("routes.yaml:"), "nothing tells where the file is broken");
+    portcullis.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_envoy_that_dies_is_started_again() -> Result<()> {
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);

@@ -244,3 +244,57 @@ async fn shown_certificate(target: &Target) -> Result<Vec<u8>> {
     ensure!(response.status == 200, "{} {}", response.status, response.body);
     connection.certificate.take().context("no certificate")
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_control_plane_loses_no_request_and_changes_nothing() -> Result<()> {
+    let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let files = [
+        file("a-gateway.yaml", gateway(&listener)),
+        file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let load = Load::start(&Target::local(port));
+    let before = updates(&envoy).await?;
+
+    portcullis.restart().await?;
+    let connected = eventually(PATIENCE, async || {
+        let state = envoy.stats().await?.get("control_plane.connected_state").copied();
+        ensure!(state == Some(1), "control_plane.connected_state is {state:?}");
+        Ok::<_, anyhow::Error>(())
+    });
+    connected.await.with_context(|| portcullis.log_tail())?;
+    // A change that arrives shows that whatever was sent on the new stream before it has arrived too.
+    portcullis.write("route.yaml", &format!("{}{}", service("b-0", &echo), route(1, "b-0")))?;
+    let arrived = eventually(PATIENCE, async || {
+        let moved = echo.latest(|seen| seen.header(MOVE).as_deref() == Some("1"));
+        moved.map(drop).context("the change does not arrive")
+    });
+    arrived.await.with_context(|| portcullis.log_tail())?;
+
+    let after = updates(&envoy).await?;
+    ensure!(after == before, "the restart changed more than the route: {before:?} became {after:?}");
+    load.finish().await.with_context(|| portcullis.log_tail())?;
+    portcullis.check()?;
+    envoy.check().await
+}
+
+/// How often Envoy took over a cluster or a listener.
+async fn updates(envoy: &Envoy) -> Result<Vec<(String, u64)>> {
+    let names = [
+        "cluster_manager.cluster_added",
+        "cluster_manager.cluster_modified",
+        "cluster_manager.cluster_removed",
+        "listener_manager.listener_added",
+        "listener_manager.listener_modified",
+        "listener_manager.listener_removed",
+        "listener_manager.listener_in_place_updated",
+    ];
+    let stats = envoy.stats().await?;
+    names
+        .iter()
+        .map(|name| Ok(((*name).to_owned(), *stats.get(*name).with_context(|| format!("no stat {name}"))?)))
+        .collect()
+}
