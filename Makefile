@@ -11,8 +11,11 @@ run: envoy ## Serve examples/quickstart on port 8080, Envoy and two backends inc
 test: envoy lint docs ## Format, clippy, docs, all tests.
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
 
-bench: ## Print the figures of benches/.
-	cargo bench --workspace
+bench: ## Print the figures of benches/: times, memory, and instructions (which takes valgrind and some minutes).
+	cargo bench -p engine --bench engine
+	cargo bench -p translate --bench translate
+	cargo bench -p translate --bench translate -- instructions
+	cargo bench -p xds --bench xds
 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
