@@ -1,5 +1,6 @@
 //! The delta variant: subscriptions are changed one by one, and each resource has its own version.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,7 +55,10 @@ impl Stream {
             state.subscription.wildcard = true;
         }
         let known = state.sent.clone();
-        self.subscribe(kind, subscribe, |name| !known.contains_key(name));
+        // Endpoints may be on their way already, unasked: then the client will not have what it says it has.
+        let on_the_way: BTreeSet<Arc<str>> =
+            state.in_flight.iter().flat_map(|flight| &flight.versions).map(|(name, _)| name.clone()).collect();
+        self.subscribe(kind, subscribe, |name| !known.contains_key(name) || on_the_way.contains(name));
         let state = &mut self.types[kind.index()];
         state.sent = known;
         // A client that starts waits for an answer, even if there is nothing to tell.

@@ -1,6 +1,7 @@
 //! The state-of-the-world variant: a request lists all names of interest; a response of clusters or listeners is the
 //! complete set, one of another type may hold only what changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +21,12 @@ impl Stream {
         if let Some(last) = state.last_nonce {
             if request.nonce != last.to_string() {
                 // The client had not seen the last response when it wrote this. It will answer that, with all names.
+                // But names that are missing here it has dropped: should they be there again, it needs them anew.
+                let names: BTreeSet<&str> = request.names.iter().map(String::as_str).collect();
+                if !kind.is_complete_set() {
+                    let listed = state.subscription.names.iter();
+                    state.dropped.extend(listed.filter(|name| !names.contains(&***name)).cloned());
+                }
                 return Ok(());
             }
             // An answer to the last response settles those before it.
@@ -60,8 +67,9 @@ impl Stream {
             if new.wildcard && !old.wildcard {
                 state.sent = state.sent.iter().filter(|(name, _)| old.names.contains(*name)).map(clone_entry).collect();
             }
-            let added = new.names.iter().filter(|name| !old.covers(name)).cloned();
-            state.forced.extend(added);
+            let dropped = std::mem::take(&mut state.dropped);
+            let added = new.names.iter().filter(|name| !old.covers(name) || dropped.contains(*name));
+            state.forced.extend(added.cloned());
         }
         state.subscription = new;
         for name in dropped {

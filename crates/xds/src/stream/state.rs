@@ -29,6 +29,8 @@ pub(super) struct TypeState {
     pub(super) last_nonce: Option<u64>,
     /// In state-of-the-world: whether any name was ever listed, after which listing none no longer means all.
     pub(super) named: bool,
+    /// In state-of-the-world: names that were missing in a stale request.
+    pub(super) dropped: BTreeSet<Arc<str>>,
     /// Responses that were neither accepted nor rejected yet, oldest first.
     pub(super) in_flight: VecDeque<InFlight>,
     /// The versions that the client rejected last.

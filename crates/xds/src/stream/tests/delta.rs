@@ -300,6 +300,16 @@ fn clusters_that_are_sent_are_followed_by_their_endpoints_unasked() {
 }
 
 #[test]
+fn endpoints_that_were_sent_unasked_outdate_what_a_reconnecting_client_says_it_has() {
+    let mut client = Script::new(Protocol::Delta, "CDS a@2; EDS a@1");
+    client.ask("CDS a=1");
+    client.is_told(&["CDS a@2", "EDS a@1"]);
+    client.shall_have("CDS a@2; EDS a@2");
+    client.ask("EDS +a a=2");
+    client.is_told(&["EDS a@2"]);
+}
+
+#[test]
 fn endpoints_that_were_rejected_do_not_follow_their_cluster() {
     let mut client = settled_delta("CDS a@1; EDS a@1", "+a", "");
     client.shall_have("CDS a@1; EDS a@2");

@@ -217,6 +217,10 @@ impl Envoy {
         answer: Option<(String, Option<String>)>,
     ) {
         let first = self.asked.insert(kind);
+        // What is sent while a response is processed still has the nonce of the one before.
+        if let Some((nonce, _)) = &answer {
+            self.nonces.insert(kind, nonce.clone());
+        }
         let type_url = kind.type_url().to_owned();
         for name in subscribe {
             self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
@@ -293,7 +297,6 @@ impl Envoy {
         let Some(told) = self.to_client.pop_front() else { return false };
         let Told { kind, nonce, resources, removed } = told;
         let complete_set = self.protocol == Protocol::Sotw && matches!(kind, Cluster | Listener);
-        self.nonces.insert(kind, nonce.clone());
         let mut error = None;
         let mut accepted = Vec::new();
         for (name, body) in &resources {
@@ -318,6 +321,7 @@ impl Envoy {
         }
         for name in &gone {
             self.held.remove(&(kind, name.clone()));
+            self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
         }
         for name in resources.iter().map(|(name, _)| name).chain(&gone) {
             let doubtful = error.is_some() && matches!(kind, Listener | RouteConfiguration);

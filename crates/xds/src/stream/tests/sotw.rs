@@ -73,6 +73,22 @@ fn a_stale_nonce_is_ignored() {
 }
 
 #[test]
+fn a_name_that_was_dropped_and_added_while_a_response_was_on_its_way_is_sent_again() {
+    let mut client = Script::new(Protocol::Sotw, "SDS a@1 b@1");
+    client.ask("SDS a b");
+    client.is_told(&["SDS a@1 b@1"]);
+    client.ack("SDS");
+    client.shall_have("SDS a@1 b@2");
+    client.is_told(&["SDS b@2"]);
+    client.request("SDS b", Some("1".into()), None);
+    client.request("SDS a b", Some("1".into()), None);
+    client.ack("SDS");
+    client.is_told(&["SDS a@1"]);
+    client.ack("SDS");
+    client.is_told(&[]);
+}
+
+#[test]
 fn names_may_change_before_the_first_response() {
     let mut client = Script::new(Protocol::Sotw, "");
     client.stream = Stream::new(Protocol::Sotw, node(), settings());
