@@ -173,10 +173,12 @@ async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Respons
         return Ok(switching);
     }
 
-    if let Some(delay) = wanted.delay {
+    let fails = state.attempts.fails(&wanted, &echoed);
+    if let Some(delay) = wanted.delay.filter(|_| fails) {
         tokio::time::sleep(delay).await;
     }
-    let mut response = Response::builder().status(state.attempts.status(&wanted, &echoed).unwrap_or(200));
+    let status = wanted.status.filter(|_| fails);
+    let mut response = Response::builder().status(status.unwrap_or(200));
     response = response.header(header::CONTENT_TYPE, "application/json");
     for (name, value) in &wanted.headers {
         response = response.header(name, value);

@@ -21,6 +21,9 @@ pub const CERTIFICATE: &str = "test.portcullis.dev/certificate";
 /// The annotation of such a Secret whose key is `rsa` instead of `ecdsa`.
 pub const KEY: &str = "test.portcullis.dev/key";
 
+/// The annotation of an EndpointSlice at whose endpoints nobody shall listen, with the value `none`.
+pub const BACKEND: &str = "test.portcullis.dev/backend";
+
 /// Which port a listener really gets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -182,6 +185,7 @@ impl Renderer {
         let service = text(manifest, "/metadata/labels/kubernetes.io~1service-name")
             .context("no label kubernetes.io/service-name")?;
         let backend = format!("{namespace}/{service}");
+        let absent = annotation(manifest, BACKEND).as_deref() == Some("none");
         let ipv6 = text(manifest, "/addressType").as_deref() == Some("IPv6");
         let mut ports = Vec::new();
         for port in items(manifest.pointer_mut("/ports")) {
@@ -196,7 +200,7 @@ impl Renderer {
             for address in items(endpoint.get_mut("addresses")) {
                 let real = self.address(address.as_str().unwrap_or_default())?;
                 *address = real.to_string().into();
-                for port in &ports {
+                for port in ports.iter().filter(|_| !absent) {
                     let address = SocketAddr::new(real, *port);
                     let known = self.backends.entry(address);
                     known.or_insert_with(|| backend.clone());

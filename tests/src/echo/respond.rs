@@ -19,8 +19,8 @@ pub struct Respond {
     /// The status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How many attempts get `status` before the backend answers 200; all of them if not set. Attempts are told
-    /// apart from new requests by the header `x-test-id`.
+    /// How many attempts get `status` and `delay` before the backend answers 200 at once; all of them if not set.
+    /// Attempts are told apart from new requests by the header `x-test-id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<u32>,
     /// How long the backend thinks.
@@ -65,16 +65,16 @@ impl Respond {
 pub(super) struct Attempts(Mutex<HashMap<String, u32>>);
 
 impl Attempts {
-    /// The status of this attempt, `None` for the usual one.
-    pub(super) fn status(&self, wanted: &Respond, request: &Echoed) -> Option<u16> {
+    /// Whether this attempt is one of those that get what was asked for.
+    pub(super) fn fails(&self, wanted: &Respond, request: &Echoed) -> bool {
         let Some(failures) = wanted.failures else {
-            return wanted.status;
+            return true;
         };
         let id = request.header(ATTEMPTS_OF).unwrap_or_default();
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let attempt = attempts.entry(id).or_default();
         *attempt += 1;
-        wanted.status.filter(|_| *attempt <= failures)
+        *attempt <= failures
     }
 }
 
