@@ -18,6 +18,9 @@ pub struct Listener {
     pub bind_port: Port,
     /// Sorted by name; at least one.
     pub chains: Vec<FilterChain>,
+    /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to
+    /// listeners that are not served, and no broader chain may take them.
+    pub closed: Vec<Hostname>,
 }
 
 /// What a connection is handled by. More protocols get more variants of [`FilterChain::tls`] and of what follows it.

@@ -119,22 +119,33 @@ impl Group for RoutesAt {
     }
 }
 
-/// The listener that alone serves a hostname of a route configuration: the one with the most specific hostname.
+/// Who alone serves a hostname of a route configuration: the listener with the most specific hostname.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owned {
+    /// This one.
+    By(Arc<str>),
+    /// Nobody, since that listener is not served, and what is meant for it goes to no broader one.
+    Nobody,
+}
+
+/// Owners; absent for a hostname that is another route configuration's.
 pub(crate) struct Owner;
 
 impl Table for Owner {
     const NAME: &'static str = "Owner";
     type Key = (RouteConfigId, Hostname);
-    type Value = Arc<str>;
+    type Value = Owned;
 }
 
 impl Lookup for Owner {
-    fn compute(scope: &Scope<'_>, (config, hostname): &Self::Key) -> Option<Arc<str>> {
-        let owner = hostname.covering().find_map(|hostname| {
-            let at = scope.group::<PortHosts>(&(config.gateway.clone(), config.port, hostname));
-            at.first().map(|(name, ())| name.clone())
+    fn compute(scope: &Scope<'_>, (config, hostname): &Self::Key) -> Option<Owned> {
+        let over = if config.listener.is_some() { Scheme::Https } else { Scheme::Http };
+        let (unserved, owner) = hostname.covering().find_map(|hostname| {
+            let at = scope.group::<PortHosts>(&(config.gateway.clone(), config.port, over, hostname));
+            at.first().map(|(owner, ())| owner.clone())
         })?;
-        config.listener.as_ref().is_none_or(|listener| *listener == owner).then_some(owner)
+        let is_here = config.listener.as_ref().is_none_or(|listener| *listener == owner);
+        is_here.then_some(if unserved { Owned::Nobody } else { Owned::By(owner) })
     }
 }
 
@@ -151,9 +162,13 @@ impl Derived for VirtualHost {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (config, hostname) = key;
         let owner = scope.get::<Owner>(key)?;
-        let listener = ListenerId { gateway: config.gateway.clone(), name: (*owner).clone() };
-        let groups: Vec<_> =
-            hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect();
+        let groups: Vec<_> = match &*owner {
+            Owned::Nobody => Vec::new(),
+            Owned::By(name) => {
+                let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
+                hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect()
+            }
+        };
         let pages = groups.iter().flat_map(engine::View::pages);
         let pieces = pages.map(|page| {
             let routes = page.cached(|page| bytes::routes(page.iter().map(|(_, row)| row)));

@@ -13,7 +13,10 @@ use crate::{
     backend::{AssignmentBytes, ClusterBytes, ClusterId},
     bytes::{self, Host},
     envoy,
-    gateway::{GatewayRow, listener::PortListeners},
+    gateway::{
+        GatewayRow,
+        listener::{PortListener, PortListeners},
+    },
     host::HostsOf,
     input::Config,
     resource::{Encoded, ResourceKey, ResourceKind},
@@ -72,7 +75,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let mut chains = Vec::new();
-    for (_, (brief, secrets)) in listeners.iter() {
+    for (_, PortListener { brief, secrets, .. }) in listeners.iter().filter(|(_, at)| at.brief.served) {
         let route_config: Arc<str> = brief.route_config(gateway)?.resource_name().into();
         let chain = match brief.scheme? {
             Scheme::Http => FilterChain { route_config, hostname: Hostname::Any, tls: None },
@@ -97,8 +100,21 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
         [] => vec![Arc::from("0.0.0.0")],
         addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
     };
-    let listener = Listener { name: format!("listener/{port}").into(), addresses, bind_port, chains };
+    let closed = closed(&listeners, &chains);
+    let listener = Listener { name: format!("listener/{port}").into(), addresses, bind_port, chains, closed };
     Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
+}
+
+/// Hostnames of listeners that are not served and would otherwise fall to the chain of a broader one.
+fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Vec<Hostname> {
+    let unserved = listeners.iter().filter(|(_, at)| !at.brief.served && at.over == Scheme::Https);
+    let mut closed: Vec<_> = unserved.map(|((hostname, _), _)| hostname.clone()).collect();
+    closed.dedup();
+    let over_tls = || chains.iter().filter(|chain| chain.tls.is_some());
+    closed.retain(|hostname| {
+        over_tls().any(|chain| chain.hostname.covers(hostname)) && over_tls().all(|chain| chain.hostname != *hostname)
+    });
+    closed
 }
 
 fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
@@ -112,7 +128,11 @@ fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
 fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Host> {
     let own = id.listener.as_ref()?;
     let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
-    let others = listeners.iter().filter(|((_, name), _)| name != own);
-    let domains: Vec<_> = others.map(|((hostname, _), _)| hostname.domain()).collect();
+    let over_tls = || listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+    let (own_hostname, _) = over_tls().map(|(sort, _)| sort).find(|(_, name)| name == own)?;
+    let others = over_tls().map(|((hostname, _), _)| hostname).filter(|hostname| *hostname != own_hostname);
+    let mut domains: Vec<_> = others.map(Hostname::domain).collect();
+    // Listeners that are not served may share a hostname.
+    domains.dedup();
     (!domains.is_empty()).then(|| envoy::misdirected::virtual_host(domains))
 }

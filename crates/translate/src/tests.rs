@@ -1,7 +1,9 @@
 //! What the whole translation does, through its door.
 
 mod changes;
+mod listeners;
 mod properties;
+mod scene;
 mod world;
 
 use api::Object;

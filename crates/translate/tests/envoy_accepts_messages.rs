@@ -53,7 +53,8 @@ fn resource(kind: ResourceKind, body: &[u8]) -> Value {
 /// A listener with its routes inside, and its secrets static.
 fn with_routes(mut listener: Value, routes: &Value) -> Value {
     for chain in listener["filterChains"].as_array_mut().expect("chains") {
-        let manager = chain["filters"][0]["typedConfig"].as_object_mut().expect("a connection manager");
+        let Some(manager) = chain.pointer_mut("/filters/0/typedConfig") else { continue };
+        let manager = manager.as_object_mut().expect("a connection manager");
         manager.remove("rds").expect("routes come over RDS");
         manager.insert("routeConfig".into(), routes.clone());
         let context = &mut chain["transportSocket"]["typedConfig"]["commonTlsContext"];

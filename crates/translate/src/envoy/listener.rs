@@ -63,7 +63,12 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         additional_addresses: addresses
             .map(|address| AdditionalAddress { address: Some(address), ..AdditionalAddress::default() })
             .collect(),
-        filter_chains: listener.chains.iter().map(|chain| filter_chain(chain, edge)).collect(),
+        filter_chains: listener
+            .chains
+            .iter()
+            .map(|chain| filter_chain(chain, edge))
+            .chain((!listener.closed.is_empty()).then(|| closed(&listener.closed)))
+            .collect(),
         listener_filters: listener
             .chains
             .iter()
@@ -97,6 +102,16 @@ fn filter_chain(chain: &FilterChain, edge: &Edge) -> EnvoyFilterChain {
             config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, edge)))),
         }],
         transport_socket: chain.tls.as_ref().map(transport_socket),
+        ..EnvoyFilterChain::default()
+    }
+}
+
+/// A chain without filters: Envoy closes what it is chosen for.
+fn closed(hostnames: &[Hostname]) -> EnvoyFilterChain {
+    let server_names = hostnames.iter().map(Hostname::domain).collect();
+    EnvoyFilterChain {
+        name: "closed".into(),
+        filter_chain_match: Some(FilterChainMatch { server_names, ..FilterChainMatch::default() }),
         ..EnvoyFilterChain::default()
     }
 }

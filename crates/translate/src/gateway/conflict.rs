@@ -3,7 +3,8 @@
 use super::model::{Fault, ListenerModel};
 
 /// Marks every listener that shares a port with one of another protocol, or port and hostname with another: none of
-/// them wins, so that the order in which they are written decides nothing.
+/// them wins, so that the order in which they are written decides nothing. Listeners of protocols that are not served
+/// count for nothing.
 pub(super) fn mark(listeners: &mut [ListenerModel]) {
     let marks: Vec<_> = listeners.iter().map(|listener| conflict(listener, listeners)).collect();
     for (listener, mark) in listeners.iter_mut().zip(marks) {
@@ -12,7 +13,7 @@ pub(super) fn mark(listeners: &mut [ListenerModel]) {
 }
 
 fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
-    listener.scheme?;
+    listener.scheme.filter(|_| listener.port != 0)?;
     let field = |name| format!("spec.listeners[{}].{name}", listener.index);
     let rivals = || {
         all.iter()
@@ -27,7 +28,8 @@ fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
         );
         return Some(Fault::new("ProtocolConflict", message));
     }
-    let rival = rivals().find(|rival| rival.hostname == listener.hostname)?;
+    listener.claims?;
+    let rival = rivals().find(|rival| rival.claims.is_some() && rival.hostname == listener.hostname)?;
     let message = format!(
         "{}: {} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
         field("hostname"),

@@ -84,6 +84,9 @@ impl Derived for ListenerRow {
         if withheld.is_none() {
             serve(scope, key, &brief, &secrets);
         }
+        if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
+            claim(scope, key, over, &brief, &secrets);
+        }
         Some(ListenerState { model, secrets, unresolved, withheld })
     }
 }
@@ -107,14 +110,24 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>) {
 fn serve(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>, secrets: &[NsName]) {
     let Some(config) = brief.route_config(&key.gateway) else { return };
     let gateway = &key.gateway;
-    let sort = (brief.hostname.clone(), key.name.clone());
-    scope.emit::<PortListeners>((gateway.clone(), brief.port), sort, (brief.clone(), secrets.into()));
-    scope.emit::<PortHosts>((gateway.clone(), brief.port, brief.hostname.clone()), key.name.clone(), ());
     scope.demand::<VirtualHost>((config.clone(), brief.hostname.clone()));
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), brief.port));
     for secret in secrets {
         scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
+    }
+}
+
+/// Keeps its hostname from broader listeners, whether it is served or not.
+fn claim(scope: &Emitter<'_>, key: &ListenerId, over: Scheme, brief: &Arc<Brief>, secrets: &[NsName]) {
+    let (gateway, hostname) = (&key.gateway, &brief.hostname);
+    let at = PortListener { brief: brief.clone(), over, secrets: secrets.into() };
+    scope.emit::<PortListeners>((gateway.clone(), brief.port), (hostname.clone(), key.name.clone()), at);
+    let place = (gateway.clone(), brief.port, over, hostname.clone());
+    scope.emit::<PortHosts>(place, (!brief.served, key.name.clone()), ());
+    if over == Scheme::Http && !brief.served {
+        let config = RouteConfigId { gateway: gateway.clone(), port: brief.port, listener: None };
+        scope.demand::<VirtualHost>((config, hostname.clone()));
     }
 }
 
@@ -214,22 +227,32 @@ impl Group for ListenerIndex {
     type Entry = Arc<Brief>;
 }
 
-/// The served listener of a port with a hostname: one at most.
+/// The listeners of a port with a hostname, the one that is served (one at most) first: whether it is not, and its name.
 pub(crate) struct PortHosts;
 
 impl Group for PortHosts {
     const NAME: &'static str = "PortHosts";
-    type Key = (NsName, Port, Hostname);
-    type Sort = Arc<str>;
+    type Key = (NsName, Port, Scheme, Hostname);
+    type Sort = (bool, Arc<str>);
     type Entry = ();
 }
 
-/// The served listeners of a port, the most specific hostname first.
+/// A listener as its neighbours see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortListener {
+    pub(crate) brief: Arc<Brief>,
+    /// What tells its requests from those of others.
+    pub(crate) over: Scheme,
+    /// Secrets with certificates to present.
+    pub(crate) secrets: Arc<[NsName]>,
+}
+
+/// The listeners of a port that have hostnames, served or not, the most specific first.
 pub(crate) struct PortListeners;
 
 impl Group for PortListeners {
     const NAME: &'static str = "PortListeners";
     type Key = (NsName, Port);
     type Sort = (Hostname, Arc<str>);
-    type Entry = (Arc<Brief>, Arc<[NsName]>);
+    type Entry = PortListener;
 }

@@ -40,6 +40,10 @@ pub(crate) struct ListenerModel {
     pub(crate) scheme: Option<Scheme>,
     /// The hostnames it serves.
     pub(crate) hostname: Hostname,
+    /// What tells its requests from those of others on its port: the host asked for (`http`) or the server name of the
+    /// connection (`https`). A hostname stays with its listener even where it is not served. None for a listener
+    /// without a sound hostname, which keeps nothing from anybody.
+    pub(crate) claims: Option<Scheme>,
     /// The namespaces whose routes may attach.
     pub(crate) admits: Admission,
     /// The kinds of routes that may attach; a part of what is supported.
@@ -192,12 +196,14 @@ fn listener(
             None
         }
     };
+    let mut claims = scheme.or((spec.protocol == ProtocolType::Tls).then_some(Scheme::Https)).filter(|_| port != 0);
     let written = spec.hostname.as_deref().unwrap_or_default();
     let hostname = match validate::hostname::check(written) {
         _ if written.is_empty() => Hostname::Any,
         Ok(()) => Hostname::parse(written),
         Err(invalid) => {
             refuse("UnsupportedValue", format!("{}: {invalid}", field("hostname")));
+            claims = None;
             Hostname::Any
         }
     };
@@ -262,6 +268,7 @@ fn listener(
         bind_port: ports.get(&port).copied().unwrap_or(port),
         scheme,
         hostname,
+        claims,
         admits,
         kinds,
         certificates: tls.map(|tls| tls.certificate_refs.clone()).unwrap_or_default(),

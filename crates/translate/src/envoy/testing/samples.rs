@@ -281,6 +281,11 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
         bind_port: 10_000 + port,
         chains,
+        closed: if port == 443 {
+            vec![Hostname::parse("b.example.com"), Hostname::parse("*.b.example.com")]
+        } else {
+            vec![]
+        },
     };
     vec![
         listener(80, &["127.0.0.1"], vec![chain("http/80", "", false)]),

@@ -1,0 +1,111 @@
+//! Listeners of one port: who serves a hostname, and who does not.
+
+use serde_json::json;
+
+use super::scene::{Scene, gateway, http, https, route, secret, service};
+
+/// A listener whose selector Kubernetes would refuse, so that it is not served.
+fn refused(name: &str, hostname: &str) -> serde_json::Value {
+    let mut listener = http(name, 80, hostname);
+    listener["allowedRoutes"] = json!({"namespaces": {"from": "Selector", "selector": {
+        "matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}}});
+    listener
+}
+
+#[test]
+fn a_plain_listener_that_is_not_served_keeps_its_hostname_from_broader_ones() {
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("any", 80, ""), refused("inner", "*.inner.example.com")])),
+        route("everything", json!({})),
+        route("guest", json!({"hostnames": ["x.inner.example.com", "outer.example.com"]})),
+    ]);
+    assert_eq!(scene.listener("infra/edge", "inner", "Programmed"), "False Invalid");
+    let hosts = scene.hosts("http/80");
+    assert_eq!(hosts["*"], ["httproute/apps/everything/rule/0/match/0"]);
+    assert_eq!(hosts["outer.example.com"].len(), 2);
+    assert!(hosts["*.inner.example.com"].is_empty(), "a request for it is answered 404");
+    assert!(hosts.get("x.inner.example.com").is_none_or(Vec::is_empty), "no broader listener serves it");
+}
+
+#[test]
+fn listeners_that_conflict_keep_their_hostname_from_broader_ones() {
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("any", 80, ""), http("a", 80, "a.com"), http("b", 80, "a.com")])),
+        route("everything", json!({})),
+    ]);
+    for name in ["a", "b"] {
+        assert_eq!(scene.listener("infra/edge", name, "Conflicted"), "True HostnameConflict");
+        assert_eq!(scene.listener("infra/edge", name, "Accepted"), "False HostnameConflict");
+    }
+    assert_eq!(scene.listener("infra/edge", "any", "Accepted"), "True Accepted");
+    let hosts = scene.hosts("http/80");
+    assert_eq!(hosts["*"].len(), 1);
+    assert!(hosts["a.com"].is_empty());
+}
+
+#[test]
+fn a_tls_listener_without_certificate_keeps_its_hostname_from_broader_ones() {
+    let listeners = json!([https("any", 443, "", "certificate"), https("inner", 443, "inner.example.com", "missing")]);
+    let mut scene = Scene::new([
+        service("s"),
+        secret("certificate"),
+        gateway("edge", listeners),
+        route("guest", json!({"hostnames": ["inner.example.com", "outer.example.com"]})),
+    ]);
+    // A connection for it is closed, and a request for it over another connection is misdirected.
+    let closed = (vec!["inner.example.com".to_owned()], false);
+    assert!(scene.chains("listener/443").contains(&closed));
+    let hosts = scene.hosts("https/443/any");
+    assert_eq!(hosts["inner.example.com"], ["misdirected"]);
+    assert_eq!(hosts["outer.example.com"], ["httproute/apps/guest/rule/0/match/0"]);
+    // It heals by itself.
+    scene.put(secret("missing"));
+    let open = (vec!["inner.example.com".to_owned()], true);
+    assert_eq!(scene.chains("listener/443").iter().filter(|chain| **chain == open).count(), 1);
+    assert!(!scene.chains("listener/443").contains(&closed));
+    assert_eq!(scene.hosts("https/443/inner")["inner.example.com"].len(), 1);
+}
+
+#[test]
+fn a_passthrough_listener_keeps_its_hostname_from_tls_that_ends_here() {
+    let mut passthrough = https("through", 443, "through.example.com", "certificate");
+    passthrough["protocol"] = json!("TLS");
+    passthrough["tls"] = json!({"mode": "Passthrough"});
+    let mut same = passthrough.clone();
+    same["name"] = json!("same");
+    same["hostname"] = json!("own.example.com");
+    let own = https("own", 443, "own.example.com", "certificate");
+    let scene = Scene::new([
+        secret("certificate"),
+        gateway("edge", json!([https("any", 443, "", "certificate"), own, passthrough, same])),
+    ]);
+    assert_eq!(scene.listener("infra/edge", "through", "Accepted"), "False UnsupportedProtocol");
+    let chains = scene.chains("listener/443");
+    assert!(chains.contains(&(vec!["through.example.com".to_owned()], false)));
+    assert!(chains.contains(&(vec!["own.example.com".to_owned()], true)), "a listener that is served goes first");
+    assert_eq!(chains.len(), 3);
+}
+
+#[test]
+fn where_nothing_broader_is_served_nothing_is_kept() {
+    let scene = Scene::new([
+        secret("certificate"),
+        gateway("edge", json!([https("a", 443, "a.com", "certificate"), https("b", 443, "b.com", "missing")])),
+    ]);
+    assert_eq!(scene.chains("listener/443"), [(vec!["a.com".to_owned()], true)]);
+}
+
+#[test]
+fn a_hostname_that_is_none_conflicts_with_nothing() {
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("any", 80, ""), http("bad", 80, "bad_host")])),
+        route("everything", json!({})),
+    ]);
+    assert_eq!(scene.listener("infra/edge", "any", "Conflicted"), "False NoConflicts");
+    assert_eq!(scene.listener("infra/edge", "bad", "Accepted"), "False UnsupportedValue");
+    assert_eq!(scene.listener("infra/edge", "bad", "Conflicted"), "False NoConflicts");
+    assert_eq!(scene.hosts("http/80")["*"].len(), 1);
+}

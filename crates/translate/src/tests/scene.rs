@@ -1,0 +1,203 @@
+//! A few objects, translated, and what is said of them in one line each.
+
+use std::collections::BTreeMap;
+
+use api::{Kind, ObjectId};
+use serde_json::{Value, json};
+
+use super::object;
+use crate::{Change, Changes, ResourceKind, Translator, envoy};
+
+/// A translator with a class of ours, named `portcullis`.
+pub(super) struct Scene(pub(super) Translator);
+
+impl Scene {
+    pub(super) fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+        Self::with(ir::Settings::default(), objects)
+    }
+
+    pub(super) fn with(settings: ir::Settings, objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut translator = Translator::new(settings);
+        for value in [class()].into_iter().chain(objects) {
+            translator.apply(Change::Put(object(value)));
+        }
+        translator.settle();
+        Self(translator)
+    }
+
+    pub(super) fn put(&mut self, value: Value) -> Changes {
+        self.0.apply(Change::Put(object(value)));
+        self.0.settle()
+    }
+
+    pub(super) fn remove(&mut self, value: Value) -> Changes {
+        self.0.apply(Change::Remove(object(value).id()));
+        self.0.settle()
+    }
+
+    fn status(&self, kind: Kind, name: &str) -> Value {
+        let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+        self.0.status(&ObjectId::new(kind, namespace, name)).unwrap_or_default()
+    }
+
+    /// `True Accepted`, or nothing where there is no such condition.
+    pub(super) fn class(&self, name: &str, condition: &str) -> String {
+        said(&self.status(Kind::GatewayClass, name), condition, false)
+    }
+
+    pub(super) fn gateway(&self, name: &str, condition: &str) -> String {
+        said(&self.status(Kind::Gateway, name), condition, false)
+    }
+
+    pub(super) fn listener(&self, gateway: &str, name: &str, condition: &str) -> String {
+        said(&self.listener_status(gateway, name), condition, false)
+    }
+
+    pub(super) fn listener_status(&self, gateway: &str, name: &str) -> Value {
+        let status = self.status(Kind::Gateway, gateway);
+        let listeners = status["listeners"].as_array().into_iter().flatten();
+        listeners.into_iter().find(|listener| listener["name"] == name).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn attached(&self, gateway: &str, name: &str) -> Value {
+        self.listener_status(gateway, name)["attachedRoutes"].clone()
+    }
+
+    /// What is said of a route at the parent with this place in its status.
+    pub(super) fn route(&self, name: &str, parent: usize, condition: &str) -> String {
+        said(&self.status(Kind::HttpRoute, name)["parents"][parent], condition, false)
+    }
+
+    /// The same with the message.
+    pub(super) fn route_message(&self, name: &str, parent: usize, condition: &str) -> String {
+        said(&self.status(Kind::HttpRoute, name)["parents"][parent], condition, true)
+    }
+
+    pub(super) fn parents(&self, name: &str) -> usize {
+        self.status(Kind::HttpRoute, name)["parents"].as_array().map_or(0, Vec::len)
+    }
+
+    pub(super) fn resource(&self, gateway: &str, kind: ResourceKind, name: &str) -> Option<Value> {
+        let resources = self.0.resources();
+        let (_, list) = resources.iter().find(|(key, _)| key.to_string() == gateway)?;
+        let (_, encoded) = list.iter().find(|(key, _)| key.kind == kind && &*key.name == name)?;
+        Some(envoy::json::value(kind.message_name(), &encoded.body).expect("JSON"))
+    }
+
+    /// The virtual hosts of a route configuration of `infra/edge` by domain, each with the names of its routes.
+    pub(super) fn hosts(&self, config: &str) -> BTreeMap<String, Vec<String>> {
+        let config = self.resource("infra/edge", ResourceKind::RouteConfiguration, config).unwrap_or_default();
+        let mut hosts = BTreeMap::new();
+        for host in config["virtualHosts"].as_array().into_iter().flatten() {
+            let routes: Vec<_> = strings(&host["routes"], |route| route["name"].clone());
+            for domain in strings(&host["domains"], Value::clone) {
+                assert!(
+                    hosts.insert(domain, routes.clone()).is_none(),
+                    "a domain stands in two virtual hosts: {config}"
+                );
+            }
+        }
+        hosts
+    }
+
+    /// The filter chains of a listener of `infra/edge`: server names, and whether connections are handled at all.
+    pub(super) fn chains(&self, listener: &str) -> Vec<(Vec<String>, bool)> {
+        let listener = self.resource("infra/edge", ResourceKind::Listener, listener).unwrap_or_default();
+        let chains = listener["filterChains"].as_array().into_iter().flatten();
+        chains
+            .map(|chain| {
+                let names = strings(&chain["filterChainMatch"]["serverNames"], Value::clone);
+                (names, chain["filters"].as_array().is_some_and(|filters| !filters.is_empty()))
+            })
+            .collect()
+    }
+
+    /// Everything that is wrong, a line each.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let problems = self.0.problems().into_iter();
+        problems
+            .map(|(id, problem)| format!("{} {} {}: {problem}", id.name, problem.severity, problem.reason))
+            .collect()
+    }
+}
+
+fn strings(list: &Value, text: fn(&Value) -> Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.map(|item| text(item).as_str().expect("text").to_owned()).collect()
+}
+
+fn said(status: &Value, kind: &str, with_message: bool) -> String {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let found: Vec<_> = conditions.filter(|condition| condition["type"] == kind).collect();
+    assert!(found.len() <= 1, "a condition is there twice: {status}");
+    let Some(condition) = found.first() else { return String::new() };
+    let text = |field: &str| condition[field].as_str().expect("text").to_owned();
+    let message = if with_message { format!(": {}", text("message")) } else { String::new() };
+    format!("{} {}{message}", text("status"), text("reason"))
+}
+
+pub(super) fn class() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "portcullis"},
+        "spec": {"controllerName": "portcullis.dev/gateway-controller"},
+    })
+}
+
+/// Gateway `infra/NAME`.
+pub(super) fn gateway(name: &str, listeners: Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": name, "namespace": "infra", "generation": 3},
+        "spec": {"gatewayClassName": "portcullis", "listeners": listeners},
+    })
+}
+
+/// A plain listener that admits everybody.
+pub(super) fn http(name: &str, port: u16, hostname: &str) -> Value {
+    let mut listener =
+        json!({"name": name, "port": port, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}});
+    if !hostname.is_empty() {
+        listener["hostname"] = json!(hostname);
+    }
+    listener
+}
+
+/// The same over TLS, with a Secret of the Gateway's namespace.
+pub(super) fn https(name: &str, port: u16, hostname: &str, secret: &str) -> Value {
+    let mut listener = http(name, port, hostname);
+    listener["protocol"] = json!("HTTPS");
+    listener["tls"] = json!({"certificateRefs": [{"name": secret}]});
+    listener
+}
+
+/// Secret `infra/NAME` with a certificate that can be used.
+pub(super) fn secret(name: &str) -> Value {
+    let (chain, key) = &super::certificates()[0];
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": "infra"}, "stringData": {"tls.crt": chain, "tls.key": key},
+    })
+}
+
+/// HTTPRoute `apps/NAME`, for `infra/edge` unless it says otherwise, with a rule that goes to `apps/s`.
+pub(super) fn route(name: &str, spec: Value) -> Value {
+    let mut all = json!({
+        "parentRefs": [{"name": "edge", "namespace": "infra"}],
+        "rules": [{"backendRefs": [{"name": "s", "port": 80}]}],
+    });
+    if let (Value::Object(all), Value::Object(spec)) = (&mut all, spec) {
+        all.extend(spec);
+    }
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "apps", "generation": 5}, "spec": all,
+    })
+}
+
+/// Service `apps/NAME`.
+pub(super) fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "apps"},
+        "spec": {"ports": [{"port": 80}]},
+    })
+}
