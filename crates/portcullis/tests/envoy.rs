@@ -33,7 +33,7 @@ spec: {controllerName: portcullis.dev/gateway-controller}
 "
     .to_owned();
     for (name, port) in gateways {
-        text += &format!(
+        let objects = format!(
             "---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -50,6 +50,7 @@ spec:
   rules: [{{backendRefs: [{{name: none, port: 80}}]}}]
 "
         );
+        text.push_str(&objects);
     }
     text
 }

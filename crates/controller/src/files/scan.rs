@@ -77,15 +77,21 @@ impl Scanner {
         found
     }
 
-    /// What changed at these paths, whatever their stamps say. Paths that are no manifests are left out.
+    /// What changed at these paths, whatever their stamps say. Only a scan tells whether a path that was never seen is
+    /// to be read, and under which name.
     pub fn look_at(&mut self, paths: &BTreeSet<PathBuf>) -> Vec<Found> {
-        let mut found = Vec::new();
-        for path in paths.iter().filter(|path| is_manifest(path)) {
-            // A file that two arguments lead to is that of the first.
-            let Some(argument) = self.roots.iter().position(|root| path.starts_with(root)) else { continue };
-            found.extend(self.look(FileKey::new(argument, path), true));
-        }
-        found
+        let keys: Vec<_> = paths.iter().filter_map(|path| self.key(path)).collect();
+        keys.into_iter().filter_map(|key| self.look(key, true)).collect()
+    }
+
+    /// Whether a file is known by this path.
+    pub fn knows(&self, path: &Path) -> bool {
+        self.key(path).is_some()
+    }
+
+    fn key(&self, path: &Path) -> Option<FileKey> {
+        let arguments = (0..self.roots.len()).filter(|argument| path.starts_with(&self.roots[*argument]));
+        arguments.map(|argument| FileKey::new(argument, path)).find(|key| self.seen.contains_key(key))
     }
 
     fn look(&mut self, key: FileKey, anyway: bool) -> Option<Found> {
@@ -196,6 +202,19 @@ fn is_hidden(name: &OsStr) -> bool {
     name.starts_with(['.', '#', '~']) || name.ends_with('~')
 }
 
+/// Whether something that happened at `path` may concern a manifest below one of `roots`.
+pub fn concerns(path: &Path, roots: &[PathBuf]) -> bool {
+    let mut below = roots.iter().filter_map(|root| path.strip_prefix(root).ok()).peekable();
+    // Links lead out of all folders.
+    below.peek().is_none() || below.any(is_of_concern)
+}
+
+fn is_of_concern(below: &Path) -> bool {
+    // Through names with two dots, as in a mounted ConfigMap, links lead that have other names.
+    let is_link_target = |name: &OsStr| name.to_string_lossy().starts_with("..");
+    below.iter().all(|name| !is_hidden(name)) || below.iter().any(is_link_target)
+}
+
 fn stamp(metadata: &fs::Metadata) -> Stamp {
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(metadata);
@@ -283,7 +302,9 @@ mod tests {
         let mut folder = Folder::new();
         folder.write("a.yaml", "1");
         folder.scan();
-        let paths = ["a.yaml", "b.yaml", "notes.txt"].map(|name| folder.path(name)).into();
+        folder.write(".git/a.yaml", "2");
+        let paths = ["a.yaml", "b.yaml", ".git/a.yaml"].map(|name| folder.path(name)).into();
+        assert!(folder.scanner.knows(&folder.path("a.yaml")) && !folder.scanner.knows(&folder.path(".git/a.yaml")));
         let found = folder.scanner.look_at(&paths);
         assert_eq!(folder.tell(&found), ["a.yaml=1"]);
         fs::remove_file(folder.path("a.yaml")).expect("it is there");
@@ -336,6 +357,25 @@ mod tests {
         std::os::unix::fs::symlink("..two", folder.path("..new")).expect("a link");
         fs::rename(folder.path("..new"), folder.path("..data")).expect("the same folder");
         assert_eq!(folder.scan(), ["a.yaml=2"]);
+    }
+
+    #[test]
+    fn what_happens_to_hidden_files_concerns_nobody_unless_links_may_lead_there() {
+        let concerns = |path: &str| concerns(Path::new(path), &["/home/.config/files".into(), "/named".into()]);
+        for path in [
+            "/home/.config/files",
+            "/home/.config/files/a.yaml",
+            "/home/.config/files/sub",
+            "/home/.config/files/..data",
+        ] {
+            assert!(concerns(path), "{path}");
+        }
+        assert!(concerns("/home/.config/files/..2026/a.yaml"));
+        for path in
+            ["/home/.config/files/.a.yaml.swp", "/home/.config/files/.git/a.yaml", "/home/.config/files/a.yaml~"]
+        {
+            assert!(!concerns(path), "{path}");
+        }
     }
 
     #[test]

@@ -10,14 +10,14 @@ use std::{
 
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
-    event::{AccessKind, AccessMode, ModifyKind},
+    event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind},
 };
 use translate::Change;
 
 use super::{
     Manifests,
     coalesce::{Batch, Coalescer, Signal},
-    scan::{Found, Scanner, is_manifest},
+    scan::{Found, Scanner, concerns, is_manifest},
     state::FileProblem,
 };
 
@@ -165,7 +165,7 @@ impl Files {
 
     fn look(&mut self, batch: &Batch, coalescer: &Coalescer) -> Vec<Found> {
         let mut found = self.scanner.look_at(&batch.paths);
-        if batch.anything {
+        if batch.anything || batch.paths.iter().any(|path| !self.scanner.knows(path)) {
             found.extend(self.scanner.scan(|path| coalescer.is_open(path)));
         }
         found
@@ -200,8 +200,9 @@ struct Watch {
 
 impl Watch {
     fn new(sender: mpsc::Sender<Message>, roots: &[PathBuf]) -> Self {
+        let watched = roots.to_vec();
         let handler = move |event: notify::Result<Event>| {
-            for signal in signals(event) {
+            for signal in signals(event, &watched) {
                 // A receiver that is gone has stopped.
                 drop(sender.send(Message::Signal(signal)));
             }
@@ -239,17 +240,29 @@ fn inode(path: &Path) -> Option<u64> {
 }
 
 /// What an event of the system means for manifests.
-fn signals(event: notify::Result<Event>) -> Vec<Signal> {
+fn signals(event: notify::Result<Event>, roots: &[PathBuf]) -> Vec<Signal> {
     let Ok(event) = event else { return vec![Signal::Anything] };
     if event.need_rescan() {
         return vec![Signal::Anything];
     }
+    let plain_file = matches!(
+        event.kind,
+        EventKind::Access(_)
+            | EventKind::Create(CreateKind::File)
+            | EventKind::Modify(ModifyKind::Data(_))
+            | EventKind::Remove(RemoveKind::File)
+    );
     let of = |make: fn(PathBuf) -> Signal| {
+        let paths = event.paths.into_iter().filter(|path| concerns(path, roots));
         let signal = move |path: PathBuf| {
-            // Anything else may be a folder, or a link that others lead through.
-            if is_manifest(&path) { make(path) } else { Signal::Anything }
+            if is_manifest(&path) || roots.contains(&path) {
+                Some(make(path))
+            } else {
+                // It may be a folder, or a link that others lead through.
+                (!plain_file).then_some(Signal::Anything)
+            }
         };
-        event.paths.into_iter().map(signal).collect()
+        paths.filter_map(signal).collect()
     };
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => of(Signal::Closed),

@@ -100,16 +100,23 @@ fn what_is_not_there_cannot_be_followed() {
 
 #[test]
 fn events_become_signals() {
-    let event = |kind, path: &str| signals(Ok(Event::new(kind).add_path(path.into())));
+    let roots = [PathBuf::from("dir"), PathBuf::from("named")];
+    let event = |kind, path: &str| signals(Ok(Event::new(kind).add_path(path.into())), &roots);
     let read = EventKind::Access(AccessKind::Open(AccessMode::Any));
-    assert_eq!(event(read, "a.yaml"), []);
+    assert_eq!(event(read, "dir/a.yaml"), []);
     let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
-    assert_eq!(event(closed, "a.yaml"), [Signal::Closed("a.yaml".into())]);
-    assert_eq!(event(EventKind::Remove(notify::event::RemoveKind::File), "a.yaml"), [Signal::Changed("a.yaml".into())]);
-    assert_eq!(event(EventKind::Any, "..data"), [Signal::Anything]);
-    assert_eq!(signals(Err(notify::Error::generic("lost"))), [Signal::Anything]);
+    assert_eq!(event(closed, "dir/a.yaml"), [Signal::Closed("dir/a.yaml".into())]);
+    assert_eq!(event(closed, "named"), [Signal::Closed("named".into())]);
+    let removed = EventKind::Remove(RemoveKind::File);
+    assert_eq!(event(removed, "dir/a.yaml"), [Signal::Changed("dir/a.yaml".into())]);
+    for path in ["dir/notes.txt", "dir/.a.yaml.swp", "dir/.git/a.yaml"] {
+        assert_eq!(event(removed, path), [], "{path}");
+    }
+    assert_eq!(event(EventKind::Remove(RemoveKind::Folder), "dir/sub"), [Signal::Anything]);
+    assert_eq!(event(EventKind::Any, "dir/..data"), [Signal::Anything]);
+    assert_eq!(signals(Err(notify::Error::generic("lost")), &roots), [Signal::Anything]);
     let lost = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
-    assert_eq!(signals(Ok(lost)), [Signal::Anything]);
+    assert_eq!(signals(Ok(lost), &roots), [Signal::Anything]);
 }
 
 #[test]
