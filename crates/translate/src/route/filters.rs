@@ -142,6 +142,7 @@ fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a 
 
 fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Problem> {
     let mut modifier = HeaderModifier::default();
+    validate::header::changes(written.set.len() + written.add.len()).map_err(at(field.into()))?;
     for (list, name, into) in [(&written.set, "set", &mut modifier.set), (&written.add, "add", &mut modifier.add)] {
         for (index, header) in list.iter().enumerate() {
             let place = format!("{field}.{name}[{index}]");

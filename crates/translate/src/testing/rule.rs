@@ -25,8 +25,7 @@ pub(super) fn rule() -> BoxedStrategy<Value> {
     (vec(matching(), 0..4), does, extras)
         .prop_map(|(matches, mut rule, (name, timeouts, retry, session))| {
             rule["matches"] = json!(matches);
-            let extras =
-                [("name", name), ("timeouts", timeouts), ("retry", retry), ("sessionPersistence", session)];
+            let extras = [("name", name), ("timeouts", timeouts), ("retry", retry), ("sessionPersistence", session)];
             for (field, value) in extras {
                 if let Some(value) = value {
                     rule[field] = value;
@@ -74,9 +73,14 @@ fn named((name, mut value): (String, Value)) -> Value {
 }
 
 fn reference() -> BoxedStrategy<Value> {
-    let names = prop_oneof![20 => select(&["s0", "s1", "s2", "missing"][..]).prop_map(str::to_owned), 1 => values::hostile()];
-    let namespace = option::weighted(0.2, select(&["apps", "infra", "nowhere"][..]));
-    (names, namespace, values::number_of(&[80, 80, 81, 8080]), option::weighted(0.05, values::hostile()))
+    let names = prop_oneof![
+        24 => select(&["s0", "s1", "s2"][..]).prop_map(str::to_owned),
+        1 => Just("missing".to_owned()),
+        1 => values::hostile(),
+    ];
+    let namespace = prop_oneof![12 => Just(Some("apps")), 1 => Just(None), 1 => Just(Some("nowhere"))];
+    let port = values::number_of(&[80, 80, 80, 80, 80, 80, 81]);
+    (names, namespace, port, option::weighted(0.03, values::hostile()))
         .prop_map(|(name, namespace, port, kind)| {
             let mut reference = json!({"name": name, "port": port});
             if let Some(namespace) = namespace {
@@ -92,7 +96,7 @@ fn reference() -> BoxedStrategy<Value> {
 
 fn backend() -> BoxedStrategy<Value> {
     let weights = values::number_of(&[0, 1, 1, 2, 1_000_000]);
-    let filters = prop_oneof![4 => Just(Vec::new()), 2 => vec(on_backend(), 1..3), 1 => vec(filter(), 1..2)];
+    let filters = prop_oneof![12 => Just(Vec::new()), 6 => vec(on_backend(), 1..3), 1 => vec(filter(), 1..2)];
     (reference(), weights, filters)
         .prop_map(|(mut backend, weight, filters)| {
             backend["weight"] = json!(weight);
@@ -108,7 +112,7 @@ fn on_backend() -> BoxedStrategy<Value> {
     prop_oneof![
         modifier("RequestHeaderModifier", "requestHeaderModifier"),
         modifier("ResponseHeaderModifier", "responseHeaderModifier"),
-        values::hostname().prop_map(|name| json!({"type": "URLRewrite", "urlRewrite": {"hostname": name}})),
+        values::precise_hostname().prop_map(|name| json!({"type": "URLRewrite", "urlRewrite": {"hostname": name}})),
     ]
     .boxed()
 }
@@ -148,7 +152,7 @@ fn path() -> BoxedStrategy<Value> {
 }
 
 fn rewrite() -> BoxedStrategy<Value> {
-    (option::of(values::hostname()), option::weighted(0.8, path()))
+    (option::of(values::precise_hostname()), option::weighted(0.8, path()))
         .prop_map(|(hostname, path)| json!({"type": "URLRewrite", "urlRewrite": {"hostname": hostname, "path": path}}))
         .boxed()
 }
@@ -156,7 +160,7 @@ fn rewrite() -> BoxedStrategy<Value> {
 fn redirect() -> BoxedStrategy<Value> {
     let parts = (
         option::of(values::variant(&["http", "https"])),
-        option::of(values::hostname()),
+        option::of(values::precise_hostname()),
         option::weighted(0.7, path()),
         option::of(values::number_of(&[1, 80, 443, 8080, 65_535])),
         option::of(values::number_of(&[301, 302, 303, 307, 308])),
@@ -191,7 +195,14 @@ fn cors() -> BoxedStrategy<Value> {
         1 => Just(vec!["*".to_owned()]),
     ];
     let headers = || prop_oneof![2 => vec(values::header_name(), 0..3), 1 => Just(vec!["*".to_owned()])];
-    (vec(values::origin(), 0..3), methods, headers(), headers(), any::<bool>(), values::number_of(&[1, 5, 2_147_483_647]))
+    (
+        vec(values::origin(), 0..3),
+        methods,
+        headers(),
+        headers(),
+        any::<bool>(),
+        values::number_of(&[1, 5, 2_147_483_647]),
+    )
         .prop_map(|(origins, methods, allow, expose, credentials, age)| {
             let cors = json!({"allowOrigins": origins, "allowMethods": methods, "allowHeaders": allow,
                 "exposeHeaders": expose, "allowCredentials": credentials, "maxAge": age});
@@ -232,7 +243,6 @@ fn session() -> BoxedStrategy<Value> {
         let lifetime = if time.is_some() { "Permanent" } else { "Session" };
         json!({"sessionName": name, "absoluteTimeout": time, "cookieConfig": {"lifetimeType": lifetime}})
     });
-    let header =
-        option::of(values::session_name()).prop_map(|name| json!({"type": "Header", "sessionName": name}));
-    prop_oneof![3 => cookie, 2 => header, 1 => values::hostile().prop_map(|kind| json!({"type": kind}))].boxed()
+    let header = option::of(values::session_name()).prop_map(|name| json!({"type": "Header", "sessionName": name}));
+    prop_oneof![9 => cookie, 6 => header, 1 => values::hostile().prop_map(|kind| json!({"type": kind}))].boxed()
 }

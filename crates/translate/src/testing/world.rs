@@ -1,19 +1,14 @@
 //! Worlds of manifests, most of them sound but for a few values: a class, Gateways, routes, and what they refer to.
 
-use std::collections::BTreeSet;
-
 use proptest::{
     collection::vec,
     option,
-    prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
-    sample::select,
+    prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof},
+    sample::{Index, select},
 };
 use serde_json::{Value, json};
 
-use super::{
-    edit::{self, Edit},
-    rule, values,
-};
+use super::{edit, rule, values};
 
 /// What depends on where the worlds are used.
 #[derive(Clone, Debug)]
@@ -22,8 +17,8 @@ pub struct Place {
     pub ports: Vec<u16>,
     /// Addresses of Gateways.
     pub addresses: Vec<&'static str>,
-    /// The share of objects that are changed at some place, as in `0.3`.
-    pub edited: f64,
+    /// How many values at most are changed at any place.
+    pub edits: usize,
 }
 
 /// The namespaces in which things live.
@@ -57,54 +52,33 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
-        any::<bool>(),
+        prop::bool::weighted(0.8),
     );
-    let edited = place.edited;
-    let worlds = others.prop_map(|(first, second, routes, services, slices, secrets, granted)| {
-        let mut all = vec![class(), first];
-        all.extend(second);
-        all.extend(granted.then(grant));
-        let mut number = 0..;
-        let mut add = |prefix: &str, objects: Vec<Value>| {
-            for (mut object, number) in objects.into_iter().zip(number.by_ref()) {
-                if object["metadata"]["name"].is_null() {
-                    object["metadata"]["name"] = json!(format!("{prefix}{number}"));
-                }
-                all.push(object);
+    let edits = vec((any::<Index>(), edit::edit()), 0..=place.edits);
+    (others, edits)
+        .prop_map(|((first, second, routes, services, slices, secrets, granted), edits)| {
+            let mut world = vec![class(), first];
+            world.extend(second);
+            world.extend(numbered("r", routes));
+            world.extend(numbered("s", services));
+            world.extend(numbered("e", slices));
+            world.extend(numbered("c", secrets));
+            world.extend(granted.then(grant));
+            for (at, edit) in edits {
+                // Without its class a world is empty.
+                let objects = &mut world[1..];
+                edit.apply(&mut objects[at.index(objects.len())]);
             }
-        };
-        add("route", routes);
-        add("service", services.into_iter().enumerate().map(|(number, service)| called(service, "s", number)).collect());
-        add("slice", slices);
-        add("secret", secrets.into_iter().enumerate().map(|(number, secret)| called(secret, "c", number)).collect());
-        let mut seen = BTreeSet::new();
-        all.retain(|object| seen.insert(format!("{} {}", object["kind"], object["metadata"])));
-        all
-    });
-    let edits = move |world: Vec<Value>| {
-        let edit = move |object: Value| {
-            let edits = option::weighted(edited, vec(edit::edit(), 1..3));
-            let edits: BoxedStrategy<_> =
-                if object["kind"] == "GatewayClass" { Just(None).boxed() } else { edits.boxed() };
-            (Just(object), edits)
-        };
-        world.into_iter().map(edit).collect::<Vec<_>>()
-    };
-    worlds
-        .prop_flat_map(edits)
-        .prop_map(|world: Vec<(Value, Option<Vec<Edit>>)>| {
-            let edited = |(mut object, edits): (Value, Option<Vec<Edit>>)| {
-                edits.into_iter().flatten().for_each(|edit| edit.apply(&mut object));
-                object
-            };
-            world.into_iter().map(edited).collect()
+            world
         })
         .boxed()
 }
 
-fn called(mut object: Value, prefix: &str, number: usize) -> Value {
-    object["metadata"]["name"] = json!(format!("{prefix}{number}"));
-    object
+fn numbered(prefix: &str, objects: Vec<Value>) -> impl Iterator<Item = Value> {
+    objects.into_iter().enumerate().map(move |(number, mut object)| {
+        object["metadata"]["name"] = json!(format!("{prefix}{number}"));
+        object
+    })
 }
 
 /// The GatewayClass of every world.
@@ -118,9 +92,9 @@ pub fn class() -> Value {
 fn grant() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
-        "metadata": {"name": "grant", "namespace": "infra"},
+        "metadata": {"name": "grant", "namespace": "apps"},
         "spec": {
-            "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "apps"}],
+            "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"}],
             "to": [{"group": "", "kind": "Service"}],
         },
     })
@@ -167,7 +141,7 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
         .prop_map(|(port, protocol)| json!({"port": port, "protocol": protocol}));
     let from = prop_oneof![20 => Just("All".to_owned()), 1 => values::variant(&["Same", "None", "Selector"])];
     let name = option::weighted(0.08, values::label());
-    (prop_oneof![5 => http, 6 => https, 1 => other], option::weighted(0.7, values::hostname()), from, name)
+    (prop_oneof![5 => http, 6 => https, 1 => other], option::weighted(0.8, values::hostname()), from, name)
         .prop_map(|(mut listener, hostname, from, name)| {
             if let Some(hostname) = hostname {
                 listener["hostname"] = json!(hostname);
@@ -183,8 +157,12 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
 
 fn route(place: &Place) -> BoxedStrategy<Value> {
     let ports = place.ports.clone();
-    let parent = (select(&GATEWAYS[..]), option::weighted(0.2, 0..4_u8), option::weighted(0.1, select(ports))).prop_map(
-        |(gateway, section, port)| {
+    let parent = (
+        prop_oneof![3 => Just(GATEWAYS[0]), 1 => Just(GATEWAYS[1])],
+        option::weighted(0.1, 0..4_u8),
+        option::weighted(0.1, select(ports)),
+    )
+        .prop_map(|(gateway, section, port)| {
             let mut parent = json!({"name": gateway, "namespace": "infra"});
             if let Some(section) = section {
                 parent["sectionName"] = json!(format!("l{section}"));
@@ -193,9 +171,8 @@ fn route(place: &Place) -> BoxedStrategy<Value> {
                 parent["port"] = json!(port);
             }
             parent
-        },
-    );
-    let hostnames = prop_oneof![1 => Just(Vec::new()), 2 => vec(values::hostname(), 1..4)];
+        });
+    let hostnames = prop_oneof![Just(Vec::new()), vec(values::hostname(), 1..4)];
     (select(&NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4))
         .prop_map(|(namespace, parents, hostnames, rules)| {
             json!({
@@ -213,7 +190,10 @@ fn service() -> BoxedStrategy<Value> {
         0.4,
         prop_oneof![8 => select(protocols.to_vec()).prop_map(str::to_owned), 1 => values::hostile()],
     );
-    let kinds = values::variant(&["ClusterIP", "ClusterIP", "ClusterIP", "NodePort", "ExternalName"]);
+    let kinds = prop_oneof![
+        9 => values::variant(&["ClusterIP", "NodePort", "LoadBalancer"]),
+        1 => Just("ExternalName".to_owned()),
+    ];
     (protocol, kinds, values::hostile(), any::<bool>())
         .prop_map(|(protocol, kind, external, second)| {
             let mut ports = vec![json!({"name": "http", "port": 80, "targetPort": 8080})];
@@ -232,7 +212,8 @@ fn service() -> BoxedStrategy<Value> {
 }
 
 fn slice() -> BoxedStrategy<Value> {
-    let v4 = &["10.0.0.1", "10.0.0.2", "127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "010.0.0.1", "10.0.0"][..];
+    let v4 =
+        &["10.0.0.1", "10.0.0.2", "127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "010.0.0.1", "10.0.0"][..];
     let v6 = &["fd00::1", "::1", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "ff02::1", "[::1]"][..];
     let endpoints = |addresses: &'static [&'static str]| {
         let zone = option::of(prop_oneof![2 => Just("z1".to_owned()), 1 => values::hostile()]);

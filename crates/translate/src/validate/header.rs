@@ -11,6 +11,21 @@ pub const MAX_VALUE: usize = 4096;
 /// Longest header name or value that Envoy's protos take, in bytes, after [`escape_percent`].
 pub const MAX_ENVOY_BYTES: usize = 16_384;
 
+/// Most headers that one filter sets and adds. Envoy takes 1,000 a route, and a rule's come together with a backend's.
+pub const MAX_CHANGES: usize = 500;
+
+/// Refuses a filter that sets and adds more headers than Envoy takes.
+pub fn changes(count: usize) -> Result<(), Invalid> {
+    if count <= MAX_CHANGES {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        &count.to_string(),
+        format!("one filter sets and adds at most {MAX_CHANGES} headers"),
+        "leave some out",
+    ))
+}
+
 /// A header name to match on, in lower case, as Envoy keeps header names.
 ///
 /// An RFC 9110 token of at most 256 characters. `host` is one: Envoy knows `:authority` by that name too.
@@ -147,6 +162,12 @@ mod tests {
         for bad in ["Host", "host", "HOST", ":authority", ":path", ":status", ""] {
             assert!(modifiable_name(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn as_many_headers_change_as_envoy_takes() {
+        assert!(changes(0).is_ok() && changes(MAX_CHANGES).is_ok());
+        assert!(changes(MAX_CHANGES + 1).is_err());
     }
 
     #[test]

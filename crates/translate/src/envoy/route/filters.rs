@@ -142,11 +142,17 @@ pub(super) fn retry_policy(rule: &Rule) -> Option<RetryPolicy> {
     })
 }
 
+/// Where an interval ends to grow: some hundred years. Envoy refuses one whose nanoseconds do not fit 64 bits.
+const LONGEST: Duration = Duration::from_hours(876_000);
+
 /// Envoy waits a random time between zero and a bound that doubles from `base_interval` on. Twice what is asked for
 /// makes the first wait what is asked for on average, which is as near as Envoy comes to a least one.
 fn back_off(least: Duration) -> RetryBackOff {
-    let base = least.max(Duration::from_millis(1)) * 2;
-    RetryBackOff { base_interval: Some(duration(base)), max_interval: Some(duration(base * 10)) }
+    let base = least.max(Duration::from_millis(1)).saturating_mul(2);
+    RetryBackOff {
+        base_interval: Some(duration(base.min(LONGEST))),
+        max_interval: Some(duration(base.saturating_mul(10).min(LONGEST))),
+    }
 }
 
 /// Configuration of the filters that a rule switches on, by filter.
