@@ -12,7 +12,7 @@ use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
     task::JoinHandle,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 use translate::envoy::bootstrap::XdsAddress;
 
@@ -28,6 +28,8 @@ use crate::{
 const RECHECK_PORTS: Duration = Duration::from_secs(2);
 /// How long a supervised Envoy may take for what is under way when it is stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long any part may take to stop; each has a shorter bound of its own.
+const LONGEST_STOP: Duration = Duration::from_secs(20);
 /// How many reports of proxies wait at most.
 const REPORTS: usize = 4096;
 
@@ -167,8 +169,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
 
 async fn finish<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) {
     for task in tasks {
-        if let Err(error) = task.await {
-            tracing::error!(%error, "a task failed");
+        match timeout(LONGEST_STOP, task).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a task failed"),
+            Err(_) => tracing::warn!("a part does not stop, and is left behind"),
         }
     }
 }

@@ -200,9 +200,15 @@ struct Watch {
 
 impl Watch {
     fn new(sender: mpsc::Sender<Message>, roots: &[PathBuf]) -> Self {
-        let watched = roots.to_vec();
+        let shown = roots.to_vec();
+        // The system tells of absolute paths, whatever was given.
+        let absolute: Vec<_> = roots.iter().map(|root| std::path::absolute(root).unwrap_or_default()).collect();
         let handler = move |event: notify::Result<Event>| {
-            for signal in signals(event, &watched) {
+            let event = event.map(|mut event| {
+                event.paths.iter_mut().for_each(|path| *path = as_shown(path, &shown, &absolute));
+                event
+            });
+            for signal in signals(event, &shown) {
                 // A receiver that is gone has stopped.
                 drop(sender.send(Message::Signal(signal)));
             }
@@ -224,7 +230,14 @@ impl Watch {
                 continue;
             }
             *watched = inode;
-            if let Err(error) = watcher.watch(root, RecursiveMode::Recursive) {
+            // A file that is replaced is another one; its folder stays.
+            let parent =
+                root.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+            let watching = match parent.filter(|_| !root.is_dir()) {
+                Some(parent) => watcher.watch(parent, RecursiveMode::NonRecursive),
+                None => watcher.watch(root, RecursiveMode::Recursive),
+            };
+            if let Err(error) = watching {
                 tracing::warn!(%error, root = %root.display(), "cannot watch: looking every {RESCAN:?} instead");
             }
         }
@@ -237,6 +250,15 @@ fn inode(path: &Path) -> Option<u64> {
     return Some(std::os::unix::fs::MetadataExt::ino(&metadata));
     #[cfg(not(unix))]
     Some(metadata.len())
+}
+
+/// An absolute path in the words of the command line.
+fn as_shown(path: &Path, shown: &[PathBuf], absolute: &[PathBuf]) -> PathBuf {
+    let below = |(shown, absolute): (&PathBuf, &PathBuf)| {
+        let below = path.strip_prefix(absolute).ok()?;
+        Some(if below.as_os_str().is_empty() { shown.clone() } else { shown.join(below) })
+    };
+    shown.iter().zip(absolute).find_map(below).unwrap_or_else(|| path.to_owned())
 }
 
 /// What an event of the system means for manifests.

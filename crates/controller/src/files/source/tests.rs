@@ -93,6 +93,31 @@ fn a_half_written_file_is_not_read() {
 }
 
 #[test]
+fn a_file_that_is_named_is_followed_when_it_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("services");
+    fs::write(&path, service("a")).expect("a file");
+    let (sender, updates) = mpsc::channel();
+    let files = Files::open(vec![path.clone()]).expect("it is there");
+    let following = files.follow(move |update| sender.send(update).is_ok()).expect("a thread");
+    let world = World { folder, updates, _following: following };
+    world.expect(vec!["put Service default/a", "put Namespace default"]);
+    world.write("new", &(service("a") + &service("b")));
+    fs::rename(world.folder.path().join("new"), path).expect("the same folder");
+    world.expect(vec!["put Service default/b"]);
+}
+
+#[test]
+fn paths_are_shown_as_they_were_given() {
+    let shown = [PathBuf::from("./files"), PathBuf::from("a.yaml")];
+    let absolute = [PathBuf::from("/home/files"), PathBuf::from("/home/a.yaml")];
+    let cases = [("/home/files/x/y.yaml", "./files/x/y.yaml"), ("/home/a.yaml", "a.yaml"), ("/etc/x", "/etc/x")];
+    for (path, expected) in cases {
+        assert_eq!(as_shown(Path::new(path), &shown, &absolute), PathBuf::from(expected));
+    }
+}
+
+#[test]
 fn what_is_not_there_cannot_be_followed() {
     let error = Files::open(vec!["/nonexistent/folder".into()]).err().expect("an error");
     assert!(error.to_string().starts_with("cannot read /nonexistent/folder: "), "{error}");
