@@ -30,7 +30,7 @@ use crate::request::Node;
 use crate::resource::{ResourceType, Version};
 use crate::snapshot::{Resources, Snapshot};
 use rollout::{Phase, Removal, Rollout};
-use state::{InFlight, Pending, TypeState};
+use state::{InFlight, Needs, Pending, TypeState};
 
 /// The variant of the protocol that a stream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +110,10 @@ pub struct Stream {
     node: Node,
     types: [TypeState; ResourceType::ALL.len()],
     rollout: Rollout,
-    /// For each route configuration and listener whose last version was rejected: the clusters that the version which
-    /// the client kept may use. Listeners of a state-of-the-world stream are rejected together, under the empty name.
-    kept: BTreeMap<(ResourceType, Arc<str>), Resources>,
+    /// Route configurations and listeners that the client uses although they are not what it shall have: it rejected
+    /// the next version, or is still subscribed to what is gone. With each: what it may need. Listeners of a
+    /// state-of-the-world stream are rejected together, under the empty name.
+    kept: BTreeMap<(ResourceType, Arc<str>), Needs>,
     last_nonce: u64,
     observations: Vec<Observation>,
 }
@@ -264,8 +265,7 @@ impl Stream {
         if kind == ResourceType::Cluster {
             self.push_endpoints(&versions);
         }
-        let clusters = matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration)
-            .then(|| self.types[ResourceType::Cluster.index()].sent.clone());
+        let needs = matches!(kind, ResourceType::Listener | ResourceType::RouteConfiguration).then(|| self.needs());
         let state = &mut self.types[kind.index()];
         state.answer_due = false;
         state.push(InFlight {
@@ -275,7 +275,7 @@ impl Stream {
             overdue: !state.asked,
             versions,
             removed: pending.removed.into_iter().collect(),
-            clusters,
+            needs,
         });
         self.last_nonce
     }
@@ -332,12 +332,12 @@ impl Stream {
         // The client may have lost interest in some meanwhile.
         let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
         state.rejected.extend(of_interest().cloned());
-        if let Some(clusters) = flight.clusters {
+        if let Some(needs) = flight.needs {
             if complete_set {
-                self.kept.entry((kind, Arc::from(""))).or_insert(clusters);
+                self.kept.entry((kind, Arc::from(""))).or_insert(needs);
             } else {
                 for (name, _) in of_interest() {
-                    self.kept.entry((kind, name.clone())).or_insert_with(|| clusters.clone());
+                    self.kept.entry((kind, name.clone())).or_insert_with(|| needs.clone());
                 }
             }
         }

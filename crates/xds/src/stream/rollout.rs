@@ -5,16 +5,17 @@
 //! 1. **Make.** Clusters that are new or changed, their endpoints, and secrets. Envoy acknowledges clusters when they
 //!    are warm, so the acknowledgement is the sign that routes may use them.
 //! 2. **Switch.** Listeners, then route configurations.
-//! 3. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and after the client let
-//!    go of the route configurations that its old listeners used. This does not hold up the next rollout.
+//! 3. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and new listeners have
+//!    their routes. This does not hold up the next rollout.
 //!
 //! Snapshots that arrive meanwhile are merged into the next rollout. Endpoints and secrets do not take part: whatever
 //! changes in them is sent at once, only their removal waits for Break. Each wait has the same bound.
 //!
 //! Nothing here knows which route uses which cluster, so a removal is held back as long as anything that the client
 //! may still be using could name it: the latest snapshot, the one being rolled out, the one that the client was last
-//! switched to, and, for a route configuration or listener that the client rejected, the clusters it had when that
-//! was sent.
+//! switched to, and what a client had that keeps something older. It keeps a listener or a route configuration when
+//! it rejects the next version, and a route configuration that is gone as long as it is subscribed to it: a listener
+//! that was replaced may drain for minutes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use std::time::Instant;
 
 use imbl::ordmap::DiffItem;
 
+use super::state::Needs;
 use super::{Observation, Stream};
 use crate::event::Gate;
 use crate::resource::{Resource, ResourceType};
@@ -45,8 +47,7 @@ pub(super) enum Removal {
     /// Nothing was switched yet, so everything may be in use.
     #[default]
     Closed,
-    /// Switched; the client still has to ask for the route configurations that are new, `arriving`, and to let go of
-    /// those that are gone. A newcomer still has to ask for listeners and routes at all: one that reconnects asks for
+    /// Switched; the client still has to ask for the route configurations that are new, `arriving`. A newcomer still has to ask for listeners and routes at all: one that reconnects asks for
     /// one type after the other, and what it has from before may be in use until then.
     Waiting { until: Instant, newcomer: bool, arriving: BTreeSet<Arc<str>> },
     /// It may.
@@ -120,15 +121,28 @@ impl Stream {
             _ => {
                 matches!(self.rollout.removal, Removal::Open)
                     && !self.rollout.knows(kind, name)
-                    && !self.used_by_rejected(kind, name)
+                    && !self.needed(kind, name)
             }
         }
     }
 
-    /// Whether a version that the client kept, because it rejected the next one, may use this.
-    fn used_by_rejected(&self, kind: ResourceType, name: &str) -> bool {
-        matches!(kind, ResourceType::Cluster | ResourceType::Endpoints)
-            && self.kept.values().any(|clusters| clusters.contains_key(name))
+    /// Whether something older that the client keeps may need this.
+    fn needed(&self, kind: ResourceType, name: &str) -> bool {
+        match kind {
+            ResourceType::Cluster | ResourceType::Endpoints => {
+                self.kept.values().any(|needs| needs.clusters.contains_key(name))
+            }
+            ResourceType::Secret => self.kept.values().any(|needs| needs.secrets.contains_key(name)),
+            ResourceType::RouteConfiguration => self.kept.contains_key(&(kind, Arc::from(name))),
+            ResourceType::Listener => false,
+        }
+    }
+
+    /// What the client has that others refer to.
+    pub(super) fn needs(&self) -> Needs {
+        let [clusters, secrets] =
+            [ResourceType::Cluster, ResourceType::Secret].map(|kind| self.types[kind.index()].sent.clone());
+        Needs { clusters, secrets }
     }
 
     /// Takes the next step if it may be taken. Returns whether it did.
@@ -194,7 +208,6 @@ impl Stream {
             [ResourceType::Listener, ResourceType::RouteConfiguration].map(|kind| &self.types[kind.index()]);
         let quiet = (!newcomer || (listeners.asked && routes.asked))
             && arriving.iter().all(|name| routes.subscription.covers(name))
-            && !self.uses_old_routes()
             && self.routes_acknowledged(*until);
         if !quiet {
             if now < *until {
@@ -204,6 +217,7 @@ impl Stream {
                 self.observations.push(Observation::GateExpired(Gate::Break));
             }
         }
+        self.keep_old_routes();
         self.rollout.removal = Removal::Open;
         true
     }
@@ -236,16 +250,32 @@ impl Stream {
         added.collect()
     }
 
-    /// Whether the client is subscribed to a route configuration that it has and that is gone.
-    fn uses_old_routes(&self) -> bool {
+    /// Takes note of the route configurations that are gone and that the client has and is still subscribed to.
+    fn keep_old_routes(&mut self) {
         let kind = ResourceType::RouteConfiguration;
         let state = &self.types[kind.index()];
-        self.rollout.settled.as_ref().is_some_and(|settled| {
-            state.sent.diff(settled.of(kind)).any(|change| match change {
-                DiffItem::Remove(name, _) => state.subscription.names.contains(name),
-                DiffItem::Add(..) | DiffItem::Update { .. } => false,
-            })
-        })
+        let Some(settled) = &self.rollout.settled else { return };
+        // Some may have come back as they were, so that nothing had to be sent.
+        self.kept.retain(|(other, name), _| {
+            *other != kind
+                || state.rejected.contains_key(name)
+                || settled.get(kind, name).is_none_or(|settled| state.sent.get(name) != Some(settled))
+        });
+        // The next rollout may have brought it back already.
+        let target = |name: &str| self.rollout.target.as_ref().and_then(|target| target.get(kind, name));
+        let gone = state.sent.diff(settled.of(kind)).filter_map(|change| match change {
+            DiffItem::Remove(name, sent) if state.subscription.names.contains(name) && target(name) != Some(sent) => {
+                Some((kind, name.clone()))
+            }
+            _ => None,
+        });
+        let gone: Vec<_> = gone.collect();
+        if !gone.is_empty() {
+            let needs = self.needs();
+            for route in gone {
+                self.kept.entry(route).or_insert_with(|| needs.clone());
+            }
+        }
     }
 
     fn has_upserts(&self, kind: ResourceType) -> bool {

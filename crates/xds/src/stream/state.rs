@@ -51,8 +51,15 @@ pub(super) struct InFlight {
     pub(super) overdue: bool,
     pub(super) versions: Vec<(Arc<str>, Version)>,
     pub(super) removed: Vec<Arc<str>>,
-    /// For what refers to clusters: the clusters that the client had when this was sent.
-    pub(super) clusters: Option<Resources>,
+    /// For what refers to clusters and secrets: those that the client had when this was sent.
+    pub(super) needs: Option<Needs>,
+}
+
+/// What a listener or a route configuration may use: all that the client had at some moment.
+#[derive(Clone)]
+pub(super) struct Needs {
+    pub(super) clusters: Resources,
+    pub(super) secrets: Resources,
 }
 
 /// What a response would have to say.
