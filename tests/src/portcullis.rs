@@ -118,6 +118,11 @@ impl Portcullis {
         Ok(())
     }
 
+    /// Everything that the program, and the Envoys that it runs, have printed.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// The last lines that the program has printed.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()

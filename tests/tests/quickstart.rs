@@ -125,7 +125,7 @@ spec:
     let response = client::send(&target, &by_header).await?;
     let seen = response.echoed.context("the broken file took its routes away")?;
     assert_eq!(seen.backend, "b");
-    ensure!(portcullis.log_tail().contains("routes.yaml:"), "nothing tells where the file is broken");
+    ensure!(portcullis.log().contains("routes.yaml:"), "nothing tells where the file is broken");
     portcullis.check()
 }
 

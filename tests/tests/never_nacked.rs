@@ -1,0 +1,214 @@
+//! A running Envoy never refuses an update, and ends up with exactly what Portcullis says that it has.
+//!
+//! Generated worlds with hostile values are written into the watched folder one after the other, so that each replaces
+//! what the one before left. What an API server would refuse is refused at the door; the rest reaches Envoy by ADS.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::manifests;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::ports;
+use portcullis_tests::wait::{PATIENCE, eventually};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use translate::testing::world::{GATEWAYS, Place, world};
+
+const WORLDS: usize = 40;
+
+/// A Gateway that no Envoy serves and no world changes: what it is given tells that a world was read.
+const SENTINEL: &str = "infra/sentinel";
+
+/// What there is of each type, by name, in a form in which two spellings of JSON are equal.
+type Resources = BTreeMap<(&'static str, String), Value>;
+
+fn sentinel(port: u16, number: usize) -> Vec<Value> {
+    let gateway = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "sentinel", "namespace": "infra", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"gatewayClassName": "ours", "listeners": [{"name": "l", "port": port, "protocol": "HTTP"}]},
+    });
+    let route = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": "sentinel", "namespace": "infra"},
+        "spec": {
+            "parentRefs": [{"name": "sentinel"}],
+            "rules": [{"matches": [{"path": {"type": "Exact", "value": format!("/world/{number}")}}]}],
+        },
+    });
+    vec![gateway, route]
+}
+
+/// A file with the world. JSON, since YAML has no place for some characters.
+fn file(mut world: Vec<Value>, port: u16, number: usize) -> Result<(String, String)> {
+    world.extend(sentinel(port, number));
+    Ok(("world.json".to_owned(), manifests::print(&world)?.replace("---\n", "")))
+}
+
+/// The snapshot, once it is that of the world of this number.
+async fn snapshot(portcullis: &Portcullis, number: usize) -> Result<Value> {
+    eventually(PATIENCE, async || {
+        let snapshot = portcullis.snapshot().await?;
+        let read = entry(&snapshot, SENTINEL)
+            .is_some_and(|entry| entry["routes"].to_string().contains(&format!("\"/world/{number}\"")));
+        ensure!(read, "world {number} is not read");
+        Ok(snapshot)
+    })
+    .await
+}
+
+fn entry<'a>(snapshot: &'a Value, gateway: &str) -> Option<&'a Value> {
+    snapshot["gateways"].as_array()?.iter().find(|entry| entry["gateway"] == gateway)
+}
+
+/// What Portcullis says that the Envoys of a Gateway have; nothing for one that is not served.
+fn expected(snapshot: &Value, gateway: &str) -> Resources {
+    let mut resources = Resources::new();
+    let Some(entry) = entry(snapshot, gateway) else { return resources };
+    for kind in ["listeners", "routes", "clusters", "secrets"] {
+        for value in entry[kind].as_array().into_iter().flatten() {
+            insert(&mut resources, kind, value);
+        }
+    }
+    resources
+}
+
+/// What an Envoy has.
+async fn actual(envoy: &Envoy) -> Result<Resources> {
+    let dump = envoy.config_dump().await?;
+    let mut resources = Resources::new();
+    let places = [
+        ("listeners", "dynamic_listeners", "/active_state/listener"),
+        ("routes", "dynamic_route_configs", "/route_config"),
+        ("clusters", "dynamic_active_clusters", "/cluster"),
+        ("secrets", "dynamic_active_secrets", "/secret"),
+    ];
+    for section in dump["configs"].as_array().context("no configs")? {
+        for (kind, list, path) in places {
+            for item in section[list].as_array().into_iter().flatten() {
+                ensure!(item.get("error_state").is_none(), "refused: {item}");
+                if let Some(value) = item.pointer(path) {
+                    insert(&mut resources, kind, value);
+                }
+            }
+        }
+    }
+    Ok(resources)
+}
+
+fn insert(resources: &mut Resources, kind: &'static str, value: &Value) {
+    let name = value["name"].as_str().unwrap_or_default().to_owned();
+    // Neither prints what is secret.
+    let value = if kind == "secrets" { Value::Null } else { plain(value) };
+    resources.insert((kind, name), value);
+}
+
+/// Without what differs between `fieldName` and `field_name`, and without the type that Envoy adds at the top.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| (name.replace('_', "").to_lowercase(), plain(value)));
+            Value::Object(fields.collect())
+        }
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Number(number) => json!(number.as_f64()),
+        other => other.clone(),
+    }
+}
+
+/// The first thing in which two of them differ.
+fn difference(expected: &Resources, actual: &Resources) -> Option<String> {
+    let names = |resources: &Resources| resources.keys().cloned().collect::<BTreeSet<_>>();
+    let (ours, theirs) = (names(expected), names(actual));
+    if ours != theirs {
+        let missing: Vec<_> = ours.difference(&theirs).collect();
+        let surplus: Vec<_> = theirs.difference(&ours).collect();
+        return Some(format!("missing {missing:?}, surplus {surplus:?}"));
+    }
+    for (name, expected) in expected {
+        let mut actual = actual.get(name)?.clone();
+        if expected.get("@type").is_none()
+            && let Some(fields) = actual.as_object_mut()
+        {
+            fields.remove("@type");
+        }
+        if *expected != actual {
+            return Some(format!("{name:?} is\n{actual}\nand not\n{expected}"));
+        }
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_written_into_the_folder() -> Result<()> {
+    let (sentinel, mut own) = (ports::free_port()?, Vec::new());
+    for _ in 0..4 {
+        own.push(ports::free_port()?);
+    }
+    let place = Place {
+        ports: own,
+        addresses: vec![
+            "127.0.0.1",
+            "0.0.0.0",
+            "::1",
+            "::",
+            "127.0.0.2",
+            "255.255.255.255",
+            "224.0.0.1",
+            "203.0.113.7",
+            "2001:db8::1",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "",
+            "x",
+        ],
+        edits: 2,
+    };
+    let strategy = world(&place);
+    let mut runner = TestRunner::deterministic();
+    let mut next =
+        || strategy.new_tree(&mut runner).map(|tree| tree.current()).map_err(|error| anyhow::anyhow!("{error}"));
+
+    let first = next()?;
+    let mut portcullis = Portcullis::start(&[file(first, sentinel, 0)?]).await?;
+    let mut envoys = Vec::new();
+    for gateway in GATEWAYS {
+        let gateway = format!("infra/{gateway}");
+        let envoy = Envoy::launch(&portcullis.bootstrap(&gateway).await?)?;
+        envoys.push((gateway, envoy));
+    }
+    let mut served = 0;
+    for number in 0..WORLDS {
+        if number > 0 {
+            let (name, content) = file(next()?, sentinel, number)?;
+            portcullis.write(&name, &content)?;
+        }
+        let snapshot = snapshot(&portcullis, number).await?;
+        for (gateway, envoy) in &mut envoys {
+            let expected = expected(&snapshot, gateway);
+            served += expected.len();
+            let taken = eventually(PATIENCE, async || {
+                let difference = difference(&expected, &actual(envoy).await?);
+                ensure!(difference.is_none(), "world {number}, {gateway}: {}", difference.unwrap_or_default());
+                Ok(())
+            });
+            if let Err(error) = taken.await {
+                let context = format!("{}\n{}", envoy.log_tail(), portcullis.log_tail());
+                return Err(error.context(context));
+            }
+            // Counters of a resource go with it.
+            envoy.check().await.with_context(|| format!("world {number}"))?;
+        }
+        portcullis.check()?;
+    }
+    println!("{WORLDS} worlds, {served} resources");
+    ensure!(served > WORLDS * 10, "only {served} resources were served");
+    let metrics = portcullis.admin("/metrics").await?.body;
+    let nacks: Vec<_> =
+        metrics.lines().filter(|line| line.starts_with("portcullis_") && line.contains("nack")).collect();
+    ensure!(nacks.is_empty(), "{nacks:?}");
+    Ok(())
+}
