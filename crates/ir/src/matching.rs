@@ -76,19 +76,27 @@ impl RequestMatch {
     }
 }
 
-/// Where a match stands among all matches of a virtual host: the smallest is tried first.
+/// How much a match asks for: the smallest is tried first.
 ///
 /// Gateway API, `HTTPRouteRule.matches`: exact paths before prefixes (regular expressions stand between them), longer
-/// ones first, then a method, then more headers, then more query parameters, then the older route, then its name, then
-/// the order in which rules and matches are written.
+/// ones first, then a method, then more headers, then more query parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Specificity {
+    kind: PathKind,
+    path_length: Reverse<u32>,
+    without_method: bool,
+    headers: Reverse<u16>,
+    queries: Reverse<u16>,
+    implied: bool,
+}
+
+/// Where a match stands among all matches of a virtual host: the smallest is tried first.
+///
+/// Gateway API, `HTTPRouteRule.matches`: the more specific one, then the older route, then its name, then the order in
+/// which rules and matches are written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Precedence {
-    kind: PathKind,
-    path_length: Reverse<usize>,
-    without_method: bool,
-    headers: Reverse<usize>,
-    queries: Reverse<usize>,
-    implied: bool,
+    specificity: Specificity,
     age: Age,
     rule: u32,
     matching: u32,
@@ -111,26 +119,30 @@ pub struct Age {
     pub name: NsName,
 }
 
-impl Precedence {
-    /// The place of match number `matching` of rule number `rule`; `part` tells apart the Envoy routes of one match.
-    pub fn new(request: &RequestMatch, age: Age, rule: u32, matching: u32, part: u32) -> Self {
-        let (kind, length) = match &request.path {
-            PathMatch::Exact(path) if request.implied => (PathKind::Prefix, path.len()),
+impl RequestMatch {
+    /// How much it asks for.
+    pub fn specificity(&self) -> Specificity {
+        let (kind, length) = match &self.path {
+            PathMatch::Exact(path) if self.implied => (PathKind::Prefix, path.len()),
             PathMatch::Exact(path) => (PathKind::Exact, path.len()),
             PathMatch::Regex(_) => (PathKind::Regex, 0),
             PathMatch::Segments(path) | PathMatch::Prefix(path) => (PathKind::Prefix, path.len()),
         };
-        Self {
+        let count = |conditions: &[Condition]| Reverse(u16::try_from(conditions.len()).unwrap_or(u16::MAX));
+        Specificity {
             kind,
-            path_length: Reverse(length),
-            without_method: request.method.is_none(),
-            headers: Reverse(request.headers.len()),
-            queries: Reverse(request.queries.len()),
-            implied: request.implied,
-            age,
-            rule,
-            matching,
-            part,
+            path_length: Reverse(u32::try_from(length).unwrap_or(u32::MAX)),
+            without_method: self.method.is_none(),
+            headers: count(&self.headers),
+            queries: count(&self.queries),
+            implied: self.implied,
         }
+    }
+}
+
+impl Precedence {
+    /// The place of match number `matching` of rule number `rule`; `part` tells apart the Envoy routes of one match.
+    pub fn new(specificity: Specificity, age: Age, rule: u32, matching: u32, part: u32) -> Self {
+        Self { specificity, age, rule, matching, part }
     }
 }

@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
-use ir::{Hostname, ListenerId, NsName};
+use ir::{Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
 
 use crate::{
     gateway::{
         GatewayRow,
-        listener::{Brief, Bucket, ListenerIndex},
+        listener::{Brief, Bucket, ListenerIndex, ListenerRow},
         model::{Admission, Fault},
     },
     host::{Placement, VirtualHost},
-    input::{Gateways, Namespaces},
-    route::head::{ParentRef, RouteAccepted, RouteHead},
+    input::{Gateways, Namespaces, Routes},
+    resolve::ResolvedRule,
+    route::head::{self, Head, ParentRef},
 };
 
 /// The labels of a namespace, which are all that anyone reads of it.
@@ -29,6 +30,43 @@ impl Table for NamespaceLabels {
 impl Lookup for NamespaceLabels {
     fn compute(scope: &Scope<'_>, key: &Arc<str>) -> Option<StringMap> {
         Some(scope.get::<Namespaces>(key)?.labels.clone())
+    }
+}
+
+/// Whether a listener that asks for labels admits a namespace.
+pub(crate) struct Admits;
+
+impl Table for Admits {
+    const NAME: &'static str = "Admits";
+    type Key = (ListenerId, Arc<str>);
+    type Value = ();
+}
+
+impl Lookup for Admits {
+    fn compute(scope: &Scope<'_>, (listener, namespace): &Self::Key) -> Option<()> {
+        let listener = scope.get::<ListenerRow>(listener)?;
+        let Admission::Selector(selector) = &listener.model.admits else { return None };
+        let labels = scope.get::<NamespaceLabels>(namespace)?;
+        selector.matches(&labels).unwrap_or(false).then_some(())
+    }
+}
+
+/// Listeners in a bucket of a Gateway that admit a kind of route from a namespace. A listener that admits nobody there
+/// ends here, and wakes no hostname.
+pub(crate) struct Open;
+
+impl Table for Open {
+    const NAME: &'static str = "Open";
+    type Key = (NsName, Bucket, Arc<str>, &'static str);
+    type Value = Box<[Arc<Brief>]>;
+}
+
+impl Lookup for Open {
+    fn compute(scope: &Scope<'_>, (gateway, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
+        let listeners = scope.group::<ListenerIndex>(&(gateway.clone(), bucket.clone()));
+        let open = listeners.iter().map(|(_, brief)| brief);
+        let open: Box<[_]> = open.filter(|brief| admits(scope, gateway, brief, namespace, kind)).cloned().collect();
+        (!open.is_empty()).then_some(open)
     }
 }
 
@@ -48,17 +86,17 @@ pub(crate) struct CandidateQuery {
 impl Table for Candidates {
     const NAME: &'static str = "Candidates";
     type Key = CandidateQuery;
-    type Value = Vec<(Arc<Brief>, Hostname)>;
+    type Value = Box<[(Arc<Brief>, Hostname)]>;
 }
 
 impl Lookup for Candidates {
     fn compute(scope: &Scope<'_>, key: &CandidateQuery) -> Option<Self::Value> {
         let mut found: BTreeMap<Arc<str>, (Arc<Brief>, Hostname)> = BTreeMap::new();
         for bucket in buckets(&key.hostname) {
-            for (name, brief) in scope.group::<ListenerIndex>(&(key.gateway.clone(), bucket)).iter() {
-                let Some(common) = brief.hostname.intersection(&key.hostname) else { continue };
-                if !found.contains_key(name) && admits(scope, &key.gateway, brief, &key.namespace, key.kind) {
-                    found.insert(name.clone(), (brief.clone(), common));
+            let open = scope.get::<Open>(&(key.gateway.clone(), bucket, key.namespace.clone(), key.kind));
+            for brief in open.iter().flat_map(|open| open.iter()) {
+                if let Some(common) = brief.hostname.intersection(&key.hostname) {
+                    found.entry(brief.name.clone()).or_insert_with(|| (brief.clone(), common));
                 }
             }
         }
@@ -85,20 +123,28 @@ fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<st
             Admission::All => true,
             Admission::Same => *namespace == gateway.namespace,
             Admission::None => false,
-            Admission::Selector(selector) => {
-                let labels = scope.get::<NamespaceLabels>(namespace);
-                labels.is_some_and(|labels| selector.matches(&labels).unwrap_or(false))
+            Admission::Selector(_) => {
+                let listener = ListenerId { gateway: gateway.clone(), name: brief.name.clone() };
+                scope.get::<Admits>(&(listener, namespace.clone())).is_some()
             }
         }
 }
 
-/// What became of each of a route's parents.
+/// A route without its rules, and what became of each of its parents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attached {
+    /// When it was created, in seconds since 1970.
+    created: i64,
+    /// How many rules it has.
+    pub(crate) rules: u32,
     /// One entry for each parent that is a Gateway of ours, in the order of the spec.
-    pub(crate) parents: Vec<ParentState>,
+    pub(crate) parents: Box<[ParentState]>,
     /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
-    pub(crate) listeners: Vec<(ListenerId, Vec<Hostname>)>,
+    listeners: Box<[(ListenerId, Box<[Hostname]>)]>,
+    /// Why no rule of it is served, whatever the parent.
+    pub(crate) refused: Option<Box<Fault>>,
+    /// What is wrong outside its rules.
+    pub(crate) problems: Box<[Problem]>,
 }
 
 /// One parent of a route.
@@ -107,7 +153,20 @@ pub(crate) struct ParentState {
     /// Its place in `spec.parentRefs`.
     pub(crate) index: usize,
     /// Why the route is not attached to it.
-    pub(crate) refused: Option<Fault>,
+    pub(crate) refused: Option<Box<Fault>>,
+}
+
+impl Attached {
+    /// The hostnames with which the route is attached to a listener.
+    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Hostname] {
+        let at = self.listeners.binary_search_by(|(id, _)| id.cmp(listener));
+        at.map_or(&[], |at| &self.listeners[at].1)
+    }
+
+    /// Its place among routes that are otherwise equal; `route` is its name.
+    pub(crate) fn age(&self, route: &NsName) -> Age {
+        Age { created: self.created, name: route.clone() }
+    }
 }
 
 /// Attaches HTTPRoutes.
@@ -121,20 +180,28 @@ impl Table for Attachment {
 
 impl Derived for Attachment {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Attached> {
-        let head = scope.get::<RouteHead>(key)?;
+        let route = scope.get::<Routes>(key)?;
+        let mut head = head::read(&route, &key.namespace);
         let mut parents = Vec::with_capacity(head.parents.len());
         let mut listeners = BTreeMap::new();
         let mut served = BTreeMap::new();
         for parent in &head.parents {
-            if scope.get::<Presence>(&parent.gateway).is_none_or(|presence| *presence == Present::Foreign) {
-                continue;
+            match scope.get::<Presence>(&parent.gateway).as_deref() {
+                Some(Present::Foreign) => {}
+                Some(Present::Ours) => {
+                    let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
+                    parents.push(ParentState { index: parent.index, refused: refused.map(Box::new) });
+                }
+                None => {
+                    let field = format!("spec.parentRefs[{}].name", parent.index);
+                    let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
+                    head.problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
+                }
             }
-            let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
-            parents.push(ParentState { index: parent.index, refused });
         }
-        let accepted = scope.get::<RouteAccepted>(key).is_some_and(|accepted| accepted.is_ok());
+        let refused = refused(scope, key, &head);
         for (listener, hostnames) in &listeners {
-            if accepted {
+            if refused.is_none() {
                 scope.emit::<AttachedRoutes>(listener.clone(), key.clone(), ());
             }
             let Some(brief) = served.get(listener) else { continue };
@@ -146,8 +213,31 @@ impl Derived for Attachment {
                 scope.demand::<Placement>((key.clone(), rule, listener.clone()));
             }
         }
-        Some(Attached { parents, listeners: listeners.into_iter().collect() })
+        Some(Attached {
+            created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
+            rules: head.rules,
+            parents: parents.into(),
+            listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
+            refused: refused.map(Box::new),
+            problems: head.problems.into(),
+        })
     }
+}
+
+/// Why no rule does what it says: a route is accepted if at least one does (Gateway API `RouteParentStatus`).
+fn refused(scope: &Scope<'_>, route: &NsName, head: &Head) -> Option<Fault> {
+    if head.hostnames.is_empty() {
+        let first = head.problems.iter().find(|problem| problem.severity == Severity::Refused);
+        let first = first.map(ToString::to_string).unwrap_or_default();
+        return Some(Fault::new("UnsupportedValue", format!("no hostname can be served: {first}")));
+    }
+    let mut first = None;
+    for rule in 0..head.rules {
+        let Some(rule) = scope.get::<ResolvedRule>(&(route.clone(), rule)) else { continue };
+        let problem = rule.fault()?;
+        first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
+    }
+    first
 }
 
 /// Attaches to every listener that `parent` selects and that wants the route; tells why if there is none.
@@ -183,7 +273,8 @@ fn attach(
             }
         }
     }
-    if any { None } else { Some(why_not(scope, route, parent)) }
+    // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
+    if any || hostnames.is_empty() { None } else { Some(why_not(scope, route, parent)) }
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
@@ -246,21 +337,4 @@ impl Group for AttachedRoutes {
     type Key = ListenerId;
     type Sort = NsName;
     type Entry = ();
-}
-
-/// The hostnames with which a route is attached to a listener.
-pub(crate) struct AttachedHosts;
-
-impl Table for AttachedHosts {
-    const NAME: &'static str = "AttachedHosts";
-    type Key = (NsName, ListenerId);
-    type Value = Vec<Hostname>;
-}
-
-impl Lookup for AttachedHosts {
-    fn compute(scope: &Scope<'_>, (route, listener): &(NsName, ListenerId)) -> Option<Vec<Hostname>> {
-        let attachment = scope.get::<Attachment>(route)?;
-        let at = attachment.listeners.binary_search_by(|(id, _)| id.cmp(listener)).ok()?;
-        Some(attachment.listeners[at].1.clone())
-    }
 }

@@ -75,21 +75,21 @@ impl Derived for GrantRow {
                     to_namespace: key.namespace.clone(),
                 };
                 let name = to.name.clone().filter(|name| !name.is_empty());
-                scope.emit::<GrantsBetween>(ends, (key.name.clone(), i, j), name);
+                scope.emit::<GrantsBetween>((ends, name), (key.name.clone(), i, j), ());
             }
         }
         Some(())
     }
 }
 
-/// What grants allow between two ends: the name of one object, or all.
+/// The grants between two ends for the object of a name, or for all.
 pub(crate) struct GrantsBetween;
 
 impl Group for GrantsBetween {
     const NAME: &'static str = "GrantsBetween";
-    type Key = Ends;
+    type Key = (Ends, Option<Arc<str>>);
     type Sort = (Arc<str>, usize, usize);
-    type Entry = Option<Arc<str>>;
+    type Entry = ();
 }
 
 /// Present while some grant allows the reference.
@@ -103,7 +103,7 @@ impl Table for Permitted {
 
 impl Lookup for Permitted {
     fn compute(scope: &Scope<'_>, key: &Reference) -> Option<()> {
-        let grants = scope.group::<GrantsBetween>(&key.ends);
-        grants.iter().any(|(_, name)| name.as_ref().is_none_or(|name| *name == key.to_name)).then_some(())
+        let granted = |name| !scope.group::<GrantsBetween>(&(key.ends.clone(), name)).is_empty();
+        (granted(None) || granted(Some(key.to_name.clone()))).then_some(())
     }
 }

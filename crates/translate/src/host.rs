@@ -1,60 +1,22 @@
-//! Encoded routes, and the virtual hosts they stand in.
+//! Where encoded routes stand, and the virtual hosts that they make.
 //!
-//! A route's bytes are made once and stand once in a group: by listener and hostname, in the order in which Envoy tries
-//! them. A virtual host joins the groups of its own hostname and of those that cover it, the more specific first, since
-//! Gateway API falls back to a less specific hostname where no rule of the more specific one matches.
+//! A route's bytes stand once in a group: by listener and hostname, in the order in which Envoy tries them. A virtual
+//! host joins the groups of its own hostname and of those that cover it, the more specific first, since Gateway API falls
+//! back to a less specific hostname where no rule of the more specific one matches.
 
 use std::sync::Arc;
 
 use engine::{Derived, Digest, Emitter, Group, Lookup, Scope, Table};
-use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence, rule::Source};
+use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
-    attach::AttachedHosts,
+    attach::Attachment,
     bytes::{self, Host, Row},
-    envoy::route::{self, RouteAt},
+    envoy::route::RouteAt,
     gateway::listener::PortHosts,
     output::{OutputId, Outputs},
-    resolve::ResolvedRule,
-    route::head::RouteAge,
+    resolve::{EnvoyRoute, EnvoyRoutes, ResolvedRule},
 };
-
-/// One match of a rule as Envoy writes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct RouteId {
-    pub(crate) route: NsName,
-    pub(crate) rule: u32,
-    /// The place among what the rule's matches became.
-    pub(crate) entry: u32,
-    /// Where it is served, for the few routes whose bytes depend on it; the others share theirs between listeners.
-    pub(crate) at: Option<(Scheme, Port)>,
-}
-
-/// The bytes of Envoy routes.
-pub(crate) struct RouteBytes;
-
-impl Table for RouteBytes {
-    const NAME: &'static str = "RouteBytes";
-    type Key = RouteId;
-    type Value = Row;
-}
-
-impl Lookup for RouteBytes {
-    fn compute(scope: &Scope<'_>, key: &RouteId) -> Option<Row> {
-        let resolved = scope.get::<ResolvedRule>(&(key.route.clone(), key.rule))?;
-        let entry = resolved.matches.get(key.entry as usize)?;
-        let source = Source {
-            kind: "HTTPRoute",
-            route: key.route.clone(),
-            rule: key.rule,
-            rule_name: resolved.name.clone(),
-            matching: entry.index,
-            part: entry.part,
-        };
-        let (scheme, port) = key.at.unwrap_or((Scheme::Http, 0));
-        Some(route::route(&source, &entry.request, &resolved.rule, RouteAt { scheme, port }))
-    }
-}
 
 /// Puts a rule's routes where a listener serves them.
 pub(crate) struct Placement;
@@ -67,17 +29,21 @@ impl Table for Placement {
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, (route, rule, listener): &Self::Key) -> Option<()> {
-        let hostnames = scope.get::<AttachedHosts>(&(route.clone(), listener.clone()))?;
+        let attached = scope.get::<Attachment>(route)?;
         let resolved = scope.get::<ResolvedRule>(&(route.clone(), *rule))?;
-        let age = scope.get::<RouteAge>(route)?;
-        let at =
-            if route::depends_on_listener(&resolved.rule) { Some(*scope.get::<ServedAt>(listener)?) } else { None };
-        for (entry, matching) in (0..).zip(&resolved.matches) {
-            let id = RouteId { route: route.clone(), rule: *rule, entry, at };
-            let Some(row) = scope.get::<RouteBytes>(&id) else { continue };
-            let place = Precedence::new(&matching.request, (*age).clone(), *rule, matching.index, matching.part);
-            for hostname in hostnames.iter() {
-                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), (*row).clone());
+        let written;
+        let routes = match &resolved.routes {
+            EnvoyRoutes::Everywhere(routes) => routes,
+            EnvoyRoutes::ByListener(unwritten) => {
+                let (scheme, port) = *scope.get::<ServedAt>(listener)?;
+                written = unwritten.write(RouteAt { scheme, port });
+                &written
+            }
+        };
+        for EnvoyRoute { specificity, matching, part, row } in routes {
+            let place = Precedence::new(*specificity, attached.age(route), *rule, *matching, *part);
+            for hostname in attached.hostnames(listener) {
+                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), row.clone());
             }
         }
         for cluster in &resolved.clusters {

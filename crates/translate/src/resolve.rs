@@ -1,4 +1,6 @@
-//! Rules with their references followed: what Envoy is to do, and what is wrong.
+//! Rules with their references followed: the Envoy routes they become, and what is wrong.
+//!
+//! A rule is read, resolved and written in one go and only the outcome is kept: there are many of them.
 
 use std::sync::Arc;
 
@@ -6,37 +8,112 @@ use engine::{Lookup, Scope, Table};
 use ir::{
     NsName, Port, Problem, Severity,
     backend::{Protocol, ServicePort},
-    filter::Mirror,
-    rule::{Action, Rule, WeightedBackend},
+    filter::{Mirror, Scheme},
+    matching::Specificity,
+    rule::{Action, Rule, Source, WeightedBackend},
 };
 
 use crate::{
     backend::{ClusterId, ServicePorts, Unusable},
+    bytes::Row,
+    envoy::route::{self, RouteAt},
     grant::Reference,
-    input::Config,
+    input::{Config, Routes},
     route::{
         matches::ReadMatch,
-        rule::{Changes, Does, ReadBackend, RouteRule},
+        rule::{self, Changes, Does, ReadBackend},
     },
 };
 
-/// A rule, ready to be written for Envoy.
+/// A rule as Envoy gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// Its name, if it has one.
-    pub(crate) name: Option<Arc<str>>,
-    /// What it matches.
-    pub(crate) matches: Vec<ReadMatch>,
-    /// What it does.
-    pub(crate) rule: Rule,
+    /// Its Envoy routes, one or more a match.
+    pub(crate) routes: EnvoyRoutes,
     /// The clusters it sends to, each once, sorted.
-    pub(crate) clusters: Vec<ClusterId>,
-    /// Matches that were dropped, and the fault it was replaced for.
-    pub(crate) faults: Vec<Problem>,
+    pub(crate) clusters: Box<[ClusterId]>,
+    /// The backends over which sessions hold; they share a cluster.
+    session: Option<Box<Shares>>,
+    /// What is wrong with it; most rules have nothing.
+    pub(crate) findings: Option<Box<Findings>>,
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    /// Matches that were dropped.
+    pub(crate) dropped: Vec<Problem>,
+    /// The fault that it was replaced for.
+    pub(crate) replaced: Option<Problem>,
     /// References that do not resolve.
     pub(crate) unresolved: Vec<Problem>,
     /// What works, though its author should look at it.
     pub(crate) warnings: Vec<Problem>,
+}
+
+/// The Envoy routes of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EnvoyRoutes {
+    /// The same wherever the rule is served.
+    Everywhere(Box<[EnvoyRoute]>),
+    /// Others at each listener: what they are made from.
+    ByListener(Box<Unwritten>),
+}
+
+/// One match of a rule, written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EnvoyRoute {
+    /// How much it asks for.
+    pub(crate) specificity: Specificity,
+    /// The match's place in the rule.
+    pub(crate) matching: u32,
+    /// Tells apart what one match becomes.
+    pub(crate) part: u32,
+    /// The message.
+    pub(crate) row: Row,
+}
+
+/// A rule that nothing is missing from but the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    route: NsName,
+    index: u32,
+    name: Option<Arc<str>>,
+    matches: Vec<ReadMatch>,
+    rule: Rule,
+}
+
+impl Unwritten {
+    /// The rule's Envoy routes at a listener.
+    pub(crate) fn write(&self, at: RouteAt) -> Box<[EnvoyRoute]> {
+        let source = |read: &ReadMatch| Source {
+            kind: "HTTPRoute",
+            route: self.route.clone(),
+            rule: self.index,
+            rule_name: self.name.clone(),
+            matching: read.index,
+            part: read.part,
+        };
+        let write = |read: &ReadMatch| EnvoyRoute {
+            specificity: read.request.specificity(),
+            matching: read.index,
+            part: read.part,
+            row: route::route(&source(read), &read.request, &self.rule, at),
+        };
+        self.matches.iter().map(write).collect()
+    }
+}
+
+impl Resolved {
+    /// Why the rule serves nothing that it says, if so.
+    pub(crate) fn fault(&self) -> Option<&Problem> {
+        let findings = self.findings.as_ref()?;
+        let matches_nothing = match &self.routes {
+            EnvoyRoutes::Everywhere(routes) => routes.is_empty(),
+            EnvoyRoutes::ByListener(unwritten) => unwritten.matches.is_empty(),
+        };
+        findings.replaced.as_ref().or(findings.dropped.first().filter(|_| matches_nothing))
+    }
 }
 
 /// Rules by route and place.
@@ -50,34 +127,36 @@ impl Table for ResolvedRule {
 
 impl Lookup for ResolvedRule {
     fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Resolved> {
-        let read = scope.get::<RouteRule>(key)?;
+        let (name, index) = key;
+        let route = scope.get::<Routes>(name)?;
+        let read = rule::read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]"));
         let mut resolver = Resolver::new(scope, key);
-        let mut faults = read.dropped.clone();
-        let rule = match &read.does {
-            Ok(does) => resolver.rule(does),
-            Err(problem) => Err(problem.clone()),
-        };
-        let rule = rule.unwrap_or_else(|problem| {
-            faults.push(problem);
+        let mut replaced = None;
+        let rule = read.does.and_then(|does| resolver.rule(&does)).unwrap_or_else(|problem| {
+            replaced = Some(problem);
             resolver.clusters.clear();
+            resolver.session = None;
             let replacement = scope.get::<Config>(&()).map(|config| config.replacement.clone());
             replacement.map_or_else(
                 || Rule::direct_response(500, ""),
                 |replacement| Rule::direct_response(replacement.status, replacement.body),
             )
         });
-        let Resolver { mut clusters, unresolved, warnings, .. } = resolver;
+        let Resolver { mut clusters, session, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
-        clusters.shrink_to_fit();
+        let findings = Findings { dropped: read.dropped, replaced, unresolved, warnings };
+        let unwritten = Unwritten { route: name.clone(), index: *index, name: read.name, matches: read.matches, rule };
+        let routes = if route::depends_on_listener(&unwritten.rule) {
+            EnvoyRoutes::ByListener(Box::new(unwritten))
+        } else {
+            EnvoyRoutes::Everywhere(unwritten.write(RouteAt { scheme: Scheme::Http, port: 0 }))
+        };
         Some(Resolved {
-            name: read.name.clone(),
-            matches: read.matches.clone(),
-            rule,
-            clusters,
-            faults,
-            unresolved,
-            warnings,
+            routes,
+            clusters: clusters.into(),
+            session: session.map(Box::new),
+            findings: (findings != Findings::default()).then(|| Box::new(findings)),
         })
     }
 }
@@ -86,6 +165,7 @@ struct Resolver<'a, 'b> {
     scope: &'a Scope<'b>,
     route: &'a (NsName, u32),
     clusters: Vec<ClusterId>,
+    session: Option<Shares>,
     unresolved: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -100,7 +180,7 @@ struct Share<'a> {
 
 impl<'a, 'b> Resolver<'a, 'b> {
     fn new(scope: &'a Scope<'b>, route: &'a (NsName, u32)) -> Self {
-        Self { scope, route, clusters: Vec::new(), unresolved: Vec::new(), warnings: Vec::new() }
+        Self { scope, route, clusters: Vec::new(), session: None, unresolved: Vec::new(), warnings: Vec::new() }
     }
 
     fn rule(&mut self, does: &Does) -> Result<Rule, Problem> {
@@ -128,13 +208,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if !served {
             return Ok(Action::DirectResponse { status: 500, body: "".into() });
         }
-        let mut backends: Vec<_> = if does.session.is_some() && shares.len() > 1 {
+        Ok(Action::Forward(if does.session.is_some() && shares.len() > 1 {
             self.session(&shares, does)?
         } else {
             shares.iter().filter(|share| share.weight > 0).map(|share| self.weighted(share)).collect()
-        };
-        backends.shrink_to_fit();
-        Ok(Action::Forward(backends))
+        }))
     }
 
     fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
@@ -193,6 +271,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         };
         let mut backends = vec![plain(sum(false), Some(id.name().into()))];
         self.clusters.push(id);
+        self.session = Some(Shares::of(protocol, shares));
         if sum(true) > 0 {
             backends.push(plain(sum(true), None));
         }
@@ -251,6 +330,21 @@ pub(crate) struct Shares {
     pub(crate) shares: Vec<(ServicePort, u32)>,
 }
 
+impl Shares {
+    /// Of the shares that resolve; those of one Service count as one.
+    fn of(protocol: Protocol, written: &[Share<'_>]) -> Self {
+        let mut shares: Vec<(ServicePort, u32)> = Vec::new();
+        for share in written {
+            let Some(port) = &share.port else { continue };
+            match shares.iter_mut().find(|(known, _)| known == port) {
+                Some((_, weight)) => *weight += share.weight,
+                None => shares.push((port.clone(), share.weight)),
+            }
+        }
+        Self { protocol, shares }
+    }
+}
+
 /// What [`ClusterId::Rule`] stands for.
 pub(crate) struct SessionCluster;
 
@@ -262,19 +356,6 @@ impl Table for SessionCluster {
 
 impl Lookup for SessionCluster {
     fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Shares> {
-        let read = scope.get::<RouteRule>(key)?;
-        let does = read.does.as_ref().ok()?;
-        let mut resolver = Resolver::new(scope, key);
-        let mut shares: Vec<(ServicePort, u32)> = Vec::new();
-        let mut protocol = None;
-        for share in does.backends.iter().map(|backend| resolver.share(backend)) {
-            let Some(port) = share.port else { continue };
-            protocol.get_or_insert(share.protocol);
-            match shares.iter_mut().find(|(known, _)| *known == port) {
-                Some((_, weight)) => *weight += share.weight,
-                None => shares.push((port, share.weight)),
-            }
-        }
-        Some(Shares { protocol: protocol?, shares })
+        Some(Shares::clone(scope.get::<ResolvedRule>(key)?.session.as_ref()?))
     }
 }

@@ -76,6 +76,11 @@ fn listed<T: ToString>(items: &[T]) -> String {
     text
 }
 
+/// What a condition says, with what has no effect or should be looked at: it must be told somewhere.
+fn and_notes(message: &str, notes: &[impl ToString]) -> String {
+    if notes.is_empty() { message.into() } else { format!("{message}. Warning: {}", listed(notes)) }
+}
+
 /// A status as JSON.
 pub(crate) fn json(status: &impl Serialize) -> serde_json::Value {
     serde_json::to_value(status).unwrap_or_default()

@@ -1,5 +1,6 @@
 //! What the whole translation does, through its door.
 
+mod attachment;
 mod changes;
 mod listeners;
 mod properties;

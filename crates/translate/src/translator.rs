@@ -7,7 +7,7 @@ use engine::{Engine, TableStats};
 use ir::{NsName, Port, Problem, Settings, Severity};
 
 use crate::{
-    attach::{AttachedHosts, AttachedRoutes, Attachment, Candidates, NamespaceLabels, Presence},
+    attach::{Admits, AttachedRoutes, Attachment, Candidates, NamespaceLabels, Open, Presence},
     backend::{AssignmentBytes, ClusterBytes, ServicePorts, SliceRow, SlicesOf},
     class::OurClasses,
     gateway::{
@@ -16,7 +16,7 @@ use crate::{
         port::{PortClaims, PortRival},
     },
     grant::{GrantRow, GrantsBetween, Permitted},
-    host::{HostsOf, Owner, Placement, RouteBytes, RoutesAt, ServedAt, VirtualHost},
+    host::{HostsOf, Owner, Placement, RoutesAt, ServedAt, VirtualHost},
     input::{
         Classes, Config, ConfigMaps, Gateways, Grants, Nacks, Namespaces, Routes, Secrets, Services, Slices,
         UnusablePorts,
@@ -24,10 +24,6 @@ use crate::{
     output::Outputs,
     resolve::{ResolvedRule, SessionCluster},
     resource::{Encoded, ResourceKey},
-    route::{
-        head::{RouteAccepted, RouteAge, RouteHead},
-        rule::RouteRule,
-    },
     status::{class::ClassStatus, gateway::GatewayStatus, json, route::RouteStatus},
     tls::{Certificate, CertificateState},
 };
@@ -168,7 +164,7 @@ impl Translator {
         match id.kind {
             Kind::GatewayClass => self.engine.get::<ClassStatus>(&id.name)?.status.as_ref().map(json),
             Kind::Gateway => self.engine.get::<GatewayStatus>(&key)?.status.as_ref().map(json),
-            Kind::HttpRoute => self.engine.get::<RouteStatus>(&key)?.status.as_ref().map(json),
+            Kind::HttpRoute => self.engine.get::<RouteStatus>(&key)?.status().as_ref().map(json),
             _ => None,
         }
     }
@@ -195,8 +191,8 @@ impl Translator {
         for (key, report) in self.engine.rows::<GatewayStatus>() {
             add(object_id(Kind::Gateway, key), &report.problems);
         }
-        for (key, report) in self.engine.rows::<RouteStatus>() {
-            add(object_id(Kind::HttpRoute, key), &report.problems);
+        for (key, verdict) in self.engine.rows::<RouteStatus>() {
+            add(object_id(Kind::HttpRoute, key), &verdict.problems());
         }
         for (key, service) in self.engine.rows::<Services>() {
             add(object_id(Kind::Service, key), &left_out(&service.invalid));
@@ -290,19 +286,15 @@ fn tables() -> Engine {
         .group::<PortHosts>()
         .group::<PortListeners>()
         .lookup::<NamespaceLabels>()
+        .lookup::<Admits>()
+        .lookup::<Open>()
         .lookup::<Candidates>()
         .lookup::<Presence>()
-        .lookup::<RouteRule>()
-        .lookup::<RouteHead>()
-        .lookup::<RouteAge>()
-        .lookup::<RouteAccepted>()
         .lookup::<ResolvedRule>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Attachment, Routes>(same)
         .group::<AttachedRoutes>()
-        .lookup::<AttachedHosts>()
         .lookup::<ServedAt>()
-        .lookup::<RouteBytes>()
         .derived::<Placement>()
         .group::<RoutesAt>()
         .lookup::<Owner>()

@@ -6,9 +6,8 @@ use api::{
     http_route::{HttpBackendRef, HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType},
     shared::{BackendObjectReference, CookieLifetimeType, SessionPersistence as ApiSession, SessionPersistenceType},
 };
-use engine::{Lookup, Scope, Table};
 use ir::{
-    NsName, Problem, Severity,
+    Problem, Severity,
     filter::{HeaderModifier, Rewrite},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
@@ -17,10 +16,7 @@ use super::{
     filters::{self, Level, ReadFilters},
     matches::{self, ReadMatch},
 };
-use crate::{
-    input::Routes,
-    validate::{self, Invalid},
-};
+use crate::validate::{self, Invalid};
 
 /// A rule as its own text decides it; backends are still references.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,33 +63,6 @@ pub(crate) struct Changes {
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-impl ReadRule {
-    /// Why the rule serves nothing that it says, if so.
-    pub(crate) fn fault(&self) -> Option<&Problem> {
-        match &self.does {
-            Err(problem) => Some(problem),
-            Ok(_) if self.matches.is_empty() => self.dropped.first(),
-            Ok(_) => None,
-        }
-    }
-}
-
-/// Rules by route and place.
-pub(crate) struct RouteRule;
-
-impl Table for RouteRule {
-    const NAME: &'static str = "RouteRule";
-    type Key = (NsName, u32);
-    type Value = ReadRule;
-}
-
-impl Lookup for RouteRule {
-    fn compute(scope: &Scope<'_>, (route, index): &(NsName, u32)) -> Option<ReadRule> {
-        let route = scope.get::<Routes>(route)?;
-        Some(read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]")))
     }
 }
 
