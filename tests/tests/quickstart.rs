@@ -125,7 +125,12 @@ spec:
     let response = client::send(&target, &by_header).await?;
     let seen = response.echoed.context("the broken file took its routes away")?;
     assert_eq!(seen.backend, "b");
-    ensure!(portcullis.log().contains("routes.yaml:"), "nothing tells where the file is broken");
+    let told = eventually(PATIENCE, async || {
+        let told = portcullis.log().contains("routes.yaml:");
+        ensure!(told, "nothing tells where the file is broken\n{}", portcullis.log());
+        Ok(())
+    });
+    told.await?;
     portcullis.check()
 }
 
