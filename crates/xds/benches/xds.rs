@@ -88,8 +88,7 @@ fn snapshot(size: usize, change: u8) -> Snapshot {
 
 async fn acknowledged(events: &mut mpsc::Receiver<Event>, mut streams: usize) {
     while streams > 0 {
-        if let Event::Acked { .. } =
-            tokio::time::timeout(Duration::from_secs(120), events.recv()).await.unwrap().unwrap()
+        if let Event::Acked { .. } = tokio::time::timeout(Duration::from_mins(2), events.recv()).await.unwrap().unwrap()
         {
             streams -= 1;
         }

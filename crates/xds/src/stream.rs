@@ -167,7 +167,7 @@ impl Stream {
     pub fn deadline(&self) -> Option<Instant> {
         let phase = match self.rollout.phase {
             Phase::Idle => None,
-            Phase::Make { until } | Phase::Switch { until } => Some(until),
+            Phase::Make { since } | Phase::Switch { since } => Some(since + self.settings.gate_timeout),
         };
         let removal = match &self.rollout.removal {
             Removal::Waiting { until, .. } if self.types.iter().any(|state| state.holding) => Some(*until),

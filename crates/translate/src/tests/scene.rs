@@ -49,6 +49,10 @@ impl Scene {
         said(&self.status(Kind::Gateway, name), condition, false)
     }
 
+    pub(super) fn gateway_message(&self, name: &str, condition: &str) -> String {
+        said(&self.status(Kind::Gateway, name), condition, true)
+    }
+
     pub(super) fn listener(&self, gateway: &str, name: &str, condition: &str) -> String {
         said(&self.listener_status(gateway, name), condition, false)
     }
@@ -144,6 +148,7 @@ pub(super) fn class() -> Value {
 }
 
 /// Gateway `infra/NAME`.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
 pub(super) fn gateway(name: &str, listeners: Value) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",

@@ -36,9 +36,9 @@ pub(super) enum Phase {
     #[default]
     Idle,
     /// Clusters first.
-    Make { until: Instant },
+    Make { since: Instant },
     /// Then listeners and routes.
-    Switch { until: Instant },
+    Switch { since: Instant },
 }
 
 /// Whether what is no longer used may go.
@@ -47,8 +47,9 @@ pub(super) enum Removal {
     /// Nothing was switched yet, so everything may be in use.
     #[default]
     Closed,
-    /// Switched; the client still has to ask for the route configurations that are new, `arriving`. A newcomer still has to ask for listeners and routes at all: one that reconnects asks for
-    /// one type after the other, and what it has from before may be in use until then.
+    /// Switched; the client still has to ask for the route configurations that are new, `arriving`. A newcomer still
+    /// has to ask for listeners and routes at all: one that reconnects asks for one type after the other, and what it
+    /// has from before may be in use until then.
     Waiting { until: Instant, newcomer: bool, arriving: BTreeSet<Arc<str>> },
     /// It may.
     Open,
@@ -150,8 +151,8 @@ impl Stream {
         self.open_removal(now)
             || match self.rollout.phase {
                 Phase::Idle => self.begin(now),
-                Phase::Make { until } => self.switch(now, until),
-                Phase::Switch { until } => self.settle(now, until),
+                Phase::Make { since } => self.switch(now, since),
+                Phase::Switch { since } => self.settle(now, since),
             }
     }
 
@@ -162,30 +163,29 @@ impl Stream {
         }
         self.rollout.fresh = false;
         self.rollout.target.clone_from(&self.rollout.latest);
-        self.rollout.phase = Phase::Make { until: now + self.settings.gate_timeout };
+        self.rollout.phase = Phase::Make { since: now };
         true
     }
 
-    fn switch(&mut self, now: Instant, until: Instant) -> bool {
-        let since = until - self.settings.gate_timeout;
+    fn switch(&mut self, now: Instant, since: Instant) -> bool {
         let clusters = &self.types[ResourceType::Cluster.index()];
         let made = !clusters.gate_awaits(since, |flight| !flight.versions.is_empty())
             && [ResourceType::Cluster, ResourceType::Endpoints, ResourceType::Secret]
                 .into_iter()
                 .all(|kind| !self.has_upserts(kind));
         if !made {
-            if now < until {
+            if now < since + self.settings.gate_timeout {
                 return false;
             }
             self.observations.push(Observation::GateExpired(Gate::Make));
         }
-        self.rollout.phase = Phase::Switch { until: now + self.settings.gate_timeout };
+        self.rollout.phase = Phase::Switch { since: now };
         true
     }
 
-    fn settle(&mut self, now: Instant, until: Instant) -> bool {
-        if !self.routes_acknowledged(until - self.settings.gate_timeout) {
-            if now < until {
+    fn settle(&mut self, now: Instant, since: Instant) -> bool {
+        if !self.routes_acknowledged(since) {
+            if now < since + self.settings.gate_timeout {
                 return false;
             }
             self.observations.push(Observation::GateExpired(Gate::Switch));

@@ -14,6 +14,7 @@ const MAX_IN_FLIGHT: usize = 16;
 
 /// The state of one type on one stream.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct TypeState {
     /// Whether the client sent any request of this type.
     pub(super) asked: bool,

@@ -351,11 +351,7 @@ impl Envoy {
                 }
                 self.send(kind, &[], &[], Some((nonce, error)));
             }
-            Listener => {
-                self.resubscribe_routes();
-                self.send(kind, &[], &[], Some((nonce, error)));
-            }
-            RouteConfiguration => {
+            Listener | RouteConfiguration => {
                 self.resubscribe_routes();
                 self.send(kind, &[], &[], Some((nonce, error)));
             }
@@ -401,17 +397,17 @@ impl Envoy {
     }
 
     fn resubscribe(&mut self, kind: ResourceType, names: BTreeSet<String>) {
-        let old = self.names.insert(kind, names.clone()).unwrap_or_default();
-        if old == names {
-            return;
-        }
+        let old = self.names.remove(&kind).unwrap_or_default();
         let subscribe: Vec<_> = names.difference(&old).cloned().collect();
         let unsubscribe: Vec<_> = old.difference(&names).cloned().collect();
         for name in &unsubscribe {
             self.held.remove(&(kind, name.clone()));
             self.doubtful.remove(&(kind, name.clone()));
         }
-        self.send(kind, &subscribe, &unsubscribe, None);
+        self.names.insert(kind, names);
+        if !subscribe.is_empty() || !unsubscribe.is_empty() {
+            self.send(kind, &subscribe, &unsubscribe, None);
+        }
     }
 
     /// No route that is in use names a cluster that is not, unless the cluster was rejected or a gate expired.
