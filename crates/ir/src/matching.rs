@@ -48,6 +48,8 @@ pub struct RequestMatch {
     pub queries: Vec<Condition>,
     /// True for the `/foo` that a written prefix `/foo/` also means: it gives way to a written `/foo`.
     pub implied: bool,
+    /// Whether only requests are meant whose host names a port.
+    pub host_with_port: bool,
 }
 
 impl RequestMatch {

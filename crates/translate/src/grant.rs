@@ -27,26 +27,27 @@ pub(crate) struct Ends {
     pub(crate) to_namespace: Arc<str>,
 }
 
-impl Reference {
-    /// A reference by a Gateway API object of kind `from_kind`.
-    pub(crate) fn new(from_kind: &str, from_namespace: &Arc<str>, to_group: &str, to_kind: &str, to: &NsName) -> Self {
-        Self {
-            ends: Ends {
-                from_group: GATEWAY_API.into(),
-                from_kind: from_kind.into(),
-                from_namespace: from_namespace.clone(),
-                to_group: to_group.into(),
-                to_kind: to_kind.into(),
-                to_namespace: to.namespace.clone(),
-            },
-            to_name: to.name.clone(),
-        }
-    }
-
-    /// Whether the reference may be followed: it stays in its namespace, or a grant allows it.
-    pub(crate) fn is_permitted(&self, scope: &Scope<'_>) -> bool {
-        self.ends.from_namespace == self.ends.to_namespace || scope.get::<Permitted>(self).is_some()
-    }
+/// Whether a Gateway API object of kind `from_kind` may refer to an object of the core group: it stays in its namespace,
+/// or a grant allows it.
+pub(crate) fn permits(
+    scope: &Scope<'_>,
+    from_kind: &str,
+    from_namespace: &Arc<str>,
+    to_kind: &str,
+    to: &NsName,
+) -> bool {
+    let reference = || Reference {
+        ends: Ends {
+            from_group: GATEWAY_API.into(),
+            from_kind: from_kind.into(),
+            from_namespace: from_namespace.clone(),
+            to_group: "".into(),
+            to_kind: to_kind.into(),
+            to_namespace: to.namespace.clone(),
+        },
+        to_name: to.name.clone(),
+    };
+    *from_namespace == to.namespace || scope.get::<Permitted>(&reference()).is_some()
 }
 
 /// The API group of Gateway API.

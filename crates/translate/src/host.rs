@@ -40,8 +40,8 @@ impl Derived for Placement {
                 &written
             }
         };
-        for EnvoyRoute { specificity, matching, part, row } in routes {
-            let place = Precedence::new(*specificity, attached.age(route), *rule, *matching, *part);
+        for EnvoyRoute { specificity, matching, order, row } in routes {
+            let place = Precedence::new(*specificity, attached.age(route), *rule, *matching, *order);
             for hostname in attached.hostnames(listener) {
                 scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), row.clone());
             }

@@ -9,7 +9,7 @@ use ir::{
     NsName, Port, Problem, Severity,
     backend::{Protocol, ServicePort},
     filter::{Mirror, Scheme},
-    matching::Specificity,
+    matching::{RequestMatch, Specificity},
     rule::{Action, Rule, Source, WeightedBackend},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     backend::{ClusterId, ServicePorts, Unusable},
     bytes::Row,
     envoy::route::{self, RouteAt},
-    grant::Reference,
+    grant::permits,
     input::{Config, Routes},
     route::{
         matches::ReadMatch,
@@ -67,8 +67,8 @@ pub(crate) struct EnvoyRoute {
     pub(crate) specificity: Specificity,
     /// The match's place in the rule.
     pub(crate) matching: u32,
-    /// Tells apart what one match becomes.
-    pub(crate) part: u32,
+    /// The order of what one match becomes.
+    pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
 }
@@ -86,23 +86,34 @@ pub(crate) struct Unwritten {
 impl Unwritten {
     /// The rule's Envoy routes at a listener.
     pub(crate) fn write(&self, at: RouteAt) -> Box<[EnvoyRoute]> {
-        let source = |read: &ReadMatch| Source {
+        let split = route::splits_by_host_port(&self.rule, at);
+        let parts = self.matches.iter().flat_map(|read| {
+            let with_port = split.then(|| {
+                let request = RequestMatch { host_with_port: true, ..read.request.clone() };
+                // Before the other, which takes every host.
+                self.envoy_route(read.index, read.part + PARTS, 2 * read.part, &request, at)
+            });
+            with_port.into_iter().chain([self.envoy_route(read.index, read.part, 2 * read.part + 1, &read.request, at)])
+        });
+        parts.collect()
+    }
+
+    fn envoy_route(&self, matching: u32, part: u32, order: u32, request: &RequestMatch, at: RouteAt) -> EnvoyRoute {
+        let source = Source {
             kind: "HTTPRoute",
             route: self.route.clone(),
             rule: self.index,
             rule_name: self.name.clone(),
-            matching: read.index,
-            part: read.part,
+            matching,
+            part,
         };
-        let write = |read: &ReadMatch| EnvoyRoute {
-            specificity: read.request.specificity(),
-            matching: read.index,
-            part: read.part,
-            row: route::route(&source(read), &read.request, &self.rule, at),
-        };
-        self.matches.iter().map(write).collect()
+        let row = route::route(&source, request, &self.rule, at);
+        EnvoyRoute { specificity: request.specificity(), matching, order, row }
     }
 }
+
+/// More than the parts of one match's path.
+const PARTS: u32 = 2;
 
 impl Resolved {
     /// Why the rule serves nothing that it says, if so.
@@ -294,7 +305,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let own = &self.route.0.namespace;
         let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
         let service = NsName::new(namespace.clone(), to.name.clone());
-        if !Reference::new("HTTPRoute", own, "", "Service", &service).is_permitted(self.scope) {
+        if !permits(self.scope, "HTTPRoute", own, "Service", &service) {
             let message = format!(
                 "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use it"
             );

@@ -49,6 +49,12 @@ pub fn depends_on_listener(rule: &Rule) -> bool {
     matches!(rule.action, Action::Redirect(_))
 }
 
+/// Whether each match of this rule needs a second Envoy route before its own, for requests whose host names a port
+/// ([`RequestMatch::host_with_port`]).
+pub fn splits_by_host_port(rule: &Rule, at: RouteAt) -> bool {
+    matches!(&rule.action, Action::Redirect(redirect) if path::drops_port(redirect, at))
+}
+
 /// The Envoy route of one match of a rule.
 pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
     let action = action(request, rule, at);

@@ -51,6 +51,7 @@ pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
                 headers: headers.clone(),
                 queries: queries.clone(),
                 implied,
+                host_with_port: false,
             },
         })
         .collect())

@@ -18,9 +18,11 @@ pub(super) fn route_match(request: &RequestMatch) -> RouteMatch {
     };
     let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
     let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
+    let port = MatchPattern::SafeRegex(regex(".*:[0-9]+".into()));
+    let host = request.host_with_port.then(|| header(":authority", port));
     RouteMatch {
         path_specifier: Some(path),
-        headers: method.chain(headers).collect(),
+        headers: method.chain(host).chain(headers).collect(),
         query_parameters: request
             .queries
             .iter()

@@ -98,19 +98,38 @@ pub(super) fn redirect(request: &RequestMatch, redirect: &Redirect, at: RouteAt)
             .scheme
             .map(|scheme| SchemeRewriteSpecifier::SchemeRedirect(scheme.as_str().into())),
         host_redirect: redirect.hostname.as_deref().unwrap_or_default().into(),
-        port_redirect: port(redirect, at).map(u32::from).unwrap_or_default(),
+        port_redirect: match port(redirect, at) {
+            Port::Written(port) => port.into(),
+            // Envoy takes the client's host with its port, unless it is told another.
+            Port::Implied(port) if request.host_with_port => port.into(),
+            Port::Implied(_) => 0,
+        },
         path_rewrite_specifier: path,
         response_code: response_code(redirect.status) as i32,
         ..RedirectAction::default()
     })
 }
 
+/// The port of a location.
+enum Port {
+    /// It stands there.
+    Written(u16),
+    /// It is left out, since the scheme implies it.
+    Implied(u16),
+}
+
 /// The port of the location (Gateway API, `HTTPRequestRedirectFilter.port`): the one that is given, else the scheme's
-/// where a scheme is given, else the listener's. None where the scheme implies it.
-fn port(redirect: &Redirect, at: RouteAt) -> Option<u16> {
+/// where a scheme is given, else the listener's.
+fn port(redirect: &Redirect, at: RouteAt) -> Port {
     let implied = redirect.scheme.unwrap_or(at.scheme).well_known_port();
     let port = redirect.port.unwrap_or(if redirect.scheme.is_some() { implied } else { at.port });
-    (port != implied).then_some(port)
+    if port == implied { Port::Implied(port) } else { Port::Written(port) }
+}
+
+/// Whether the location has the client's host without a port. Envoy would keep the port that the client wrote there,
+/// so requests whose host names one need a route of their own.
+pub(super) fn drops_port(redirect: &Redirect, at: RouteAt) -> bool {
+    redirect.hostname.is_none() && matches!(port(redirect, at), Port::Implied(_))
 }
 
 fn response_code(status: u16) -> RedirectResponseCode {

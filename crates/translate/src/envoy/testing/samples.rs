@@ -28,7 +28,7 @@ pub fn source(index: usize) -> Source {
 
 /// A match of a path alone.
 pub fn path(path: PathMatch) -> RequestMatch {
-    RequestMatch { path, method: None, headers: vec![], queries: vec![], implied: false }
+    RequestMatch { path, method: None, headers: vec![], queries: vec![], implied: false, host_with_port: false }
 }
 
 /// The matches that a path prefix means.
