@@ -16,6 +16,7 @@ use crate::{
     input::{Gateways, Namespaces, Routes},
     resolve::ResolvedRule,
     route::head::{self, Head, ParentRef},
+    validate,
 };
 
 /// The labels of a namespace, which are all that anyone reads of it.
@@ -185,19 +186,24 @@ impl Derived for Attachment {
         let mut parents = Vec::with_capacity(head.parents.len());
         let mut listeners = BTreeMap::new();
         let mut served = BTreeMap::new();
+        let mut all_ours = true;
         for parent in &head.parents {
             match scope.get::<Presence>(&parent.gateway).as_deref() {
-                Some(Present::Foreign) => {}
+                Some(Present::Foreign) => all_ours = false,
                 Some(Present::Ours) => {
                     let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
                     parents.push(ParentState { index: parent.index, refused: refused.map(Box::new) });
                 }
                 None => {
+                    all_ours = false;
                     let field = format!("spec.parentRefs[{}].name", parent.index);
                     let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
                     head.problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
                 }
             }
+        }
+        if all_ours && !listeners.is_empty() {
+            head.problems.extend(without_listener(&route, listeners.values().flatten()));
         }
         let refused = refused(scope, key, &head);
         for (listener, hostnames) in &listeners {
@@ -222,6 +228,22 @@ impl Derived for Attachment {
             problems: head.problems.into(),
         })
     }
+}
+
+/// Hostnames that none of a route's listeners serves, though others of its hostnames are served.
+fn without_listener<'a>(
+    route: &api::HttpRoute,
+    served: impl Iterator<Item = &'a Hostname> + Clone,
+) -> impl Iterator<Item = Problem> {
+    let written =
+        route.spec.hostnames.iter().enumerate().filter(|(_, written)| validate::hostname::check(written).is_ok());
+    written.filter_map(move |(index, written)| {
+        let hostname = Hostname::parse(written);
+        let is_served = served.clone().any(|served| hostname.covers(served));
+        let message = format!("{hostname} is a hostname of no listener that the route is attached to; remove it");
+        let field = || format!("spec.hostnames[{index}]");
+        (!is_served).then(|| Problem::new(Severity::Ignored, "NoMatchingListenerHostname", field(), message))
+    })
 }
 
 /// Why no rule does what it says: a route is accepted if at least one does (Gateway API `RouteParentStatus`).

@@ -75,13 +75,15 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
     let model = scope.get::<GatewayRow>(gateway)?;
     let listeners = scope.group::<PortListeners>(&(gateway.clone(), port));
     let mut chains = Vec::new();
-    for (_, PortListener { brief, secrets, .. }) in listeners.iter().filter(|(_, at)| at.brief.served) {
-        let route_config: Arc<str> = brief.route_config(gateway)?.resource_name().into();
-        let chain = match brief.scheme? {
+    for ((hostname, name), PortListener { over, secrets, .. }) in listeners.iter().filter(|(_, at)| at.served) {
+        let own = (*over == Scheme::Https).then(|| name.clone());
+        let config = RouteConfigId { gateway: gateway.clone(), port, listener: own };
+        let route_config: Arc<str> = config.resource_name().into();
+        let chain = match over {
             Scheme::Http => FilterChain { route_config, hostname: Hostname::Any, tls: None },
             Scheme::Https => FilterChain {
                 route_config,
-                hostname: brief.hostname.clone(),
+                hostname: hostname.clone(),
                 tls: Some(TlsTermination {
                     secrets: secrets.iter().map(|secret| TlsSecret::resource_name(secret).into()).collect(),
                 }),
@@ -107,7 +109,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
 
 /// Hostnames of listeners that are not served and would otherwise fall to the chain of a broader one.
 fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Vec<Hostname> {
-    let unserved = listeners.iter().filter(|(_, at)| !at.brief.served && at.over == Scheme::Https);
+    let unserved = listeners.iter().filter(|(_, at)| !at.served && at.over == Scheme::Https);
     let mut closed: Vec<_> = unserved.map(|((hostname, _), _)| hostname.clone()).collect();
     closed.dedup();
     let over_tls = || chains.iter().filter(|chain| chain.tls.is_some());

@@ -2,6 +2,7 @@
 
 mod attachment;
 mod changes;
+mod gateways;
 mod listeners;
 mod properties;
 mod scene;

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+pub mod address;
 pub mod cors;
 pub mod duration;
 pub mod header;

@@ -1,6 +1,8 @@
 //! `envoy.config.listener.v3.Listener`: sockets, TLS and the HTTP connection manager. Routes come over RDS, certificates
 //! over SDS, so that neither ever changes a listener.
 
+use std::net::IpAddr;
+
 use envoy_types::pb::envoy::{
     config::{
         accesslog::v3::{AccessLog, access_log},
@@ -57,6 +59,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// A listener. It has at least one address; the first is its main one.
 pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
     let mut addresses = listener.addresses.iter().map(|address| socket_address(address, listener.bind_port));
+    let named = listener.addresses.iter().any(|address| !address.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()));
     let message = EnvoyListener {
         name: listener.name.to_string(),
         address: addresses.next(),
@@ -79,6 +82,8 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         per_connection_buffer_limit_bytes: Some(uint32(edge.buffer_bytes)),
         traffic_direction: TrafficDirection::Inbound as i32,
         enable_reuse_port: Some(boolean(true)),
+        // An address that the host does not have, or not yet, waits for it instead of failing the update.
+        freebind: named.then(|| boolean(true)),
         ..EnvoyListener::default()
     };
     Encoded::new(message.encode_to_vec())

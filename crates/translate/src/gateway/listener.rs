@@ -12,7 +12,7 @@ use super::{
     port::PortRival,
 };
 use crate::{
-    grant::Reference,
+    grant::permits,
     host::VirtualHost,
     input::UnusablePorts,
     output::{OutputId, Outputs},
@@ -30,6 +30,16 @@ pub(crate) struct ListenerState {
     pub(crate) unresolved: Option<Fault>,
     /// Why it is not served.
     pub(crate) withheld: Option<Fault>,
+    /// Why it cannot have its port, which is a reason not to be served.
+    pub(crate) port_unavailable: Option<Fault>,
+}
+
+impl ListenerState {
+    /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
+    pub(crate) fn refused(&self) -> Option<&Fault> {
+        let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());
+        own.or(self.port_unavailable.as_ref())
+    }
 }
 
 /// What a route needs to know of a listener.
@@ -70,7 +80,8 @@ impl Derived for ListenerRow {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
         let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
         let (secrets, unresolved) = certificates(scope, key, &model);
-        let withheld = withheld(scope, key, &model, gateway.refused.as_ref(), &secrets);
+        let port_unavailable = port_unavailable(scope, key, &model);
+        let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref());
         let brief = Arc::new(Brief {
             name: key.name.clone(),
             port: model.port,
@@ -87,7 +98,7 @@ impl Derived for ListenerRow {
         if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
             claim(scope, key, over, &brief, &secrets);
         }
-        Some(ListenerState { model, secrets, unresolved, withheld })
+        Some(ListenerState { model, secrets, unresolved, withheld, port_unavailable })
     }
 }
 
@@ -121,7 +132,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, brief: &Arc<Brief>, secrets: &[N
 /// Keeps its hostname from broader listeners, whether it is served or not.
 fn claim(scope: &Emitter<'_>, key: &ListenerId, over: Scheme, brief: &Arc<Brief>, secrets: &[NsName]) {
     let (gateway, hostname) = (&key.gateway, &brief.hostname);
-    let at = PortListener { brief: brief.clone(), over, secrets: secrets.into() };
+    let at = PortListener { served: brief.served, over, secrets: secrets.into() };
     scope.emit::<PortListeners>((gateway.clone(), brief.port), (hostname.clone(), key.name.clone()), at);
     let place = (gateway.clone(), brief.port, over, hostname.clone());
     scope.emit::<PortHosts>(place, (!brief.served, key.name.clone()), ());
@@ -165,7 +176,7 @@ fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectRefe
     }
     let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
     let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());
-    if !Reference::new("Gateway", &key.gateway.namespace, "", "Secret", &secret).is_permitted(scope) {
+    if !permits(scope, "Gateway", &key.gateway.namespace, "Secret", &secret) {
         let message = format!(
             "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it",
             key.gateway.namespace
@@ -180,19 +191,18 @@ fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectRefe
 }
 
 /// Why a listener is not served, the nearest cause first.
-fn withheld(
-    scope: &Scope<'_>,
-    key: &ListenerId,
-    model: &ListenerModel,
-    gateway: Option<&Fault>,
-    secrets: &[NsName],
-) -> Option<Fault> {
+fn withheld(model: &ListenerModel, gateway: Option<&Fault>, secrets: &[NsName], port: Option<&Fault>) -> Option<Fault> {
     let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway);
-    if let Some(fault) = own {
-        return Some(Fault::new("Invalid", fault.message.clone()));
-    }
-    if model.scheme == Some(Scheme::Https) && secrets.is_empty() {
+    if own.is_none() && model.scheme == Some(Scheme::Https) && secrets.is_empty() {
         return Some(Fault::new("Invalid", "no certificate can be presented: see ResolvedRefs"));
+    }
+    own.or(port).map(|fault| Fault::new("Invalid", fault.message.clone()))
+}
+
+/// Why a listener that is sound by itself cannot have its port.
+fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Option<Fault> {
+    if !model.is_sound() {
+        return None;
     }
     let field = format!("spec.listeners[{}].port", model.index);
     if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port)) {
@@ -240,7 +250,8 @@ impl Group for PortHosts {
 /// A listener as its neighbours see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortListener {
-    pub(crate) brief: Arc<Brief>,
+    /// Whether routes that attach are served.
+    pub(crate) served: bool,
     /// What tells its requests from those of others.
     pub(crate) over: Scheme,
     /// Secrets with certificates to present.

@@ -1,6 +1,10 @@
 //! Reading a Gateway's spec.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use api::{
     gateway::{AddressType, FromNamespaces, ProtocolType, TlsModeType},
@@ -116,8 +120,16 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, c
         }
     };
     let ports = bind_ports(gateway, config.ports);
-    let mut listeners: Vec<_> =
-        gateway.spec.listeners.iter().enumerate().map(|(index, spec)| listener(gateway, index, spec, &ports)).collect();
+    let mut names = HashSet::new();
+    let mut listeners = Vec::with_capacity(gateway.spec.listeners.len());
+    for (index, spec) in gateway.spec.listeners.iter().enumerate() {
+        if names.insert(&spec.name) {
+            listeners.push(listener(gateway, index, spec, &ports));
+        } else {
+            ignored
+                .push((format!("spec.listeners[{index}].name"), "stands here twice, and the first counts; rename it"));
+        }
+    }
     conflict::mark(&mut listeners);
     GatewayModel {
         age: Age { created, name: key.clone() },
@@ -142,11 +154,12 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
         if address.value.is_empty() {
             continue; // any address will do
         }
-        let Ok(ip) = address.value.parse() else {
-            let message = format!("spec.addresses[{index}].value: {:?} is not an IP address", address.value);
-            return Err(Fault::new("UnsupportedAddress", message));
-        };
-        addresses.push(ip);
+        match validate::address::listen(&address.value) {
+            Ok(ip) => addresses.push(ip),
+            Err(invalid) => {
+                return Err(Fault::new("UnsupportedAddress", format!("spec.addresses[{index}].value: {invalid}")));
+            }
+        }
     }
     addresses.sort_unstable();
     addresses.dedup();
@@ -284,10 +297,12 @@ fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, field: &str) -> 
     if spec.allowed_routes.kinds.is_empty() {
         return (supported.iter().map(|kind| RouteGroupKind::gateway_api(*kind)).collect(), None);
     }
+    let mut seen = HashSet::new();
     let (good, bad): (Vec<_>, Vec<_>) = spec
         .allowed_routes
         .kinds
         .iter()
+        .filter(|kind| seen.insert(*kind))
         .cloned()
         .partition(|kind| &*kind.group == GATEWAY_API && supported.contains(&&*kind.kind));
     let fault = (!bad.is_empty()).then(|| {

@@ -30,8 +30,14 @@ impl Lookup for PortRival {
     fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<NsName> {
         let model = scope.get::<GatewayRow>(gateway)?;
         let claims = scope.group::<PortClaims>(port);
-        let older = claims.iter().take_while(|(age, _)| **age < model.age);
-        older.filter(|(_, addresses)| overlap(addresses, &model.addresses)).map(|(age, _)| age.name.clone()).next()
+        // A Gateway that does not get the port itself is in nobody's way.
+        let mut winners: Vec<(&Age, &[IpAddr])> = Vec::new();
+        for (age, addresses) in claims.iter().take_while(|(age, _)| **age < model.age) {
+            if !winners.iter().any(|(_, won)| overlap(won, addresses)) {
+                winners.push((age, addresses));
+            }
+        }
+        winners.into_iter().find(|(_, won)| overlap(won, &model.addresses)).map(|(age, _)| age.name.clone())
     }
 }
 

@@ -65,9 +65,13 @@ pub(crate) fn read(list: &[HttpRouteFilter], level: Level, field: &str) -> Resul
         seen.push(&filter.r#type);
         one(filter, level, &field, &mut read)?;
     }
-    if seen.contains(&&Type::RequestRedirect) && seen.contains(&&Type::UrlRewrite) {
-        let message = "RequestRedirect and URLRewrite exclude each other; keep one of them";
-        return Err(fault("IncompatibleFilters", &format!("{field}.filters"), message.into()));
+    for (other, message) in [
+        (Type::UrlRewrite, "RequestRedirect and URLRewrite exclude each other; keep one of them"),
+        (Type::RequestMirror, "Envoy copies no request that it redirects; keep RequestRedirect or RequestMirror"),
+    ] {
+        if seen.contains(&&Type::RequestRedirect) && seen.contains(&&other) {
+            return Err(fault("IncompatibleFilters", &format!("{field}.filters"), message.into()));
+        }
     }
     Ok(read)
 }

@@ -68,6 +68,7 @@ impl Derived for ClassStatus {
             conditions.no("Accepted", problem.reason, problem.to_string());
             problems.push(problem);
         }
+        conditions.yes("SupportedVersion", "SupportedVersion", "objects are read as Gateway API v1.6 defines them");
         let supported_features =
             SUPPORTED_FEATURES.iter().map(|name| SupportedFeature { name: (*name).into() }).collect();
         Some(Report { status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }), problems })

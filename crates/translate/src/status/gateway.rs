@@ -5,9 +5,9 @@ use api::{
     status::{GatewayStatus as Status, GatewayStatusAddress, ListenerStatus},
 };
 use engine::{Derived, Emitter, Scope, Table};
-use ir::{Hostname, ListenerId, NsName, Problem, Severity, filter::Scheme};
+use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 
-use super::{Conditions, Report, listed};
+use super::{Conditions, Report, and_notes, listed};
 use crate::{
     attach::AttachedRoutes,
     gateway::{
@@ -39,9 +39,7 @@ impl Derived for GatewayStatus {
             .collect();
         let mut problems = Vec::new();
         let listeners = rows.iter().map(|state| listener(scope, key, &model, state, &rows, &mut problems)).collect();
-        for (field, message) in &model.ignored {
-            problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *message));
-        }
+        problems.extend(ignored(&model));
         let nack = scope.get::<Nacks>(key);
         let conditions = summary(&model, &rows, nack.as_deref().map(String::as_str), &mut problems);
         let addresses = model
@@ -52,6 +50,11 @@ impl Derived for GatewayStatus {
         let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
         Some(Report { status: Some(status), problems })
     }
+}
+
+fn ignored(model: &GatewayModel) -> impl Iterator<Item = Problem> {
+    let ignored = model.ignored.iter();
+    ignored.map(|(field, message)| Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *message))
 }
 
 /// A Gateway whose class nobody here has seen may be another controller's; its author should know.
@@ -75,19 +78,21 @@ fn summary(
     let mut conditions = Conditions::new(model.generation);
     let invalid: Vec<_> = states
         .iter()
-        .filter_map(|state| {
-            let fault = state.model.refused.as_ref().or(state.model.conflicted.as_ref())?;
-            Some(format!("listener {}: {}", state.model.name, fault.message))
-        })
+        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, state.refused()?.message)))
         .collect();
+    let notes: Vec<_> = ignored(model).collect();
     let served = states.iter().filter(|state| state.withheld.is_none()).count();
     match &model.refused {
         Some(fault) => {
             conditions.no("Accepted", fault.reason, &fault.message);
             problems.push(Problem::new(Severity::Refused, fault.reason, "", &fault.message));
         }
-        None if invalid.is_empty() => conditions.yes("Accepted", "Accepted", "the Gateway is served"),
-        None if invalid.len() < states.len() => conditions.yes("Accepted", "ListenersNotValid", listed(&invalid)),
+        None if invalid.is_empty() => {
+            conditions.yes("Accepted", "Accepted", and_notes("the Gateway is served", &notes));
+        }
+        None if invalid.len() < states.len() => {
+            conditions.yes("Accepted", "ListenersNotValid", and_notes(&listed(&invalid), &notes));
+        }
         None => conditions.no("Accepted", "ListenersNotValid", listed(&invalid)),
     }
     match (&model.refused, nack) {
@@ -136,13 +141,12 @@ fn listener(
         }
     };
     let mut conditions = Conditions::new(model.generation);
-    match (&own.refused, &own.conflicted) {
-        (Some(fault), _) => {
+    match state.refused() {
+        Some(fault) => {
             conditions.no("Accepted", fault.reason, &fault.message);
             told(Severity::Refused, fault);
         }
-        (None, Some(fault)) => conditions.no("Accepted", fault.reason, &fault.message),
-        (None, None) => conditions.yes("Accepted", "Accepted", "the listener is valid"),
+        None => conditions.yes("Accepted", "Accepted", "the listener is valid"),
     }
     match &own.conflicted {
         Some(fault) => {
@@ -191,14 +195,11 @@ fn overlapping<'a>(
 ) -> Option<&'a std::sync::Arc<ListenerState>> {
     let own = &state.model;
     let is_tls = |listener: &ListenerState| listener.model.scheme == Some(Scheme::Https);
-    let named = |hostname: &Hostname| *hostname != Hostname::Any;
     all.iter().find(|other| {
         is_tls(state)
             && is_tls(other)
             && other.model.index != own.index
             && other.model.port == own.port
-            && named(&own.hostname)
-            && named(&other.model.hostname)
             && own.hostname.intersection(&other.model.hostname).is_some()
     })
 }

@@ -133,7 +133,8 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
     };
     let http = port(select(plain).boxed()).prop_map(|port| json!({"port": port, "protocol": "HTTP"}));
     let secret = select(&["c0", "c1", "c2", "c3", "c4", "missing"][..]);
-    let https = (port(Just(secure).boxed()), vec(secret, 0..4)).prop_map(|(port, secrets)| {
+    let secrets = prop_oneof![19 => vec(secret, 1..4), 1 => Just(vec![])];
+    let https = (port(Just(secure).boxed()), secrets).prop_map(|(port, secrets)| {
         let secrets: Vec<_> = secrets.into_iter().map(|name| json!({"name": name})).collect();
         json!({"port": port, "protocol": "HTTPS", "tls": {"certificateRefs": secrets}})
     });

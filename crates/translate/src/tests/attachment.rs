@@ -136,3 +136,34 @@ fn what_is_ignored_is_told_where_the_route_is_accepted() {
         assert!(message.contains(part), "{message}");
     }
 }
+
+#[test]
+fn a_hostname_that_no_listener_serves_is_told_unless_a_parent_of_somebody_else_may_serve_it() {
+    let gateway = gateway("edge", json!([http("one", 80, "*.a.com"), http("two", 81, "b.com")]));
+    let hostnames = json!(["x.a.com", "b.com", "c.com"]);
+    let both = json!([{"name": "edge", "namespace": "infra"}, {"name": "unknown", "namespace": "infra"}]);
+    let scene = Scene::new([
+        service("s"),
+        gateway,
+        route("r", json!({"hostnames": hostnames})),
+        route("elsewhere-too", json!({"hostnames": hostnames, "parentRefs": both})),
+    ]);
+    let message = scene.route_message("apps/r", 0, "Accepted");
+    assert!(message.contains("spec.hostnames[2]: c.com is a hostname of no listener"), "{message}");
+    assert!(!message.contains("spec.hostnames[0]") && !message.contains("spec.hostnames[1]"), "{message}");
+    assert!(!scene.route_message("apps/elsewhere-too", 0, "Accepted").contains("c.com"));
+}
+
+#[test]
+fn a_redirect_that_is_to_be_copied_is_replaced_since_nothing_would_be_copied() {
+    let filters = json!([
+        {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}},
+        {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "s", "port": 80}}},
+    ]);
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("http", 80, "")])),
+        route("r", json!({"rules": [{"filters": filters}]})),
+    ]);
+    assert_eq!(scene.route("apps/r", 0, "Accepted"), "False IncompatibleFilters");
+}
