@@ -3,29 +3,25 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{meta::StringMap, shared::RouteGroupKind};
-use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
-use ir::{Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{Hostname, ListenerId, NsName, Problem, Severity};
 
 use crate::{
-    gateway::{
-        GatewayRow,
-        listener::{Brief, Bucket, ListenerIndex, ListenerRow},
-        model::{Admission, Fault},
-    },
-    host::{Placement, VirtualHost},
-    input::{Gateways, Namespaces, Routes},
     resolve::ResolvedRule,
     route::head::{self, Head, ParentRef},
+    tables::{
+        attachment::{Attached, AttachedRoutes, Attachment, ParentState},
+        gateway::{Admission, Fault, GatewayRow},
+        host::{Placement, VirtualHost},
+        input::{Gateways, Namespaces, Routes},
+        listener::{Brief, Bucket, ListenerIndex, ListenerRow},
+    },
     validate,
 };
 
-/// The labels of a namespace, which are all that anyone reads of it.
-pub(crate) struct NamespaceLabels;
-
-impl Table for NamespaceLabels {
-    const NAME: &'static str = "NamespaceLabels";
-    type Key = Arc<str>;
-    type Value = StringMap;
+tables! {
+    /// The labels of a namespace, which are all that anyone reads of it.
+    NamespaceLabels: Arc<str> => StringMap;
 }
 
 impl Lookup for NamespaceLabels {
@@ -34,13 +30,9 @@ impl Lookup for NamespaceLabels {
     }
 }
 
-/// Whether a listener that asks for labels admits a namespace.
-pub(crate) struct Admits;
-
-impl Table for Admits {
-    const NAME: &'static str = "Admits";
-    type Key = (ListenerId, Arc<str>);
-    type Value = ();
+tables! {
+    /// Whether a listener that asks for labels admits a namespace.
+    Admits: (ListenerId, Arc<str>) => ();
 }
 
 impl Lookup for Admits {
@@ -52,14 +44,10 @@ impl Lookup for Admits {
     }
 }
 
-/// Listeners in a bucket of a Gateway that admit a kind of route from a namespace. A listener that admits nobody there
-/// ends here, and wakes no hostname.
-pub(crate) struct Open;
-
-impl Table for Open {
-    const NAME: &'static str = "Open";
-    type Key = (NsName, Bucket, Arc<str>, &'static str);
-    type Value = Box<[Arc<Brief>]>;
+tables! {
+    /// Listeners in a bucket of a Gateway that admit a kind of route from a namespace. A listener that admits nobody there
+    /// ends here, and wakes no hostname.
+    Open: (NsName, Bucket, Arc<str>, &'static str) => Box<[Arc<Brief>]>;
 }
 
 impl Lookup for Open {
@@ -71,10 +59,6 @@ impl Lookup for Open {
     }
 }
 
-/// Listeners of a Gateway that admit a kind of route from a namespace and have names in common with a hostname, with
-/// those names.
-pub(crate) struct Candidates;
-
 /// What [`Candidates`] are asked by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CandidateQuery {
@@ -84,10 +68,10 @@ pub(crate) struct CandidateQuery {
     pub(crate) hostname: Hostname,
 }
 
-impl Table for Candidates {
-    const NAME: &'static str = "Candidates";
-    type Key = CandidateQuery;
-    type Value = Box<[(Arc<Brief>, Hostname)]>;
+tables! {
+    /// Listeners of a Gateway that admit a kind of route from a namespace and have names in common with a hostname, with
+    /// those names.
+    Candidates: CandidateQuery => Box<[(Arc<Brief>, Hostname)]>;
 }
 
 impl Lookup for Candidates {
@@ -129,54 +113,6 @@ fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<st
                 scope.get::<Admits>(&(listener, namespace.clone())).is_some()
             }
         }
-}
-
-/// A route without its rules, and what became of each of its parents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attached {
-    /// When it was created, in seconds since 1970.
-    created: i64,
-    /// How many rules it has.
-    pub(crate) rules: u32,
-    /// One entry for each parent that is a Gateway of ours, in the order of the spec.
-    pub(crate) parents: Box<[ParentState]>,
-    /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
-    listeners: Box<[(ListenerId, Box<[Hostname]>)]>,
-    /// Why no rule of it is served, whatever the parent.
-    pub(crate) refused: Option<Box<Fault>>,
-    /// What is wrong outside its rules.
-    pub(crate) problems: Box<[Problem]>,
-}
-
-/// One parent of a route.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ParentState {
-    /// Its place in `spec.parentRefs`.
-    pub(crate) index: usize,
-    /// Why the route is not attached to it.
-    pub(crate) refused: Option<Box<Fault>>,
-}
-
-impl Attached {
-    /// The hostnames with which the route is attached to a listener.
-    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Hostname] {
-        let at = self.listeners.binary_search_by(|(id, _)| id.cmp(listener));
-        at.map_or(&[], |at| &self.listeners[at].1)
-    }
-
-    /// Its place among routes that are otherwise equal; `route` is its name.
-    pub(crate) fn age(&self, route: &NsName) -> Age {
-        Age { created: self.created, name: route.clone() }
-    }
-}
-
-/// Attaches HTTPRoutes.
-pub(crate) struct Attachment;
-
-impl Table for Attachment {
-    const NAME: &'static str = "Attachment";
-    type Key = NsName;
-    type Value = Attached;
 }
 
 impl Derived for Attachment {
@@ -326,9 +262,6 @@ fn why_not(scope: &Scope<'_>, route: &NsName, parent: &ParentRef) -> Fault {
     Fault::new("NotAllowedByListeners", message)
 }
 
-/// Whose a Gateway is; absent for one that does not exist. All that its routes need to know of it.
-pub(crate) struct Presence;
-
 /// Whose a Gateway is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Present {
@@ -338,10 +271,9 @@ pub(crate) enum Present {
     Foreign,
 }
 
-impl Table for Presence {
-    const NAME: &'static str = "Presence";
-    type Key = NsName;
-    type Value = Present;
+tables! {
+    /// Whose a Gateway is; absent for one that does not exist. All that its routes need to know of it.
+    Presence: NsName => Present;
 }
 
 impl Lookup for Presence {
@@ -349,14 +281,4 @@ impl Lookup for Presence {
         scope.get::<Gateways>(key)?;
         Some(if scope.get::<GatewayRow>(key).is_some() { Present::Ours } else { Present::Foreign })
     }
-}
-
-/// The routes attached to a listener; their number is `attachedRoutes`.
-pub(crate) struct AttachedRoutes;
-
-impl Group for AttachedRoutes {
-    const NAME: &'static str = "AttachedRoutes";
-    type Key = ListenerId;
-    type Sort = NsName;
-    type Entry = ();
 }

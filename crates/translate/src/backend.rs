@@ -7,46 +7,23 @@ mod assignment;
 use std::sync::Arc;
 
 use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
-use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
+use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
     NsName, Port,
     backend::{Cluster, Protocol, ServicePort},
 };
 
-pub(crate) use assignment::AssignmentBytes;
-
 use crate::{
-    input::{Config, Services, Slices},
-    resolve::SessionCluster,
     resource::Encoded,
+    tables::{
+        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
+        input::{Config, Services, Slices},
+    },
 };
 
-/// What a cluster stands for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum ClusterId {
-    /// A port of a Service.
-    Service(ServicePort),
-    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
-    Rule(NsName, u32),
-}
-
-impl ClusterId {
-    /// The name of the cluster and of its endpoints.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::Service(port) => port.cluster_name(),
-            Self::Rule(route, rule) => format!("httproute/{route}/rule/{rule}"),
-        }
-    }
-}
-
-/// Files a slice under its Service.
-pub(crate) struct SliceRow;
-
-impl Table for SliceRow {
-    const NAME: &'static str = "SliceRow";
-    type Key = NsName;
-    type Value = ();
+tables! {
+    /// Files a slice under its Service.
+    SliceRow: NsName => ();
 }
 
 impl Derived for SliceRow {
@@ -58,41 +35,9 @@ impl Derived for SliceRow {
     }
 }
 
-/// The names of a Service's slices.
-pub(crate) struct SlicesOf;
-
-impl Group for SlicesOf {
-    const NAME: &'static str = "SlicesOf";
-    type Key = NsName;
-    type Sort = Arc<str>;
-    type Entry = ();
-}
-
-/// What a route needs to know of a Service's port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortState {
-    /// The port's name, by which slices know it; empty where it has none.
-    pub(crate) name: Arc<str>,
-    /// What is spoken there, or why it cannot be used.
-    pub(crate) protocol: Result<Protocol, Unusable>,
-    /// What its owner should know, though it is used.
-    pub(crate) warning: Option<String>,
-}
-
-/// Why a backend cannot be used: a reason of Gateway API's `ResolvedRefs`, and words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unusable {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-/// A port of a Service; absent where the Service is.
-pub(crate) struct ServicePorts;
-
-impl Table for ServicePorts {
-    const NAME: &'static str = "ServicePorts";
-    type Key = ServicePort;
-    type Value = PortState;
+groups! {
+    /// The names of a Service's slices.
+    SlicesOf: NsName, Arc<str> => ();
 }
 
 impl Lookup for ServicePorts {
@@ -153,15 +98,6 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
             (Ok(Protocol::Http1), Some(warning))
         }
     }
-}
-
-/// A cluster's message.
-pub(crate) struct ClusterBytes;
-
-impl Table for ClusterBytes {
-    const NAME: &'static str = "ClusterBytes";
-    type Key = ClusterId;
-    type Value = Encoded;
 }
 
 impl Lookup for ClusterBytes {

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{Lookup, Scope, Table};
+use engine::{Lookup, Scope};
 
-use crate::input::{Classes, Config};
-
-/// What a GatewayClass of ours says; absent for a class that is missing or another controller's.
-pub(crate) struct OurClasses;
+use crate::tables::input::{Classes, Config};
 
 /// Whether Gateways of a class are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +13,9 @@ pub(crate) struct ClassState {
     pub(crate) accepted: bool,
 }
 
-impl Table for OurClasses {
-    const NAME: &'static str = "OurClasses";
-    type Key = Arc<str>;
-    type Value = ClassState;
+tables! {
+    /// What a GatewayClass of ours says; absent for a class that is missing or another controller's.
+    OurClasses: Arc<str> => ClassState;
 }
 
 impl Lookup for OurClasses {

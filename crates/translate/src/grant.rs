@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
+use engine::{Derived, Emitter, Lookup, Scope};
 use ir::NsName;
 
-use crate::input::Grants;
+use crate::tables::input::Grants;
 
 /// A reference from an object to one in another namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,13 +53,9 @@ pub(crate) fn permits(
 /// The API group of Gateway API.
 pub(crate) const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
-/// Spreads a grant over the pairs of ends that it names.
-pub(crate) struct GrantRow;
-
-impl Table for GrantRow {
-    const NAME: &'static str = "GrantRow";
-    type Key = NsName;
-    type Value = ();
+tables! {
+    /// Spreads a grant over the pairs of ends that it names.
+    GrantRow: NsName => ();
 }
 
 impl Derived for GrantRow {
@@ -83,23 +79,14 @@ impl Derived for GrantRow {
     }
 }
 
-/// The grants between two ends for the object of a name, or for all.
-pub(crate) struct GrantsBetween;
-
-impl Group for GrantsBetween {
-    const NAME: &'static str = "GrantsBetween";
-    type Key = (Ends, Option<Arc<str>>);
-    type Sort = (Arc<str>, usize, usize);
-    type Entry = ();
+groups! {
+    /// The grants between two ends for the object of a name, or for all.
+    GrantsBetween: (Ends, Option<Arc<str>>), (Arc<str>, usize, usize) => ();
 }
 
-/// Present while some grant allows the reference.
-pub(crate) struct Permitted;
-
-impl Table for Permitted {
-    const NAME: &'static str = "Permitted";
-    type Key = Reference;
-    type Value = ();
+tables! {
+    /// Present while some grant allows the reference.
+    Permitted: Reference => ();
 }
 
 impl Lookup for Permitted {

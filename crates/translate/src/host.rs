@@ -6,26 +6,20 @@
 
 use std::sync::Arc;
 
-use engine::{Derived, Digest, Emitter, Group, Lookup, Scope, Table};
-use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
+use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use ir::{Hostname, ListenerId, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
-    attach::Attachment,
-    bytes::{self, Host, Row},
+    bytes::{self, Row},
     envoy::route::RouteAt,
-    gateway::listener::PortHosts,
-    output::{OutputId, Outputs},
     resolve::{EnvoyRoute, EnvoyRoutes, ResolvedRule},
+    tables::{
+        attachment::Attachment,
+        host::{HostsOf, Placement, VirtualHost},
+        listener::{ListenerRow, PortHosts},
+        output::{OutputId, Outputs},
+    },
 };
-
-/// Puts a rule's routes where a listener serves them.
-pub(crate) struct Placement;
-
-impl Table for Placement {
-    const NAME: &'static str = "Placement";
-    type Key = (NsName, u32, ListenerId);
-    type Value = ();
-}
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, (route, rule, listener): &Self::Key) -> Option<()> {
@@ -55,18 +49,14 @@ impl Derived for Placement {
     }
 }
 
-/// Scheme and Gateway port of a listener.
-pub(crate) struct ServedAt;
-
-impl Table for ServedAt {
-    const NAME: &'static str = "ServedAt";
-    type Key = ListenerId;
-    type Value = (Scheme, Port);
+tables! {
+    /// Scheme and Gateway port of a listener.
+    ServedAt: ListenerId => (Scheme, Port);
 }
 
 impl Lookup for ServedAt {
     fn compute(scope: &Scope<'_>, key: &ListenerId) -> Option<(Scheme, Port)> {
-        let listener = scope.get::<crate::gateway::listener::ListenerRow>(key)?;
+        let listener = scope.get::<ListenerRow>(key)?;
         Some((listener.model.scheme?, listener.model.port))
     }
 }
@@ -94,13 +84,9 @@ pub(crate) enum Owned {
     Nobody,
 }
 
-/// Owners; absent for a hostname that is another route configuration's.
-pub(crate) struct Owner;
-
-impl Table for Owner {
-    const NAME: &'static str = "Owner";
-    type Key = (RouteConfigId, Hostname);
-    type Value = Owned;
+tables! {
+    /// Owners; absent for a hostname that is another route configuration's.
+    Owner: (RouteConfigId, Hostname) => Owned;
 }
 
 impl Lookup for Owner {
@@ -113,15 +99,6 @@ impl Lookup for Owner {
         let is_here = config.listener.as_ref().is_none_or(|listener| *listener == owner);
         is_here.then_some(if unserved { Owned::Nobody } else { Owned::By(owner) })
     }
-}
-
-/// Virtual hosts, encoded.
-pub(crate) struct VirtualHost;
-
-impl Table for VirtualHost {
-    const NAME: &'static str = "VirtualHost";
-    type Key = (RouteConfigId, Hostname);
-    type Value = ();
 }
 
 impl Derived for VirtualHost {
@@ -144,19 +121,5 @@ impl Derived for VirtualHost {
         let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
-    }
-}
-
-/// The virtual hosts of a route configuration.
-pub(crate) struct HostsOf;
-
-impl Group for HostsOf {
-    const NAME: &'static str = "HostsOf";
-    type Key = RouteConfigId;
-    type Sort = Hostname;
-    type Entry = Host;
-
-    fn digest(host: &Host) -> Digest {
-        Digest { len: host.len() as u64, hash: host.hash() }
     }
 }

@@ -3,6 +3,9 @@
 //! Nothing here does IO. Objects go in by [`Translator::apply`], one [`Translator::settle`] brings everything derived
 //! up to date, and what changed falls out: encoded resources by Gateway, and the objects whose status turned.
 
+#[macro_use]
+mod tables;
+
 mod attach;
 mod backend;
 pub mod bytes;
@@ -11,7 +14,6 @@ pub mod envoy;
 mod gateway;
 mod grant;
 mod host;
-mod input;
 mod output;
 mod resolve;
 pub mod resource;

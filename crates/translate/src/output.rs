@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Derived, Emitter, Scope, Table};
+use engine::{Derived, Emitter, Scope};
 use ir::{
     Hostname, NsName, Port, RouteConfigId,
     filter::Scheme,
@@ -10,51 +10,19 @@ use ir::{
 };
 
 use crate::{
-    backend::{AssignmentBytes, ClusterBytes, ClusterId},
     bytes::{self, Host},
     envoy,
-    gateway::{
-        GatewayRow,
+    resource::Encoded,
+    tables::{
+        backend::{AssignmentBytes, ClusterBytes},
+        gateway::GatewayRow,
+        host::HostsOf,
+        input::Config,
         listener::{PortListener, PortListeners},
+        output::{OutputId, Outputs},
     },
-    host::HostsOf,
-    input::Config,
-    resource::{Encoded, ResourceKey, ResourceKind},
     tls::Certificate,
 };
-
-/// A resource by what it is made from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum OutputId {
-    Cluster(NsName, ClusterId),
-    Endpoints(NsName, ClusterId),
-    Secret(NsName, NsName),
-    Listener(NsName, Port),
-    RouteConfiguration(RouteConfigId),
-}
-
-impl OutputId {
-    /// The resource as proxies know it.
-    pub(crate) fn resource(&self) -> ResourceKey {
-        let (gateway, kind, name) = match self {
-            Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
-            Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
-            Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
-            Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
-            Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
-        };
-        ResourceKey { gateway: gateway.clone(), kind, name: name.into() }
-    }
-}
-
-/// All resources of all Gateways.
-pub(crate) struct Outputs;
-
-impl Table for Outputs {
-    const NAME: &'static str = "Outputs";
-    type Key = OutputId;
-    type Value = Encoded;
-}
 
 impl Derived for Outputs {
     fn compute(scope: &Emitter<'_>, key: &OutputId) -> Option<Encoded> {

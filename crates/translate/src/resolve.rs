@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use engine::{Lookup, Scope, Table};
+use engine::{Lookup, Scope};
 use ir::{
     NsName, Port, Problem, Severity,
     backend::{Protocol, ServicePort},
@@ -14,14 +14,16 @@ use ir::{
 };
 
 use crate::{
-    backend::{ClusterId, ServicePorts, Unusable},
     bytes::Row,
     envoy::route::{self, RouteAt},
     grant::permits,
-    input::{Config, Routes},
     route::{
         matches::ReadMatch,
         rule::{self, Changes, Does, ReadBackend},
+    },
+    tables::{
+        backend::{ClusterId, ServicePorts, SessionCluster, Shares, Unusable},
+        input::{Config, Routes},
     },
 };
 
@@ -127,13 +129,9 @@ impl Resolved {
     }
 }
 
-/// Rules by route and place.
-pub(crate) struct ResolvedRule;
-
-impl Table for ResolvedRule {
-    const NAME: &'static str = "ResolvedRule";
-    type Key = (NsName, u32);
-    type Value = Resolved;
+tables! {
+    /// Rules by route and place.
+    ResolvedRule: (NsName, u32) => Resolved;
 }
 
 impl Lookup for ResolvedRule {
@@ -282,7 +280,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         };
         let mut backends = vec![plain(sum(false), Some(id.name().into()))];
         self.clusters.push(id);
-        self.session = Some(Shares::of(protocol, shares));
+        self.session = Some(Shares { protocol, shares: resolved(shares) });
         if sum(true) > 0 {
             backends.push(plain(sum(true), None));
         }
@@ -333,36 +331,17 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 }
 
-/// The cluster of a rule whose sessions hold across its backends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shares {
-    pub(crate) protocol: Protocol,
-    /// Each backend with its weight, in the order of the spec.
-    pub(crate) shares: Vec<(ServicePort, u32)>,
-}
-
-impl Shares {
-    /// Of the shares that resolve; those of one Service count as one.
-    fn of(protocol: Protocol, written: &[Share<'_>]) -> Self {
-        let mut shares: Vec<(ServicePort, u32)> = Vec::new();
-        for share in written {
-            let Some(port) = &share.port else { continue };
-            match shares.iter_mut().find(|(known, _)| known == port) {
-                Some((_, weight)) => *weight += share.weight,
-                None => shares.push((port.clone(), share.weight)),
-            }
+/// The shares that resolve; those of one Service count as one.
+fn resolved(written: &[Share<'_>]) -> Vec<(ServicePort, u32)> {
+    let mut shares: Vec<(ServicePort, u32)> = Vec::new();
+    for share in written {
+        let Some(port) = &share.port else { continue };
+        match shares.iter_mut().find(|(known, _)| known == port) {
+            Some((_, weight)) => *weight += share.weight,
+            None => shares.push((port.clone(), share.weight)),
         }
-        Self { protocol, shares }
     }
-}
-
-/// What [`ClusterId::Rule`] stands for.
-pub(crate) struct SessionCluster;
-
-impl Table for SessionCluster {
-    const NAME: &'static str = "SessionCluster";
-    type Key = (NsName, u32);
-    type Value = Shares;
+    shares
 }
 
 impl Lookup for SessionCluster {

@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use engine::{Lookup, Scope, Table};
+use engine::{Lookup, Scope};
 use ir::{NsName, listener::TlsSecret};
 
-use crate::{input::Secrets, validate};
+use crate::{tables::input::Secrets, validate};
 
-/// The certificate in a Secret, or why there is none that Envoy would take.
-pub(crate) struct Certificate;
-
-impl Table for Certificate {
-    const NAME: &'static str = "Certificate";
-    type Key = NsName;
-    type Value = Result<TlsSecret, String>;
+tables! {
+    /// The certificate in a Secret, or why there is none that Envoy would take.
+    Certificate: NsName => Result<TlsSecret, String>;
 }
 
 impl Lookup for Certificate {
@@ -36,13 +32,9 @@ impl Lookup for Certificate {
     }
 }
 
-/// Whether a Secret holds a usable certificate; a rotation changes nothing here.
-pub(crate) struct CertificateState;
-
-impl Table for CertificateState {
-    const NAME: &'static str = "CertificateState";
-    type Key = NsName;
-    type Value = Result<(), Arc<str>>;
+tables! {
+    /// Whether a Secret holds a usable certificate; a rotation changes nothing here.
+    CertificateState: NsName => Result<(), Arc<str>>;
 }
 
 impl Lookup for CertificateState {

@@ -7,24 +7,27 @@ use engine::{Engine, TableStats};
 use ir::{NsName, Port, Problem, Settings, Severity};
 
 use crate::{
-    attach::{Admits, AttachedRoutes, Attachment, Candidates, NamespaceLabels, Open, Presence},
-    backend::{AssignmentBytes, ClusterBytes, ServicePorts, SliceRow, SlicesOf},
+    attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
+    backend::{SliceRow, SlicesOf},
     class::OurClasses,
-    gateway::{
-        GatewayRow, Served,
-        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
-        port::{PortClaims, PortRival},
-    },
+    gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
-    host::{HostsOf, Owner, Placement, RoutesAt, ServedAt, VirtualHost},
-    input::{
-        Classes, Config, ConfigMaps, Gateways, Grants, Nacks, Namespaces, Routes, Secrets, Services, Slices,
-        UnusablePorts,
-    },
-    output::Outputs,
-    resolve::{ResolvedRule, SessionCluster},
+    host::{Owner, RoutesAt, ServedAt},
+    resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
     status::{class::ClassStatus, gateway::GatewayStatus, json, route::RouteStatus},
+    tables::{
+        attachment::{AttachedRoutes, Attachment},
+        backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
+        gateway::{GatewayRow, PortClaims},
+        host::{HostsOf, Placement, VirtualHost},
+        input::{
+            Classes, Config, ConfigMaps, Gateways, Grants, Nacks, Namespaces, Routes, Secrets, Services, Slices,
+            UnusablePorts,
+        },
+        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
+        output::Outputs,
+    },
     tls::{Certificate, CertificateState},
 };
 

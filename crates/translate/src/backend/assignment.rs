@@ -2,23 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use engine::{Lookup, Scope, Table};
+use engine::{Lookup, Scope};
 use ir::{
     Port,
     backend::{Assignment, Endpoint, Locality},
 };
 
-use super::{ClusterId, endpoints_of};
-use crate::{resolve::SessionCluster, resource::Encoded};
-
-/// The message with a cluster's endpoints.
-pub(crate) struct AssignmentBytes;
-
-impl Table for AssignmentBytes {
-    const NAME: &'static str = "AssignmentBytes";
-    type Key = ClusterId;
-    type Value = Encoded;
-}
+use super::endpoints_of;
+use crate::{
+    resource::Encoded,
+    tables::backend::{AssignmentBytes, ClusterId, SessionCluster},
+};
 
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {

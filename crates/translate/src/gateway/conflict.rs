@@ -1,6 +1,6 @@
 //! Listeners that cannot be told apart (Gateway API `GatewaySpec.listeners`, "Handling indistinct Listeners").
 
-use super::model::{Fault, ListenerModel};
+use crate::tables::gateway::{Fault, ListenerModel};
 
 /// Marks every listener that shares a port with one of another protocol, or port and hostname with another: none of
 /// them wins, so that the order in which they are written decides nothing. Listeners of protocols that are not served

@@ -2,78 +2,22 @@
 
 use std::sync::Arc;
 
-use api::shared::{RouteGroupKind, SecretObjectReference};
-use engine::{Derived, Emitter, Group, Scope, Table};
-use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme};
+use api::shared::SecretObjectReference;
+use engine::{Derived, Emitter, Scope};
+use ir::{Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
 
-use super::{
-    GatewayRow,
-    model::{Admission, Fault, ListenerModel},
-    port::PortRival,
-};
+use super::port::PortRival;
 use crate::{
     grant::permits,
-    host::VirtualHost,
-    input::UnusablePorts,
-    output::{OutputId, Outputs},
+    tables::{
+        gateway::{Fault, GatewayRow, ListenerModel},
+        host::VirtualHost,
+        input::UnusablePorts,
+        listener::{Brief, Bucket, ListenerIndex, ListenerRow, ListenerState, PortHosts, PortListener, PortListeners},
+        output::{OutputId, Outputs},
+    },
     tls::CertificateState,
 };
-
-/// A listener with everything that decides whether it is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListenerState {
-    /// What its Gateway says of it.
-    pub(crate) model: Arc<ListenerModel>,
-    /// Secrets with certificates to present.
-    pub(crate) secrets: Vec<NsName>,
-    /// Why a reference of it does not resolve.
-    pub(crate) unresolved: Option<Fault>,
-    /// Why it is not served.
-    pub(crate) withheld: Option<Fault>,
-    /// Why it cannot have its port, which is a reason not to be served.
-    pub(crate) port_unavailable: Option<Fault>,
-}
-
-impl ListenerState {
-    /// Why it is not accepted (Gateway API `ListenerConditionAccepted`).
-    pub(crate) fn refused(&self) -> Option<&Fault> {
-        let own = self.model.refused.as_ref().or(self.model.conflicted.as_ref());
-        own.or(self.port_unavailable.as_ref())
-    }
-}
-
-/// What a route needs to know of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Brief {
-    pub(crate) name: Arc<str>,
-    pub(crate) port: Port,
-    pub(crate) scheme: Option<Scheme>,
-    pub(crate) hostname: Hostname,
-    pub(crate) kinds: Vec<RouteGroupKind>,
-    pub(crate) admits: Admission,
-    /// Whether routes that attach are served.
-    pub(crate) served: bool,
-}
-
-impl Brief {
-    /// The route configuration that its routes are in; none for a protocol without.
-    pub(crate) fn route_config(&self, gateway: &NsName) -> Option<RouteConfigId> {
-        let listener = match self.scheme? {
-            Scheme::Http => None,
-            Scheme::Https => Some(self.name.clone()),
-        };
-        Some(RouteConfigId { gateway: gateway.clone(), port: self.port, listener })
-    }
-}
-
-/// The listeners of Gateways of ours.
-pub(crate) struct ListenerRow;
-
-impl Table for ListenerRow {
-    const NAME: &'static str = "ListenerRow";
-    type Key = ListenerId;
-    type Value = ListenerState;
-}
 
 impl Derived for ListenerRow {
     fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<ListenerState> {
@@ -214,56 +158,4 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
     }
     let why = scope.get::<UnusablePorts>(&model.bind_port)?;
     Some(Fault::new("PortUnavailable", format!("{field}: port {} cannot be bound: {why}", model.bind_port)))
-}
-
-/// Where in a Gateway's listeners to look for those that a hostname has names in common with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Bucket {
-    /// Listeners with this very hostname.
-    At(Hostname),
-    /// Listeners whose hostname lies below this suffix.
-    Below(Arc<str>),
-    /// All of them.
-    All,
-}
-
-/// The listeners of a Gateway by hostname, so that a new one wakes only routes whose hostnames it could serve.
-pub(crate) struct ListenerIndex;
-
-impl Group for ListenerIndex {
-    const NAME: &'static str = "ListenerIndex";
-    type Key = (NsName, Bucket);
-    type Sort = Arc<str>;
-    type Entry = Arc<Brief>;
-}
-
-/// The listeners of a port with a hostname, the one that is served (one at most) first: whether it is not, and its name.
-pub(crate) struct PortHosts;
-
-impl Group for PortHosts {
-    const NAME: &'static str = "PortHosts";
-    type Key = (NsName, Port, Scheme, Hostname);
-    type Sort = (bool, Arc<str>);
-    type Entry = ();
-}
-
-/// A listener as its neighbours see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortListener {
-    /// Whether routes that attach are served.
-    pub(crate) served: bool,
-    /// What tells its requests from those of others.
-    pub(crate) over: Scheme,
-    /// Secrets with certificates to present.
-    pub(crate) secrets: Arc<[NsName]>,
-}
-
-/// The listeners of a port that have hostnames, served or not, the most specific first.
-pub(crate) struct PortListeners;
-
-impl Group for PortListeners {
-    const NAME: &'static str = "PortListeners";
-    type Key = (NsName, Port);
-    type Sort = (Hostname, Arc<str>);
-    type Entry = PortListener;
 }

@@ -2,28 +2,14 @@
 
 use std::net::IpAddr;
 
-use engine::{Group, Lookup, Scope, Table};
+use engine::{Lookup, Scope};
 use ir::{NsName, Port, matching::Age};
 
-use super::GatewayRow;
+use crate::tables::gateway::{GatewayRow, PortClaims};
 
-/// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
-pub(crate) struct PortClaims;
-
-impl Group for PortClaims {
-    const NAME: &'static str = "PortClaims";
-    type Key = Port;
-    type Sort = Age;
-    type Entry = Vec<IpAddr>;
-}
-
-/// The older Gateway that keeps a Gateway from a port; absent where the port is free for it.
-pub(crate) struct PortRival;
-
-impl Table for PortRival {
-    const NAME: &'static str = "PortRival";
-    type Key = (NsName, Port);
-    type Value = NsName;
+tables! {
+    /// The older Gateway that keeps a Gateway from a port; absent where the port is free for it.
+    PortRival: (NsName, Port) => NsName;
 }
 
 impl Lookup for PortRival {

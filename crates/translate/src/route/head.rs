@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{Hostname, NsName, Port, Problem, Severity};
 
-use crate::{gateway::listener::Brief, grant::GATEWAY_API, validate};
+use crate::{grant::GATEWAY_API, tables::listener::Brief, validate};
 
 /// A route without its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use api::status::{GatewayClassStatus, SupportedFeature};
-use engine::{Derived, Emitter, Table};
+use engine::{Derived, Emitter};
 use ir::{Problem, Severity};
 
 use super::{Conditions, Report};
-use crate::{class::OurClasses, input::Classes};
+use crate::{class::OurClasses, tables::input::Classes};
 
 /// Features of Gateway API that are served, as the conformance suite names them; sorted. Each has a traffic case.
 const SUPPORTED_FEATURES: &[&str] = &[
@@ -44,13 +44,9 @@ const SUPPORTED_FEATURES: &[&str] = &[
     "ReferenceGrant",
 ];
 
-/// Statuses of GatewayClasses of ours.
-pub(crate) struct ClassStatus;
-
-impl Table for ClassStatus {
-    const NAME: &'static str = "ClassStatus";
-    type Key = Arc<str>;
-    type Value = Report<GatewayClassStatus>;
+tables! {
+    /// Statuses of GatewayClasses of ours.
+    ClassStatus: Arc<str> => Report<GatewayClassStatus>;
 }
 
 impl Derived for ClassStatus {

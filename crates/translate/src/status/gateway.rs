@@ -4,27 +4,20 @@ use api::{
     gateway::AddressType,
     status::{GatewayStatus as Status, GatewayStatusAddress, ListenerStatus},
 };
-use engine::{Derived, Emitter, Scope, Table};
+use engine::{Derived, Emitter, Scope};
 use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 
 use super::{Conditions, Report, and_notes, listed};
-use crate::{
-    attach::AttachedRoutes,
-    gateway::{
-        GatewayModel, GatewayRow,
-        listener::{ListenerRow, ListenerState},
-        model::Fault,
-    },
-    input::{Gateways, Nacks},
+use crate::tables::{
+    attachment::AttachedRoutes,
+    gateway::{Fault, GatewayModel, GatewayRow},
+    input::{Classes, Gateways, Nacks},
+    listener::{ListenerRow, ListenerState},
 };
 
-/// Statuses of Gateways of ours.
-pub(crate) struct GatewayStatus;
-
-impl Table for GatewayStatus {
-    const NAME: &'static str = "GatewayStatus";
-    type Key = NsName;
-    type Value = Report<Status>;
+tables! {
+    /// Statuses of Gateways of ours.
+    GatewayStatus: NsName => Report<Status>;
 }
 
 impl Derived for GatewayStatus {
@@ -61,7 +54,7 @@ fn ignored(model: &GatewayModel) -> impl Iterator<Item = Problem> {
 fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<Report<Status>> {
     let gateway = scope.get::<Gateways>(key)?;
     let class = &gateway.spec.gateway_class_name;
-    if scope.get::<crate::input::Classes>(class).is_some() {
+    if scope.get::<Classes>(class).is_some() {
         return None;
     }
     let message = format!("GatewayClass {class} does not exist; create it, or name another");

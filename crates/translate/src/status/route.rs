@@ -6,24 +6,22 @@ use api::{
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
-use engine::{Derived, Emitter, Table};
+use engine::{Derived, Emitter};
 use ir::{NsName, Problem, Severity};
 
 use super::{Conditions, and_notes, listed};
 use crate::{
-    attach::Attachment,
-    gateway::model::Fault,
-    input::{Config, Routes},
     resolve::ResolvedRule,
+    tables::{
+        attachment::Attachment,
+        gateway::Fault,
+        input::{Config, Routes},
+    },
 };
 
-/// What is to be said of HTTPRoutes with a parent of ours.
-pub(crate) struct RouteStatus;
-
-impl Table for RouteStatus {
-    const NAME: &'static str = "RouteStatus";
-    type Key = NsName;
-    type Value = Verdict;
+tables! {
+    /// What is to be said of HTTPRoutes with a parent of ours.
+    RouteStatus: NsName => Verdict;
 }
 
 /// What a status says. The words are put together when somebody asks for them: there are many routes, and most are fine.

@@ -8,81 +8,17 @@ use std::{
 
 use api::{
     gateway::{AddressType, FromNamespaces, ProtocolType, TlsModeType},
-    meta::{LabelSelector, StringMap},
-    shared::{RouteGroupKind, SecretObjectReference},
+    meta::StringMap,
+    shared::RouteGroupKind,
 };
 use ir::{Hostname, NsName, Port, Settings, filter::Scheme, matching::Age, settings::PortMapping};
 
-use super::{GatewayModel, conflict};
-use crate::{grant::GATEWAY_API, validate};
-
-/// Why something is not as its author wants it: a reason of Gateway API, and words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-impl Fault {
-    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
-    }
-}
-
-/// A listener, as far as the Gateway's own spec decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListenerModel {
-    /// Its section name.
-    pub(crate) name: Arc<str>,
-    /// Its place in the spec.
-    pub(crate) index: usize,
-    /// The Gateway's port.
-    pub(crate) port: Port,
-    /// The port that Envoy binds.
-    pub(crate) bind_port: Port,
-    /// Plain or over TLS; none for a protocol that is not served.
-    pub(crate) scheme: Option<Scheme>,
-    /// The hostnames it serves.
-    pub(crate) hostname: Hostname,
-    /// What tells its requests from those of others on its port: the host asked for (`http`) or the server name of the
-    /// connection (`https`). A hostname stays with its listener even where it is not served. None for a listener
-    /// without a sound hostname, which keeps nothing from anybody.
-    pub(crate) claims: Option<Scheme>,
-    /// The namespaces whose routes may attach.
-    pub(crate) admits: Admission,
-    /// The kinds of routes that may attach; a part of what is supported.
-    pub(crate) kinds: Vec<RouteGroupKind>,
-    /// Certificates to present.
-    pub(crate) certificates: Vec<SecretObjectReference>,
-    /// Why it is not accepted.
-    pub(crate) refused: Option<Fault>,
-    /// Why it conflicts with others of its Gateway.
-    pub(crate) conflicted: Option<Fault>,
-    /// Kinds of routes that are asked for and not supported.
-    pub(crate) bad_kinds: Option<Fault>,
-    /// Why it is accepted, and yet not served: what it demands is not built.
-    pub(crate) withheld: Option<Fault>,
-}
-
-impl ListenerModel {
-    /// Whether its own spec allows it to be served.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.refused.is_none() && self.conflicted.is_none() && self.withheld.is_none()
-    }
-}
-
-/// Which namespaces' routes may attach.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// All.
-    All,
-    /// The Gateway's own.
-    Same,
-    /// Those with these labels.
-    Selector(LabelSelector),
-    /// None at all.
-    None,
-}
+use super::conflict;
+use crate::{
+    grant::GATEWAY_API,
+    tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
+    validate,
+};
 
 /// The kinds of routes that HTTP and HTTPS listeners support.
 const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];

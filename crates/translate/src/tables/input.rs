@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use engine::{Input, Table};
 use ir::{NsName, Port, Settings};
 
 /// Declares tables that are written from outside.
 macro_rules! inputs {
     ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $value:ty;)+) => {$(
-        $(#[doc = $doc])+
-        pub(crate) struct $table;
-
-        impl Table for $table {
-            const NAME: &'static str = stringify!($table);
-            type Key = $key;
-            type Value = $value;
+        tables! {
+            $(#[doc = $doc])+
+            $table: $key => $value;
         }
 
-        impl Input for $table {}
+        impl engine::Input for $table {}
     )+};
 }
 

@@ -1,0 +1,44 @@
+//! What stands between input and output: the tables and groups of the engine that more than one module knows, with their
+//! keys and values.
+//!
+//! One module computes the rows of a table (it has the `impl Derived` or `impl Lookup`), and any number read them or ask
+//! for them. All of these know the declarations here and not each other, so data may flow in a circle where modules may
+//! not depend in one: a Gateway asks for its listeners, and a listener reads its Gateway. What one module alone knows is
+//! declared there.
+
+/// Declares tables: `Name: Key => Value;`.
+macro_rules! tables {
+    ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $value:ty;)+) => {$(
+        $(#[doc = $doc])+
+        pub(crate) struct $table;
+
+        impl engine::Table for $table {
+            const NAME: &'static str = stringify!($table);
+            type Key = $key;
+            type Value = $value;
+        }
+    )+};
+}
+
+/// Declares groups: `Name: Key, Sort => Entry;`.
+macro_rules! groups {
+    ($($(#[doc = $doc:literal])+ $group:ident: $key:ty, $sort:ty => $entry:ty;)+) => {$(
+        $(#[doc = $doc])+
+        pub(crate) struct $group;
+
+        impl engine::Group for $group {
+            const NAME: &'static str = stringify!($group);
+            type Key = $key;
+            type Sort = $sort;
+            type Entry = $entry;
+        }
+    )+};
+}
+
+pub(crate) mod attachment;
+pub(crate) mod backend;
+pub(crate) mod gateway;
+pub(crate) mod host;
+pub(crate) mod input;
+pub(crate) mod listener;
+pub(crate) mod output;

@@ -1,0 +1,54 @@
+//! What routes are attached to.
+
+use ir::{Hostname, ListenerId, NsName, Problem, matching::Age};
+
+use super::gateway::Fault;
+
+tables! {
+    /// HTTPRoutes with the listeners that they are attached to.
+    Attachment: NsName => Attached;
+}
+
+groups! {
+    /// The routes attached to a listener; their number is `attachedRoutes`.
+    AttachedRoutes: ListenerId, NsName => ();
+}
+
+/// A route without its rules, and what became of each of its parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attached {
+    /// When it was created, in seconds since 1970.
+    pub(crate) created: i64,
+    /// How many rules it has.
+    pub(crate) rules: u32,
+    /// One entry for each parent that is a Gateway of ours, in the order of the spec.
+    pub(crate) parents: Box<[ParentState]>,
+    /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
+    pub(crate) listeners: Box<[(ListenerId, Box<[Hostname]>)]>,
+    /// Why no rule of it is served, whatever the parent.
+    pub(crate) refused: Option<Box<Fault>>,
+    /// What is wrong outside its rules.
+    pub(crate) problems: Box<[Problem]>,
+}
+
+/// One parent of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ParentState {
+    /// Its place in `spec.parentRefs`.
+    pub(crate) index: usize,
+    /// Why the route is not attached to it.
+    pub(crate) refused: Option<Box<Fault>>,
+}
+
+impl Attached {
+    /// The hostnames with which the route is attached to a listener.
+    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Hostname] {
+        let at = self.listeners.binary_search_by(|(id, _)| id.cmp(listener));
+        at.map_or(&[], |at| &self.listeners[at].1)
+    }
+
+    /// Its place among routes that are otherwise equal; `route` is its name.
+    pub(crate) fn age(&self, route: &NsName) -> Age {
+        Age { created: self.created, name: route.clone() }
+    }
+}

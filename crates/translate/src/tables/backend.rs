@@ -1,0 +1,66 @@
+//! Clusters: what they stand for, and what is known of the Services behind them.
+
+use std::sync::Arc;
+
+use ir::{
+    NsName,
+    backend::{Protocol, ServicePort},
+};
+
+use crate::resource::Encoded;
+
+tables! {
+    /// A port of a Service; absent where the Service is.
+    ServicePorts: ServicePort => PortState;
+    /// What [`ClusterId::Rule`] stands for.
+    SessionCluster: (NsName, u32) => Shares;
+    /// A cluster's message.
+    ClusterBytes: ClusterId => Encoded;
+    /// The message with a cluster's endpoints.
+    AssignmentBytes: ClusterId => Encoded;
+}
+
+/// What a cluster stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ClusterId {
+    /// A port of a Service.
+    Service(ServicePort),
+    /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
+    Rule(NsName, u32),
+}
+
+impl ClusterId {
+    /// The name of the cluster and of its endpoints.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Service(port) => port.cluster_name(),
+            Self::Rule(route, rule) => format!("httproute/{route}/rule/{rule}"),
+        }
+    }
+}
+
+/// What a route needs to know of a Service's port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortState {
+    /// The port's name, by which slices know it; empty where it has none.
+    pub(crate) name: Arc<str>,
+    /// What is spoken there, or why it cannot be used.
+    pub(crate) protocol: Result<Protocol, Unusable>,
+    /// What its owner should know, though it is used.
+    pub(crate) warning: Option<String>,
+}
+
+/// Why a backend cannot be used: a reason of Gateway API's `ResolvedRefs`, and words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// The cluster of a rule whose sessions hold across its backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    pub(crate) protocol: Protocol,
+    /// Each backend with its weight, in the order of the spec.
+    pub(crate) shares: Vec<(ServicePort, u32)>,
+}

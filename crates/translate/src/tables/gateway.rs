@@ -1,0 +1,115 @@
+//! Gateways and their listeners, as far as the Gateway's own spec decides.
+
+use std::{net::IpAddr, sync::Arc};
+
+use api::{
+    meta::LabelSelector,
+    shared::{RouteGroupKind, SecretObjectReference},
+};
+use ir::{Hostname, NsName, Port, filter::Scheme, matching::Age};
+
+tables! {
+    /// Gateways of ours; absent for one that is another controller's.
+    GatewayRow: NsName => GatewayModel;
+}
+
+groups! {
+    /// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
+    PortClaims: Port, Age => Vec<IpAddr>;
+}
+
+/// A Gateway of one of our classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GatewayModel {
+    /// Decides between Gateways that want the same port.
+    pub(crate) age: Age,
+    /// Of the spec that this was made from.
+    pub(crate) generation: i64,
+    /// The addresses its listeners bind; empty means all of the host.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// As written.
+    pub(crate) listeners: Vec<Arc<ListenerModel>>,
+    /// Why the Gateway as a whole is not accepted.
+    pub(crate) refused: Option<Fault>,
+    /// What has no effect, as field and message.
+    pub(crate) ignored: Vec<(String, &'static str)>,
+}
+
+impl GatewayModel {
+    /// The ports that its listeners want bound, each once.
+    pub(crate) fn bind_ports(&self) -> Vec<ir::Port> {
+        let usable = self.listeners.iter().filter(|listener| listener.is_sound());
+        let mut ports: Vec<_> = usable.map(|listener| listener.bind_port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+}
+
+/// A listener, as far as the Gateway's own spec decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerModel {
+    /// Its section name.
+    pub(crate) name: Arc<str>,
+    /// Its place in the spec.
+    pub(crate) index: usize,
+    /// The Gateway's port.
+    pub(crate) port: Port,
+    /// The port that Envoy binds.
+    pub(crate) bind_port: Port,
+    /// Plain or over TLS; none for a protocol that is not served.
+    pub(crate) scheme: Option<Scheme>,
+    /// The hostnames it serves.
+    pub(crate) hostname: Hostname,
+    /// What tells its requests from those of others on its port: the host asked for (`http`) or the server name of the
+    /// connection (`https`). A hostname stays with its listener even where it is not served. None for a listener
+    /// without a sound hostname, which keeps nothing from anybody.
+    pub(crate) claims: Option<Scheme>,
+    /// The namespaces whose routes may attach.
+    pub(crate) admits: Admission,
+    /// The kinds of routes that may attach; a part of what is supported.
+    pub(crate) kinds: Vec<RouteGroupKind>,
+    /// Certificates to present.
+    pub(crate) certificates: Vec<SecretObjectReference>,
+    /// Why it is not accepted.
+    pub(crate) refused: Option<Fault>,
+    /// Why it conflicts with others of its Gateway.
+    pub(crate) conflicted: Option<Fault>,
+    /// Kinds of routes that are asked for and not supported.
+    pub(crate) bad_kinds: Option<Fault>,
+    /// Why it is accepted, and yet not served: what it demands is not built.
+    pub(crate) withheld: Option<Fault>,
+}
+
+impl ListenerModel {
+    /// Whether its own spec allows it to be served.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.refused.is_none() && self.conflicted.is_none() && self.withheld.is_none()
+    }
+}
+
+/// Which namespaces' routes may attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// All.
+    All,
+    /// The Gateway's own.
+    Same,
+    /// Those with these labels.
+    Selector(LabelSelector),
+    /// None at all.
+    None,
+}
+
+/// Why something is not as its author wants it: a reason of Gateway API, and words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}

@@ -1,0 +1,27 @@
+//! Virtual hosts and what they are made from.
+
+use engine::{Digest, Group};
+use ir::{Hostname, ListenerId, NsName, RouteConfigId};
+
+use crate::bytes::Host;
+
+tables! {
+    /// Puts a rule's routes where a listener serves them.
+    Placement: (NsName, u32, ListenerId) => ();
+    /// Virtual hosts, encoded.
+    VirtualHost: (RouteConfigId, Hostname) => ();
+}
+
+/// The virtual hosts of a route configuration.
+pub(crate) struct HostsOf;
+
+impl Group for HostsOf {
+    const NAME: &'static str = "HostsOf";
+    type Key = RouteConfigId;
+    type Sort = Hostname;
+    type Entry = Host;
+
+    fn digest(host: &Host) -> Digest {
+        Digest { len: host.len() as u64, hash: host.hash() }
+    }
+}

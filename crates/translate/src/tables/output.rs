@@ -1,0 +1,35 @@
+//! What leaves.
+
+use ir::{NsName, Port, RouteConfigId, listener::TlsSecret};
+
+use super::backend::ClusterId;
+use crate::resource::{Encoded, ResourceKey, ResourceKind};
+
+tables! {
+    /// All resources of all Gateways.
+    Outputs: OutputId => Encoded;
+}
+
+/// A resource by what it is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum OutputId {
+    Cluster(NsName, ClusterId),
+    Endpoints(NsName, ClusterId),
+    Secret(NsName, NsName),
+    Listener(NsName, Port),
+    RouteConfiguration(RouteConfigId),
+}
+
+impl OutputId {
+    /// The resource as proxies know it.
+    pub(crate) fn resource(&self) -> ResourceKey {
+        let (gateway, kind, name) = match self {
+            Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
+            Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
+            Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
+            Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
+            Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
+        };
+        ResourceKey { gateway: gateway.clone(), kind, name: name.into() }
+    }
+}
