@@ -5,10 +5,12 @@ use std::any::{Any, TypeId};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::engine::{Core, Engine, Store};
+use crate::core::{Core, Store};
+use crate::engine::Engine;
 use crate::graph::Place;
 use crate::groups::GroupStore;
-use crate::store::TableStore;
+use crate::scope;
+use crate::store::{Source, TableStore};
 use crate::table::{Derived, Group, Input, Lookup, Table};
 
 /// Collects the tables and groups of an engine. The order in which they are registered is the order in which they
@@ -19,6 +21,13 @@ use crate::table::{Derived, Group, Input, Lookup, Table};
 pub struct Builder {
     stores: Vec<Box<dyn Store>>,
     places: HashMap<TypeId, Place, RandomState>,
+}
+
+impl Engine {
+    /// Starts an engine: register tables and groups in settling order.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
@@ -43,19 +52,19 @@ impl Builder {
 
     /// Next comes a table that is written from outside.
     pub fn input<T: Input>(self) -> Self {
-        let store = TableStore::<T>::input(self.place());
+        let store = TableStore::<T>::new(self.place(), Source::Input, |_| 0);
         self.add(TypeId::of::<T>(), store)
     }
 
     /// Next comes a table whose rows are computed when they are read.
     pub fn lookup<T: Lookup>(self) -> Self {
-        let store = TableStore::<T>::lookup(self.place());
+        let store = TableStore::<T>::new(self.place(), Source::Lookup(scope::lookup::<T>), T::depth);
         self.add(TypeId::of::<T>(), store)
     }
 
     /// Next comes a table whose rows exist while they are demanded.
     pub fn derived<T: Derived>(self) -> Self {
-        let store = TableStore::<T>::derived(self.place());
+        let store = TableStore::<T>::new(self.place(), Source::Derived(scope::derived::<T>), T::depth);
         self.add(TypeId::of::<T>(), store)
     }
 

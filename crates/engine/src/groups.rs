@@ -1,5 +1,6 @@
 //! The groups of one type: what is emitted, by whom, and the settling of both.
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,12 +9,12 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::engine::{Core, Store, Turn};
+use crate::core::{Core, Store, Turn};
 use crate::graph::{NodeId, Place, Row};
 use crate::pages::{Content, View};
 use crate::rows::Rows;
+use crate::stats::{Kind, TableStats};
 use crate::table::Group;
-use crate::why::{Kind, TableStats};
 
 /// An entry that is to be there, or (none) no more, once the group settles.
 struct Op<G: Group> {
@@ -43,6 +44,12 @@ struct Data<G: Group> {
     /// Entries that wait behind another emitter's entry with the same sort key.
     contested: HashMap<(Row, G::Sort), Holders<G>, RandomState>,
     changed: usize,
+}
+
+impl Core {
+    pub(crate) fn groups<G: Group>(&self) -> (Place, &GroupStore<G>) {
+        self.typed(TypeId::of::<G>(), G::NAME)
+    }
 }
 
 /// All groups of one type.

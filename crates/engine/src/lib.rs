@@ -161,19 +161,24 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod core;
 mod engine;
+mod frame;
 mod graph;
 mod groups;
 mod pages;
 mod rows;
 mod scope;
+mod stats;
 mod store;
 mod table;
 mod why;
 
 pub use builder::Builder;
-pub use engine::{Batch, Engine};
+pub use core::Batch;
+pub use engine::Engine;
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};
+pub use stats::{Kind, TableStats};
 pub use table::{Derived, Digest, Group, Input, Key, Lookup, Table};
-pub use why::{Kind, Seen, TableStats, Why};
+pub use why::{Seen, Why};

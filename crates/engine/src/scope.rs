@@ -4,20 +4,11 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::engine::Core;
-use crate::graph::{NodeId, NodeList, Place};
+use crate::core::Core;
+use crate::frame::Frame;
+use crate::graph::{NodeId, Place};
 use crate::pages::View;
-use crate::table::{Derived, Group, Table};
-
-/// What one computation has done so far.
-#[derive(Default)]
-struct Frame {
-    reads: NodeList,
-    demands: NodeList,
-    groups: SmallVec<[Place; 4]>,
-}
+use crate::table::{Derived, Group, Lookup, Table};
 
 /// Through which a row reads others. What is read is recorded, rows that do not exist included, so that the row is
 /// computed again when any of it changes.
@@ -36,7 +27,7 @@ pub struct Scope<'a> {
 impl Scope<'_> {
     /// The value of a row, none if there is no such row.
     ///
-    /// A [`Lookup`](crate::Lookup) row is computed there and then if it has to be. A [`Derived`] row has a value only
+    /// A [`Lookup`] row is computed there and then if it has to be. A [`Derived`] row has a value only
     /// while something demands it; reading does not demand it, but the reader is woken once it appears.
     pub fn get<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
         let (place, store) = self.core.table::<T>();
@@ -91,6 +82,22 @@ impl Scope<'_> {
     }
 }
 
+/// Computes a row of a lookup table.
+pub(crate) fn lookup<T: Lookup>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Option<T::Value> {
+    let emitter = Emitter::new(core, node, stamp);
+    let value = T::compute(&emitter, key);
+    emitter.commit();
+    value
+}
+
+/// Computes a row of a derived table.
+pub(crate) fn derived<T: Derived>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Option<T::Value> {
+    let emitter = Emitter::new(core, node, stamp);
+    let value = T::compute(&emitter, key);
+    emitter.commit();
+    value
+}
+
 /// Through which a [`Derived`] row reads, demands and emits. What it demands and emits must belong to tables and groups
 /// that were registered after its own; anything else panics with the names of both.
 pub struct Emitter<'a> {
@@ -106,27 +113,14 @@ impl<'a> Deref for Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    pub(crate) fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
+    fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
         let place = core.graph.borrow().cell(node).place;
         Self { scope: Scope { core, node, place, stamp, frame: RefCell::default() } }
     }
 
-    /// Takes over what the computation read, demanded and emitted in the place of what it did last time.
-    pub(crate) fn commit(self) {
+    fn commit(self) {
         let Scope { core, node, frame, .. } = self.scope;
-        let frame = frame.into_inner();
-        let mut groups = frame.groups;
-        let before: SmallVec<[Place; 4]> = SmallVec::from_slice(core.graph.borrow().groups(node));
-        for place in &before {
-            if !groups.contains(place) {
-                groups.push(*place);
-            }
-        }
-        groups.retain(|place| core.store(*place).commit(core, node));
-        let mut graph = core.graph.borrow_mut();
-        graph.set_outputs(node, &frame.demands, &groups);
-        graph.set_reads(node, &frame.reads);
-        graph.set_stale(node, false);
+        frame.into_inner().commit(core, node);
     }
 }
 

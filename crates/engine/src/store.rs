@@ -1,5 +1,6 @@
 //! The rows of one table: their values, and what happens when one is computed or written.
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,18 +8,22 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::engine::{Core, Store, Turn};
+use crate::core::{Core, Store, Turn};
+use crate::frame::Frame;
 use crate::graph::{NodeId, Place, Row};
 use crate::rows::Rows;
-use crate::scope::{Emitter, Scope};
-use crate::table::{Derived, Lookup, Table};
-use crate::why::{Kind, TableStats};
+use crate::stats::{Kind, TableStats};
+use crate::table::Table;
+
+/// Computes a row, and takes over in the graph what it read, demanded and emitted.
+pub(crate) type Compute<T> =
+    fn(core: &Core, node: NodeId, stamp: u64, key: &<T as Table>::Key) -> Option<<T as Table>::Value>;
 
 /// How the rows of a table come to their values.
 pub(crate) enum Source<T: Table> {
     Input,
-    Lookup(fn(&Scope<'_>, &T::Key) -> Option<T::Value>),
-    Derived(fn(&Emitter<'_>, &T::Key) -> Option<T::Value>),
+    Lookup(Compute<T>),
+    Derived(Compute<T>),
 }
 
 /// Called for an input row that has come into existence (true) or ceased to exist (false).
@@ -53,6 +58,12 @@ impl<T: Table> Data<T> {
     }
 }
 
+impl Core {
+    pub(crate) fn table<T: Table>(&self) -> (Place, &TableStore<T>) {
+        self.typed(TypeId::of::<T>(), T::NAME)
+    }
+}
+
 /// All rows of one table.
 pub(crate) struct TableStore<T: Table> {
     place: Place,
@@ -63,7 +74,7 @@ pub(crate) struct TableStore<T: Table> {
 }
 
 impl<T: Table> TableStore<T> {
-    fn new(place: Place, source: Source<T>, depth: fn(&T::Key) -> u32) -> Self {
+    pub(crate) fn new(place: Place, source: Source<T>, depth: fn(&T::Key) -> u32) -> Self {
         Self {
             place,
             source,
@@ -79,24 +90,6 @@ impl<T: Table> TableStore<T> {
                 changed: 0,
             }),
         }
-    }
-
-    pub(crate) fn input(place: Place) -> Self {
-        Self::new(place, Source::Input, |_| 0)
-    }
-
-    pub(crate) fn lookup(place: Place) -> Self
-    where
-        T: Lookup,
-    {
-        Self::new(place, Source::Lookup(T::compute), T::depth)
-    }
-
-    pub(crate) fn derived(place: Place) -> Self
-    where
-        T: Derived,
-    {
-        Self::new(place, Source::Derived(T::compute), T::depth)
     }
 
     pub(crate) fn add_hook(&mut self, hook: Hook<T::Key>) {
@@ -195,13 +188,10 @@ impl<T: Table> TableStore<T> {
             (slot.key.clone(), slot.node)
         };
         let (times, stamp) = core.graph.borrow_mut().begin(node);
-        let emitter = Emitter::new(core, node, stamp);
         let value = match &self.source {
             Source::Input => unreachable!("input rows are not computed"),
-            Source::Lookup(compute) => compute(&emitter, &key),
-            Source::Derived(compute) => compute(&emitter, &key),
+            Source::Lookup(compute) | Source::Derived(compute) => compute(core, node, stamp, &key),
         };
-        emitter.commit();
         {
             let data = &mut *self.data.borrow_mut();
             data.computed += 1;
@@ -285,7 +275,7 @@ impl<T: Table> Store for TableStore<T> {
         match (wanted, &self.source) {
             (true, _) if stale => self.compute(core, row),
             (false, Source::Derived(_)) => {
-                Emitter::new(core, node, 0).commit();
+                Frame::default().commit(core, node);
                 core.graph.borrow_mut().set_stale(node, true);
                 Turn { computed: false, changed: self.store(core, row, node, None) }
             }

@@ -1,56 +1,10 @@
-//! Reports for people: why a row has its value, and what the tables cost.
+//! Reports for people: why a row has its value.
 
 use std::fmt;
 
-use crate::engine::Core;
+use crate::core::Core;
 use crate::graph::NodeId;
-
-/// What stands at a place of the settling order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// An [`Input`](crate::Input) table.
-    Input,
-    /// A [`Lookup`](crate::Lookup) table.
-    Lookup,
-    /// A [`Derived`](crate::Derived) table.
-    Derived,
-    /// [`Group`](crate::Group)s.
-    Group,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Input => "input",
-            Self::Lookup => "lookup",
-            Self::Derived => "derived",
-            Self::Group => "group",
-        })
-    }
-}
-
-/// Figures of a table, or of the groups of one type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct TableStats {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is.
-    pub kind: Kind,
-    /// Rows (or groups) held, those included that do not exist but are read or demanded.
-    pub rows: usize,
-    /// Rows computed in the last batch.
-    pub computed: usize,
-    /// Rows computed since the beginning.
-    pub computed_total: u64,
-    /// How often the most often computed row was computed in the last batch. More than 1 is an error of the engine.
-    pub max_per_cell: u32,
-    /// Rows (or groups) changed in the last batch.
-    pub changed: usize,
-    /// Entries that are hidden because another emitter holds their sort key. More than 0 breaks the contract of
-    /// [`Group`](crate::Group).
-    pub contested: usize,
-}
+use crate::stats::Kind;
 
 /// A row or group that another one read, and whether it exists.
 #[derive(Clone, PartialEq, Eq, Debug)]

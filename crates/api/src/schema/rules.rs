@@ -9,6 +9,7 @@ use crate::Object;
 mod filter;
 mod gateway;
 mod http_route;
+mod reference;
 
 /// Rules that an object breaks, in the order they are looked at.
 #[derive(Default)]

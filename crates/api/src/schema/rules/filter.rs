@@ -1,6 +1,6 @@
 //! Rules of the filters of an HTTPRoute.
 
-use super::{Broken, http_route::service_port};
+use super::{Broken, reference::service_port};
 use crate::http_route::{
     HttpCorsFilter, HttpExternalAuthFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
     HttpRequestMirrorFilter, HttpRouteExternalAuthProtocol, HttpRouteFilter, HttpRouteFilterType as Type,

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::{Broken, filter};
+use super::{Broken, filter, reference::service_port};
 use crate::{
     http_route::{HttpPathMatch, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, PathMatchType},
     schema::openapi::PATH_PATTERN,
-    shared::{BackendObjectReference, CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType},
+    shared::{CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType},
 };
 
 /// The most matches that a route may have, all rules together.
@@ -82,13 +82,6 @@ fn check_rule(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
     }
     if let Some(session) = &rule.session_persistence {
         check_session(session, &format!("{path}.sessionPersistence"), broken);
-    }
-}
-
-/// A Service reference needs a port.
-pub(super) fn service_port(backend: &BackendObjectReference, path: &str, broken: &mut Broken) {
-    if backend.group.is_empty() && &*backend.kind == "Service" && backend.port.is_none() {
-        broken.add(format!("{path}.port"), "", "must be set for a Service");
     }
 }
 

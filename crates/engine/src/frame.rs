@@ -1,0 +1,33 @@
+//! What one computation does besides its value.
+
+use smallvec::SmallVec;
+
+use crate::core::Core;
+use crate::graph::{NodeId, NodeList, Place};
+
+/// What a computation has read, demanded and emitted so far.
+#[derive(Default)]
+pub(crate) struct Frame {
+    pub(crate) reads: NodeList,
+    pub(crate) demands: NodeList,
+    /// The places of the groups that it emitted into; what it emitted is staged there.
+    pub(crate) groups: SmallVec<[Place; 4]>,
+}
+
+impl Frame {
+    /// Takes this over in the place of what the row's last computation did.
+    pub(crate) fn commit(self, core: &Core, node: NodeId) {
+        let Self { reads, demands, mut groups } = self;
+        let before: SmallVec<[Place; 4]> = SmallVec::from_slice(core.graph.borrow().groups(node));
+        for place in &before {
+            if !groups.contains(place) {
+                groups.push(*place);
+            }
+        }
+        groups.retain(|place| core.store(*place).commit(core, node));
+        let mut graph = core.graph.borrow_mut();
+        graph.set_outputs(node, &demands, &groups);
+        graph.set_reads(node, &reads);
+        graph.set_stale(node, false);
+    }
+}
