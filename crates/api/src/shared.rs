@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 mod duration;
 
-pub use duration::{Duration, DurationError};
+pub use duration::{Duration, parse_duration};
 
 /// The API group of Gateway API.
 pub const GROUP: &str = "gateway.networking.k8s.io";
