@@ -1,6 +1,9 @@
 //! Which routes attach to which listeners, and with which hostnames.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Lookup, Scope};
@@ -9,6 +12,7 @@ use ir::{Hostname, ListenerId, NsName, Problem, Severity};
 use crate::{
     resolve::ResolvedRule,
     route::head::{self, Head, ParentRef},
+    status::listed_with,
     tables::{
         attachment::{Attached, AttachedRoutes, Attachment, ParentState},
         gateway::{Admission, Fault, GatewayRow},
@@ -232,12 +236,13 @@ fn attach(
         }
     }
     // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
-    if any || hostnames.is_empty() { None } else { Some(why_not(scope, route, parent)) }
+    if any || hostnames.is_empty() { None } else { Some(why_not(scope, route, hostnames, parent)) }
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
-fn why_not(scope: &Scope<'_>, route: &NsName, parent: &ParentRef) -> Fault {
+fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &ParentRef) -> Fault {
     let field = format!("spec.parentRefs[{}]", parent.index);
+    let none = format!("no listener{} of Gateway {}", parent.describe(), parent.gateway);
     let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));
     let selected: Vec<_> = all.iter().map(|(_, brief)| brief).filter(|brief| parent.selects(brief)).collect();
     if selected.is_empty() {
@@ -248,18 +253,27 @@ fn why_not(scope: &Scope<'_>, route: &NsName, parent: &ParentRef) -> Fault {
         );
         return Fault::new("NoMatchingParent", message);
     }
-    if selected.iter().any(|brief| admits(scope, &parent.gateway, brief, &route.namespace, "HTTPRoute")) {
-        let message = format!(
-            "{field}: no hostname of spec.hostnames is served by a listener of Gateway {} that admits this route",
-            parent.gateway
-        );
-        return Fault::new("NoMatchingListenerHostname", message);
+    if !selected.iter().any(|brief| brief.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
+        let message =
+            format!("{field}: {none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
+        return Fault::new("NotAllowedByListeners", message);
     }
+    let admitting: Vec<_> =
+        selected.iter().filter(|brief| admits(scope, &parent.gateway, brief, &route.namespace, "HTTPRoute")).collect();
+    if admitting.is_empty() {
+        let message = format!(
+            "{field}: {none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
+            route.namespace
+        );
+        return Fault::new("NotAllowedByListeners", message);
+    }
+    let theirs: BTreeSet<_> = admitting.iter().map(|brief| &brief.hostname).collect();
     let message = format!(
-        "{field}: no listener of Gateway {} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes",
-        parent.gateway, route.namespace
+        "{field}: {none} serves {}; those that admit this route serve {}: correct spec.hostnames or the parent",
+        listed_with(", ", hostnames),
+        listed_with(", ", &theirs.into_iter().collect::<Vec<_>>())
     );
-    Fault::new("NotAllowedByListeners", message)
+    Fault::new("NoMatchingListenerHostname", message)
 }
 
 /// Whose a Gateway is.

@@ -69,9 +69,14 @@ impl Conditions {
 
 /// Joins what `items` say, the first eight, and counts the rest.
 fn listed<T: ToString>(items: &[T]) -> String {
-    let mut text = items.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    listed_with("; ", items)
+}
+
+/// [`listed`] with another separator.
+pub(crate) fn listed_with<T: ToString>(separator: &str, items: &[T]) -> String {
+    let mut text = items.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join(separator);
     if items.len() > MAX_LISTED {
-        let _ = write!(text, "; and {} more", items.len() - MAX_LISTED);
+        let _ = write!(text, "{separator}and {} more", items.len() - MAX_LISTED);
     }
     text
 }

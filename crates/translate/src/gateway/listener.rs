@@ -113,10 +113,8 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> (
 fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectReference) -> Result<NsName, Fault> {
     let invalid = |message: String| Fault::new("InvalidCertificateRef", message);
     if !reference.group.is_empty() || &*reference.kind != "Secret" {
-        return Err(invalid(format!(
-            "{}/{} cannot hold a certificate; name a Secret",
-            reference.group, reference.kind
-        )));
+        let group = if reference.group.is_empty() { "core" } else { &reference.group };
+        return Err(invalid(format!("{} of group {group} cannot hold a certificate; name a Secret", reference.kind)));
     }
     let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
     let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());

@@ -107,6 +107,14 @@ fn why_a_route_is_not_attached_is_told_by_what_it_lacks_first() {
         assert_eq!(scene.route(&format!("apps/{name}"), 0, "Accepted"), expected, "{name}");
         assert_eq!(scene.route(&format!("apps/{name}"), 0, "ResolvedRefs"), "True ResolvedRefs", "{name}");
     }
+    for (name, part) in [
+        ("not-allowed", "no listener on port 80 of Gateway infra/edge admits HTTPRoutes of namespace apps"),
+        ("not-this-kind", "no listener named grpc of Gateway infra/edge takes HTTPRoutes"),
+        ("no-hostname", "serves b.com; those that admit this route serve a.com"),
+    ] {
+        let message = scene.route_message(&format!("apps/{name}"), 0, "Accepted");
+        assert!(message.contains(part), "{name}: {message}");
+    }
 }
 
 #[test]
