@@ -47,6 +47,8 @@ pub(crate) struct Findings {
     pub(crate) dropped: Vec<Problem>,
     /// The fault that it was replaced for.
     pub(crate) replaced: Option<Problem>,
+    /// Faults of single shares that answer 500 in their backend's place, though the backend resolves.
+    pub(crate) shares: Vec<Problem>,
     /// References that do not resolve.
     pub(crate) unresolved: Vec<Problem>,
     /// What works, though its author should look at it.
@@ -143,6 +145,7 @@ impl Lookup for ResolvedRule {
         let mut replaced = None;
         let rule = read.does.and_then(|does| resolver.rule(&does)).unwrap_or_else(|problem| {
             replaced = Some(problem);
+            resolver.shares.clear();
             resolver.clusters.clear();
             resolver.session = None;
             let replacement = scope.get::<Config>(&()).map(|config| config.replacement.clone());
@@ -151,10 +154,10 @@ impl Lookup for ResolvedRule {
                 |replacement| Rule::direct_response(replacement.status, replacement.body),
             )
         });
-        let Resolver { mut clusters, session, unresolved, warnings, .. } = resolver;
+        let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
-        let findings = Findings { dropped: read.dropped, replaced, unresolved, warnings };
+        let findings = Findings { dropped: read.dropped, replaced, shares, unresolved, warnings };
         let unwritten = Unwritten { route: name.clone(), index: *index, name: read.name, matches: read.matches, rule };
         let routes = if route::depends_on_listener(&unwritten.rule) {
             EnvoyRoutes::ByListener(Box::new(unwritten))
@@ -175,6 +178,7 @@ struct Resolver<'a, 'b> {
     route: &'a (NsName, u32),
     clusters: Vec<ClusterId>,
     session: Option<Shares>,
+    shares: Vec<Problem>,
     unresolved: Vec<Problem>,
     warnings: Vec<Problem>,
 }
@@ -189,7 +193,15 @@ struct Share<'a> {
 
 impl<'a, 'b> Resolver<'a, 'b> {
     fn new(scope: &'a Scope<'b>, route: &'a (NsName, u32)) -> Self {
-        Self { scope, route, clusters: Vec::new(), session: None, unresolved: Vec::new(), warnings: Vec::new() }
+        Self {
+            scope,
+            route,
+            clusters: Vec::new(),
+            session: None,
+            shares: Vec::new(),
+            unresolved: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     fn rule(&mut self, does: &Does) -> Result<Rule, Problem> {
@@ -215,7 +227,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let shares: Vec<_> = does.backends.iter().map(|backend| self.share(backend)).collect();
         let served = shares.iter().any(|share| share.weight > 0 && share.port.is_some());
         if !served {
-            return Ok(Action::DirectResponse { status: 500, body: "".into() });
+            // A rule that a filter left without a backend is broken itself.
+            return match self.shares.first() {
+                Some(fault) => Err(fault.clone()),
+                None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
+            };
         }
         Ok(Action::Forward(if does.session.is_some() && shares.len() > 1 {
             self.session(&shares, does)?
@@ -225,17 +241,20 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
-        let followed = match &backend.changes {
-            Ok(changes) => self.follow(&backend.backend, &backend.field).map(|found| (found, changes)),
-            Err(problem) => Err(problem.clone()),
-        };
-        match followed {
-            Ok(((port, protocol), changes)) => {
-                Share { weight: backend.weight, port: Some(port), protocol, changes: Some(changes) }
+        let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
+        let followed = self.follow(&backend.backend, &backend.field);
+        match (followed, &backend.changes) {
+            (Ok((port, protocol)), Ok(changes)) => {
+                Share { port: Some(port), protocol, changes: Some(changes), ..broken }
             }
-            Err(problem) => {
-                self.unresolved.push(problem);
-                Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None }
+            (Ok(_), Err(fault)) => {
+                self.shares.push(fault.clone());
+                broken
+            }
+            (Err(unresolved), changes) => {
+                self.unresolved.push(unresolved);
+                self.shares.extend(changes.as_ref().err().cloned());
+                broken
             }
         }
     }

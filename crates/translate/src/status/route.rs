@@ -47,9 +47,9 @@ struct Parent {
 struct Wrong {
     /// Outside the rules.
     head: Box<[Problem]>,
-    /// Dropped matches and replaced rules.
+    /// Dropped matches, replaced rules and replaced shares of rules.
     faults: Vec<Problem>,
-    /// Whether a rule is replaced.
+    /// Whether a rule, or a share of one, is replaced.
     replaced: bool,
     unresolved: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -63,8 +63,8 @@ impl Derived for RouteStatus {
         for rule in 0..attached.rules {
             let Some(rule) = scope.get::<ResolvedRule>(&(key.clone(), rule)) else { continue };
             let Some(findings) = &rule.findings else { continue };
-            wrong.replaced |= findings.replaced.is_some();
-            wrong.faults.extend(findings.dropped.iter().chain(&findings.replaced).cloned());
+            wrong.replaced |= findings.replaced.is_some() || !findings.shares.is_empty();
+            wrong.faults.extend(findings.dropped.iter().chain(&findings.replaced).chain(&findings.shares).cloned());
             wrong.unresolved.extend_from_slice(&findings.unresolved);
             wrong.warnings.extend_from_slice(&findings.warnings);
         }

@@ -29,6 +29,28 @@ fn a_route_whose_only_rule_is_replaced_for_its_backends_is_not_accepted() {
 }
 
 #[test]
+fn a_filter_that_breaks_a_share_is_no_fault_of_the_reference() {
+    let broken = json!({"name": "s", "port": 80, "filters": refused_filter()});
+    let missing = json!({"name": "missing", "port": 80, "filters": refused_filter()});
+    let sound = json!({"name": "s", "port": 80});
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("http", 80, "")])),
+        route("split", json!({"rules": [{"backendRefs": [sound, broken]}]})),
+        route("both", json!({"rules": [{"backendRefs": [sound, missing]}]})),
+        route("alone", json!({"rules": [{"backendRefs": [broken]}]})),
+    ]);
+    assert_eq!(scene.route("apps/split", 0, "Accepted"), "True Accepted");
+    assert_eq!(scene.route("apps/split", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(scene.route("apps/split", 0, "PartiallyInvalid"), "True UnsupportedValue");
+    assert_eq!(scene.route("apps/split", 0, "kgateway.dev/Programmed"), "False RouteRuleReplaced");
+    assert_eq!(scene.route("apps/both", 0, "ResolvedRefs"), "False BackendNotFound");
+    assert_eq!(scene.route("apps/both", 0, "PartiallyInvalid"), "True UnsupportedValue");
+    assert_eq!(scene.route("apps/alone", 0, "Accepted"), "False UnsupportedValue", "no rule of it works");
+    assert_eq!(scene.route("apps/alone", 0, "ResolvedRefs"), "True ResolvedRefs");
+}
+
+#[test]
 fn a_parent_that_is_named_twice_gets_one_entry() {
     let twice = json!({"parentRefs": [
         {"name": "edge", "namespace": "infra", "sectionName": "http"},
