@@ -37,8 +37,8 @@ pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
         }
         Some(method) => Some(Arc::from(method.as_str())),
     };
-    let headers = headers(written).map_err(|(at, invalid)| refuse(&format!("headers[{at}]"))(invalid))?;
-    let queries = queries(written).map_err(|(at, invalid)| refuse(&format!("queryParams[{at}]"))(invalid))?;
+    let headers = headers(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
+    let queries = queries(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
     Ok(paths
         .into_iter()
         .zip(0..)
@@ -79,11 +79,12 @@ fn paths(written: &HttpPathMatch) -> Result<Vec<(PathMatch, bool)>, Invalid> {
 }
 
 /// Gateway API: of entries with an equivalent name the first counts.
-fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)> {
+fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (String, Invalid)> {
     let mut seen = HashSet::new();
     let mut conditions = Vec::new();
     for (index, header) in written.headers.iter().enumerate() {
-        let name: Arc<str> = validate::header::match_name(&header.name).map_err(|invalid| (index, invalid))?.into();
+        let at = |field| move |invalid| (format!("headers[{index}].{field}"), invalid);
+        let name: Arc<str> = validate::header::match_name(&header.name).map_err(at("name"))?.into();
         let value = match &header.r#type {
             HeaderMatchType::Exact => {
                 validate::header::match_value(&header.value).map(|()| ValueMatch::Exact(header.value.as_ref().into()))
@@ -91,9 +92,9 @@ fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)>
             HeaderMatchType::RegularExpression => {
                 validate::regex::check(&header.value).map(|_| ValueMatch::Regex(header.value.as_ref().into()))
             }
-            HeaderMatchType::Unknown(other) => Err(unknown_value_type(other)),
+            HeaderMatchType::Unknown(other) => return Err(at("type")(unknown_value_type(other))),
         };
-        let value = value.map_err(|invalid| (index, invalid))?;
+        let value = value.map_err(at("value"))?;
         if seen.insert(name.clone()) {
             conditions.push(Condition { name, value });
         }
@@ -102,11 +103,12 @@ fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)>
 }
 
 /// Gateway API: of entries with the same name the first counts.
-fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)> {
+fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (String, Invalid)> {
     let mut seen = HashSet::new();
     let mut conditions = Vec::new();
     for (index, query) in written.query_params.iter().enumerate() {
-        validate::name::query_parameter(&query.name).map_err(|invalid| (index, invalid))?;
+        let at = |field| move |invalid| (format!("queryParams[{index}].{field}"), invalid);
+        validate::name::query_parameter(&query.name).map_err(at("name"))?;
         let value = match &query.r#type {
             QueryParamMatchType::Exact => {
                 validate::name::query_value(&query.value).map(|()| ValueMatch::Exact(query.value.as_ref().into()))
@@ -114,9 +116,9 @@ fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (usize, Invalid)>
             QueryParamMatchType::RegularExpression => {
                 validate::regex::check(&query.value).map(|_| ValueMatch::Regex(query.value.as_ref().into()))
             }
-            QueryParamMatchType::Unknown(other) => Err(unknown_value_type(other)),
+            QueryParamMatchType::Unknown(other) => return Err(at("type")(unknown_value_type(other))),
         };
-        let value = value.map_err(|invalid| (index, invalid))?;
+        let value = value.map_err(at("value"))?;
         if seen.insert(&query.name) {
             conditions.push(Condition { name: query.name.as_ref().into(), value });
         }
