@@ -13,6 +13,7 @@ use crate::{class::OurClasses, tables::input::Classes};
 const SUPPORTED_FEATURES: &[&str] = &[
     "Gateway",
     "GatewayHTTPListenerIsolation",
+    "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
