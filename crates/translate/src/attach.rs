@@ -246,34 +246,30 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &P
     let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));
     let selected: Vec<_> = all.iter().map(|(_, brief)| brief).filter(|brief| parent.selects(brief)).collect();
     if selected.is_empty() {
-        let message = format!(
-            "{field}: Gateway {} has no listener{}; correct sectionName or port",
-            parent.gateway,
-            parent.describe()
-        );
-        return Fault::new("NoMatchingParent", message);
+        let message =
+            format!("Gateway {} has no listener{}; correct sectionName or port", parent.gateway, parent.describe());
+        return Fault::at("NoMatchingParent", field, message);
     }
     if !selected.iter().any(|brief| brief.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
-        let message =
-            format!("{field}: {none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
-        return Fault::new("NotAllowedByListeners", message);
+        let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
+        return Fault::at("NotAllowedByListeners", field, message);
     }
     let admitting: Vec<_> =
         selected.iter().filter(|brief| admits(scope, &parent.gateway, brief, &route.namespace, "HTTPRoute")).collect();
     if admitting.is_empty() {
         let message = format!(
-            "{field}: {none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
+            "{none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
             route.namespace
         );
-        return Fault::new("NotAllowedByListeners", message);
+        return Fault::at("NotAllowedByListeners", field, message);
     }
     let theirs: BTreeSet<_> = admitting.iter().map(|brief| &brief.hostname).collect();
     let message = format!(
-        "{field}: {none} serves {}; those that admit this route serve {}: correct spec.hostnames or the parent",
+        "{none} serves {}; those that admit this route serve {}: correct spec.hostnames or the parent",
         listed_with(", ", hostnames),
         listed_with(", ", &theirs.into_iter().collect::<Vec<_>>())
     );
-    Fault::new("NoMatchingListenerHostname", message)
+    Fault::at("NoMatchingListenerHostname", field, message)
 }
 
 /// Whose a Gateway is.

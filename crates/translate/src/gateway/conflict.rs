@@ -21,21 +21,16 @@ fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
     };
     if let Some(rival) = rivals().find(|rival| rival.scheme != listener.scheme) {
         let message = format!(
-            "{}: port {} is used with another protocol by listener {}; give each protocol a port of its own",
-            field("protocol"),
-            listener.port,
-            rival.name
+            "port {} is used with another protocol by listener {}; give each protocol a port of its own",
+            listener.port, rival.name
         );
-        return Some(Fault::new("ProtocolConflict", message));
+        return Some(Fault::at("ProtocolConflict", field("protocol"), message));
     }
     listener.claims?;
     let rival = rivals().find(|rival| rival.claims.is_some() && rival.hostname == listener.hostname)?;
     let message = format!(
-        "{}: {} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
-        field("hostname"),
-        listener.hostname,
-        listener.port,
-        rival.name
+        "{} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
+        listener.hostname, listener.port, rival.name
     );
-    Some(Fault::new("HostnameConflict", message))
+    Some(Fault::at("HostnameConflict", field("hostname"), message))
 }

@@ -93,8 +93,8 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> (
     }
     let field = format!("spec.listeners[{}].tls.certificateRefs", model.index);
     if model.certificates.is_empty() {
-        let message = format!("{field}: empty; name a Secret of type kubernetes.io/tls");
-        return (Vec::new(), Some(Fault::new("InvalidCertificateRef", message)));
+        let message = "empty; name a Secret of type kubernetes.io/tls";
+        return (Vec::new(), Some(Fault::at("InvalidCertificateRef", field, message)));
     }
     let mut secrets = Vec::new();
     let mut unresolved = None;
@@ -103,7 +103,7 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> (
             Ok(secret) if secrets.contains(&secret) => {}
             Ok(secret) => secrets.push(secret),
             Err(fault) => {
-                unresolved.get_or_insert(Fault { message: format!("{field}[{index}]: {}", fault.message), ..fault });
+                unresolved.get_or_insert(Fault { field: format!("{field}[{index}]"), ..fault });
             }
         }
     }
@@ -138,7 +138,7 @@ fn withheld(model: &ListenerModel, gateway: Option<&Fault>, secrets: &[NsName], 
     if own.is_none() && model.scheme == Some(Scheme::Https) && secrets.is_empty() {
         return Some(Fault::new("Invalid", "no certificate can be presented: see ResolvedRefs"));
     }
-    own.or(port).map(|fault| Fault::new("Invalid", fault.message.clone()))
+    own.or(port).map(|fault| Fault { reason: "Invalid", ..fault.clone() })
 }
 
 /// Why a listener that is sound by itself cannot have its port.
@@ -149,11 +149,11 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
     let field = format!("spec.listeners[{}].port", model.index);
     if let Some(rival) = scope.get::<PortRival>(&(key.gateway.clone(), model.bind_port)) {
         let message = format!(
-            "{field}: port {} of this host belongs to the older Gateway {rival}; use another port or address",
+            "port {} of this host belongs to the older Gateway {rival}; use another port or address",
             model.bind_port
         );
-        return Some(Fault::new("PortUnavailable", message));
+        return Some(Fault::at("PortUnavailable", field, message));
     }
     let why = scope.get::<UnusablePorts>(&model.bind_port)?;
-    Some(Fault::new("PortUnavailable", format!("{field}: port {} cannot be bound: {why}", model.bind_port)))
+    Some(Fault::at("PortUnavailable", field, format!("port {} cannot be bound: {why}", model.bind_port)))
 }

@@ -30,12 +30,8 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, c
     let mut ignored = Vec::new();
     if !class_accepted {
         let class = &gateway.spec.gateway_class_name;
-        refused = Some(Fault::new(
-            "Invalid",
-            format!(
-                "GatewayClass {class} is not accepted: correct the class, or name another in spec.gatewayClassName"
-            ),
-        ));
+        let message = format!("GatewayClass {class} is not accepted: correct the class, or name another");
+        refused = Some(Fault::at("Invalid", "spec.gatewayClassName", message));
     }
     for api::RefusedField { path: field, reason: why } in api::refused_in_gateway(gateway) {
         if field.starts_with("spec.tls.frontend") {
@@ -45,7 +41,7 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, c
             ignored.push((field, why));
         } else if refused.is_none() {
             let reason = if field.starts_with("spec.infrastructure") { "InvalidParameters" } else { "Invalid" };
-            refused = Some(Fault::new(reason, format!("{field}: {why}")));
+            refused = Some(Fault::at(reason, field, why));
         }
     }
     let addresses = match addresses(gateway) {
@@ -81,11 +77,9 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
     let mut addresses = Vec::new();
     for (index, address) in gateway.spec.addresses.iter().enumerate() {
         if address.r#type != AddressType::IpAddress {
-            let message = format!(
-                "spec.addresses[{index}].type: {:?} is not supported; use IPAddress, or leave addresses out",
-                address.r#type.as_str()
-            );
-            return Err(Fault::new("UnsupportedAddress", message));
+            let message =
+                format!("{:?} is not supported; use IPAddress, or leave addresses out", address.r#type.as_str());
+            return Err(Fault::at("UnsupportedAddress", format!("spec.addresses[{index}].type"), message));
         }
         if address.value.is_empty() {
             continue; // any address will do
@@ -93,7 +87,8 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
         match validate::address::listen(&address.value) {
             Ok(ip) => addresses.push(ip),
             Err(invalid) => {
-                return Err(Fault::new("UnsupportedAddress", format!("spec.addresses[{index}].value: {invalid}")));
+                let field = format!("spec.addresses[{index}].value");
+                return Err(Fault::at("UnsupportedAddress", field, invalid.to_string()));
             }
         }
     }
@@ -127,21 +122,20 @@ fn listener(
     spec: &api::gateway::Listener,
     ports: &BTreeMap<Port, Port>,
 ) -> ListenerModel {
-    let field = |name: &str| format!("spec.listeners[{index}].{name}");
     let port = Port::try_from(spec.port).unwrap_or(0);
     let mut refused: Option<Fault> = None;
-    let mut refuse = |reason, message: String| {
-        refused.get_or_insert(Fault { reason, message });
+    let mut refuse = |reason, name: &str, message: String| {
+        refused.get_or_insert_with(|| Fault::at(reason, format!("spec.listeners[{index}].{name}"), message));
     };
     if port == 0 {
-        refuse("PortUnavailable", format!("{}: {} is not a port; use 1 to 65535", field("port"), spec.port));
+        refuse("PortUnavailable", "port", format!("{} is not a port; use 1 to 65535", spec.port));
     }
     let scheme = match spec.protocol {
         ProtocolType::Http => Some(Scheme::Http),
         ProtocolType::Https => Some(Scheme::Https),
         ref other => {
-            let message = format!("{}: {:?} is not supported; use HTTP or HTTPS", field("protocol"), other.as_str());
-            refuse("UnsupportedProtocol", message);
+            let message = format!("{:?} is not supported; use HTTP or HTTPS", other.as_str());
+            refuse("UnsupportedProtocol", "protocol", message);
             None
         }
     };
@@ -151,7 +145,7 @@ fn listener(
         _ if written.is_empty() => Hostname::Any,
         Ok(()) => Hostname::parse(written),
         Err(invalid) => {
-            refuse("UnsupportedValue", format!("{}: {invalid}", field("hostname")));
+            refuse("UnsupportedValue", "hostname", invalid.to_string());
             claims = None;
             Hostname::Any
         }
@@ -159,27 +153,23 @@ fn listener(
     let tls = spec.tls.as_ref();
     match (scheme, tls) {
         (Some(Scheme::Https), None) => {
-            refuse("UnsupportedValue", format!("{}: an HTTPS listener needs certificateRefs here", field("tls")));
+            refuse("UnsupportedValue", "tls", "an HTTPS listener needs certificateRefs here".to_owned());
         }
         (Some(Scheme::Https), Some(tls)) => {
             if tls.mode != TlsModeType::Terminate {
-                let message = format!(
-                    "{}: {:?} is not supported on an HTTPS listener; use Terminate",
-                    field("tls.mode"),
-                    tls.mode.as_str()
-                );
-                refuse("UnsupportedValue", message);
+                let mode = tls.mode.as_str();
+                let message = format!("{mode:?} is not supported on an HTTPS listener; use Terminate");
+                refuse("UnsupportedValue", "tls.mode", message);
             }
             if let Some(option) = tls.options.keys().next() {
                 let message = format!(
-                    "{}: option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it",
-                    field("tls.options")
+                    "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
                 );
-                refuse("UnsupportedValue", message);
+                refuse("UnsupportedValue", "tls.options", message);
             }
         }
         (Some(Scheme::Http), Some(_)) => {
-            refuse("UnsupportedValue", format!("{}: not allowed on an HTTP listener; use HTTPS", field("tls")));
+            refuse("UnsupportedValue", "tls", "not allowed on an HTTP listener; use HTTPS".to_owned());
         }
         _ => {}
     }
@@ -191,25 +181,22 @@ fn listener(
         (FromNamespaces::Selector, Some(selector)) => match selector.matches(&StringMap::default()) {
             Ok(_) => Admission::Selector(selector.clone()),
             Err(error) => {
-                refuse("UnsupportedValue", format!("{}: {error}", field("allowedRoutes.namespaces.selector")));
+                refuse("UnsupportedValue", "allowedRoutes.namespaces.selector", error.to_string());
                 Admission::None
             }
         },
         (FromNamespaces::Selector, None) => {
-            let message = format!("{}: missing, though from is Selector", field("allowedRoutes.namespaces.selector"));
-            refuse("UnsupportedValue", message);
+            let message = "missing, though from is Selector".to_owned();
+            refuse("UnsupportedValue", "allowedRoutes.namespaces.selector", message);
             Admission::None
         }
         (FromNamespaces::Unknown(from), _) => {
-            let message = format!(
-                "{}: {from:?} is not known; use Same, All, Selector or None",
-                field("allowedRoutes.namespaces.from")
-            );
-            refuse("UnsupportedValue", message);
+            let message = format!("{from:?} is not known; use Same, All, Selector or None");
+            refuse("UnsupportedValue", "allowedRoutes.namespaces.from", message);
             Admission::None
         }
     };
-    let (kinds, bad_kinds) = kinds(spec, scheme, &field("allowedRoutes.kinds"));
+    let (kinds, bad_kinds) = kinds(spec, scheme, index);
     ListenerModel {
         name: spec.name.clone(),
         index,
@@ -228,7 +215,7 @@ fn listener(
     }
 }
 
-fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, field: &str) -> (Vec<RouteGroupKind>, Option<Fault>) {
+fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, index: usize) -> (Vec<RouteGroupKind>, Option<Fault>) {
     let supported: &[&str] = if scheme.is_some() { &HTTP_KINDS } else { &[] };
     if spec.allowed_routes.kinds.is_empty() {
         return (supported.iter().map(|kind| RouteGroupKind::gateway_api(*kind)).collect(), None);
@@ -244,10 +231,8 @@ fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, field: &str) -> 
     let fault = (!bad.is_empty()).then(|| {
         let bad: Vec<_> = bad.iter().map(ToString::to_string).collect();
         let supported = if supported.is_empty() { "none".into() } else { supported.join(", ") };
-        Fault::new(
-            "InvalidRouteKinds",
-            format!("{field}: {} cannot attach here; supported is {supported}", bad.join(", ")),
-        )
+        let message = format!("{} cannot attach here; supported is {supported}", bad.join(", "));
+        Fault::at("InvalidRouteKinds", format!("spec.listeners[{index}].allowedRoutes.kinds"), message)
     });
     (good, fault)
 }
@@ -261,9 +246,10 @@ fn withheld(gateway: &api::Gateway, port: Port, scheme: Option<Scheme>) -> Optio
     let own = frontend.per_port.iter().find(|config| config.port == i32::from(port));
     let validation = own.map_or(&frontend.default.validation, |config| &config.tls.validation);
     validation.as_ref().map(|_| {
-        Fault::new(
+        Fault::at(
             "Invalid",
-            "spec.tls.frontend: client certificates are not validated yet, so the listener is not served without; \
+            "spec.tls.frontend",
+            "client certificates are not validated yet, so the listener is not served without; \
              remove the validation to serve it open",
         )
     })

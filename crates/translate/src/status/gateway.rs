@@ -71,14 +71,14 @@ fn summary(
     let mut conditions = Conditions::new(model.generation);
     let invalid: Vec<_> = states
         .iter()
-        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, state.refused()?.message)))
+        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, state.refused()?)))
         .collect();
     let notes: Vec<_> = ignored(model).collect();
     let served = states.iter().filter(|state| state.withheld.is_none()).count();
     match &model.refused {
         Some(fault) => {
-            conditions.no("Accepted", fault.reason, &fault.message);
-            problems.push(Problem::new(Severity::Refused, fault.reason, "", &fault.message));
+            conditions.no("Accepted", fault.reason, fault.to_string());
+            problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
         }
         None if invalid.is_empty() => {
             conditions.yes("Accepted", "Accepted", and_notes("the Gateway is served", &notes));
@@ -89,7 +89,7 @@ fn summary(
         None => conditions.no("Accepted", "ListenersNotValid", listed(&invalid)),
     }
     match (&model.refused, nack) {
-        (Some(fault), _) => conditions.no("Programmed", "Invalid", &fault.message),
+        (Some(fault), _) => conditions.no("Programmed", "Invalid", fault.to_string()),
         (None, Some(words)) => {
             let message = format!("Envoy refuses its configuration and goes on with what it had: {words}");
             conditions.no("Programmed", "Invalid", &message);
@@ -104,7 +104,7 @@ fn summary(
     }
     let unresolved: Vec<_> = states
         .iter()
-        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, unresolved(state)?.message)))
+        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, unresolved(state)?)))
         .collect();
     if unresolved.is_empty() {
         conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve");
@@ -128,36 +128,37 @@ fn listener(
 ) -> ListenerStatus {
     let own = &state.model;
     let mut told = |severity, fault: &Fault| {
-        let problem = Problem::new(severity, fault.reason, "", format!("listener {}: {}", own.name, fault.message));
-        if !problems.iter().any(|known| known.message == problem.message) {
+        let message = format!("listener {}: {}", own.name, fault.message);
+        let problem = Problem::new(severity, fault.reason, &fault.field, message);
+        if !problems.iter().any(|known| (&known.field, &known.message) == (&problem.field, &problem.message)) {
             problems.push(problem);
         }
     };
     let mut conditions = Conditions::new(model.generation);
     match state.refused() {
         Some(fault) => {
-            conditions.no("Accepted", fault.reason, &fault.message);
+            conditions.no("Accepted", fault.reason, fault.to_string());
             told(Severity::Refused, fault);
         }
         None => conditions.yes("Accepted", "Accepted", "the listener is valid"),
     }
     match &own.conflicted {
         Some(fault) => {
-            conditions.yes("Conflicted", fault.reason, &fault.message);
+            conditions.yes("Conflicted", fault.reason, fault.to_string());
             told(Severity::Refused, fault);
         }
         None => conditions.no("Conflicted", "NoConflicts", "no other listener is in the way"),
     }
     match unresolved(state) {
         Some(fault) => {
-            conditions.no("ResolvedRefs", fault.reason, &fault.message);
+            conditions.no("ResolvedRefs", fault.reason, fault.to_string());
             told(Severity::Refused, fault);
         }
         None => conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve"),
     }
     match &state.withheld {
         Some(fault) => {
-            conditions.no("Programmed", fault.reason, &fault.message);
+            conditions.no("Programmed", fault.reason, fault.to_string());
             if own.is_sound() && state.unresolved.is_none() && model.refused.is_none() || own.withheld.is_some() {
                 told(Severity::Refused, fault);
             }

@@ -106,7 +106,7 @@ impl Verdict {
         let mut conditions = Conditions::new(self.generation);
         let refused = parent.refused.as_ref().or(self.refused.as_ref());
         match refused {
-            Some(fault) => conditions.no("Accepted", fault.reason, &fault.message),
+            Some(fault) => conditions.no("Accepted", fault.reason, fault.to_string()),
             None => {
                 let small = |problem: &&Problem| problem.severity >= Severity::Ignored;
                 let notes: Vec<_> = wrong.head.iter().filter(small).chain(&wrong.warnings).collect();
@@ -132,7 +132,8 @@ impl Verdict {
     /// Everything that is wrong.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let of_parents = self.parents.iter().filter_map(|parent| parent.refused.as_ref());
-        let of_parents = of_parents.map(|fault| Problem::new(Severity::Refused, fault.reason, "", &fault.message));
+        let of_parents =
+            of_parents.map(|fault| Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
         let Some(wrong) = &self.wrong else { return of_parents.collect() };
         let Wrong { head, faults, unresolved, warnings, .. } = &**wrong;
         head.iter().chain(faults).chain(unresolved).chain(warnings).cloned().chain(of_parents).collect()

@@ -1,6 +1,6 @@
 //! Gateways and their listeners, as far as the Gateway's own spec decides.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use api::{
     meta::LabelSelector,
@@ -101,15 +101,29 @@ pub(crate) enum Admission {
     None,
 }
 
-/// Why something is not as its author wants it: a reason of Gateway API, and words.
+/// Why something is not as its author wants it: a reason of Gateway API, the field, and words. Prints as both of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) reason: &'static str,
+    /// Empty where it is not one field that is wrong.
+    pub(crate) field: String,
     pub(crate) message: String,
 }
 
 impl Fault {
+    /// A fault that is not that of one field.
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self::at(reason, "", message)
+    }
+
+    /// A fault of a field.
+    pub(crate) fn at(reason: &'static str, field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { reason, field: field.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.field, self.message) }
     }
 }
