@@ -194,12 +194,14 @@ fn refusal(
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             let ours = !hint.is_empty() || (!group.is_empty() && Kind::ALL.iter().any(|kind| kind.group() == group));
             let severity = if ours { Severity::Ignored } else { Severity::Warning };
-            let message = format!("{api_version} {kind} is not a kind that is read here{hint}");
+            let remedy = if ours && hint.is_empty() { "; remove it" } else { &hint };
+            let (namespace, name) = name.unwrap_or_default();
+            let of = if name.is_empty() { String::new() } else { format!(" of {namespace}/{name}") };
+            let message = format!(
+                "{api_version} {kind} is not a kind that is read here, so this manifest{of} has no effect{remedy}"
+            );
             problems.push((place("kind"), Problem::new(severity, "UnknownKind", "kind", message)));
-            match name {
-                Some((namespace, name)) => Outcome::Foreign { namespace, name },
-                None => Outcome::Foreign { namespace: String::new(), name: String::new() },
-            }
+            Outcome::Foreign { namespace, name }
         }
         DecodeError::MissingType { field } => {
             refused(field, "is missing: set it to a string".to_owned());

@@ -137,7 +137,7 @@ pub fn json_documents(text: &str) -> Result<Vec<Document>, SyntaxError> {
                 let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
                 return Err(SyntaxError {
                     position: Position { line: place(error.line()), column: place(error.column()) },
-                    message: message.to_owned(),
+                    message: unparsed("JSON", message),
                 });
             }
         }
@@ -235,8 +235,12 @@ fn syntax_error(error: &serde_saphyr::Error) -> SyntaxError {
     let message = error.to_string();
     // The parser ends its words with the place, which is told apart here, since the text is only a part of a file.
     let message = message.lines().next().unwrap_or_default();
-    let message = message.rsplit_once(" at line ").map_or(message, |(words, _)| words);
-    SyntaxError { position, message: message.to_owned() }
+    let message = message.split_once(" at line ").map_or(message, |(words, _)| words);
+    SyntaxError { position, message: unparsed("YAML", message) }
+}
+
+fn unparsed(language: &str, message: &str) -> String {
+    format!("this cannot be read as {language}: {message}; correct it, nothing of the file is taken in until then")
 }
 
 fn position(location: serde_saphyr::Location) -> Position {

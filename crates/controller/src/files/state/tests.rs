@@ -215,7 +215,9 @@ fn a_kind_of_others_is_a_warning_and_holds_nothing_that_has_its_name() {
     let told = world.load("a.yaml", deployment);
     assert_eq!(told, ["remove Service web/web", "remove Namespace web"]);
     let problems = world.problems();
-    assert_eq!(problems, ["a.yaml:3:1 warning kind: apps/v1 Deployment is not a kind that is read here"]);
+    let expected = "a.yaml:3:1 warning kind: apps/v1 Deployment is not a kind that is read here, so this manifest of \
+                    web/web has no effect";
+    assert_eq!(problems, [expected]);
 }
 
 #[test]
