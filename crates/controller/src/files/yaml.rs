@@ -215,6 +215,9 @@ fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
+/// The most nodes of one chunk that anchors keep, and that aliases repeat.
+const MAX_REPEATED: usize = 50_000;
+
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -223,7 +226,10 @@ fn options() -> Options {
             max_events: 20_000_000,
             max_nodes: 10_000_000,
             max_documents: 1_000_000,
+            // A manifest repeats a few labels; text that repeats more is made to be dear to read.
+            max_recorded_anchor_events: MAX_REPEATED,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         // A snippet would put lines of a Secret into logs and reports.
         with_snippet: false,
         emit_comments: false,
@@ -371,6 +377,19 @@ mod tests {
         assert!(!error.message.contains("at line"), "{error}");
         let error = documents("a: 1\na: 2\n").expect_err("a key twice");
         assert_eq!(error.position, Position { line: 2, column: 1 });
+    }
+
+    #[test]
+    fn aliases_repeat_a_little_and_never_grow_out_of_bounds() {
+        let all = documents("labels: &l {app: web}\nselector: *l\n").expect("valid");
+        assert_eq!(all[0].value["selector"], json!({"app": "web"}));
+        let level = |n: usize| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(10));
+        let nested: String = (1..20).map(level).collect();
+        let flat = format!("b: &b [{}]\nc: [{}]\n", "x,".repeat(10_000), "*b,".repeat(10_000));
+        for bomb in [format!("a0: &a0 [x]\n{nested}"), flat] {
+            let error = documents(&bomb).expect_err("too much");
+            assert!(error.message.starts_with("this cannot be read as YAML: "), "{error}");
+        }
     }
 
     #[test]
