@@ -36,7 +36,8 @@ pub type Authorize = Arc<dyn Fn(&Peer, &Node) -> Result<String, Status> + Send +
 pub struct Limits {
     /// The size of one request in bytes. A reconnecting proxy lists all it has, at about 100 bytes each.
     pub request_bytes: usize,
-    /// Names that one stream may be subscribed to, per type; also names in one request.
+    /// Names that one stream may be subscribed to, per type; also names in one request, and once more as many that it
+    /// says it has.
     pub names_per_type: usize,
     /// The total length in bytes of the names that one stream may be subscribed to, per type; also of the names in
     /// one request.

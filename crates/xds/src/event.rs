@@ -14,7 +14,7 @@ pub enum Event {
     Connected {
         /// `NAMESPACE/NAME`.
         gateway: String,
-        /// `node.id`, as the proxy claims it.
+        /// `node.id`, as the proxy claims it, cut to 256 bytes.
         node_id: String,
         /// The stream.
         stream: u64,
@@ -43,7 +43,7 @@ pub enum Event {
         names: Vec<String>,
         /// Their versions, in the order of `names`.
         versions: Vec<Version>,
-        /// The proxy's words (`error_detail.message`), at most 4 KiB.
+        /// The proxy's words (`error_detail.message`), at most 4 KiB and without control characters.
         message: String,
     },
     /// Names that had been rejected on this stream are accepted in another version, or no longer of interest.

@@ -78,7 +78,8 @@ impl DeltaRequest {
     /// Reads a request, with the bounds of `limits` on the names in it.
     pub fn parse(mut message: Bytes, limits: &Limits) -> Result<Self, ParseError> {
         let mut request = Self::default();
-        let mut budget = Budget::new(limits);
+        // A client that comes back tells every name twice: that it wants it, and that it has it.
+        let (mut budget, mut initial) = (Budget::new(limits), Budget::new(limits));
         while message.has_remaining() {
             let (tag, wire) = decode_key(&mut message)?;
             match (tag, wire) {
@@ -87,7 +88,7 @@ impl DeltaRequest {
                 (3, WireType::LengthDelimited) => request.subscribe.push(budget.name(&mut message)?),
                 (4, WireType::LengthDelimited) => request.unsubscribe.push(budget.name(&mut message)?),
                 (5, WireType::LengthDelimited) => {
-                    let entry = initial_version(field(&mut message)?, &mut budget)?;
+                    let entry = initial_version(field(&mut message)?, &mut initial)?;
                     request.initial_versions.push(entry);
                 }
                 (6, WireType::LengthDelimited) => request.nonce = short_text(&mut message)?,
@@ -205,7 +206,7 @@ fn initial_version(mut message: Bytes, budget: &mut Budget) -> Result<(String, S
     Ok((name.unwrap_or_default(), version))
 }
 
-/// The message of a `google.rpc.Status`, cut to a length worth keeping.
+/// The message of a `google.rpc.Status`, fit to be shown: cut, and on one line without control characters.
 fn error(mut message: Bytes) -> Result<String, ParseError> {
     let mut words = String::new();
     while message.has_remaining() {
@@ -213,14 +214,26 @@ fn error(mut message: Bytes) -> Result<String, ParseError> {
         match (tag, wire) {
             (2, WireType::LengthDelimited) => {
                 let bytes = field(&mut message)?;
-                let kept = &bytes[..bytes.len().min(MAX_ERROR)];
                 // Envoy may quote bytes of the configuration here, and the cut may fall inside a character.
-                words = String::from_utf8_lossy(kept).into_owned();
+                words = printable(&String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_ERROR)]), MAX_ERROR);
             }
             _ => skip_field(wire, tag, &mut message, DecodeContext::default())?,
         }
     }
     Ok(words)
+}
+
+/// What a client says, as it may stand in logs and statuses: without control characters, and `max` bytes at most.
+pub(crate) fn printable(text: &str, max: usize) -> String {
+    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut printable = String::with_capacity(text.len().min(max));
+    for c in clean {
+        if printable.len() + c.len_utf8() > max {
+            break;
+        }
+        printable.push(c);
+    }
+    printable
 }
 
 #[cfg(test)]
@@ -323,5 +336,42 @@ mod tests {
         let request = SotwRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
         let error = request.error.expect("an error");
         assert!(error.starts_with("éé") && error.len() <= MAX_ERROR + 4);
+    }
+
+    #[test]
+    fn an_error_holds_no_more_than_it_may_and_nothing_that_moves_a_cursor() {
+        for text in ["\u{1b}[31mred\r\nand more\u{202e}", &"\u{1b}".repeat(10_000)] {
+            let message = discovery::DeltaDiscoveryRequest {
+                error_detail: Some(rpc::Status { message: text.to_owned(), ..Default::default() }),
+                ..Default::default()
+            };
+            let request = DeltaRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("valid");
+            let error = request.error.expect("an error");
+            assert!(error.len() <= MAX_ERROR && !error.contains(char::is_control), "{error:?}");
+        }
+        // `Status.message` (2) with bytes that are no text: each of them takes three to show.
+        let mut status = vec![0x12, 0xff, 0x3f];
+        status.extend([0xff; 0x1fff]);
+        let words = error(status.into()).expect("a status");
+        assert!(words.len() <= MAX_ERROR, "{}", words.len());
+    }
+
+    #[test]
+    fn a_client_that_has_all_it_may_ask_for_can_come_back() {
+        let limits = Limits { names_per_type: 2, name_bytes_per_type: 2, ..Limits::default() };
+        let request = |names: &[&str]| {
+            let message = discovery::DeltaDiscoveryRequest {
+                resource_names_subscribe: names.iter().map(|&name| name.into()).collect(),
+                initial_resource_versions: names.iter().map(|&name| (name.into(), "1".into())).collect(),
+                ..Default::default()
+            };
+            DeltaRequest::parse(message.encode_to_vec().into(), &limits)
+        };
+        assert!(request(&["a", "b"]).is_ok());
+        let message = discovery::DeltaDiscoveryRequest {
+            initial_resource_versions: ["a", "b", "c"].map(|name| (name.to_owned(), "1".to_owned())).into(),
+            ..Default::default()
+        };
+        assert!(DeltaRequest::parse(message.encode_to_vec().into(), &limits).is_err());
     }
 }

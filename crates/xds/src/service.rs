@@ -19,7 +19,7 @@ use crate::body::{Part, StreamBody};
 use crate::config::{Config, Peer};
 use crate::event::{Event, Reporter};
 use crate::hub::{Hub, Publication};
-use crate::request::{DeltaRequest, Node, ParseError, SotwRequest};
+use crate::request::{DeltaRequest, Node, ParseError, SotwRequest, printable};
 use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
 
 const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
@@ -183,8 +183,9 @@ impl StreamTask {
             return Err(Status::invalid_argument("the first request must carry the node"));
         };
         let gateway = (self.ads.shared.config.authorize)(&self.ads.peer, node)?;
-        tracing::debug!(stream = self.id, gateway, node = node.id, protocol = ?self.protocol, "xDS stream begins");
-        self.report(Event::Connected { gateway: gateway.clone(), node_id: node.id.clone(), stream: self.id });
+        let node_id = printable(&node.id, 256);
+        tracing::debug!(stream = self.id, gateway, node_id, protocol = ?self.protocol, "xDS stream begins");
+        self.report(Event::Connected { gateway: gateway.clone(), node_id, stream: self.id });
         Ok(Some((gateway, request)))
     }
 
@@ -285,7 +286,7 @@ impl StreamTask {
                 Event::Recovered { gateway, stream, kind, names: names.iter().map(ToString::to_string).collect() }
             }
             Observation::UnknownName(kind, name) => {
-                let name = name.chars().take(256).collect::<String>();
+                let name = printable(&name, 256);
                 tracing::info!(gateway, stream, %kind, name, "a proxy asks for a name that its Gateway does not have");
                 Event::UnknownName { gateway, stream, kind, name }
             }
