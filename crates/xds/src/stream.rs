@@ -17,7 +17,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use imbl::ordmap::DiffItem;
 use crate::config::Limits;
 use crate::event::Gate;
 use crate::request::Node;
-use crate::resource::{ResourceType, Version};
+use crate::resource::{Resource, ResourceType, Version};
 use crate::snapshot::{Resources, Snapshot};
 use rollout::{Phase, Removal, Rollout};
 use state::{InFlight, Needs, Pending, TypeState};
@@ -197,7 +197,8 @@ impl Stream {
         if state.subscription.names.len() > limits.names_per_type || state.forced.len() > limits.names_per_type {
             return Err(Violation::TooManyNames { what: "names", limit: limits.names_per_type });
         }
-        if state.subscription.bytes() > limits.name_bytes_per_type {
+        let forced: usize = state.forced.iter().map(|name| name.len()).sum();
+        if state.subscription.bytes().max(forced) > limits.name_bytes_per_type {
             return Err(Violation::TooManyNames { what: "bytes of names", limit: limits.name_bytes_per_type });
         }
         Ok(())
@@ -249,7 +250,10 @@ impl Stream {
                 None if self.types[kind.index()].subscription.covers(name) => {
                     pending.held.retain(|held| held.name() != &**name);
                     pending.removed.insert(name.clone());
-                    pending.unknown.push(name.clone());
+                    // A name that is unsubscribed while all are meant is answered too, but nobody asks for it.
+                    if self.types[kind.index()].subscription.names.contains(name) {
+                        pending.unknown.push(name.clone());
+                    }
                 }
                 None => {}
             }
@@ -285,7 +289,7 @@ impl Stream {
     fn push_endpoints(&mut self, clusters: &[(Arc<str>, Version)]) {
         let kind = ResourceType::Endpoints;
         for (name, _) in clusters {
-            let Some(version) = self.lookup(kind, name).map(crate::Resource::content_version) else { continue };
+            let Some(version) = self.lookup(kind, name).map(Resource::content_version) else { continue };
             let state = &mut self.types[kind.index()];
             let welcome = self.protocol == Protocol::Delta || state.subscription.covers(name);
             if welcome && state.rejected.get(name) != Some(&version) {
@@ -332,6 +336,15 @@ impl Stream {
         // The client may have lost interest in some meanwhile.
         let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
         state.rejected.extend(of_interest().cloned());
+        if self.protocol == Protocol::Delta && !flight.versions.is_empty() {
+            // A client may refuse such a response as a whole and then still has what was to go. That is said once
+            // more, without what it refused.
+            for name in flight.removed {
+                if !state.sent.contains_key(&name) {
+                    state.sent.insert(name.clone(), Resource::unknown(kind, name, Version::from([0; 16])));
+                }
+            }
+        }
         if let Some(needs) = flight.needs {
             if complete_set {
                 self.kept.entry((kind, Arc::from(""))).or_insert(needs);
@@ -342,6 +355,17 @@ impl Stream {
             }
         }
         self.observations.push(Observation::Nacked(kind, flight.versions, message));
+    }
+
+    /// The client does not mean all names of this type any more.
+    fn forget_unlisted(&mut self, kind: ResourceType) {
+        let state = &self.types[kind.index()];
+        let kept = self.kept.keys().filter(|(of, name)| *of == kind && !name.is_empty()).map(|(_, name)| name);
+        let known = state.forced.iter().chain(&state.unknown).chain(state.rejected.keys()).chain(kept);
+        let unlisted: BTreeSet<_> = known.filter(|name| !state.subscription.covers(name)).cloned().collect();
+        for name in unlisted {
+            self.forget(kind, &name);
+        }
     }
 
     /// The client is not interested in `name` any more.

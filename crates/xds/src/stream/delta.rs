@@ -100,6 +100,7 @@ impl Stream {
             let state = &mut self.types[kind.index()];
             if name == WILDCARD {
                 state.subscription.wildcard = false;
+                self.forget_unlisted(kind);
                 continue;
             }
             let name: Arc<str> = name.as_str().into();

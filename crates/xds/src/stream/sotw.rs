@@ -23,10 +23,8 @@ impl Stream {
                 // The client had not seen the last response when it wrote this. It will answer that, with all names.
                 // But names that are missing here it has dropped: should they be there again, it needs them anew.
                 let names: BTreeSet<&str> = request.names.iter().map(String::as_str).collect();
-                if !kind.is_complete_set() {
-                    let listed = state.subscription.names.iter();
-                    state.dropped.extend(listed.filter(|name| !names.contains(&***name)).cloned());
-                }
+                let listed = state.subscription.names.iter();
+                state.dropped.extend(listed.filter(|name| !names.contains(&***name)).cloned());
                 return Ok(());
             }
             // An answer to the last response settles those before it.
@@ -60,20 +58,23 @@ impl Stream {
             new.wildcard = true;
         }
         let changed = first || new != old;
-        let dropped: Vec<_> = old.names.iter().filter(|name| !new.covers(name)).cloned().collect();
+        let left: Vec<_> = old.names.iter().filter(|name| !new.covers(name)).cloned().collect();
+        let dropped = std::mem::take(&mut state.dropped);
         if kind.is_complete_set() {
-            state.answer_due |= changed;
+            state.answer_due |= changed || dropped.iter().any(|name| new.names.contains(name));
         } else {
             if new.wildcard && !old.wildcard {
                 state.sent = state.sent.iter().filter(|(name, _)| old.names.contains(*name)).map(clone_entry).collect();
             }
-            let dropped = std::mem::take(&mut state.dropped);
             let added = new.names.iter().filter(|name| !old.covers(name) || dropped.contains(*name));
             state.forced.extend(added.cloned());
         }
         state.subscription = new;
-        for name in dropped {
+        for name in left {
             self.forget(kind, &name);
+        }
+        if old.wildcard && !self.types[kind.index()].subscription.wildcard {
+            self.forget_unlisted(kind);
         }
     }
 

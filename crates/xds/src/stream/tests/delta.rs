@@ -374,3 +374,99 @@ fn a_type_that_is_not_served_is_left_alone() {
     assert_eq!(client.stream.on_delta(request), Ok(()));
     client.is_told(&[]);
 }
+
+#[test]
+fn a_name_that_is_unsubscribed_while_all_are_meant_is_not_asked_for_and_not_kept() {
+    let mut client = Script::new(Protocol::Delta, "CDS a@1");
+    client.ask("CDS");
+    client.settle();
+    for n in 0..3 {
+        client.ask(&format!("CDS -x{n}"));
+        client.is_told(&[&format!("CDS -x{n}")]);
+        client.ack("CDS");
+    }
+    assert_eq!(client.learned(), []);
+    assert!(client.stream.types[ResourceType::Cluster.index()].unknown.is_empty());
+}
+
+#[test]
+fn names_that_wait_for_an_answer_are_bounded_in_bytes_too() {
+    let limits = Limits { names_per_type: 100, name_bytes_per_type: 20, ..Limits::default() };
+    let mut stream = Stream::new(Protocol::Delta, node(), Settings { limits, gate_timeout: GATE });
+    let unsubscribe = |name: &str| DeltaRequest {
+        type_url: ResourceType::Cluster.type_url().into(),
+        unsubscribe: vec![name.into()],
+        ..DeltaRequest::default()
+    };
+    assert_eq!(stream.on_delta(unsubscribe("a-name-of-18-bytes")), Ok(()));
+    let refused = Violation::TooManyNames { what: "bytes of names", limit: 20 };
+    assert_eq!(stream.on_delta(unsubscribe("another-of-18-byte")), Err(refused));
+}
+
+#[test]
+fn unsubscribing_the_star_ends_the_report_of_what_was_rejected_but_of_names() {
+    let mut client = Script::new(Protocol::Delta, "LDS l@1 m@1");
+    client.ask("LDS +* +m");
+    client.is_told(&["LDS l@1 m@1"]);
+    client.nack("LDS");
+    client.learned();
+    client.ask("LDS -*");
+    assert_eq!(client.learned(), [Observation::Recovered(ResourceType::Listener, vec!["l".into()])]);
+}
+
+#[test]
+fn unsubscribing_the_star_lets_go_of_what_rejected_listeners_used() {
+    let mut client = settled_delta("CDS a@1; EDS a@1; LDS l@1", "+a", "");
+    client.shall_have("CDS b@1; EDS b@1; LDS l@2");
+    client.told();
+    client.ack("CDS");
+    client.ack("EDS");
+    client.is_told(&["LDS l@2"]);
+    client.nack("LDS");
+    client.wait(2 * GATE);
+    client.is_told(&[]);
+    client.ask("LDS -*");
+    client.is_told(&["CDS -a", "EDS -a"]);
+}
+
+#[test]
+fn a_removal_that_was_rejected_along_with_something_else_is_said_once_more() {
+    let mut client = Script::new(Protocol::Delta, "LDS l@1");
+    client.ask("LDS");
+    client.settle();
+    client.shall_have("LDS l@2");
+    client.is_told(&["LDS l@2"]);
+    client.nack("LDS");
+    // A client may refuse such a response as a whole.
+    client.shall_have("LDS m@1");
+    client.is_told(&["LDS m@1 -l"]);
+    client.nack("LDS");
+    client.is_told(&["LDS -l"]);
+    client.learned();
+    client.ack("LDS");
+    assert_eq!(client.learned(), [Observation::Recovered(ResourceType::Listener, vec!["l".into()])]);
+    client.is_told(&[]);
+}
+
+#[test]
+fn a_removal_that_is_rejected_alone_is_not_said_again() {
+    let mut client = Script::new(Protocol::Delta, "LDS l@1");
+    client.ask("LDS");
+    client.settle();
+    client.shall_have("");
+    client.is_told(&["LDS -l"]);
+    client.nack("LDS");
+    client.is_told(&[]);
+}
+
+#[test]
+fn what_was_removed_in_a_rejected_response_and_comes_back_is_sent() {
+    let mut client = Script::new(Protocol::Delta, "LDS l@1");
+    client.ask("LDS");
+    client.settle();
+    client.shall_have("LDS m@1");
+    client.is_told(&["LDS m@1 -l"]);
+    client.shall_have("LDS l@1 m@1");
+    client.nack("LDS");
+    client.is_told(&["LDS l@1"]);
+}

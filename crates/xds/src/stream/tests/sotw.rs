@@ -200,3 +200,75 @@ fn a_subscription_to_clusters_by_name_gets_the_set_of_those() {
     client.ask("CDS a b");
     client.is_told(&["CDS a@1 b@2"]);
 }
+
+#[test]
+fn leaving_the_star_leaves_the_names() {
+    let mut client = Script::new(Protocol::Sotw, "CDS a@1 b@1; EDS a@1 b@1");
+    client.ask("CDS * a");
+    client.ask("EDS * a");
+    client.settle();
+    client.ask("CDS a");
+    client.ask("EDS a");
+    client.is_told(&["CDS a@1"]);
+    client.ack("CDS");
+    client.shall_have("CDS a@1 b@2; EDS a@1 b@2");
+    client.is_told(&[]);
+    client.ask("CDS *");
+    client.ask("EDS *");
+    client.is_told(&["CDS a@1 b@2", "EDS b@2"]);
+}
+
+#[test]
+fn all_that_were_meant_before_any_name_was_given_are_not_meant_after() {
+    let mut client = Script::new(Protocol::Sotw, "CDS a@1 b@1");
+    client.ask("CDS");
+    client.is_told(&["CDS a@1 b@1"]);
+    client.ack("CDS");
+    client.ask("CDS a");
+    client.is_told(&["CDS a@1"]);
+    client.ack("CDS");
+    client.ask("CDS");
+    client.is_told(&["CDS"]);
+}
+
+#[test]
+fn leaving_the_star_ends_the_report_of_what_was_rejected() {
+    let mut client = Script::new(Protocol::Sotw, "EDS a@1 b@1");
+    client.ask("EDS * a");
+    client.is_told(&["EDS a@1 b@1"]);
+    client.nack("EDS");
+    client.learned();
+    client.ask("EDS a");
+    assert_eq!(client.learned(), [Observation::Recovered(ResourceType::Endpoints, vec!["b".into()])]);
+}
+
+#[test]
+fn a_rejection_with_a_stale_nonce_is_none() {
+    let mut client = Script::new(Protocol::Sotw, "CDS a@1");
+    client.ask("CDS");
+    client.is_told(&["CDS a@1"]);
+    client.ack("CDS");
+    client.shall_have("CDS a@2");
+    client.is_told(&["CDS a@2"]);
+    client.request("CDS", Some("1".into()), Some("late"));
+    client.request("CDS", Some("17".into()), Some("never sent"));
+    assert_eq!(client.learned(), []);
+    client.ack("CDS");
+    assert_eq!(client.learned(), []);
+}
+
+#[test]
+fn a_cluster_that_was_dropped_and_added_while_a_response_was_on_its_way_is_sent_again() {
+    let mut client = Script::new(Protocol::Sotw, "CDS a@1 b@1");
+    client.ask("CDS a b");
+    client.is_told(&["CDS a@1 b@1"]);
+    client.ack("CDS");
+    client.shall_have("CDS a@1 b@2");
+    client.is_told(&["CDS a@1 b@2"]);
+    client.request("CDS b", Some("1".into()), None);
+    client.request("CDS a b", Some("1".into()), None);
+    client.ack("CDS");
+    client.is_told(&["CDS a@1 b@2"]);
+    client.ack("CDS");
+    client.is_told(&[]);
+}
