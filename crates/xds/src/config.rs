@@ -68,7 +68,8 @@ pub struct Config {
     /// How many large responses may be on their way to the kernel at once. Others wait, [`Config::gate_timeout`] at
     /// most.
     pub max_concurrent_large_sends: usize,
-    /// How often a silent connection is asked for a sign of life.
+    /// How often a silent connection is asked for a sign of life. A stream or connection on which nothing is asked for
+    /// ends after this time and [`Config::keepalive_timeout`].
     pub keepalive_interval: Duration,
     /// How long the sign of life may take.
     pub keepalive_timeout: Duration,

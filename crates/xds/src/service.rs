@@ -11,7 +11,7 @@ use futures::future::{Ready, ready};
 use http::{Request, Response};
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::codec::{DecodeBuf, Decoder, Streaming};
 use tonic::{Code, Status};
 
@@ -27,8 +27,10 @@ const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Strea
 
 /// Events that a stream keeps while the reader of events is behind.
 const MAX_UNREPORTED: usize = 256;
-/// How long a stream that ended tries to tell.
+/// How long a stream that ended tries to tell its client ...
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// ... and the reader of events, who would otherwise take for connected, and for refused, what is not.
+const LAST_EVENTS: Duration = Duration::from_mins(1);
 
 /// What all streams of a server share.
 pub(crate) struct Shared {
@@ -151,12 +153,13 @@ struct StreamTask {
 impl StreamTask {
     async fn run(mut self) {
         let parts = self.parts.clone();
+        let mut left = None;
         let status = match self.begin().await {
             Ok(Some((gateway, request))) => {
                 let mut view = self.ads.shared.hub.subscribe(&gateway);
                 let status = self.serve(&gateway, request, &mut view).await;
                 self.ads.shared.hub.unsubscribe(&gateway, view);
-                self.leave(gateway).await;
+                left = Some(gateway);
                 status
             }
             Ok(None) => Status::ok(""),
@@ -167,13 +170,20 @@ impl StreamTask {
         }
         // A client that takes nothing any more does not need to know either.
         let _ = timeout(LAST_WORDS, parts.send(Part::End(status))).await;
+        if let Some(gateway) = left {
+            self.leave(gateway).await;
+        }
     }
 
     /// The first request says who asks, and that decides what the stream may read.
     async fn begin(&mut self) -> Result<Option<(String, Parsed)>, Status> {
         let mut draining = self.ads.draining.clone();
+        let config = &self.ads.shared.config;
+        let patience = config.keepalive_interval + config.keepalive_timeout;
         let request = tokio::select! {
             request = self.requests.message() => request?,
+            // A proxy asks at once; who only holds a stream open takes the place of one that would.
+            () = sleep(patience) => return Err(Status::deadline_exceeded("nothing was asked for")),
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
             () = self.parts.closed() => return Ok(None),
         };
@@ -324,11 +334,15 @@ impl StreamTask {
     async fn leave(&mut self, gateway: String) {
         self.unreported.push(Event::Disconnected { gateway, stream: self.id });
         let sender = self.ads.shared.reporter.sender().clone();
-        for event in self.unreported.drain(..) {
-            if timeout(LAST_WORDS, sender.send(event)).await.is_err() {
-                tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
-                return;
+        let events = std::mem::take(&mut self.unreported);
+        let tell = async {
+            for event in events {
+                // A reader that is gone needs no telling.
+                let _ = sender.send(event).await;
             }
+        };
+        if timeout(LAST_EVENTS, tell).await.is_err() {
+            tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
         }
     }
 }

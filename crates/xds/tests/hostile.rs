@@ -1,0 +1,232 @@
+//! Clients that are slow, silent, dead or curious, against a real server: each costs itself and nobody else.
+
+#![allow(clippy::unwrap_used, reason = "a step that fails has failed the test")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use tokio::io::{copy_bidirectional, split};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
+use xds::{Config, Event, Hub, Resource, ResourceType, Server, Snapshot};
+
+const LARGE: usize = 8 << 20;
+
+struct Running {
+    hub: Hub,
+    address: SocketAddr,
+    events: mpsc::Receiver<Event>,
+    _stop: oneshot::Sender<()>,
+}
+
+async fn run(config: Config, events: usize) -> Running {
+    let hub = Hub::new();
+    hub.ready();
+    let (reporter, events) = xds::reporter(events);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::new(hub.clone(), config, reporter);
+    tokio::spawn(server.serve_tcp(listener, async move { drop(stopped.await) }));
+    Running { hub, address, events, _stop: stop }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), future).await.expect("it hangs")
+}
+
+fn snapshot(version: u8, size: usize) -> Snapshot {
+    let body = Bytes::from(vec![version; size]);
+    Snapshot::new().with(Resource::new(ResourceType::Cluster, "a", [version; 16], body))
+}
+
+fn secret(name: &str) -> Snapshot {
+    Snapshot::new().with(Resource::new(ResourceType::Secret, name, [1; 16], Bytes::from_static(b"private")))
+}
+
+fn ask(kind: ResourceType, names: &[&str]) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        node: Some(Node { id: "envoy-1".into(), cluster: "ns/gw".into(), ..Default::default() }),
+        type_url: kind.type_url().into(),
+        resource_names_subscribe: names.iter().map(|&name| name.into()).collect(),
+        ..Default::default()
+    }
+}
+
+struct Client {
+    requests: mpsc::Sender<DeltaDiscoveryRequest>,
+    responses: Streaming<DeltaDiscoveryResponse>,
+}
+
+impl Client {
+    async fn open(address: SocketAddr) -> Self {
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+        let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(64 << 20);
+        let (requests, receiver) = mpsc::channel(8);
+        let responses = client.delta_aggregated_resources(ReceiverStream::new(receiver)).await.unwrap().into_inner();
+        Self { requests, responses }
+    }
+
+    async fn asking(address: SocketAddr, request: DeltaDiscoveryRequest) -> Self {
+        let client = Self::open(address).await;
+        client.requests.send(request).await.unwrap();
+        client
+    }
+
+    async fn next(&mut self) -> DeltaDiscoveryResponse {
+        let response = soon(self.responses.message()).await.unwrap().unwrap();
+        let ack = DeltaDiscoveryRequest {
+            type_url: response.type_url.clone(),
+            response_nonce: response.nonce.clone(),
+            ..Default::default()
+        };
+        self.requests.send(ack).await.unwrap();
+        response
+    }
+
+    /// The first byte of the only resource of the next response: its version.
+    async fn next_version(&mut self) -> u8 {
+        self.next().await.resources[0].resource.as_ref().unwrap().value[0]
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_another_gateway_does_not_exist() {
+    let mut server = run(Config::default(), 100).await;
+    server.hub.publish("ns/gw", secret("ours"));
+    server.hub.publish("ns/other", secret("theirs"));
+    let mut client = Client::asking(server.address, ask(ResourceType::Secret, &["ours", "theirs"])).await;
+    let response = client.next().await;
+    assert_eq!(response.removed_resources, ["theirs"]);
+    assert_eq!(response.resources.iter().map(|resource| resource.name.as_str()).collect::<Vec<_>>(), ["ours"]);
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::UnknownName { gateway, kind, name, .. })
+        if gateway == "ns/gw" && kind == ResourceType::Secret && name == "theirs"));
+    // Also not by a wildcard.
+    client.requests.send(ask(ResourceType::Secret, &["*"])).await.unwrap();
+    let response = client.next().await;
+    assert!(response.resources.iter().all(|resource| resource.name == "ours"));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
+    let mut config = Config::default();
+    config.max_concurrent_large_sends = 1;
+    config.gate_timeout = Duration::from_millis(50);
+    let server = run(config, 100).await;
+    server.hub.publish("ns/gw", snapshot(1, LARGE));
+    // It has the only turn for large responses, and takes none of its bytes.
+    let mut slow = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    let mut quick = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    for version in 1..=9 {
+        server.hub.publish("ns/gw", snapshot(version, LARGE));
+        assert_eq!(quick.next_version().await, version);
+    }
+    let mut versions = Vec::new();
+    while versions.last() != Some(&9) {
+        versions.push(slow.next_version().await);
+    }
+    // One was being sent and one was waiting for it.
+    assert!(versions.len() <= 3, "{versions:?}");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_reader_of_events() {
+    let server = run(Config::default(), 1).await;
+    let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    for version in 1..=200 {
+        server.hub.publish("ns/gw", snapshot(version, 1));
+        assert_eq!(client.next_version().await, version);
+        client.requests.send(ask(ResourceType::Endpoints, &[&format!("unknown-{version}")])).await.unwrap();
+        client.next().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_on_which_nothing_is_asked_ends() {
+    let mut config = Config::default();
+    config.keepalive_interval = Duration::from_millis(100);
+    config.keepalive_timeout = Duration::from_millis(200);
+    let server = run(config, 100).await;
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    let mut silent = Client::open(server.address).await;
+    assert_eq!(soon(silent.responses.message()).await.unwrap_err().code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_dead_without_a_word_is_cut() {
+    let mut config = Config::default();
+    config.keepalive_interval = Duration::from_millis(200);
+    config.keepalive_timeout = Duration::from_secs(1);
+    let mut server = run(config, 100).await;
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    // A way that stops to carry anything, without an end that anybody could see.
+    let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, to) = (way.local_addr().unwrap(), server.address);
+    let (cut, is_cut) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let (mut near, _) = way.accept().await.unwrap();
+        let mut far = TcpStream::connect(to).await.unwrap();
+        tokio::select! {
+            _ = copy_bidirectional(&mut near, &mut far) => {}
+            _ = is_cut => {}
+        }
+        let held = (split(near), split(far));
+        std::future::pending::<()>().await;
+        drop(held);
+    });
+    let mut client = Client::asking(address, ask(ResourceType::Cluster, &[])).await;
+    assert_eq!(client.next_version().await, 1);
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Acked { .. })));
+    cut.send(()).unwrap();
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Disconnected { .. })));
+}
+
+#[tokio::test]
+async fn words_of_any_size_and_kind_are_told_on_one_line() {
+    let mut server = run(Config::default(), 100).await;
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    let response = soon(client.responses.message()).await.unwrap().unwrap();
+    let nack = DeltaDiscoveryRequest {
+        type_url: response.type_url,
+        response_nonce: response.nonce,
+        error_detail: Some(envoy_types::pb::google::rpc::Status {
+            message: "\u{1b}[2Jbad\n\0".repeat(200_000),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    client.requests.send(nack).await.unwrap();
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
+    let Some(Event::Nacked { message, .. }) = soon(server.events.recv()).await else { panic!("it was refused") };
+    assert!(message.starts_with(" [2Jbad  ") && message.len() <= 4096 && !message.contains(char::is_control));
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_is_told_however_late_it_is_read() {
+    let mut server = run(Config::default(), 1).await;
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    client.next().await;
+    tokio::time::pause();
+    drop(client);
+    // Time goes on as fast as nothing else happens, in steps, so that the connection is looked at in between.
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::resume();
+    let mut last = soon(server.events.recv()).await;
+    while !matches!(last, Some(Event::Disconnected { .. })) {
+        last = soon(server.events.recv()).await;
+    }
+}
