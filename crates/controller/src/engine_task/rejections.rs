@@ -1,79 +1,114 @@
 //! What proxies refuse at present, by Gateway.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use ir::NsName;
 use xds::{Event, ResourceType};
 
-/// A resource on a stream; no name where a response changed none.
-type Refused = (u64, ResourceType, String);
-
 /// Envoy's words about everything that is refused and not yet replaced.
 #[derive(Debug, Default)]
 pub(super) struct Rejections {
-    gateways: HashMap<String, BTreeMap<Refused, String>>,
+    gateways: HashMap<String, OfGateway>,
+}
+
+/// A resource of a type; no name where a response changed none.
+type Refused = (ResourceType, String);
+
+/// What the proxies of one Gateway refuse. A response may have thousands of names, and they share its words.
+#[derive(Debug, Default)]
+struct OfGateway {
+    streams: HashMap<u64, BTreeMap<Refused, Arc<str>>>,
+    /// The words of all proxies, each once, with how often they stand in `streams`; in an order that does not depend
+    /// on which proxy spoke first.
+    words: BTreeMap<Arc<str>, usize>,
 }
 
 impl Rejections {
     /// Takes note of an event. Returns the Gateway whose report it changes, with the words; none where all is accepted.
     pub(super) fn note(&mut self, event: &Event) -> Option<(NsName, Option<String>)> {
-        let (gateway, before) = match event {
+        let (gateway, turned) = match event {
             Event::Nacked { gateway, stream, kind, names, message, .. } => {
-                let before = self.words(gateway);
-                let refused = self.gateways.entry(gateway.clone()).or_default();
-                if names.is_empty() {
-                    refused.insert((*stream, *kind, String::new()), message.clone());
-                }
-                for name in names {
-                    refused.insert((*stream, *kind, name.clone()), message.clone());
-                }
-                (gateway, before)
+                let of = self.gateways.entry(gateway.clone()).or_default();
+                let nameless = names.is_empty().then(String::new);
+                let names = names.iter().cloned().chain(nameless);
+                (gateway, of.refuse(*stream, names.map(|name| (*kind, name)), message))
             }
             Event::Recovered { gateway, stream, kind, names } => {
-                let before = self.words(gateway);
-                for name in names {
-                    self.forget(gateway, |refused| *refused == (*stream, *kind, name.clone()));
-                }
-                (gateway, before)
+                let refused = names.iter().map(|name| (*kind, name.clone()));
+                (gateway, self.gateways.get_mut(gateway)?.forget(*stream, refused))
             }
             Event::Acked { gateway, stream, kind, .. } => {
-                self.gateways.get(gateway)?;
-                let before = self.words(gateway);
-                self.forget(gateway, |refused| *refused == (*stream, *kind, String::new()));
-                (gateway, before)
+                (gateway, self.gateways.get_mut(gateway)?.forget(*stream, [(*kind, String::new())]))
             }
             Event::Disconnected { gateway, stream } => {
-                self.gateways.get(gateway)?;
-                let before = self.words(gateway);
-                self.forget(gateway, |(of, ..)| of == stream);
-                (gateway, before)
+                let of = self.gateways.get_mut(gateway)?;
+                let refused: Vec<_> = of.streams.get(stream)?.keys().cloned().collect();
+                (gateway, of.forget(*stream, refused))
             }
             _ => return None,
         };
-        let after = self.words(gateway);
-        if before == after {
+        let words = self.gateways.get(gateway).and_then(OfGateway::told);
+        if words.is_none() {
+            self.gateways.remove(gateway);
+        }
+        if !turned {
             return None;
         }
         let (namespace, name) = gateway.split_once('/')?;
-        Some((NsName::new(namespace, name), after))
+        Some((NsName::new(namespace, name), words))
     }
+}
 
-    /// The words of all proxies, each once and in an order that does not depend on which spoke first.
-    fn words(&self, gateway: &str) -> Option<String> {
-        let mut words: Vec<&str> = self.gateways.get(gateway)?.values().map(String::as_str).collect();
-        words.sort_unstable();
-        words.dedup();
-        Some(words.join("; "))
-    }
-
-    fn forget(&mut self, gateway: &str, which: impl Fn(&Refused) -> bool) {
-        if let Some(refused) = self.gateways.get_mut(gateway) {
-            refused.retain(|key, _| !which(key));
-            if refused.is_empty() {
-                self.gateways.remove(gateway);
+impl OfGateway {
+    /// Returns whether the words are others than before.
+    fn refuse(&mut self, stream: u64, names: impl Iterator<Item = Refused>, message: &str) -> bool {
+        let message: Arc<str> = message.into();
+        let of_stream = self.streams.entry(stream).or_default();
+        let mut turned = false;
+        for name in names {
+            let count = self.words.entry(Arc::clone(&message)).or_default();
+            *count += 1;
+            turned |= *count == 1;
+            if let Some(before) = of_stream.insert(name, Arc::clone(&message)) {
+                turned |= unsay(&mut self.words, &before);
             }
         }
+        turned
     }
+
+    /// Returns whether the words are others than before.
+    fn forget(&mut self, stream: u64, names: impl IntoIterator<Item = Refused>) -> bool {
+        let Some(of_stream) = self.streams.get_mut(&stream) else { return false };
+        let mut turned = false;
+        for name in names {
+            if let Some(before) = of_stream.remove(&name) {
+                turned |= unsay(&mut self.words, &before);
+            }
+        }
+        if of_stream.is_empty() {
+            self.streams.remove(&stream);
+        }
+        turned
+    }
+
+    fn told(&self) -> Option<String> {
+        let words: Vec<&str> = self.words.keys().map(|words| &**words).collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+/// Returns whether nobody says this any more.
+fn unsay(words: &mut BTreeMap<Arc<str>, usize>, these: &Arc<str>) -> bool {
+    let Some(count) = words.get_mut(these) else { return false };
+    *count -= 1;
+    if *count > 0 {
+        return false;
+    }
+    words.remove(these);
+    true
 }
 
 #[cfg(test)]
@@ -131,5 +166,22 @@ mod tests {
         let acked =
             Event::Acked { gateway: "ns/gw".into(), stream: 1, kind: ResourceType::Listener, versions: Vec::new() };
         assert_eq!(told(&mut rejections, &acked), "fine");
+    }
+
+    #[test]
+    fn names_that_were_refused_together_share_the_words() {
+        let mut rejections = Rejections::default();
+        let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        assert_eq!(told(&mut rejections, &nack(1, &names, "bad")), "bad");
+        let refused = &rejections.gateways["ns/gw"].streams[&1];
+        let first = refused.values().next().expect("there are some");
+        assert!(refused.values().all(|words| Arc::ptr_eq(words, first)));
+        assert_eq!(told(&mut rejections, &nack(1, &names[..999], "worse")), "bad; worse");
+        assert_eq!(told(&mut rejections, &nack(1, &names[999..], "worse")), "worse");
+        assert_eq!(told(&mut rejections, &recovered(2, "1")), "", "another proxy");
+        let gone = Event::Disconnected { gateway: "ns/gw".into(), stream: 1 };
+        assert_eq!(told(&mut rejections, &gone), "fine");
+        assert!(rejections.gateways.is_empty());
     }
 }
