@@ -209,6 +209,7 @@ impl EngineTask {
             }
             xds::Event::UnknownName { gateway, kind, name, .. } => {
                 tracing::info!(%gateway, %kind, name, "an Envoy asks for what is not there");
+                self.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
             }
             xds::Event::GateExpired { gateway, gate, .. } => {
                 tracing::warn!(%gateway, ?gate, "an Envoy did not acknowledge in time, so it was not waited for");

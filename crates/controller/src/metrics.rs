@@ -69,6 +69,8 @@ pub struct Metrics {
     pub streams: Gauge,
     /// Updates that proxies refused.
     pub nacks: Family<GatewayLabel, Counter>,
+    /// Names that proxies asked for and their Gateway does not have.
+    pub unknown_names: Family<GatewayLabel, Counter>,
     /// Waits for a proxy that were ended by their bound.
     pub gates_expired: Counter,
     /// Gateways that are served.
@@ -94,6 +96,7 @@ impl Default for Metrics {
             bytes: Family::default(),
             streams: Gauge::default(),
             nacks: Family::default(),
+            unknown_names: Family::default(),
             gates_expired: Counter::<u64, AtomicU64>::default(),
             gateways: Gauge::default(),
             problems: Family::default(),
@@ -116,6 +119,8 @@ impl Metrics {
         all.register("resources_changed_bytes", "Bytes of Envoy resources that changed, by type", self.bytes.clone());
         all.register("xds_streams", "Open xDS streams", self.streams.clone());
         all.register("xds_nacks", "Updates that proxies refused", self.nacks.clone());
+        let unknown = "Names that proxies asked for and their Gateway does not have";
+        all.register("xds_unknown_names", unknown, self.unknown_names.clone());
         all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());
         all.register("gateways", "Gateways that are served", self.gateways.clone());
         all.register("problems", "Problems of objects, manifests and files, by severity", self.problems.clone());

@@ -109,7 +109,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let listen = |why: &io::Error| RunError::listen(&options.admin, "--admin-address", why);
     let admin_listener = admin::bind(options.admin).await.map_err(|error| listen(&error))?;
-    tracing::info!(xds = %options.xds, admin = %options.admin, "listening");
+    // Port 0 lets the system choose.
+    let admin_address = admin_listener.local_addr().unwrap_or(options.admin);
+    tracing::info!(xds = %xds_listener, admin = %admin_address, "listening");
 
     let ports = supervisor.is_some().then(|| PortCheck::new(ThisHost));
     let (engine, events) = engine_task::channel();
@@ -257,6 +259,15 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     std::fs::set_permissions(&bound, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     std::fs::rename(&bound, path)?;
     Ok(listener)
+}
+
+impl std::fmt::Display for XdsListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(_, address) => address.fmt(f),
+            Self::Unix(_, path) => Bind::Unix(path.clone()).fmt(f),
+        }
+    }
 }
 
 impl RunError {

@@ -17,10 +17,14 @@ use ir::{NsName, settings::Edge};
 use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
+    time::timeout,
 };
 use translate::envoy::bootstrap::XdsAddress;
 
 use crate::metrics::Metrics;
+
+/// How long the program may take to tell its version.
+const PROBE: Duration = Duration::from_secs(10);
 
 /// How to run Envoys.
 #[derive(Clone, Debug)]
@@ -54,7 +58,10 @@ impl Supervisor {
     /// Looks whether the program can be run, by asking for its version; gives the version.
     pub async fn probe(&self) -> Result<String, SupervisorError> {
         let failed = |why: String| SupervisorError::Program { path: self.envoy.clone(), why };
-        let output = tokio::process::Command::new(&self.envoy).arg("--version").output().await;
+        let output = tokio::process::Command::new(&self.envoy).arg("--version").kill_on_drop(true).output();
+        let Ok(output) = timeout(PROBE, output).await else {
+            return Err(failed(format!("it does not tell its version within {PROBE:?}")));
+        };
         let output = output.map_err(|error| failed(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if output.status.success() { Ok(text) } else { Err(failed(output.status.to_string())) }

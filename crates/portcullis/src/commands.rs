@@ -68,6 +68,11 @@ pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
 /// Says what is wrong.
 pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
     let (translator, files, problems) = load(args.files, args.settings)?;
+    if files.manifests().files().next().is_none() {
+        let paths: Vec<_> = files.roots().iter().map(|path| path.display().to_string()).collect();
+        // What gates a change must not pass because it looked in the wrong place.
+        anyhow::bail!("there is no .yaml, .yml or .json file in {}", paths.join(", "));
+    }
     let report = Report::of(&files, &problems, &translator);
     let text = match args.output {
         ReportFormat::Text => report.to_text(),
@@ -118,6 +123,10 @@ fn load(files: FileArgs, settings: SettingsArgs) -> anyhow::Result<(Translator, 
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")?;
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who reads it has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.context("cannot write to standard output")?,
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -172,6 +172,34 @@ fn wrong_usage_and_files_that_are_not_there_exit_with_2() {
 }
 
 #[test]
+fn a_check_of_nothing_does_not_pass() {
+    let nothing = folder(&[("notes.txt", GOOD)]);
+    let output = portcullis(&["check", "-f", path(&nothing)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(path(&nothing)), "{}", text(&output.stderr));
+    // It could be read once and then never again, as a pipe.
+    let output = portcullis(&["check", "-f", "/dev/null"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("neither a file nor a folder"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_fault() {
+    let files = folder(&[("a.yaml", GOOD), ("b.yaml", "kind: [")]);
+    for (command, code) in [("translate", 0), ("check", 1)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+            .args([command, "-f", path(&files)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn xds_is_served_on_loopback_only() {
     let files = folder(&[]);
     let output = portcullis(&["run", "--files", path(&files), "--xds-address", "0.0.0.0:0"]);

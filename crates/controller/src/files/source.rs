@@ -66,7 +66,14 @@ impl Files {
     pub fn open(paths: Vec<PathBuf>) -> Result<Self, SourceError> {
         for path in &paths {
             let read = std::fs::metadata(path).and_then(|metadata| {
-                if metadata.is_dir() { std::fs::read_dir(path).map(drop) } else { std::fs::File::open(path).map(drop) }
+                if metadata.is_dir() {
+                    std::fs::read_dir(path).map(drop)
+                } else if metadata.is_file() {
+                    std::fs::File::open(path).map(drop)
+                } else {
+                    // A pipe can be read once and then never again: nothing would be found in it.
+                    Err(std::io::Error::other("it is neither a file nor a folder"))
+                }
             });
             read.map_err(|why| SourceError::Unreadable { path: path.clone(), why })?;
         }
@@ -77,6 +84,11 @@ impl Files {
     pub fn load(&mut self) -> Update {
         let found = self.scanner.scan(|_| false);
         self.digest(found)
+    }
+
+    /// What was named: files and folders.
+    pub fn roots(&self) -> &[PathBuf] {
+        self.scanner.roots()
     }
 
     /// The objects.
@@ -144,7 +156,10 @@ impl Files {
             match receiver.recv_timeout(wake.saturating_duration_since(Instant::now())) {
                 Ok(Message::Signal(signal)) => {
                     coalescer.note(signal, Instant::now());
-                    continue;
+                    // Signals that never pause must not keep what is due waiting.
+                    if Instant::now() < wake {
+                        continue;
+                    }
                 }
                 Ok(Message::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}

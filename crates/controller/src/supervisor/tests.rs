@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::*;
 use crate::metrics::GatewayLabel;
@@ -114,4 +114,12 @@ async fn a_program_that_cannot_be_run_is_found_at_once() {
     let fake = Fake::new("exit 3");
     let error = fake.supervisor.probe().await.expect_err("it fails");
     assert!(error.to_string().contains("exit status: 3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_answer_is_not_waited_for_without_end() {
+    let fake = Fake::new("exec sleep 1000");
+    tokio::time::pause();
+    let error = fake.supervisor.probe().await.expect_err("it says nothing");
+    assert!(error.to_string().contains("does not tell its version"), "{error}");
 }

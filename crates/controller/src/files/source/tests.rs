@@ -123,6 +123,68 @@ fn what_is_not_there_cannot_be_followed() {
     assert!(error.to_string().starts_with("cannot read /nonexistent/folder: "), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_taken_for_an_empty_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    for path in [pipe, "/dev/null".into()] {
+        let error = Files::open(vec![path]).err().expect("an error");
+        assert!(error.to_string().ends_with("it is neither a file nor a folder"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_mounted_config_map_is_followed_when_it_is_replaced_as_a_whole() {
+    let world = World::new(&[]);
+    assert!(world.updates.recv_timeout(Duration::from_mins(1)).expect("a first look").changes.is_empty());
+    let path = |name: &str| world.folder.path().join(name);
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, path(name)).expect("a link");
+    // As a kubelet does it: a new folder, and then one rename that everything leads through.
+    let mount = |name: &str, services: &[&str]| {
+        fs::create_dir(path(name)).expect("a folder");
+        let text: String = services.iter().map(|name| service(name)).collect();
+        world.write(&format!("{name}/services.yaml"), &text);
+        link(name, "..data_tmp");
+        fs::rename(path("..data_tmp"), path("..data")).expect("the same folder");
+    };
+    mount("..one", &["a", "b"]);
+    link("..data/services.yaml", "services.yaml");
+    world.expect(vec!["put Service default/a", "put Service default/b", "put Namespace default"]);
+    mount("..two", &["b", "c"]);
+    fs::remove_dir_all(path("..one")).expect("it is there");
+    world.expect(vec!["put Service default/c", "remove Service default/a"]);
+}
+
+#[test]
+fn a_burst_ends_where_the_files_end() {
+    let world = World::new(&[]);
+    for n in 0..200 {
+        world.write(&format!("{n}.yaml"), &service(&format!("passing-{n}")));
+        world.write(&format!("{n}.yaml"), &service(&format!("s{n}")));
+        if n % 2 == 1 {
+            fs::remove_file(world.folder.path().join(format!("{n}.yaml"))).expect("it is there");
+        }
+    }
+    let expected: std::collections::BTreeSet<_> =
+        (0..200).step_by(2).map(|n| format!("Service default/s{n}")).collect();
+    let mut there = std::collections::BTreeSet::new();
+    while there != expected {
+        let update = world.updates.recv_timeout(Duration::from_mins(1)).expect("it comes to the end");
+        for change in update.changes {
+            match change {
+                Change::Put(object) if object.id().kind == api::Kind::Service => {
+                    there.insert(object.id().to_string());
+                }
+                Change::Remove(id) => drop(there.remove(&id.to_string())),
+                Change::Put(_) => {}
+            }
+        }
+    }
+}
+
 #[test]
 fn events_become_signals() {
     let roots = [PathBuf::from("dir"), PathBuf::from("named")];
