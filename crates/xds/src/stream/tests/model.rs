@@ -1,7 +1,8 @@
 //! A model of an Envoy that lags, rejects, reconnects and changes its mind, against a world that changes at random.
 //!
 //! The model warms clusters as Envoy does: it withholds the answer to clusters until all of them have endpoints. It
-//! rejects what is marked with `!`, and accepts the rest of such a response, as Envoy does for clusters and listeners.
+//! rejects what is marked with `!`, and accepts the rest of such a response, as Envoy does for clusters and listeners;
+//! or, where it is strict, rejects such a response as a whole, as Envoy does when it cannot read a message.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -138,6 +139,9 @@ enum Request {
 /// The model. It checks what it is told as it is told.
 struct Envoy {
     protocol: Protocol,
+    strict: bool,
+    /// Names of responses that were rejected as a whole, which are told of again only when they change.
+    refused: BTreeSet<(ResourceType, String)>,
     stream: Stream,
     now: Instant,
     /// What it has accepted.
@@ -164,9 +168,11 @@ struct Envoy {
 }
 
 impl Envoy {
-    fn new(protocol: Protocol) -> Self {
+    fn new(protocol: Protocol, strict: bool) -> Self {
         let mut envoy = Self {
             protocol,
+            strict,
+            refused: BTreeSet::new(),
             stream: Stream::new(protocol, node(), settings()),
             now: Instant::now(),
             held: BTreeMap::new(),
@@ -197,6 +203,7 @@ impl Envoy {
         self.nonces.clear();
         self.withheld.clear();
         self.rejected.clear();
+        self.refused.clear();
         self.doubtful.clear();
         // A state-of-the-world client does not say what it has, so what it needs until it has its routes is unknown.
         self.loose |= self.protocol == Protocol::Sotw;
@@ -299,6 +306,7 @@ impl Envoy {
         let complete_set = self.protocol == Protocol::Sotw && matches!(kind, Cluster | Listener);
         let mut error = None;
         let mut accepted = Vec::new();
+        let whole = self.strict && resources.iter().any(|(_, body)| is_bad(body));
         for (name, body) in &resources {
             // What was rejected may come again once something else came in between.
             self.rejected.retain(|(k, other)| *k != kind || other == body || other.split(' ').next() != Some(name));
@@ -309,8 +317,14 @@ impl Envoy {
                 if kind == Cluster {
                     self.rejected_clusters.insert(name.clone());
                 }
+            } else if whole {
+                self.refused.insert((kind, name.clone()));
+                if kind == Cluster {
+                    self.rejected_clusters.insert(name.clone());
+                }
             } else if matches!(kind, Cluster | Listener) || self.names[&kind].contains(name) {
                 self.held.insert((kind, name.clone()), body.clone());
+                self.refused.remove(&(kind, name.clone()));
                 accepted.push(name.clone());
             }
         }
@@ -319,8 +333,12 @@ impl Envoy {
             let stays: BTreeSet<_> = resources.iter().map(|(name, _)| name).collect();
             gone.extend(self.held_names(kind).filter(|name| !stays.contains(name)).collect::<Vec<_>>());
         }
+        if whole {
+            gone.clear();
+        }
         for name in &gone {
             self.held.remove(&(kind, name.clone()));
+            self.refused.remove(&(kind, name.clone()));
             self.rejected.retain(|(k, body)| (*k, body.split(' ').next()) != (kind, Some(name)));
         }
         for name in resources.iter().map(|(name, _)| name).chain(&gone) {
@@ -455,7 +473,7 @@ impl Envoy {
             let held = self.held.get(&(*kind, name.clone()));
             if is_bad(body) {
                 assert_ne!(held, Some(body));
-            } else {
+            } else if !self.refused.contains(&(*kind, name.clone())) {
                 assert_eq!(held, Some(body), "{kind} {name}");
             }
         }
@@ -501,8 +519,8 @@ fn steps(protocol: Protocol) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-fn run(protocol: Protocol, first: World, steps: Vec<Step>) {
-    let mut envoy = Envoy::new(protocol);
+fn run(protocol: Protocol, strict: bool, first: World, steps: Vec<Step>) {
+    let mut envoy = Envoy::new(protocol, strict);
     let mut world = first;
     envoy.stream.on_snapshot(world.snapshot());
     for step in steps {
@@ -558,13 +576,20 @@ proptest! {
     fn a_delta_client_always_arrives_and_never_uses_what_it_does_not_have(
         first in world(false), steps in steps(Protocol::Delta)
     ) {
-        run(Protocol::Delta, first, steps);
+        run(Protocol::Delta, false, first, steps);
+    }
+
+    #[test]
+    fn a_delta_client_that_rejects_responses_as_a_whole_still_loses_what_is_gone(
+        first in world(false), steps in steps(Protocol::Delta)
+    ) {
+        run(Protocol::Delta, true, first, steps);
     }
 
     #[test]
     fn a_state_of_the_world_client_always_arrives_and_never_uses_what_it_does_not_have(
         first in world(true), steps in steps(Protocol::Sotw)
     ) {
-        run(Protocol::Sotw, first, steps);
+        run(Protocol::Sotw, false, first, steps);
     }
 }
