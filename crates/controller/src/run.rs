@@ -248,6 +248,8 @@ impl XdsListener {
 
 /// Binds a socket that only this user can open, in the place of one that nobody serves any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    // What is longer than a socket's path may be could be made below, but nobody could connect to it.
+    std::os::unix::net::SocketAddr::from_pathname(path)?;
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
@@ -325,6 +327,7 @@ mod tests {
         drop(listener);
         drop(bind_unix(&path).expect("nobody serves it"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing else is left");
+        bind_unix(&folder.path().join("x".repeat(108))).expect_err("nobody could connect to it");
     }
 
     #[tokio::test]

@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller::run::Bind;
 use ir::NsName;
 
-use crate::{logging::LogFormat, settings::SettingsArgs};
+use crate::{
+    logging::LogFormat,
+    settings::{SettingsArgs, not_empty},
+};
 
 /// A Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
 #[derive(Debug, Parser)]
@@ -90,7 +93,7 @@ pub(crate) struct Bootstrap {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) envoy_admin_address: Bind,
     /// Tells the Envoys of a Gateway apart; the name of the host if none is given.
-    #[arg(long, env = "HOSTNAME", default_value = "envoy", value_name = "NAME")]
+    #[arg(long, env = "HOSTNAME", default_value = "envoy", value_name = "NAME", value_parser = not_empty)]
     pub(crate) node_id: String,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
@@ -120,11 +123,15 @@ pub(crate) enum ReportFormat {
 
 fn gateway(text: &str) -> Result<NsName, String> {
     match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(NsName::new(namespace, name))
-        }
-        _ => Err("must be NAMESPACE/NAME".into()),
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(NsName::new(namespace, name)),
+        _ => Err("must be NAMESPACE/NAME, both in lower case".into()),
     }
+}
+
+/// The shape of the name of a Kubernetes object (RFC 1123), loosely: an Envoy with another one is refused by xDS.
+fn is_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    !text.is_empty() && text.bytes().all(allowed)
 }
 
 #[cfg(test)]
@@ -141,7 +148,7 @@ mod tests {
     #[test]
     fn a_gateway_has_a_namespace_and_a_name() {
         assert_eq!(gateway("infra/edge"), Ok(NsName::new("infra", "edge")));
-        for text in ["", "edge", "/edge", "infra/", "a/b/c"] {
+        for text in ["", "edge", "/edge", "infra/", "a/b/c", "Infra/edge", "infra/ed ge"] {
             assert!(gateway(text).is_err(), "{text}");
         }
     }

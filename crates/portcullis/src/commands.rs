@@ -101,10 +101,13 @@ pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
 }
 
 fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(XdsAddress::Unix(path.into()));
     }
-    let (host, port) = text.rsplit_once(':').context("--xds-address must be HOST:PORT or unix:PATH")?;
+    let host_and_port = text.rsplit_once(':').filter(|(host, _)| {
+        !host.is_empty() && !host.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
+    });
+    let (host, port) = host_and_port.context("--xds-address must be HOST:PORT or unix:PATH")?;
     let port = port.parse().ok().filter(|port| *port != 0).context("--xds-address must end with a port")?;
     Ok(XdsAddress::Tcp { host: host.to_owned(), port })
 }

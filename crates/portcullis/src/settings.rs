@@ -124,7 +124,7 @@ impl SettingsArgs {
     }
 }
 
-fn not_empty(text: &str) -> Result<String, String> {
+pub(crate) fn not_empty(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("must not be empty".into()) } else { Ok(text.to_owned()) }
 }
 

@@ -219,6 +219,24 @@ fn a_bootstrap_names_its_gateway_and_where_xds_is() {
     assert_eq!(serde_saphyr::from_str::<Value>(&text(&yaml.stdout)).expect("YAML"), bootstrap);
 }
 
+#[test]
+fn a_bootstrap_that_no_envoy_could_use_is_not_printed() {
+    let good = ["bootstrap", "--gateway", "web/edge"];
+    for (flag, value) in [
+        ("--xds-address", ":18000"),
+        ("--xds-address", "http://xds:18000"),
+        ("--xds-address", "xds:0"),
+        ("--xds-address", "unix:"),
+        ("--node-id", ""),
+        ("--gateway", "Web/edge"),
+    ] {
+        let arguments = if flag == "--gateway" { &good[..1] } else { &good[..] };
+        let output = portcullis(&[arguments, &[flag, value]].concat());
+        assert_eq!(output.status.code(), Some(2), "{flag} {value}");
+        assert!(output.stdout.is_empty() && text(&output.stderr).contains(flag), "{}", text(&output.stderr));
+    }
+}
+
 /// A running `portcullis run`, killed when it is dropped.
 struct Running {
     child: Child,
