@@ -14,7 +14,7 @@ mod rules;
 pub struct Violation {
     /// The field, such as `spec.rules[2].filters[0].requestRedirect.port`.
     pub path: String,
-    /// Its value, cut if long.
+    /// Its value, cut if long; empty where it is not one value that is wrong.
     pub value: String,
     /// What it must be.
     pub message: String,
@@ -33,7 +33,10 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {:?}: {}", self.path, self.value, self.message)
+        match &*self.value {
+            "" => write!(f, "{}: {}", self.path, self.message),
+            value => write!(f, "{} is {value:?}: {}", self.path, self.message),
+        }
     }
 }
 

@@ -55,7 +55,7 @@ fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
             "Service {} is of type ExternalName, which could name any address; use a Service with endpoints",
             key.service
         );
-        return unusable("UnsupportedValue", message);
+        return unusable("InvalidKind", message);
     }
     let Some(port) = service.port(key.port) else {
         let ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();

@@ -333,7 +333,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 None => format!("a reference to Service {service} needs a port"),
                 Some(port) => format!("{port} is not a port; use 1 to 65535"),
             };
-            return Err(refuse("UnsupportedValue", ".port", message));
+            return Err(refuse("BackendNotFound", ".port", message));
         };
         let port = ServicePort { service, port };
         let Some(state) = self.scope.get::<ServicePorts>(&port) else {

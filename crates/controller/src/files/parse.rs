@@ -143,7 +143,10 @@ fn manifest(
             }
             let violations = api::violations(&object);
             for violation in &violations {
-                let message = format!("{:?} is invalid: {}", violation.value, violation.message);
+                let message = match &*violation.value {
+                    "" => violation.message.clone(),
+                    value => format!("{value:?} is invalid: {}", violation.message),
+                };
                 let problem = Problem::new(Severity::Refused, "Invalid", &violation.path, message);
                 problems.push((place(&violation.path), problem));
             }

@@ -71,7 +71,10 @@ fn summary(
     let mut conditions = Conditions::new(model.generation);
     let invalid: Vec<_> = states
         .iter()
-        .filter_map(|state| Some(format!("listener {}: {}", state.model.name, state.refused()?)))
+        .filter_map(|state| {
+            let unsupported = state.refused().or(state.model.withheld.as_ref())?;
+            Some(format!("listener {}: {unsupported}", state.model.name))
+        })
         .collect();
     let notes: Vec<_> = ignored(model).collect();
     let served = states.iter().filter(|state| state.withheld.is_none()).count();
@@ -96,7 +99,11 @@ fn summary(
             problems.push(Problem::new(Severity::Refused, "Invalid", "", message));
         }
         (None, None) if served > 0 => {
-            conditions.yes("Programmed", "Programmed", "the configuration is with its proxies");
+            let left_out = states.iter().filter_map(|state| {
+                Some(format!("listener {} is not served: {}", state.model.name, state.withheld.as_ref()?.message))
+            });
+            let message = and_notes("the configuration is with its proxies", &left_out.collect::<Vec<_>>());
+            conditions.yes("Programmed", "Programmed", message);
         }
         (None, None) => {
             conditions.no("Programmed", "Invalid", "no listener can be served: see the listeners' conditions");

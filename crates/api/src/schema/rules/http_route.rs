@@ -24,8 +24,8 @@ pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
     }
     let matches: usize = spec.rules.iter().map(|rule| rule.matches.len()).sum();
     if matches > MAX_MATCHES {
-        let message = format!("all rules together may have at most {MAX_MATCHES} matches: split the route");
-        broken.add("spec.rules", format_args!("{matches} matches"), message);
+        let message = format!("all rules together have {matches} matches and may have {MAX_MATCHES}: split the route");
+        broken.add("spec.rules", "", message);
     }
 }
 
@@ -116,7 +116,6 @@ fn prefix_modifiers(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
         return;
     }
     let message = "a rule with replacePrefixMatch must have exactly one match, of type PathPrefix";
-    let value = format!("{} matches", rule.matches.len());
     for member in filter::PATH_MODIFIERS {
         let modifies = |filters: &[_]| {
             let mut modifying = filters.iter().enumerate().filter(|(_, filter)| member.replaces_prefix(filter));
@@ -126,13 +125,13 @@ fn prefix_modifiers(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
             first.filter(|_| modifying.next().is_none())
         };
         if let Some(index) = modifies(&rule.filters) {
-            broken.add(format!("{path}.filters[{index}].{}.path", member.name()), &value, message);
+            broken.add(format!("{path}.filters[{index}].{}.path", member.name()), "", message);
         }
         let mut backends = rule.backend_refs.iter().enumerate();
         let mut modifying = backends.by_ref().filter_map(|(at, backend)| Some((at, modifies(&backend.filters)?)));
         if let (Some((at, index)), None) = (modifying.next(), modifying.next()) {
             let path = format!("{path}.backendRefs[{at}].filters[{index}].{}.path", member.name());
-            broken.add(path, &value, message);
+            broken.add(path, "", message);
         }
     }
 }
