@@ -19,6 +19,7 @@ use super::{
     coalesce::{Batch, Coalescer, Signal},
     scan::{Found, Scanner, concerns, is_manifest},
     state::FileProblem,
+    yaml,
 };
 
 /// How often everything is looked at, in case an event was lost or never sent (network file systems, links to
@@ -136,6 +137,7 @@ impl Files {
         let following = Following { stop: sender.clone() };
         thread::Builder::new()
             .name("files".into())
+            .stack_size(yaml::STACK)
             .spawn(move || {
                 // Watched before they are read, so that nothing falls between.
                 let mut watch = Watch::new(sender, self.scanner.roots());

@@ -106,7 +106,12 @@ fn is_marker(line: &str, marker: &str) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// The documents of a text; those that hold nothing are left out.
+/// How deep a manifest may be nested. What goes deepest is schemas: that of `HTTPRoute` has 24 levels.
+const MAX_DEPTH: usize = 100;
+/// The stack of a thread that parses, in bytes. Each level takes more than 20 kB where the compiler does not optimise.
+pub const STACK: usize = 16 << 20;
+
+/// The documents of a text; those that hold nothing are left out. For a thread with [`STACK`].
 pub fn documents(text: &str) -> Result<Vec<Document>, SyntaxError> {
     let documents: Vec<Spanned<Value>> =
         serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| syntax_error(&error))?;
@@ -221,7 +226,7 @@ const MAX_REPEATED: usize = 50_000;
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: 100,
+            max_depth: MAX_DEPTH,
             // Bounds on one chunk of one file; an object of an API server is at most 1.5 MB.
             max_events: 20_000_000,
             max_nodes: 10_000_000,
@@ -241,12 +246,21 @@ fn syntax_error(error: &serde_saphyr::Error) -> SyntaxError {
     let message = error.to_string();
     // The parser ends its words with the place, which is told apart here, since the text is only a part of a file.
     let message = message.lines().next().unwrap_or_default();
-    let message = message.split_once(" at line ").map_or(message, |(words, _)| words);
+    let message = message.rsplit_once(" at line ").map_or(message, |(words, _)| words);
     SyntaxError { position, message: unparsed("YAML", message) }
 }
 
+/// What a parser says, in the words of who writes manifests and not of who calls the parser, and what follows from it.
 fn unparsed(language: &str, message: &str) -> String {
-    format!("this cannot be read as {language}: {message}; correct it, nothing of the file is taken in until then")
+    let bound = message.strip_prefix("budget breached: ").and_then(|bound| bound.split([' ', '{']).next());
+    let words = match bound {
+        Some("Depth") => "it is nested too deeply",
+        Some(bound) if bound.contains("Anchor") || bound.contains("Alias") => "its aliases stand for too much",
+        Some(_) => "it is too large",
+        None if message.starts_with("recursion limit exceeded") => "it is nested too deeply",
+        None => message.split_once(", set DuplicateKeyPolicy").map_or(message, |(words, _)| words),
+    };
+    format!("this cannot be read as {language}: {words}; correct it, nothing of the file is taken in until then")
 }
 
 fn position(location: serde_saphyr::Location) -> Position {
@@ -340,10 +354,12 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Chunk, Places, Position, Step, chunks, documents, json_documents, steps};
+    use super::{Chunk, Places, Position, STACK, Step, chunks, documents, json_documents, steps};
 
     fn texts(text: &str) -> Vec<(&str, u32)> {
         chunks(text).into_iter().map(|Chunk { text, lines_before }| (text, lines_before)).collect()
@@ -377,6 +393,27 @@ mod tests {
         assert!(!error.message.contains("at line"), "{error}");
         let error = documents("a: 1\na: 2\n").expect_err("a key twice");
         assert_eq!(error.position, Position { line: 2, column: 1 });
+        assert!(error.message.contains(": duplicate mapping key: a; "), "{error}");
+    }
+
+    #[test]
+    fn what_is_too_much_is_told_in_plain_words() {
+        let mut aliases = String::new();
+        for n in 1..12 {
+            let nine = vec![format!("*a{}", n - 1); 9].join(",");
+            writeln!(aliases, "a{n}: &a{n} [{nine}]").expect("a string takes it");
+        }
+        let too_much = documents(&format!("a0: &a0 [x,x,x,x,x,x,x,x,x]\n{aliases}")).expect_err("a billion");
+        assert!(too_much.message.contains("its aliases stand for too much"), "{too_much}");
+        for open in ["[", "{a: "] {
+            let deep = "a: ".to_owned() + &open.repeat(1000);
+            let parse =
+                std::thread::Builder::new().stack_size(STACK).spawn(move || documents(&deep).expect_err("deep"));
+            let error = parse.expect("a thread").join().expect("it has room enough");
+            assert!(error.message.contains("it is nested too deeply"), "{error}");
+        }
+        let deep = json_documents(&"{\"a\":".repeat(1000)).expect_err("deep");
+        assert!(deep.message.contains("it is nested too deeply"), "{deep}");
     }
 
     #[test]

@@ -159,6 +159,21 @@ fn a_mounted_config_map_is_followed_when_it_is_replaced_as_a_whole() {
 }
 
 #[test]
+fn a_manifest_that_is_nested_without_end_is_refused_and_ends_nothing() {
+    let deep = |levels: usize| "{a: ".repeat(levels) + "1" + &"}".repeat(levels);
+    let route = |levels| {
+        format!(
+            "kind: HTTPRoute\napiVersion: gateway.networking.k8s.io/v1\nmetadata: {{name: r}}\nspec: {{x: {}}}\n",
+            deep(levels)
+        )
+    };
+    let world = World::new(&[("a.yaml", &service("a")), ("b.yaml", &route(10_000)), ("c.yaml", &route(90))]);
+    world.expect(vec!["put Service default/a", "put HTTPRoute default/r", "put Namespace default"]);
+    world.write("b.yaml", &service("b"));
+    world.expect(vec!["put Service default/b"]);
+}
+
+#[test]
 fn a_burst_ends_where_the_files_end() {
     let world = World::new(&[]);
     for n in 0..200 {
