@@ -1,7 +1,7 @@
 //! The protocol of one stream without IO: requests, snapshots and times go in, responses come out.
 //!
 //! Both variants of the protocol are here, state-of-the-world (`SotW`) and delta; they share what a client
-//! has, the order of an update ([`rollout`]) and what becomes of rejected versions:
+//! has, the order of an update (see its `rollout`) and what becomes of rejected versions:
 //!
 //! * A response is rejected if and only if the request with its nonce carries an error.
 //! * A rejected version is not sent again. The next different version is.
