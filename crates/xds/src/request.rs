@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use crate::config::Limits;
+use crate::limits::Limits;
 
 /// Who asks (`envoy.config.core.v3.Node`), as it claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 
-use crate::config::Limits;
 use crate::event::Gate;
+use crate::limits::Limits;
 use crate::request::Node;
 use crate::resource::{Resource, ResourceType, Version};
 use crate::snapshot::{Resources, Snapshot};

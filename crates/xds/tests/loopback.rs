@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
@@ -356,7 +357,10 @@ async fn a_unix_socket_is_served() {
     let served = tokio::spawn(server.serve_unix(listener, async move { drop(stopped.await) }));
     let channel = Endpoint::from_shared(format!("unix:{}", path.display())).unwrap().connect().await.unwrap();
     let mut client = AggregatedDiscoveryServiceClient::new(channel);
-    let response = client.delta_aggregated_resources(tokio_stream::once(ask_delta())).await.unwrap();
+    let response = client
+        .delta_aggregated_resources(tokio_stream::once(ask_delta()).chain(tokio_stream::pending()))
+        .await
+        .unwrap();
     assert_eq!(names(&soon(response.into_inner().message()).await.unwrap().unwrap()), ["a"]);
     drop((stop, client));
     soon(served).await.unwrap();
