@@ -15,7 +15,7 @@ bench: ## Print the figures of benches/: times, memory, and instructions (which 
 	cargo bench -p engine --bench engine
 	cargo bench -p translate --bench translate
 	cargo bench -p translate --bench translate -- instructions
-	cargo bench -p xds --bench xds
+	cargo bench -p xds --bench xds --bench newcomer
 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
