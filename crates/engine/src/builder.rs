@@ -20,6 +20,8 @@ use crate::table::{Derived, Group, Input, Lookup, Table};
 #[derive(Default)]
 pub struct Builder {
     stores: Vec<Box<dyn Store>>,
+    /// By place: the first place that it is layered with.
+    layers: Vec<Place>,
     places: HashMap<TypeId, Place, RandomState>,
 }
 
@@ -41,6 +43,7 @@ impl Builder {
         assert!(self.places.insert(marker, place).is_none(), "`{name}` is registered twice");
         assert!(self.stores.iter().all(|other| other.name() != name), "two tables or groups are named `{name}`");
         self.stores.push(Box::new(store));
+        self.layers.push(place);
         self
     }
 
@@ -106,6 +109,17 @@ impl Builder {
         self.add(TypeId::of::<G>(), store)
     }
 
+    /// Next come tables and groups that refer to each other in both directions. They settle together, depth by depth and
+    /// at each depth in the order of registration: a row may read whatever of them has a strictly lower depth, or the
+    /// same and is registered before; and demand and emit into whatever has a strictly greater depth, or the same and is
+    /// registered after.
+    pub fn layered(self, tables: impl FnOnce(Self) -> Self) -> Self {
+        let first = self.place();
+        let mut all = tables(self);
+        all.layers[first as usize..].fill(first);
+        all
+    }
+
     /// Has [`Engine::take_changes`] tell what changed in a table that is registered already.
     pub fn track<T: Table>(mut self) -> Self {
         self.table_mut::<T>().track();
@@ -114,6 +128,6 @@ impl Builder {
 
     /// The engine, empty.
     pub fn build(self) -> Engine {
-        Engine::new(Core::new(self.stores, self.places))
+        Engine::new(Core::new(self.stores, self.layers, self.places))
     }
 }

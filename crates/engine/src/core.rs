@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -21,8 +22,14 @@ pub(crate) struct Turn {
 pub(crate) trait Store: Any + Send {
     fn name(&self) -> &'static str;
     fn kind(&self) -> Kind;
-    /// The place's turn in a batch begins: takes over what was written or emitted, and queues what it changes.
-    fn open(&self, core: &Core);
+    /// The place's turn in a batch begins: takes over what was written, and queues what it changes.
+    fn begin(&self, core: &Core);
+    /// The least depth at which something was emitted that has not been taken over.
+    fn pending(&self) -> Option<u32> {
+        None
+    }
+    /// Takes over what was emitted at a depth, and queues what it changes.
+    fn open(&self, _core: &Core, _depth: u32) {}
     /// A queued row's turn.
     fn turn(&self, core: &Core, row: Row) -> Turn;
     /// Takes over what a row emitted into groups of this type, in place of what it emitted before. Tells whether it
@@ -45,22 +52,49 @@ pub(crate) trait Store: Any + Send {
     fn stats(&self) -> TableStats;
 }
 
+/// When in a batch a row is settled: the first place of its layers, its depth, its place. What a row reads must come
+/// before it, and what it demands and emits into must come after.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    /// Places that are layered share this; every other place has its own.
+    pub(crate) layers: Place,
+    pub(crate) depth: u32,
+    pub(crate) place: Place,
+}
+
 /// What computations see of the engine.
 pub(crate) struct Core {
     pub(crate) stores: Vec<Box<dyn Store>>,
+    /// By place: the first place that it is layered with.
+    layers: Vec<Place>,
     places: HashMap<TypeId, Place, RandomState>,
     pub(crate) graph: RefCell<Graph>,
     batch: Cell<Batch>,
 }
 
 impl Core {
-    pub(crate) fn new(stores: Vec<Box<dyn Store>>, places: HashMap<TypeId, Place, RandomState>) -> Self {
+    pub(crate) fn new(
+        stores: Vec<Box<dyn Store>>,
+        layers: Vec<Place>,
+        places: HashMap<TypeId, Place, RandomState>,
+    ) -> Self {
         let graph = RefCell::new(Graph::new(stores.len()));
-        Self { stores, places, graph, batch: Cell::default() }
+        Self { stores, layers, places, graph, batch: Cell::default() }
     }
 
     pub(crate) fn store(&self, place: Place) -> &dyn Store {
         &*self.stores[place as usize]
+    }
+
+    /// The first place that a place is layered with; its own if it is not.
+    pub(crate) fn layers(&self, place: Place) -> Place {
+        self.layers[place as usize]
+    }
+
+    /// When a node is settled.
+    pub(crate) fn moment(&self, node: NodeId) -> Moment {
+        let cell = self.graph.borrow().cell(node);
+        Moment { layers: self.layers(cell.place), depth: cell.depth, place: cell.place }
     }
 
     pub(crate) fn name(&self, place: Place) -> &'static str {
@@ -100,18 +134,37 @@ impl Core {
     pub(crate) fn settle(&self) -> Batch {
         self.batch.take();
         self.graph.borrow_mut().next_batch();
-        for (place, store) in self.stores.iter().enumerate() {
-            store.open(self);
-            let place = Place::try_from(place).expect("checked when built");
-            loop {
-                // Its own statement: the graph must not stay borrowed during the turn.
-                let next = self.graph.borrow_mut().next(place);
-                let Some(row) = next else { break };
-                self.count(store.turn(self, row));
-            }
+        let mut first = 0;
+        for layered in self.layers.chunk_by(|a, b| a == b) {
+            let places = first..first + Place::try_from(layered.len()).expect("checked when built");
+            first = places.end;
+            self.settle_layers(&places);
         }
         self.recycle();
         self.batch.get()
+    }
+
+    /// Settles places that refer to each other: depth by depth, and at each depth place by place.
+    fn settle_layers(&self, places: &Range<Place>) {
+        for place in places.clone() {
+            self.store(place).begin(self);
+        }
+        let waiting = |place: Place| {
+            let (rows, entries) = (self.graph.borrow().waiting(place), self.store(place).pending());
+            rows.into_iter().chain(entries).min()
+        };
+        while let Some(depth) = places.clone().filter_map(waiting).min() {
+            for place in places.clone() {
+                let store = self.store(place);
+                store.open(self, depth);
+                loop {
+                    // Its own statement: the graph must not stay borrowed during the turn.
+                    let next = self.graph.borrow_mut().next(place, depth);
+                    let Some(row) = next else { break };
+                    self.count(store.turn(self, row));
+                }
+            }
+        }
     }
 
     /// Forgets rows that hold nothing, that nobody reads and nobody demands.

@@ -212,9 +212,15 @@ impl Graph {
         }
     }
 
-    /// The next row of a place, by depth, then by row.
-    pub(crate) fn next(&mut self, place: Place) -> Option<Row> {
-        self.queues[place as usize].pop().map(|Reverse((_, row))| row)
+    /// The least depth at which a place has rows that wait.
+    pub(crate) fn waiting(&self, place: Place) -> Option<u32> {
+        self.queues[place as usize].peek().map(|Reverse((depth, _))| *depth)
+    }
+
+    /// The next row of a place that waits at a depth.
+    pub(crate) fn next(&mut self, place: Place, depth: u32) -> Option<Row> {
+        let queue = &mut self.queues[place as usize];
+        queue.peek().is_some_and(|Reverse((at, _))| *at == depth).then(|| queue.pop().map(|Reverse((_, row))| row))?
     }
 
     /// The node left the queue.

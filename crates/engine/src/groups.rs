@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -39,8 +40,8 @@ struct Data<G: Group> {
     staged: Vec<Staged<G>>,
     /// Where each emitter's entries stand, in order.
     emitted: HashMap<NodeId, Spots<G>, RandomState>,
-    /// What has been emitted and withdrawn in this batch.
-    ops: Vec<Op<G>>,
+    /// What has been emitted and withdrawn in this batch, by the depth of the group.
+    ops: BTreeMap<u32, Vec<Op<G>>>,
     /// Entries that wait behind another emitter's entry with the same sort key.
     contested: HashMap<(Row, G::Sort), Holders<G>, RandomState>,
     changed: usize,
@@ -49,6 +50,13 @@ struct Data<G: Group> {
 impl Core {
     pub(crate) fn groups<G: Group>(&self) -> (Place, &GroupStore<G>) {
         self.typed(TypeId::of::<G>(), G::NAME)
+    }
+}
+
+impl<G: Group> Data<G> {
+    fn push(&mut self, op: Op<G>) {
+        let depth = G::depth(&self.rows.slot(op.row).key);
+        self.ops.entry(depth).or_default().push(op);
     }
 }
 
@@ -68,7 +76,7 @@ impl<G: Group> GroupStore<G> {
                 rows: Rows::default(),
                 staged: Vec::new(),
                 emitted: HashMap::default(),
-                ops: Vec::new(),
+                ops: BTreeMap::new(),
                 contested: HashMap::default(),
                 changed: 0,
             }),
@@ -77,7 +85,7 @@ impl<G: Group> GroupStore<G> {
 
     fn intern(&self, core: &Core, data: &mut Data<G>, key: &G::Key) -> Row {
         let place = self.place;
-        data.rows.intern(key, |row| (core.graph.borrow_mut().add(place, row, 0), Arc::clone(&self.empty)))
+        data.rows.intern(key, |row| (core.graph.borrow_mut().add(place, row, G::depth(key)), Arc::clone(&self.empty)))
     }
 
     /// The group's node, made if there is none, and its content.
@@ -97,11 +105,12 @@ impl<G: Group> GroupStore<G> {
         self.data.borrow().rows.get(key).map(|slot| slot.node)
     }
 
-    /// An emission of the row that is being computed.
-    pub(crate) fn stage(&self, core: &Core, key: &G::Key, sort: G::Sort, entry: G::Entry) {
+    /// An emission of the row that is being computed. Tells the group's node.
+    pub(crate) fn stage(&self, core: &Core, key: &G::Key, sort: G::Sort, entry: G::Entry) -> NodeId {
         let data = &mut *self.data.borrow_mut();
         let row = self.intern(core, data, key);
         data.staged.push(Staged(row, sort, entry));
+        data.rows.slot(row).node
     }
 
     /// Brings one group and sort key to what the operations say. Tells whether a reader sees a difference.
@@ -160,13 +169,17 @@ impl<G: Group> Store for GroupStore<G> {
         G::NAME
     }
 
-    fn open(&self, core: &Core) {
+    fn begin(&self, _core: &Core) {
+        self.data.borrow_mut().changed = 0;
+    }
+
+    fn pending(&self) -> Option<u32> {
+        self.data.borrow().ops.first_key_value().map(|(depth, _)| *depth)
+    }
+
+    fn open(&self, core: &Core, depth: u32) {
         let data = &mut *self.data.borrow_mut();
-        data.changed = 0;
-        let mut ops = std::mem::take(&mut data.ops);
-        if ops.is_empty() {
-            return;
-        }
+        let Some(mut ops) = data.ops.remove(&depth) else { return };
         // Stable: the later of two operations of one emitter on one key counts.
         ops.sort_by(|a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
         let mut ops = ops.into_iter().peekable();
@@ -216,11 +229,11 @@ impl<G: Group> Store for GroupStore<G> {
         for (row, sort) in old {
             while kept.next_if(|other| (other.0, &other.1) < (row, &sort)).is_some() {}
             if kept.peek().is_none_or(|other| (other.0, &other.1) != (row, &sort)) {
-                data.ops.push(Op { row, sort, emitter, entry: None });
+                data.push(Op { row, sort, emitter, entry: None });
             }
         }
         for Staged(row, sort, entry) in staged.drain(..) {
-            data.ops.push(Op { row, sort, emitter, entry: Some(entry) });
+            data.push(Op { row, sort, emitter, entry: Some(entry) });
         }
         data.staged = staged;
         let any = !new.is_empty();

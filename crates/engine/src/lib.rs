@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Input`] | when written from outside | (has none) |
 //! | [`Lookup`] | when a row reads them, until no row does | read |
-//! | [`Derived`] | while a row, an input row or the outside demands them | read, demand rows of later tables, emit into later groups |
+//! | [`Derived`] | while a row, an input row or the outside demands them | read, demand later rows, emit into later groups |
 //!
 //! A **group** ([`Group`]) is an ordered collection under one key. Derived rows emit entries into it, each under a sort
 //! key of its own. Whoever reads a group gets a [`View`]: an ordered snapshot in shared pages with count, byte length
@@ -17,7 +17,9 @@
 //! 1. Write the marker type, implement [`Table`] and the role. `compute` is a pure function of the key and of what it
 //!    reads: no clock, no IO, no global state, nothing captured.
 //! 2. Register it with the [`Builder`], behind everything it reads and before everything it demands or emits into.
-//!    Registration order is settling order.
+//!    Registration order is settling order. Where data flows in a circle that ends because something gets deeper, such
+//!    as a tree whose nodes select their children, give keys a depth and register the circle with
+//!    [`Builder::layered`]: it settles depth by depth.
 //! 3. Add [`Builder::track`] if the outside wants to know which rows changed ([`Engine::take_changes`]).
 //!
 //! ```
@@ -142,8 +144,9 @@
 //!   end up equal wake nobody.
 //! - **Nothing is left behind**: a row that holds nothing and that nobody reads or demands is forgotten with the batch,
 //!   and its place used again.
-//! - **Order is checked**: a read of a later table, a demand or emission into an earlier one, or a read within a table
-//!   that does not go to a strictly lower depth panics and names both rows. That leaves no room for a cycle.
+//! - **Order is checked**: a read of a later table, a demand or emission into an earlier one, a read within a table
+//!   that does not go to a strictly lower depth, or the like between layered tables panics and names both rows. That
+//!   leaves no room for a cycle.
 //!
 //! # What it costs
 //!

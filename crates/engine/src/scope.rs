@@ -1,25 +1,33 @@
 //! What a computation sees: reads that are recorded, demands and emissions.
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::core::Core;
+use crate::core::{Core, Moment};
 use crate::frame::Frame;
 use crate::graph::{NodeId, Place};
 use crate::pages::View;
 use crate::table::{Derived, Group, Lookup, Table};
 
+/// What a row does to another, as a verb, and on which side of the row the other must stand in settling order.
+type Access = (&'static str, Ordering);
+const READ: Access = ("read", Ordering::Less);
+const DEMAND: Access = ("demand", Ordering::Greater);
+const EMIT: Access = ("emit into", Ordering::Greater);
+
 /// Through which a row reads others. What is read is recorded, rows that do not exist included, so that the row is
 /// computed again when any of it changes.
 ///
 /// A row may read tables and groups that were registered before its own table, and rows of its own table that have a
-/// strictly lower depth. Anything else panics with the names of both rows: it is an error in the program, found the
-/// first time the line runs.
+/// strictly lower depth; among tables and groups that are [layered](crate::Builder::layered), whatever has a strictly
+/// lower depth. Anything else panics with the names of both rows: it is an error in the program, found the first time
+/// the line runs.
 pub struct Scope<'a> {
     core: &'a Core,
     node: NodeId,
-    place: Place,
+    at: Moment,
     stamp: u64,
     frame: RefCell<Frame>,
 }
@@ -31,22 +39,13 @@ impl Scope<'_> {
     /// while something demands it; reading does not demand it, but the reader is woken once it appears.
     pub fn get<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
         let (place, store) = self.core.table::<T>();
-        if place > self.place {
-            self.refuse_order("read", T::NAME, key);
-        }
+        let layered = self.check_place(place, READ, T::NAME, key);
         let (node, row) = store.node(self.core, key);
+        if layered {
+            self.check_depth(node, READ);
+        }
         let stale = {
             let mut graph = self.core.graph.borrow_mut();
-            if place == self.place && graph.cell(node).depth >= graph.cell(self.node).depth {
-                let (own, other) = (graph.cell(self.node).depth, graph.cell(node).depth);
-                drop(graph);
-                panic!(
-                    "{} of depth {own} may not read {} of depth {other}: within a table, rows may read only rows of \
-                     strictly lower depth",
-                    self.core.describe(self.node),
-                    self.core.describe(node),
-                );
-            }
             if graph.first_touch(node, self.stamp) {
                 self.frame.borrow_mut().reads.push(node);
             }
@@ -61,23 +60,43 @@ impl Scope<'_> {
     /// The group as it stands; empty if nothing was emitted into it.
     pub fn group<G: Group>(&self, key: &G::Key) -> View<G> {
         let (place, store) = self.core.groups::<G>();
-        if place >= self.place {
-            self.refuse_order("read", G::NAME, key);
-        }
+        let layered = self.check_place(place, READ, G::NAME, key);
         let (node, view) = store.read(self.core, key);
+        if layered {
+            self.check_depth(node, READ);
+        }
         if self.core.graph.borrow_mut().first_touch(node, self.stamp) {
             self.frame.borrow_mut().reads.push(node);
         }
         view
     }
 
-    #[cold]
-    fn refuse_order(&self, verb: &str, name: &str, key: &dyn std::fmt::Debug) -> ! {
-        let when = if verb == "read" { "before" } else { "after" };
-        panic!(
-            "{} may not {verb} {name}({key:?}): `{name}` must be registered {when} `{}`",
+    /// Panics unless a table or group stands where it must: before this row's to be read, after it to be written, or
+    /// layered with it, in which case this is true and the depths decide.
+    fn check_place(&self, place: Place, (verb, side): Access, name: &str, key: &dyn std::fmt::Debug) -> bool {
+        let order = self.core.layers(place).cmp(&self.at.layers);
+        assert!(
+            order == side || order.is_eq(),
+            "{} may not {verb} {name}({key:?}): `{name}` must be registered {} `{}`",
             self.core.describe(self.node),
-            self.core.name(self.place),
+            if side.is_lt() { "before" } else { "after" },
+            self.core.name(self.at.place),
+        );
+        order.is_eq()
+    }
+
+    /// Panics unless a row or group of the same layers comes before this row to be read, after it to be written.
+    fn check_depth(&self, other: NodeId, (verb, side): Access) {
+        let at = self.core.moment(other);
+        let (depth, place) = if side.is_lt() { ("lower", "before") } else { ("greater", "after") };
+        assert!(
+            at.cmp(&self.at) == side,
+            "{} of depth {} may not {verb} {} of depth {}: it must have a strictly {depth} depth, or the same and be \
+             registered {place}",
+            self.core.describe(self.node),
+            self.at.depth,
+            self.core.describe(other),
+            at.depth,
         );
     }
 }
@@ -99,7 +118,8 @@ pub(crate) fn derived<T: Derived>(core: &Core, node: NodeId, stamp: u64, key: &T
 }
 
 /// Through which a [`Derived`] row reads, demands and emits. What it demands and emits must belong to tables and groups
-/// that were registered after its own; anything else panics with the names of both.
+/// that were registered after its own, or be rows of its own table of a strictly greater depth, or, where they are
+/// [layered](crate::Builder::layered), anything of a strictly greater depth; the rest panics with the names of both.
 pub struct Emitter<'a> {
     scope: Scope<'a>,
 }
@@ -114,8 +134,7 @@ impl<'a> Deref for Emitter<'a> {
 
 impl<'a> Emitter<'a> {
     fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
-        let place = core.graph.borrow().cell(node).place;
-        Self { scope: Scope { core, node, place, stamp, frame: RefCell::default() } }
+        Self { scope: Scope { core, node, at: core.moment(node), stamp, frame: RefCell::default() } }
     }
 
     fn commit(self) {
@@ -125,14 +144,15 @@ impl<'a> Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Has a row of a later table exist for as long as this row exists and repeats it.
+    /// Has a later row exist for as long as this row exists and repeats it.
     #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn demand<T: Derived>(&self, key: T::Key) {
         let (place, store) = self.core.table::<T>();
-        if place <= self.place {
-            self.refuse_order("demand", T::NAME, &key);
-        }
+        let layered = self.check_place(place, DEMAND, T::NAME, &key);
         let (node, _) = store.node(self.core, &key);
+        if layered {
+            self.check_depth(node, DEMAND);
+        }
         self.frame.borrow_mut().demands.push(node);
     }
 
@@ -141,10 +161,11 @@ impl Emitter<'_> {
     #[expect(clippy::needless_pass_by_value, reason = "keys are made for the call")]
     pub fn emit<G: Group>(&self, group: G::Key, sort: G::Sort, entry: G::Entry) {
         let (place, store) = self.core.groups::<G>();
-        if place <= self.place {
-            self.refuse_order("emit into", G::NAME, &group);
+        let layered = self.check_place(place, EMIT, G::NAME, &group);
+        let node = store.stage(self.core, &group, sort, entry);
+        if layered {
+            self.check_depth(node, EMIT);
         }
-        store.stage(self.core, &group, sort, entry);
         let groups = &mut self.frame.borrow_mut().groups;
         if !groups.contains(&place) {
             groups.push(place);

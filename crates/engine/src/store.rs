@@ -221,7 +221,7 @@ impl<T: Table> Store for TableStore<T> {
         T::NAME
     }
 
-    fn open(&self, core: &Core) {
+    fn begin(&self, core: &Core) {
         let written = {
             let data = &mut *self.data.borrow_mut();
             data.computed = 0;

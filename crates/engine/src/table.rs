@@ -45,7 +45,7 @@ pub trait Lookup: Table {
 
 /// Rows that exist while something demands them: another row, an input row
 /// ([`Builder::derived_for_each`](crate::Builder::derived_for_each)) or the outside
-/// ([`Engine::demand`](crate::Engine::demand)). They may also demand rows of later tables and emit into later groups.
+/// ([`Engine::demand`](crate::Engine::demand)). They may also demand later rows and emit into later groups.
 pub trait Derived: Table {
     /// The row's value, as a pure function of its key and of what it reads through `scope`; what it demands and emits
     /// is part of the result, and what it does not repeat in the next computation is withdrawn.
@@ -72,6 +72,13 @@ pub trait Group: 'static {
     type Sort: Key;
     /// What is collected. Equality is the cut-off.
     type Entry: PartialEq + Send + Sync + 'static;
+
+    /// Where the group stands among tables and groups that are [layered](crate::Builder::layered): it takes entries of
+    /// rows of lower depth, and those of its own depth whose table is registered before. Must be a pure function of the
+    /// key.
+    fn depth(_key: &Self::Key) -> u32 {
+        0
+    }
 
     /// Byte length and content hash of an entry, summed and hashed over a group. The default is zero: such a group's
     /// hash tells only how many entries it has.

@@ -10,8 +10,9 @@ use engine::{Derived, Digest, Emitter, Engine, Group, Input, Lookup, Scope, Tabl
 use proptest::prelude::*;
 
 /// Keys of all tables are small, so that rows meet.
-const KEYS: u8 = 4;
-/// Lookup, derived table and group, this many times over.
+const KEYS: u8 = 6;
+/// Lookup, derived table and group, this many times over. Those of the first level settle one after the other, the
+/// others in layers.
 const LEVELS: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +43,7 @@ enum Step {
 enum Role {
     Lookup,
     Derived,
+    Group,
 }
 
 /// Whose program it is: role, level, key.
@@ -104,10 +106,19 @@ impl<const N: u8> Group for G<N> {
         hash[..8].copy_from_slice(&entry.to_le_bytes());
         Digest { len: entry.unsigned_abs() % 10, hash }
     }
+    fn depth(key: &u8) -> u32 {
+        depth(*key)
+    }
 }
 
 fn depth(key: u8) -> u32 {
     u32::from(key / 2)
+}
+
+/// When something settles: what is smaller may be read, what is greater may be demanded and emitted into.
+fn moment(role: Role, level: u8, key: u8) -> (u8, u32, u8) {
+    let place = level * 3 + role as u8;
+    (if level == 0 { place } else { 3 }, depth(key), place)
 }
 
 fn engine() -> Engine {
@@ -118,14 +129,17 @@ fn engine() -> Engine {
         .lookup::<L<0>>()
         .derived_for_each::<D<0>, Programs>(rows_of(0))
         .group::<G<0>>()
-        .lookup::<L<1>>()
-        .derived::<D<1>>()
-        .group::<G<1>>()
-        .lookup::<L<2>>()
-        .derived::<D<2>>()
-        // Several input rows demand one row.
-        .for_each::<D<2>, Programs>(|owner| (owner.2 == 3).then_some(0))
-        .group::<G<2>>()
+        .layered(|tables| {
+            tables
+                .lookup::<L<1>>()
+                .derived::<D<1>>()
+                .group::<G<1>>()
+                .lookup::<L<2>>()
+                .derived::<D<2>>()
+                // Several input rows demand one row.
+                .for_each::<D<2>, Programs>(|owner| (owner.2 == 3).then_some(0))
+                .group::<G<2>>()
+        })
         .track::<Numbers>()
         .track::<L<1>>()
         .track::<D<0>>()
@@ -169,30 +183,30 @@ fn run(owner: Owner, scope: &Scope<'_>, emitter: Option<&Emitter<'_>>) -> Option
 
 fn run_step(step: &Step, own: Owner, scope: &Scope<'_>, emitter: Option<&Emitter<'_>>, sum: &mut i64) -> Option<()> {
     let (role, level, key) = own;
-    let shallower = |other: u8| depth(other) < depth(key);
+    let now = moment(role, level, key);
     match step {
         Step::Number(k) => *sum = mix(*sum, scope.get::<Numbers>(k).map_or(-1, |n| *n)),
-        Step::Lookup(n, k) if *n < level || *n == level && (role == Role::Derived || shallower(*k)) => {
+        Step::Lookup(n, k) if moment(Role::Lookup, *n, *k) < now => {
             *sum = mix(*sum, at_level!(n, L => scope.get::<Level>(k)).map_or(-2, |n| *n));
         }
-        Step::Derived(n, k) if *n < level || *n == level && role == Role::Derived && shallower(*k) => {
+        Step::Derived(n, k) if moment(Role::Derived, *n, *k) < now => {
             *sum = mix(*sum, at_level!(n, D => scope.get::<Level>(k)).map_or(-3, |n| *n));
         }
-        Step::Group(n, k) if *n < level => at_level!(n, G => {
+        Step::Group(n, k) if moment(Role::Group, *n, *k) < now => at_level!(n, G => {
             let view = scope.group::<Level>(k);
             *sum = mix(*sum, i64::try_from(view.len()).expect("small"));
             *sum = mix(*sum, i64::try_from(view.byte_len()).expect("small"));
             *sum = mix(*sum, i64::from(view.hash()[0]));
         }),
-        Step::Entry(n, k, sort) if *n < level => at_level!(n, G => {
+        Step::Entry(n, k, sort) if moment(Role::Group, *n, *k) < now => at_level!(n, G => {
             *sum = mix(*sum, scope.group::<Level>(k).get(sort).copied().unwrap_or(-4));
         }),
-        Step::Demand(n, k) if *n > level => {
+        Step::Demand(n, k) if moment(Role::Derived, *n, *k) > now => {
             if let Some(emitter) = emitter {
                 at_level!(n, D => emitter.demand::<Level>(*k));
             }
         }
-        Step::Emit(n, k, sort) if *n >= level => {
+        Step::Emit(n, k, sort) if moment(Role::Group, *n, *k) > now => {
             if let Some(emitter) = emitter {
                 at_level!(n, G => emitter.emit::<Level>(*k, *sort, *sum));
             }
@@ -317,9 +331,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (level(), key()).prop_map(|(n, k)| Step::Lookup(n, k)),
         3 => (level(), key()).prop_map(|(n, k)| Step::Derived(n, k)),
         2 => (level(), key()).prop_map(|(n, k)| Step::Group(n, k)),
-        1 => (level(), 0..2_u8, 0..3_u8).prop_map(|(n, k, sort)| Step::Entry(n, k, sort)),
+        1 => (level(), key(), 0..3_u8).prop_map(|(n, k, sort)| Step::Entry(n, k, sort)),
         3 => (level(), key()).prop_map(|(n, k)| Step::Demand(n, k)),
-        4 => (level(), 0..2_u8, 0..3_u8).prop_map(|(n, k, sort)| Step::Emit(n, k, sort)),
+        4 => (level(), key(), 0..3_u8).prop_map(|(n, k, sort)| Step::Emit(n, k, sort)),
         1 => key().prop_map(Step::VanishIfOdd),
         1 => Just(Step::Forget),
     ]

@@ -14,6 +14,8 @@ macro_rules! table {
     };
 }
 
+mod layers;
+
 table!(Number, u32 => i64);
 impl Input for Number {}
 
