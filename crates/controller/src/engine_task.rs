@@ -6,6 +6,7 @@
 mod complaints;
 mod ports;
 mod rejections;
+mod replacements;
 mod snapshots;
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
@@ -23,6 +24,7 @@ use crate::{
 };
 use complaints::Complaints;
 use rejections::Rejections;
+use replacements::Replacements;
 use snapshots::Snapshots;
 
 /// How many events wait at most before their senders do.
@@ -96,6 +98,7 @@ pub struct EngineTask {
     hub: xds::Hub,
     snapshots: Snapshots,
     rejections: Rejections,
+    replacements: Replacements,
     complaints: Complaints,
     ports: Option<PortCheck>,
     metrics: Metrics,
@@ -113,6 +116,7 @@ impl EngineTask {
             hub,
             snapshots: Snapshots::default(),
             rejections: Rejections::default(),
+            replacements: Replacements::default(),
             complaints: Complaints::default(),
             ports,
             metrics,
@@ -244,6 +248,7 @@ impl EngineTask {
 
     fn absorb(&mut self, changes: Changes) {
         self.metrics.rows.inc_by(changes.computed as u64);
+        self.replacements.note(changes.replacements, &self.metrics);
         for (key, encoded) in changes.resources {
             let kind = TypeLabel::of(key.kind.message_name());
             self.metrics.resources.get_or_create(&kind).inc();

@@ -50,6 +50,19 @@ label! {
     SeverityLabel { severity }
 }
 
+/// What is replaced by a direct response.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ReplacementLabels {
+    /// The Gateway's namespace.
+    pub gateway_namespace: String,
+    /// The Gateway's name.
+    pub gateway: String,
+    /// What is replaced: `route`.
+    pub scope: &'static str,
+    /// Why, in one word.
+    pub reason: String,
+}
+
 /// All metrics of the process. Clones count the same.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -77,6 +90,10 @@ pub struct Metrics {
     pub gateways: Gauge,
     /// Problems by severity.
     pub problems: Family<SeverityLabel, Gauge>,
+    /// What is replaced by a direct response at the moment.
+    pub active_replacements: Family<ReplacementLabels, Gauge>,
+    /// How often something that was valid was replaced.
+    pub replacements: Family<ReplacementLabels, Counter>,
     /// Files there are.
     pub files: Gauge,
     /// Files that do not parse or cannot be read.
@@ -100,6 +117,8 @@ impl Default for Metrics {
             gates_expired: Counter::<u64, AtomicU64>::default(),
             gateways: Gauge::default(),
             problems: Family::default(),
+            active_replacements: Family::default(),
+            replacements: Family::default(),
             files: Gauge::default(),
             files_broken: Gauge::default(),
             envoy_starts: Family::default(),
@@ -124,6 +143,10 @@ impl Metrics {
         all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());
         all.register("gateways", "Gateways that are served", self.gateways.clone());
         all.register("problems", "Problems of objects, manifests and files, by severity", self.problems.clone());
+        let active = "What is replaced by a direct response because it is broken";
+        all.register("active_replacements", active, self.active_replacements.clone());
+        let replaced = "Times that something valid broke and was replaced by a direct response";
+        all.register("invalid_route_replacements", replaced, self.replacements.clone());
         all.register("files", "Manifest files", self.files.clone());
         all.register("files_broken", "Manifest files that do not parse or cannot be read", self.files_broken.clone());
         all.register("envoy_starts", "Starts of supervised Envoys", self.envoy_starts.clone());

@@ -35,6 +35,8 @@ pub enum PortMapping {
 /// What a broken rule, filter or policy of a route is replaced by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
+    /// Whether it is replaced at all. If not, its matches are dropped, and requests for them may reach a broader route.
+    pub enabled: bool,
     /// 400 to 599.
     pub status: u16,
     /// At most 4,096 bytes; all that a client sees of the fault.
@@ -86,6 +88,7 @@ impl Default for Settings {
             },
             connect_timeout: Duration::from_secs(5),
             replacement: Replacement {
+                enabled: true,
                 status: 500,
                 body: "invalid route configuration: replaced by a direct response".into(),
             },

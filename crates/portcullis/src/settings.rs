@@ -65,6 +65,9 @@ settings! {
     backend_max_retries: u32, "PORTCULLIS_BACKEND_MAX_RETRIES", "COUNT";
     /// Bytes buffered per connection to a backend [default: 32768].
     backend_buffer_bytes: u32, "PORTCULLIS_BACKEND_BUFFER_BYTES", "BYTES", clap::value_parser!(u32).range(1..);
+    /// Whether a broken rule is replaced by a direct response. If not, its matches are dropped, and a broader route may
+    /// take its requests [default: true].
+    replacement_enabled: bool, "PORTCULLIS_REPLACEMENT_ENABLED", "BOOL";
     /// What a broken rule answers: 400 to 599 [default: 500].
     replacement_status: u16, "PORTCULLIS_REPLACEMENT_STATUS", "STATUS", clap::value_parser!(u16).range(400..=599);
     /// The body of that answer, at most 4096 bytes; all that a client sees of the fault.
@@ -117,6 +120,7 @@ impl SettingsArgs {
             },
             connect_timeout: self.connect_timeout.unwrap_or(connect_timeout),
             replacement: Replacement {
+                enabled: self.replacement_enabled.unwrap_or(replacement.enabled),
                 status: self.replacement_status.unwrap_or(replacement.status),
                 body: self.replacement_body.map_or(replacement.body, Into::into),
             },

@@ -18,6 +18,7 @@ use crate::{
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
+        replacement::{Replaced, ReplacedRule},
     },
 };
 
@@ -39,6 +40,10 @@ impl Derived for Placement {
             for hostname in attached.hostnames(listener) {
                 scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), row.clone());
             }
+        }
+        if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
+            let (gateway, route) = (listener.gateway.clone(), route.clone());
+            scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
         }
         for cluster in &resolved.clusters {
             let gateway = &listener.gateway;

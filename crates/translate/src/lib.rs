@@ -15,6 +15,7 @@ mod gateway;
 mod grant;
 mod host;
 mod output;
+mod replacement;
 mod resolve;
 pub mod resource;
 mod route;
@@ -26,6 +27,7 @@ pub mod translator;
 pub mod validate;
 
 pub use resource::{Encoded, ResourceKey, ResourceKind};
+pub use tables::replacement::{ReplacedRule, Replacement};
 pub use translator::{Change, Changes, Translator};
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) struct Resolved {
 /// What is wrong with a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// Matches that were dropped.
+    /// Matches that were dropped, and the fault that all of them were dropped for.
     pub(crate) dropped: Vec<Problem>,
     /// The fault that it was replaced for.
     pub(crate) replaced: Option<Problem>,
@@ -142,23 +142,28 @@ impl Lookup for ResolvedRule {
         let route = scope.get::<Routes>(name)?;
         let read = rule::read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]"));
         let mut resolver = Resolver::new(scope, key);
-        let mut replaced = None;
-        let rule = read.does.and_then(|does| resolver.rule(&does)).unwrap_or_else(|problem| {
-            replaced = Some(problem);
-            resolver.shares.clear();
-            resolver.clusters.clear();
-            resolver.session = None;
-            let replacement = scope.get::<Config>(&()).map(|config| config.replacement.clone());
-            replacement.map_or_else(
-                || Rule::direct_response(500, ""),
-                |replacement| Rule::direct_response(replacement.status, replacement.body),
-            )
-        });
+        let (mut matches, mut dropped, mut replaced) = (read.matches, read.dropped, None);
+        let rule = match read.does.and_then(|does| resolver.rule(&does)) {
+            Ok(rule) => rule,
+            Err(problem) => {
+                resolver.shares.clear();
+                resolver.clusters.clear();
+                resolver.session = None;
+                let config = scope.get::<Config>(&())?;
+                if config.replacement.enabled {
+                    replaced = Some(problem);
+                } else {
+                    matches.clear();
+                    dropped.insert(0, problem);
+                }
+                Rule::direct_response(config.replacement.status, config.replacement.body.clone())
+            }
+        };
         let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
-        let findings = Findings { dropped: read.dropped, replaced, shares, unresolved, warnings };
-        let unwritten = Unwritten { route: name.clone(), index: *index, name: read.name, matches: read.matches, rule };
+        let findings = Findings { dropped, replaced, shares, unresolved, warnings };
+        let unwritten = Unwritten { route: name.clone(), index: *index, name: read.name, matches, rule };
         let routes = if route::depends_on_listener(&unwritten.rule) {
             EnvoyRoutes::ByListener(Box::new(unwritten))
         } else {

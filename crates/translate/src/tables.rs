@@ -42,3 +42,4 @@ pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;
+pub(crate) mod replacement;

@@ -5,6 +5,7 @@ mod changes;
 mod gateways;
 mod listeners;
 mod properties;
+mod replacement;
 mod scene;
 mod world;
 

@@ -27,6 +27,7 @@ use crate::{
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
+        replacement::{Replaced, ReplacedRule, Replacement},
     },
     tls::{Certificate, CertificateState},
 };
@@ -50,6 +51,8 @@ pub struct Changes {
     pub gateways: Vec<(NsName, bool)>,
     /// Objects whose status turned.
     pub statuses: Vec<ObjectId>,
+    /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
+    pub replacements: Vec<(ReplacedRule, Option<Replacement>)>,
     /// How many rows were computed.
     pub computed: usize,
 }
@@ -139,7 +142,13 @@ impl Translator {
             .extend(self.engine.take_changes::<GatewayStatus>().into_iter().map(|key| object_id(Kind::Gateway, key)));
         statuses
             .extend(self.engine.take_changes::<RouteStatus>().into_iter().map(|key| object_id(Kind::HttpRoute, key)));
-        Changes { resources, gateways, statuses, computed: batch.computed }
+        let replaced = self.engine.take_changes::<Replaced>().into_iter();
+        let replacements = replaced.map(|rule| {
+            let now = self.engine.get::<Replaced>(&rule).map(|replacement| Replacement::clone(&replacement));
+            (rule, now)
+        });
+        let replacements = replacements.collect();
+        Changes { resources, gateways, statuses, replacements, computed: batch.computed }
     }
 
     /// The Gateways that get proxies, sorted.
@@ -300,6 +309,8 @@ fn tables() -> Engine {
         .lookup::<ServedAt>()
         .derived::<Placement>()
         .group::<RoutesAt>()
+        .derived::<Replaced>()
+        .track::<Replaced>()
         .lookup::<Owner>()
         .derived::<VirtualHost>()
         .group::<HostsOf>()

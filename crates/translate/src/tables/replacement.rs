@@ -1,0 +1,30 @@
+//! What is replaced.
+
+use std::sync::Arc;
+
+use ir::NsName;
+
+tables! {
+    /// Rules that a direct response stands in place of, for each Gateway that serves it.
+    Replaced: ReplacedRule => Replacement;
+}
+
+/// A rule at a Gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReplacedRule {
+    /// Whose proxies serve the direct response.
+    pub gateway: NsName,
+    /// The HTTPRoute.
+    pub route: NsName,
+    /// The rule's place in the route.
+    pub rule: u32,
+}
+
+/// Why a rule is replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// One word, as in a status.
+    pub reason: &'static str,
+    /// Field, value and remedy.
+    pub error: Arc<str>,
+}
