@@ -4,6 +4,49 @@ use std::{cmp::Reverse, sync::Arc};
 
 use crate::id::NsName;
 
+/// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// The path, character by character.
+    Exact(Arc<str>),
+    /// The path itself and all below it, segment by segment. A `/` at its end makes no difference but for precedence.
+    Prefix(Arc<str>),
+    /// An RE2 pattern that the whole path matches.
+    Regex(Arc<str>),
+}
+
+/// One match of a rule, as it is written or joined with those of its ancestors: all of it must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Match {
+    /// The path.
+    pub path: Path,
+    /// The method, if it matters.
+    pub method: Option<Arc<str>>,
+    /// Conditions on headers; a name occurs once.
+    pub headers: Vec<Condition>,
+    /// Conditions on query parameters; a name occurs once.
+    pub queries: Vec<Condition>,
+}
+
+impl Match {
+    /// The Envoy matches that this takes, in order.
+    pub fn requests(&self) -> impl Iterator<Item = RequestMatch> {
+        let paths = match &self.path {
+            Path::Exact(path) => vec![(PathMatch::Exact(path.clone()), false)],
+            Path::Prefix(prefix) => RequestMatch::prefix_paths(prefix),
+            Path::Regex(pattern) => vec![(PathMatch::Regex(pattern.clone()), false)],
+        };
+        paths.into_iter().map(|(path, implied)| RequestMatch {
+            path,
+            method: self.method.clone(),
+            headers: self.headers.clone(),
+            queries: self.queries.clone(),
+            implied,
+            host_with_port: false,
+        })
+    }
+}
+
 /// How Envoy compares a path. A prefix never matches half a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathMatch {
@@ -35,7 +78,7 @@ pub struct Condition {
     pub value: ValueMatch,
 }
 
-/// One match of a rule: all of it must hold.
+/// One match as Envoy can express it: all of it must hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestMatch {
     /// The path.

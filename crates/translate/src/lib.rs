@@ -10,6 +10,7 @@ mod attach;
 mod backend;
 pub mod bytes;
 mod class;
+pub mod delegation;
 pub mod envoy;
 mod gateway;
 mod grant;

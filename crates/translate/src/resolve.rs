@@ -17,10 +17,7 @@ use crate::{
     bytes::Row,
     envoy::route::{self, RouteAt},
     grant::permits,
-    route::{
-        matches::ReadMatch,
-        rule::{self, Changes, Does, ReadBackend},
-    },
+    route::rule::{self, Changes, Does, ReadBackend, ReadMatch},
     tables::{
         backend::{ClusterId, ServicePorts, SessionCluster, Shares, Unusable},
         input::{Config, Routes},
@@ -91,15 +88,19 @@ impl Unwritten {
     /// The rule's Envoy routes at a listener.
     pub(crate) fn write(&self, at: RouteAt) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.rule, at);
-        let parts = self.matches.iter().flat_map(|read| {
-            let with_port = split.then(|| {
-                let request = RequestMatch { host_with_port: true, ..read.request.clone() };
-                // Before the other, which takes every host.
-                self.envoy_route(read.index, read.part + PARTS, 2 * read.part, &request, at)
-            });
-            with_port.into_iter().chain([self.envoy_route(read.index, read.part, 2 * read.part + 1, &read.request, at)])
+        let requests = self.matches.iter().flat_map(|read| {
+            let parts = read.written.requests().zip(0..);
+            parts.map(|(request, part)| (read.index, part, request))
         });
-        parts.collect()
+        let routes = requests.flat_map(|(index, part, request)| {
+            let with_port = split.then(|| {
+                let request = RequestMatch { host_with_port: true, ..request.clone() };
+                // Before the other, which takes every host.
+                self.envoy_route(index, part + PARTS, 2 * part, &request, at)
+            });
+            with_port.into_iter().chain([self.envoy_route(index, part, 2 * part + 1, &request, at)])
+        });
+        routes.collect()
     }
 
     fn envoy_route(&self, matching: u32, part: u32, order: u32, request: &RequestMatch, at: RouteAt) -> EnvoyRoute {

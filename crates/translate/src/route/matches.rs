@@ -5,30 +5,19 @@ use std::{collections::HashSet, sync::Arc};
 use api::http_route::{HeaderMatchType, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType};
 use ir::{
     Problem, Severity,
-    matching::{Condition, PathMatch, RequestMatch, ValueMatch},
+    matching::{Condition, Match, Path, ValueMatch},
 };
 
 use crate::validate::{self, Invalid};
 
-/// One match of a rule, as Envoy can express it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadMatch {
-    /// Its place in the rule.
-    pub(crate) index: u32,
-    /// Tells apart what one match becomes.
-    pub(crate) part: u32,
-    /// The match itself.
-    pub(crate) request: RequestMatch,
-}
-
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
-pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Vec<ReadMatch>, Problem> {
+pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {
     let field = format!("{field}.matches[{index}]");
     let refuse = |name: &str| {
         let field = format!("{field}.{name}");
         move |invalid: Invalid| Problem::new(Severity::Refused, "UnsupportedValue", field, invalid.to_string())
     };
-    let paths = paths(&written.path).map_err(refuse("path.value"))?;
+    let path = path(&written.path).map_err(refuse("path.value"))?;
     let method = match &written.method {
         None => None,
         Some(HttpMethod::Unknown(method)) => {
@@ -39,38 +28,23 @@ pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
     };
     let headers = headers(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
     let queries = queries(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
-    Ok(paths
-        .into_iter()
-        .zip(0..)
-        .map(|((path, implied), part)| ReadMatch {
-            index: u32::try_from(index).unwrap_or(u32::MAX),
-            part,
-            request: RequestMatch {
-                path,
-                method: method.clone(),
-                headers: headers.clone(),
-                queries: queries.clone(),
-                implied,
-                host_with_port: false,
-            },
-        })
-        .collect())
+    Ok(Match { path, method, headers, queries })
 }
 
-fn paths(written: &HttpPathMatch) -> Result<Vec<(PathMatch, bool)>, Invalid> {
+fn path(written: &HttpPathMatch) -> Result<Path, Invalid> {
     let value = &*written.value;
     match &written.r#type {
         PathMatchType::Exact => {
             validate::path::exact(value)?;
-            Ok(vec![(PathMatch::Exact(value.into()), false)])
+            Ok(Path::Exact(value.into()))
         }
         PathMatchType::PathPrefix => {
             validate::path::prefix(value)?;
-            Ok(RequestMatch::prefix_paths(value))
+            Ok(Path::Prefix(value.into()))
         }
         PathMatchType::RegularExpression => {
             validate::regex::check(value)?;
-            Ok(vec![(PathMatch::Regex(value.into()), false)])
+            Ok(Path::Regex(value.into()))
         }
         PathMatchType::Unknown(other) => {
             Err(Invalid::new(other, "it is no type of path match", "use Exact, PathPrefix or RegularExpression"))

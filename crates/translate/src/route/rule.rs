@@ -9,12 +9,13 @@ use api::{
 use ir::{
     Problem, Severity,
     filter::{HeaderModifier, Rewrite},
+    matching::Match,
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
 
 use super::{
     filters::{self, Level, ReadFilters},
-    matches::{self, ReadMatch},
+    matches,
 };
 use crate::validate::{self, Invalid};
 
@@ -66,6 +67,15 @@ impl Changes {
     }
 }
 
+/// A match that can be expressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadMatch {
+    /// Its place in the rule.
+    pub(crate) index: u32,
+    /// The match itself.
+    pub(crate) written: Match,
+}
+
 /// Reads a rule that stands at `field`.
 pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
     let everything = [HttpRouteMatch::default()];
@@ -74,7 +84,7 @@ pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
     let mut dropped = Vec::new();
     for (index, written) in written.iter().enumerate() {
         match matches::read(index, written, field) {
-            Ok(read) => read_matches.extend(read),
+            Ok(written) => read_matches.push(ReadMatch { index: u32::try_from(index).unwrap_or(u32::MAX), written }),
             Err(problem) => dropped.push(problem),
         }
     }
