@@ -1,11 +1,13 @@
-//! Delegation from route to route (EP-10943): which requests a child may take, and what its matches become below its
-//! parent's.
+//! Delegation from route to route (EP-10943): whom a parent selects, which requests a child may take, and what its
+//! matches become below its parent's.
 //!
-//! Pure functions over matches. A parent's side is always the merged match, that of all its ancestors included.
+//! Pure functions. A parent's side of a match is always the merged one, that of all its ancestors included.
 
 mod contain;
 mod inherit;
 mod regex;
+mod select;
 
 pub use contain::{Outside, contains};
 pub use inherit::{Unjoinable, join};
+pub use select::{Children, LABEL, consents};

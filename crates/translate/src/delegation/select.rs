@@ -1,0 +1,130 @@
+//! Which routes a parent selects, and whether they consent.
+
+use std::sync::Arc;
+
+use api::shared::{BackendObjectReference, ParentReference};
+use ir::NsName;
+
+use crate::grant::GATEWAY_API;
+
+/// Group of references that select by label.
+const LABEL_GROUP: &str = "delegation.kgateway.dev";
+
+/// The label by whose value routes are selected.
+pub const LABEL: &str = "delegation.kgateway.dev/label";
+
+/// The HTTPRoutes that a reference delegates to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Children {
+    /// This one.
+    Named(NsName),
+    /// All of a namespace.
+    InNamespace(Arc<str>),
+    /// Those with this value of [`LABEL`], in one namespace or (none) in all.
+    Labelled(Arc<str>, Option<Arc<str>>),
+}
+
+impl Children {
+    /// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend.
+    /// `everywhere` is the word that means all namespaces in a reference by label, and only there.
+    pub fn of(reference: &BackendObjectReference, own: &Arc<str>, everywhere: &str) -> Option<Self> {
+        let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+        match (&*reference.group, &*reference.kind) {
+            (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
+                "" | "*" => Self::InNamespace(namespace.clone()),
+                _ => Self::Named(NsName::new(namespace.clone(), reference.name.clone())),
+            }),
+            (LABEL_GROUP, "label") => {
+                let namespace = (**namespace != *everywhere).then(|| namespace.clone());
+                Some(Self::Labelled(reference.name.clone(), namespace))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
+/// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
+pub fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
+    own.is_empty()
+        || own.iter().any(|reference| {
+            let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
+            let section = reference.section_name.as_deref().filter(|section| !section.is_empty());
+            (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
+                && reference.name == parent.name
+                && *namespace.unwrap_or(own_namespace) == parent.namespace
+                && section.is_none_or(|section| rule == Some(section))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn children(reference: Value) -> Option<Children> {
+        let reference = serde_json::from_value(reference).expect("a reference");
+        Children::of(&reference, &"own".into(), "all")
+    }
+
+    #[test]
+    fn routes_are_selected_by_name_namespace_or_label() {
+        let named = |namespace: &str, name: &str| Some(Children::Named(NsName::new(namespace, name)));
+        let labelled =
+            |value: &str, namespace: Option<&str>| Some(Children::Labelled(value.into(), namespace.map(Into::into)));
+        for (name, namespace, expected) in [
+            ("a", None, named("own", "a")),
+            ("a", Some(""), named("own", "a")),
+            ("a", Some("b"), named("b", "a")),
+            // All namespaces can be meant by a label only.
+            ("a", Some("all"), named("all", "a")),
+            ("*", Some("b"), Some(Children::InNamespace("b".into()))),
+            ("", None, Some(Children::InNamespace("own".into()))),
+        ] {
+            let reference =
+                json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": name, "namespace": namespace, "port": 80});
+            assert_eq!(children(reference), expected, "{name} {namespace:?}");
+        }
+        for (namespace, expected) in [
+            (None, labelled("v", Some("own"))),
+            (Some("b"), labelled("v", Some("b"))),
+            (Some("all"), labelled("v", None)),
+        ] {
+            let reference = json!({"group": LABEL_GROUP, "kind": "label", "name": "v", "namespace": namespace});
+            assert_eq!(children(reference), expected, "{namespace:?}");
+        }
+        for (group, kind) in [("", "Service"), (GATEWAY_API, "GRPCRoute"), (LABEL_GROUP, "HTTPRoute")] {
+            assert_eq!(children(json!({"group": group, "kind": kind, "name": "a"})), None, "{group} {kind}");
+        }
+    }
+
+    #[test]
+    fn a_route_consents_to_every_parent_or_to_those_that_it_names() {
+        let parent = NsName::new("infra", "parent");
+        let consents = |references: Value, rule: Option<&str>| {
+            let references: Vec<ParentReference> = serde_json::from_value(references).expect("references");
+            consents(&references, &"team".into(), &parent, rule)
+        };
+        let naming = |more: Value| {
+            let mut reference =
+                json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": "parent", "namespace": "infra"});
+            reference.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+            json!([{"name": "another"}, reference])
+        };
+        assert!(consents(json!([]), None));
+        assert!(consents(naming(json!({})), None));
+        assert!(consents(naming(json!({"sectionName": "r"})), Some("r")));
+        assert!(!consents(naming(json!({"sectionName": "r"})), Some("other")));
+        assert!(!consents(naming(json!({"sectionName": "r"})), None));
+        for other in [
+            json!({"name": "parents"}),
+            json!({"namespace": "team"}),
+            json!({"namespace": null}),
+            json!({"kind": "Gateway"}),
+            json!({"group": ""}),
+        ] {
+            assert!(!consents(naming(other.clone()), None), "{other}");
+        }
+    }
+}
