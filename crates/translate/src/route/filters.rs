@@ -151,7 +151,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
         for (index, header) in list.iter().enumerate() {
             let place = format!("{field}.{name}[{index}]");
             let name: Arc<str> =
-                validate::header::modifiable_name(&header.name).map_err(at(format!("{place}.name")))?.into();
+                validate::header::settable_name(&header.name).map_err(at(format!("{place}.name")))?.into();
             validate::header::value(&header.value).map_err(at(format!("{place}.value")))?;
             // Gateway API: of entries with an equivalent name the first counts.
             if !into.iter().any(|(other, _): &(Arc<str>, Arc<str>)| *other == name) {

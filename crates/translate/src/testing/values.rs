@@ -153,8 +153,11 @@ pub fn path() -> BoxedStrategy<String> {
             "/-._~!$&'()*+,;=:@",
             "/f.o+(x)*",
         ],
-        &["foo", "/a//b", "/a/../b", "/a%2fb", "/a?b", "/a#b", "/é", "/a b", "/{id}", "/%", "/%zz", "/a\\b", "/|"],
-        vec![format!("/{}", "p".repeat(1_023)), format!("/{}", "%41".repeat(341)), format!("/{}", "a/".repeat(511))],
+        &[
+            "foo", "/a//b", "/a/../b", "/a%2fb", "/a?b", "/a#b", "/é", "/a b", "/{id}", "/%", "/%zz", "/%41", "/%5C",
+            "/a\\b", "/|",
+        ],
+        vec![format!("/{}", "p".repeat(1_023)), format!("/{}", "%20".repeat(341)), format!("/{}", "a/".repeat(511))],
         vec![format!("/{}", "p".repeat(1_024))],
     )
 }
@@ -263,11 +266,7 @@ pub fn header_name() -> BoxedStrategy<String> {
         &[
             "x-a",
             "X-B",
-            "Content-Length",
-            "Transfer-Encoding",
-            "Connection",
             "TE",
-            "Upgrade",
             "Cookie",
             "Set-Cookie",
             "Authorization",
@@ -277,7 +276,24 @@ pub fn header_name() -> BoxedStrategy<String> {
             "_",
             "0",
         ],
-        &["bad name", ":path", ":authority", ":Status", "Host", "host", "é", "a:b", "a,b", "a\nb", "a\u{0}", "(x)"],
+        &[
+            "bad name",
+            ":path",
+            ":authority",
+            ":Status",
+            "Host",
+            "host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Connection",
+            "Upgrade",
+            "é",
+            "a:b",
+            "a,b",
+            "a\nb",
+            "a\u{0}",
+            "(x)",
+        ],
         vec!["h".repeat(256)],
         vec!["H".repeat(257)],
     )
@@ -314,8 +330,8 @@ pub fn header_value() -> BoxedStrategy<String> {
 /// Names of query parameters.
 pub fn query_name() -> BoxedStrategy<String> {
     of(
-        &["q", "Q", "a.b", "!#$%&'*+-.^_`|~"],
-        &["a b", "a=b", "a&b", "é", ""],
+        &["q", "Q", "a.b", "!$%'*+-.^_`|~"],
+        &["a b", "a=b", "a&b", "a#b", "é", ""],
         vec!["q".repeat(256)],
         vec!["q".repeat(1_025)],
     )
@@ -324,9 +340,9 @@ pub fn query_name() -> BoxedStrategy<String> {
 /// Values of query parameters.
 pub fn query_value() -> BoxedStrategy<String> {
     of(
-        &["1", "a b", "a=b&c", "é", "%20", "\u{0}", "\n", "*"],
-        &[""],
-        vec!["v".repeat(1_024), "😀".repeat(1_024)],
+        &["1", "a+b", "a=b", "%C3%A9", "%20", "%zz", "\"<\\", "*"],
+        &["", "a b", "a=b&c", "a#b", "é", "\u{0}", "\n"],
+        vec!["v".repeat(1_024)],
         vec!["v".repeat(1_025)],
     )
 }

@@ -42,7 +42,29 @@ pub fn match_name(name: &str) -> Result<String, Invalid> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// A header name to set, add or remove, in lower case.
+/// Headers by which one hop of HTTP/1.1 tells where a message ends and what becomes of the connection (RFC 9110 sections
+/// 7.6.1 and 8.6, RFC 9112 section 6).
+const FRAMING: [&str; 6] =
+    ["connection", "content-length", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
+/// A header name to set or add, in lower case.
+///
+/// Beyond [`modifiable_name`], Envoy writes a length that a filter gave and then the body as it is. Whoever reads it
+/// takes the rest for another message, and connections to backends are shared by routes of all namespaces.
+pub fn settable_name(header: &str) -> Result<String, Invalid> {
+    let lower = modifiable_name(header)?;
+    if FRAMING.contains(&&*lower) {
+        return Err(Invalid::new(
+            header,
+            "it frames the message or steers the connection, so a value of a filter could pass a body off as a request \
+             of its own",
+            "leave it to Envoy, which writes what fits the message",
+        ));
+    }
+    Ok(lower)
+}
+
+/// A header name to remove, in lower case.
 ///
 /// Beyond [`match_name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses.
 pub fn modifiable_name(header: &str) -> Result<String, Invalid> {
@@ -162,6 +184,19 @@ mod tests {
         for bad in ["Host", "host", "HOST", ":authority", ":path", ":status", ""] {
             assert!(modifiable_name(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_frames_a_message_is_removed_at_most() {
+        for bad in ["Content-Length", "transfer-encoding", "Connection", "UPGRADE", "keep-alive", "Proxy-Connection"] {
+            assert!(modifiable_name(bad).is_ok(), "{bad}");
+            assert!(settable_name(bad).is_err(), "{bad}");
+        }
+        for bad in ["Host", ":path", "a b", ""] {
+            assert!(settable_name(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(settable_name("TE").unwrap(), "te");
+        assert_eq!(settable_name("X-Content-Length").unwrap(), "x-content-length");
     }
 
     #[test]

@@ -34,6 +34,7 @@ proptest! {
             duration::positive(&text).err(),
             header::match_name(&text).err(),
             header::modifiable_name(&text).err(),
+            header::settable_name(&text).err(),
             header::value(&text).err(),
             header::match_value(&text).err(),
             header::method(&text).err(),
