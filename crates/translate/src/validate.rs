@@ -101,3 +101,11 @@ fn quoted(c: char) -> String {
         c => format!("'{}'", shown(c.encode_utf8(&mut [0; 4]))),
     }
 }
+
+/// The percent escapes of the UTF-8 bytes of `c`.
+fn escaped(c: char) -> String {
+    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "%{byte:02X}");
+        out
+    })
+}

@@ -1,8 +1,6 @@
 //! Paths of matches, rewrites and redirects.
 
-use std::fmt::Write as _;
-
-use super::{Invalid, at_most, quoted};
+use super::{Invalid, at_most, escaped, quoted};
 
 /// Longest path of Gateway API, in characters.
 pub const MAX_LENGTH: usize = 1024;
@@ -10,7 +8,8 @@ pub const MAX_LENGTH: usize = 1024;
 /// Accepts the value of an `Exact` match.
 ///
 /// Absolute and in the form to which Envoy normalises a request's path before it routes: no empty or dot segments, no
-/// escaped slash. Anything else would be a match that never holds.
+/// escaped slash or backslash, no escape of a character that needs none (RFC 3986 section 2.3). Anything else would be a
+/// match that never holds, and what it is meant for would go to a broader one.
 pub fn exact(path: &str) -> Result<(), Invalid> {
     absolute(path)?;
     normalised(path)?;
@@ -68,7 +67,25 @@ fn normalised(path: &str) -> Result<(), Invalid> {
     if path.contains("%2f") || path.contains("%2F") {
         return refuse("the path has an escaped slash", "write '/', or match it by a regular expression");
     }
+    if path.contains("%5c") || path.contains("%5C") {
+        return refuse("the path has an escaped backslash, which becomes '/' before it is matched", "write '/'");
+    }
+    if let Some((escape, plain)) = needless_escape(path) {
+        return refuse(
+            &format!("{escape} is unescaped before the path is matched, so that it would never match"),
+            &format!("write '{plain}'"),
+        );
+    }
     Ok(())
+}
+
+/// The first escape of an unreserved character of RFC 3986, and that character.
+fn needless_escape(path: &str) -> Option<(&str, char)> {
+    path.match_indices('%').find_map(|(at, _)| {
+        let escape = path.get(at..at + 3)?;
+        let plain = char::from(u8::from_str_radix(&escape[1..], 16).ok()?);
+        (plain.is_ascii_alphanumeric() || "-._~".contains(plain)).then_some((escape, plain))
+    })
 }
 
 /// Refuses what RFC 3986 does not allow in a path: only its path characters, '/' and whole percent escapes pass.
@@ -102,14 +119,6 @@ fn characters(path: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The percent escapes of the UTF-8 bytes of `c`.
-fn escaped(c: char) -> String {
-    c.encode_utf8(&mut [0; 4]).bytes().fold(String::new(), |mut out, byte| {
-        let _ = write!(out, "%{byte:02X}");
-        out
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,8 +131,8 @@ mod tests {
         let long = format!("/{}", "a".repeat(1024));
         for bad in [
             "", "foo", "//", "/a//b", "/a/./b", "/a/../b", "/a/.", "/a/..", "/.", "/..", "/a%2fb", "/a%2Fb", "/a#b",
-            "/a?b", "/a b", "/é", "/a\\b", "/a\u{0}", "/a\n", "/%", "/%2", "/%zz", "/%é", "/[", "/a|b", "/a\"",
-            "/{id}", &long,
+            "/a?b", "/a b", "/é", "/a\\b", "/a\u{0}", "/a\n", "/%", "/%2", "/%zz", "/%é", "/%5C", "/a%5cb", "/%41",
+            "/%7euser", "/a%2Db", "/%2e", "/[", "/a|b", "/a\"", "/{id}", &long,
         ] {
             assert!(exact(bad).is_err() && prefix(bad).is_err(), "{bad:?}");
         }
@@ -145,6 +154,14 @@ mod tests {
         assert!(replace_prefix("/").is_ok());
         assert!(replace_prefix("xyz").is_err());
         assert!(rewrite("").is_err());
+    }
+
+    #[test]
+    fn an_escape_that_envoy_undoes_is_refused_with_what_to_write() {
+        let refused = exact("/caf%C3%A9/%7Euser").expect_err("matched as ~user");
+        assert_eq!(refused.remedy, "write '~'");
+        assert!(refused.why.contains("%7E"), "{refused}");
+        assert!(rewrite("/%7Euser").is_ok(), "a new path is written as it stands");
     }
 
     #[test]
