@@ -1,6 +1,10 @@
 //! Hostnames of listeners and routes (Gateway API `Hostname`): exact, wildcard, or any.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{
+    cmp::{Ordering, Reverse},
+    fmt,
+    sync::Arc,
+};
 
 /// What a virtual host answers to. Ordered from the most specific to the least: an exact name, then wildcards with the
 /// longest suffix first, then [`Hostname::Any`].
@@ -58,6 +62,15 @@ impl Hostname {
         std::iter::once(self.clone()).chain(suffixes.map(|suffix| Self::Wildcard(suffix.into()))).chain(any)
     }
 
+    /// Where a route that names this hostname stands among the routes of one host.
+    pub fn precedence(&self) -> HostPrecedence {
+        HostPrecedence(Reverse(match self {
+            Self::Exact(_) => u16::MAX,
+            Self::Wildcard(suffix) => u16::try_from(suffix.len() + 1).unwrap_or(u16::MAX - 1),
+            Self::Any => 0,
+        }))
+    }
+
     /// Envoy's virtual host domain, which is also how Gateway API writes it; `*` for any.
     pub fn domain(&self) -> String {
         match self {
@@ -67,6 +80,13 @@ impl Hostname {
         }
     }
 }
+
+/// How much of a host's name the hostname of a route tells: the smallest is tried first.
+///
+/// Gateway API, `HTTPRouteSpec.hostnames`: the route with the most characters in a matching hostname without a wildcard,
+/// then in a matching hostname.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPrecedence(Reverse<u16>);
 
 fn is_below(name: &str, suffix: &str) -> bool {
     name.strip_suffix(suffix).is_some_and(|head| head.len() > 1 && head.ends_with('.'))
@@ -140,5 +160,7 @@ mod tests {
         hosts.sort();
         let sorted: Vec<_> = hosts.iter().map(Hostname::domain).collect();
         assert_eq!(sorted, ["a.b.com", "b.com", "*.b.com", "*.com", "*"]);
+        let covering: Vec<_> = Hostname::parse("a.b.com").covering().map(|hostname| hostname.precedence()).collect();
+        assert!(covering.is_sorted_by(|a, b| a < b), "{covering:?}");
     }
 }

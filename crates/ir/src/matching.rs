@@ -1,8 +1,11 @@
 //! What a rule matches, and which of two matches goes first.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{
+    cmp::{Ordering, Reverse},
+    sync::Arc,
+};
 
-use crate::id::NsName;
+use crate::{hostname::HostPrecedence, id::NsName};
 
 /// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,10 +140,12 @@ pub struct Specificity {
 
 /// Where a match stands among all matches of a virtual host: the smallest is tried first.
 ///
-/// Gateway API, `HTTPRouteRule.matches`: the more specific one, then the older route, then its name, then the order in
-/// which rules and matches are written.
+/// Gateway API, `HTTPRouteSpec.hostnames` and `HTTPRouteRule.matches`: that of the route with the more specific hostname,
+/// then the more specific one, then the older route, then its name, then the order in which rules and matches are
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Precedence {
+    host: HostPrecedence,
     specificity: Specificity,
     age: Age,
     rule: u32,
@@ -155,13 +160,36 @@ enum PathKind {
     Prefix,
 }
 
-/// What decides between two objects that are otherwise equal: the older one, then the smaller name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What decides between two objects that are otherwise equal: the older one, then the one that is first in the alphabet
+/// when both are written as `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Age {
     /// When the object was created, in seconds since 1970.
     pub created: i64,
     /// The object.
     pub name: NsName,
+}
+
+impl Ord for Age {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn written(name: &NsName) -> impl Iterator<Item = u8> + '_ {
+            name.namespace.bytes().chain([b'/']).chain(name.name.bytes())
+        }
+        self.created.cmp(&other.created).then_with(|| {
+            if self.name.namespace == other.name.namespace {
+                self.name.name.cmp(&other.name.name)
+            } else {
+                // Not the order of namespaces: a hyphen comes before the slash. One text for two names is not a name.
+                written(&self.name).cmp(written(&other.name)).then_with(|| self.name.cmp(&other.name))
+            }
+        })
+    }
+}
+
+impl PartialOrd for Age {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl RequestMatch {
@@ -186,8 +214,25 @@ impl RequestMatch {
 }
 
 impl Precedence {
-    /// The place of match number `matching` of rule number `rule`; `part` tells apart the Envoy routes of one match.
-    pub fn new(specificity: Specificity, age: Age, rule: u32, matching: u32, part: u32) -> Self {
-        Self { specificity, age, rule, matching, part }
+    /// The place of match number `matching` of rule number `rule`, served for a hostname of its route that stands at
+    /// `host`; `part` tells apart the Envoy routes of one match.
+    pub fn new(host: HostPrecedence, specificity: Specificity, age: Age, rule: u32, matching: u32, part: u32) -> Self {
+        Self { host, specificity, age, rule, matching, part }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Age, NsName};
+
+    #[test]
+    fn of_two_equal_objects_the_older_goes_first_and_then_the_name_as_it_is_written() {
+        let age = |created, namespace: &str, name: &str| Age { created, name: NsName::new(namespace, name) };
+        let sorted =
+            [age(0, "z", "z"), age(1, "team", "z"), age(1, "team-a", "b"), age(1, "team-a", "c"), age(1, "zoo", "a")];
+        let expected = [&sorted[0], &sorted[2], &sorted[3], &sorted[1], &sorted[4]];
+        let mut ages: Vec<_> = sorted.iter().collect();
+        ages.sort();
+        assert_eq!(ages, expected, "team-a/b comes before team/z");
     }
 }

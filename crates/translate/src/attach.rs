@@ -14,7 +14,7 @@ use crate::{
     route::head::{self, Head, ParentRef},
     status::listed_with,
     tables::{
-        attachment::{Attached, AttachedRoutes, Attachment, ParentState},
+        attachment::{Attached, AttachedRoutes, Attachment, ParentState, Served},
         gateway::{Admission, Fault, GatewayRow},
         host::{Placement, VirtualHost},
         input::{Gateways, Namespaces, Routes},
@@ -152,7 +152,7 @@ impl Derived for Attachment {
             }
             let Some(brief) = served.get(listener) else { continue };
             let Some(config) = brief.route_config(&listener.gateway) else { continue };
-            for hostname in hostnames {
+            for Served { hostname, .. } in hostnames {
                 scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             }
             for rule in 0..head.rules {
@@ -173,13 +173,13 @@ impl Derived for Attachment {
 /// Hostnames that none of a route's listeners serves, though others of its hostnames are served.
 fn without_listener<'a>(
     route: &api::HttpRoute,
-    served: impl Iterator<Item = &'a Hostname> + Clone,
+    served: impl Iterator<Item = &'a Served> + Clone,
 ) -> impl Iterator<Item = Problem> {
     let written =
         route.spec.hostnames.iter().enumerate().filter(|(_, written)| validate::hostname::check(written).is_ok());
     written.filter_map(move |(index, written)| {
         let hostname = Hostname::parse(written);
-        let is_served = served.clone().any(|served| hostname.covers(served));
+        let is_served = served.clone().any(|served| hostname.covers(&served.hostname));
         let message = format!("{hostname} is a hostname of no listener that the route is attached to; remove it");
         let field = || format!("spec.hostnames[{index}]");
         (!is_served).then(|| Problem::new(Severity::Ignored, "NoMatchingListenerHostname", field(), message))
@@ -208,7 +208,7 @@ fn attach(
     route: &NsName,
     hostnames: &[Hostname],
     parent: &ParentRef,
-    listeners: &mut BTreeMap<ListenerId, Vec<Hostname>>,
+    listeners: &mut BTreeMap<ListenerId, Vec<Served>>,
     served: &mut BTreeMap<ListenerId, Arc<Brief>>,
 ) -> Option<Fault> {
     let mut any = false;
@@ -229,9 +229,13 @@ fn attach(
             if brief.served {
                 served.insert(id.clone(), brief.clone());
             }
-            let common_names = listeners.entry(id).or_default();
-            if !common_names.contains(common) {
-                common_names.push(common.clone());
+            let own = if *hostname == Hostname::Any { common } else { hostname };
+            let precedence = own.precedence();
+            let names = listeners.entry(id).or_default();
+            match names.iter_mut().find(|served| served.hostname == *common) {
+                // Two hostnames of the route may come to the same here: the one that tells more counts.
+                Some(known) => known.precedence = known.precedence.min(precedence),
+                None => names.push(Served { hostname: common.clone(), precedence }),
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     envoy::route::RouteAt,
     resolve::{EnvoyRoute, EnvoyRoutes, ResolvedRule},
     tables::{
-        attachment::Attachment,
+        attachment::{Attachment, Served},
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
@@ -36,9 +36,10 @@ impl Derived for Placement {
             }
         };
         for EnvoyRoute { specificity, matching, order, row } in routes {
-            let place = Precedence::new(*specificity, attached.age(route), *rule, *matching, *order);
-            for hostname in attached.hostnames(listener) {
-                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place.clone(), row.clone());
+            for Served { hostname, precedence } in attached.hostnames(listener) {
+                let age = attached.age(route);
+                let place = Precedence::new(*precedence, *specificity, age, *rule, *matching, *order);
+                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place, row.clone());
             }
         }
         if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {

@@ -1,6 +1,6 @@
 //! What routes are attached to.
 
-use ir::{Hostname, ListenerId, NsName, Problem, matching::Age};
+use ir::{Hostname, ListenerId, NsName, Problem, hostname::HostPrecedence, matching::Age};
 
 use super::gateway::Fault;
 
@@ -24,11 +24,20 @@ pub(crate) struct Attached {
     /// One entry for each parent that is a Gateway of ours, in the order of the spec.
     pub(crate) parents: Box<[ParentState]>,
     /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
-    pub(crate) listeners: Box<[(ListenerId, Box<[Hostname]>)]>,
+    pub(crate) listeners: Box<[(ListenerId, Box<[Served]>)]>,
     /// Why no rule of it is served, whatever the parent.
     pub(crate) refused: Option<Box<Fault>>,
     /// What is wrong outside its rules.
     pub(crate) problems: Box<[Problem]>,
+}
+
+/// A hostname that a route serves at a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// What the hostnames of both have in common.
+    pub(crate) hostname: Hostname,
+    /// Where the route's own hostname stands, which may be the broader one. A route without any has the listener's.
+    pub(crate) precedence: HostPrecedence,
 }
 
 /// One parent of a route.
@@ -42,7 +51,7 @@ pub(crate) struct ParentState {
 
 impl Attached {
     /// The hostnames with which the route is attached to a listener.
-    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Hostname] {
+    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Served] {
         let at = self.listeners.binary_search_by(|(id, _)| id.cmp(listener));
         at.map_or(&[], |at| &self.listeners[at].1)
     }
