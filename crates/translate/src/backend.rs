@@ -59,12 +59,14 @@ fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
     }
     let Some(port) = service.port(key.port) else {
         let ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
-        let message = format!("Service {} has no port {}: it has {}", key.service, key.port, list_or_none(&ports));
+        let has = list_or_none(&ports);
+        let message = format!("Service {} has no port {}: it has {has}; correct either", key.service, key.port);
         return unusable("BackendNotFound", message);
     };
     let name = port.name.clone();
     if port.protocol != Transport::Tcp {
-        let message = format!("port {} of Service {} is {}, HTTP needs TCP", key.port, key.service, port.protocol);
+        let message =
+            format!("port {} of Service {} is {}, HTTP needs TCP; name another", key.port, key.service, port.protocol);
         return PortState { name, ..unusable("UnsupportedProtocol", message) };
     }
     let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key);
@@ -88,13 +90,15 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
         }
         "https" | "tls" | "kubernetes.io/https" => {
             let message = format!(
-                "{of_port} is {:?}: TLS to backends needs a BackendTLSPolicy, which is not supported yet",
+                "{of_port} is {:?}: TLS to backends needs a BackendTLSPolicy, which is not supported yet; \
+                 name a port that speaks plain HTTP",
                 name.unwrap_or_default()
             );
             (Err(Unusable { reason: "UnsupportedProtocol", message }), None)
         }
         other => {
-            let warning = format!("{of_port} is {other:?}, which is not known: HTTP/1.1 is spoken");
+            let warning =
+                format!("{of_port} is {other:?}, which is not known: HTTP/1.1 is spoken; correct or remove it");
             (Ok(Protocol::Http1), Some(warning))
         }
     }

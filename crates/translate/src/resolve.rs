@@ -330,13 +330,14 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let service = NsName::new(namespace.clone(), to.name.clone());
         if !permits(self.scope, "HTTPRoute", own, "Service", &service) {
             let message = format!(
-                "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use it"
+                "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use \
+                 it; create one there, or name a Service of {own}"
             );
             return Err(refuse("RefNotPermitted", ".namespace", message));
         }
         let Some(port) = to.port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
             let message = match to.port {
-                None => format!("a reference to Service {service} needs a port"),
+                None => format!("missing, and a Service is reached at one; name a port of Service {service}"),
                 Some(port) => format!("{port} is not a port; use 1 to 65535"),
             };
             return Err(refuse("BackendNotFound", ".port", message));

@@ -120,7 +120,8 @@ fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectRefe
     let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());
     if !permits(scope, "Gateway", &key.gateway.namespace, "Secret", &secret) {
         let message = format!(
-            "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it",
+            "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it; \
+             create one there, or name a Secret of this namespace",
             key.gateway.namespace
         );
         return Err(Fault::new("RefNotPermitted", message));

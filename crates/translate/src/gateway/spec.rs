@@ -153,7 +153,11 @@ fn listener(
     let tls = spec.tls.as_ref();
     match (scheme, tls) {
         (Some(Scheme::Https), None) => {
-            refuse("UnsupportedValue", "tls", "an HTTPS listener needs certificateRefs here".to_owned());
+            refuse(
+                "UnsupportedValue",
+                "tls",
+                "missing, and an HTTPS listener needs it; name its certificates in certificateRefs".to_owned(),
+            );
         }
         (Some(Scheme::Https), Some(tls)) => {
             if tls.mode != TlsModeType::Terminate {
