@@ -28,8 +28,22 @@ pub fn changes(count: usize) -> Result<(), Invalid> {
 
 /// A header name to match on, in lower case, as Envoy keeps header names.
 ///
-/// An RFC 9110 token of at most 256 characters. `host` is one: Envoy knows `:authority` by that name too.
-pub fn match_name(name: &str) -> Result<String, Invalid> {
+/// Beyond [`name`], a name without an underscore: listeners refuse requests with such a header, so that the match would
+/// never hold. `host` is one that holds: Envoy knows `:authority` by that name too.
+pub fn match_name(header: &str) -> Result<String, Invalid> {
+    let lower = name(header)?;
+    if lower.contains('_') {
+        return Err(Invalid::new(
+            header,
+            "requests with an underscore in the name of a header are refused, so that it would never match",
+            "write '-', as clients do",
+        ));
+    }
+    Ok(lower)
+}
+
+/// The name of any header, in lower case: an RFC 9110 token of at most 256 characters.
+pub fn name(name: &str) -> Result<String, Invalid> {
     if name.starts_with(':') {
         return Err(Invalid::new(
             name,
@@ -66,7 +80,7 @@ pub fn settable_name(header: &str) -> Result<String, Invalid> {
 
 /// A header name to remove, in lower case.
 ///
-/// Beyond [`match_name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses.
+/// Beyond [`name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses.
 pub fn modifiable_name(header: &str) -> Result<String, Invalid> {
     let lower = if header.starts_with(':') {
         return Err(Invalid::new(
@@ -75,7 +89,7 @@ pub fn modifiable_name(header: &str) -> Result<String, Invalid> {
             "use a URLRewrite filter for host and path",
         ));
     } else {
-        match_name(header)?
+        name(header)?
     };
     if lower == "host" {
         return Err(Invalid::new(
@@ -176,6 +190,12 @@ mod tests {
         for bad in ["", "a b", "a:b", ":path", "é", "a\tb", "a\u{0}", "a\r\nb", "a,b", "(x)", "\"x\"", long.as_str()] {
             assert!(match_name(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_underscore_is_for_headers_that_envoy_itself_writes() {
+        assert!(match_name("x_user").is_err());
+        assert_eq!(modifiable_name("X_User").unwrap(), "x_user");
     }
 
     #[test]
