@@ -119,6 +119,10 @@ struct RawPort {
 impl From<Raw> for EndpointSlice {
     fn from(raw: Raw) -> Self {
         let mut invalid = Vec::new();
+        if !matches!(raw.address_type, AddressType::Ipv4 | AddressType::Ipv6) {
+            let message = "must be IPv4 or IPv6 here: names are not resolved, so none of the endpoints is used";
+            invalid.push(Violation::new("addressType", &raw.address_type, message));
+        }
         let endpoints = raw.endpoints.into_iter().enumerate();
         let endpoints = endpoints
             .filter_map(|(index, endpoint)| endpoint.checked(index, &raw.address_type, &mut invalid))
@@ -224,9 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_of_names_has_no_endpoints_and_no_faults() {
+    fn a_slice_of_names_has_no_endpoints_and_that_is_noted() {
         let slice = slice("FQDN", &json!([{ "addresses": ["example.com"] }]));
         assert!(slice.endpoints.is_empty());
-        assert_eq!(slice.invalid.len(), 1, "only the port");
+        let noted: Vec<_> = slice.invalid.iter().map(|violation| &*violation.path).collect();
+        assert_eq!(noted, ["addressType", "ports[2].port"]);
     }
 }
