@@ -14,8 +14,8 @@ mod rules;
 pub struct Violation {
     /// The field, such as `spec.rules[2].filters[0].requestRedirect.port`.
     pub path: String,
-    /// Its value, cut if long; empty where it is not one value that is wrong.
-    pub value: String,
+    /// Its value, cut if long; none where it is not one value that is wrong.
+    pub value: Option<String>,
     /// What it must be.
     pub message: String,
 }
@@ -27,15 +27,19 @@ impl Violation {
             value.truncate(end);
             value.push_str("...");
         }
-        Self { path: path.into(), value, message: message.into() }
+        Self { value: Some(value), ..Self::without_value(path, message) }
+    }
+
+    pub(crate) fn without_value(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), value: None, message: message.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.value {
-            "" => write!(f, "{}: {}", self.path, self.message),
-            value => write!(f, "{} is {value:?}: {}", self.path, self.message),
+        match &self.value {
+            None => write!(f, "{}: {}", self.path, self.message),
+            Some(value) => write!(f, "{} is {value:?}: {}", self.path, self.message),
         }
     }
 }

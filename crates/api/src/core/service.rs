@@ -196,10 +196,15 @@ mod tests {
         }));
         assert_eq!(service.ports.len(), 1);
         assert_eq!(service.ports[0].target_port, None);
-        let noted: Vec<_> = service.invalid.iter().map(|violation| (&*violation.path, &*violation.value)).collect();
+        let noted: Vec<_> =
+            service.invalid.iter().map(|violation| (&*violation.path, violation.value.as_deref())).collect();
         assert_eq!(
             noted,
-            [("spec.ports[0].port", "0"), ("spec.ports[1].port", "70000"), ("spec.ports[3].targetPort", "-1")]
+            [
+                ("spec.ports[0].port", Some("0")),
+                ("spec.ports[1].port", Some("70000")),
+                ("spec.ports[3].targetPort", Some("-1"))
+            ]
         );
     }
 

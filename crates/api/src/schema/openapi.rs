@@ -161,7 +161,7 @@ pub(super) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<
                 let path = Path::Field(&path, name);
                 match values.get(*name) {
                     Some(value) => check(node, value, path, found),
-                    None if *required => found.push(Violation::new(path.to_string(), "", "is missing: set it")),
+                    None if *required => found.push(Violation::without_value(path.to_string(), "is missing: set it")),
                     None => {}
                 }
             }

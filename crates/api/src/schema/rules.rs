@@ -16,9 +16,13 @@ mod reference;
 pub(super) struct Broken(pub(super) Vec<Violation>);
 
 impl Broken {
-    /// Notes a broken rule; `value` is empty where it is not one value that is wrong.
     fn add(&mut self, path: impl Into<String>, value: impl std::fmt::Display, message: impl Into<String>) {
         self.0.push(Violation::new(path, value, message));
+    }
+
+    /// Notes a broken rule where it is not one value that is wrong.
+    fn add_without_value(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Violation::without_value(path, message));
     }
 }
 

@@ -143,9 +143,9 @@ fn manifest(
             }
             let violations = api::violations(&object);
             for violation in &violations {
-                let message = match &*violation.value {
-                    "" => violation.message.clone(),
-                    value => format!("{value:?} is invalid: {}", violation.message),
+                let message = match &violation.value {
+                    None => violation.message.clone(),
+                    Some(value) => format!("{value:?} is invalid: {}", violation.message),
                 };
                 let problem = Problem::new(Severity::Refused, "Invalid", &violation.path, message);
                 problems.push((place(&violation.path), problem));

@@ -18,7 +18,7 @@ static ENTRY: Node = Node::Object(&[Field { name: "k", required: true, node: &WO
 fn a_string_is_told_the_first_rule_that_it_breaks() {
     let cases = [
         ("abc", ""),
-        ("", "f: must not be empty"),
+        ("", "f is \"\": must not be empty"),
         ("ABCD", "f is \"ABCD\": has 4 characters: 1 to 3 characters must be given"),
         ("AB", "f is \"AB\": must be small letters"),
     ];

@@ -94,10 +94,10 @@ fn member_of(filter: &HttpRouteFilter) -> [(Type, &'static str, bool); 8] {
 fn members(filter: &HttpRouteFilter, path: &str, broken: &mut Broken) {
     for (r#type, name, set) in member_of(filter) {
         if set && filter.r#type != r#type {
-            broken.add(format!("{path}.{name}"), "", format!("must not be set for type {}", filter.r#type));
+            broken.add_without_value(format!("{path}.{name}"), format!("must not be set for type {}", filter.r#type));
         }
         if !set && filter.r#type == r#type {
-            broken.add(format!("{path}.{name}"), "", format!("must be set for type {type}"));
+            broken.add_without_value(format!("{path}.{name}"), format!("must be set for type {type}"));
         }
     }
 }
@@ -109,10 +109,10 @@ fn path_modifier(modifier: &HttpPathModifier, path: &str, broken: &mut Broken) {
     ];
     for (r#type, name, set) in members {
         if set && modifier.r#type != r#type {
-            broken.add(format!("{path}.{name}"), "", format!("must not be set for type {}", modifier.r#type));
+            broken.add_without_value(format!("{path}.{name}"), format!("must not be set for type {}", modifier.r#type));
         }
         if !set && modifier.r#type == r#type {
-            broken.add(format!("{path}.{name}"), "", format!("must be set for type {type}"));
+            broken.add_without_value(format!("{path}.{name}"), format!("must be set for type {type}"));
         }
     }
 }
@@ -138,7 +138,7 @@ fn check_cors(cors: &HttpCorsFilter, path: &str, broken: &mut Broken) {
     for (name, count, wildcard) in lists {
         if wildcard && count > 1 {
             let message = "* must stand alone: remove it or everything else";
-            broken.add(format!("{path}.{name}"), "", message);
+            broken.add_without_value(format!("{path}.{name}"), message);
         }
     }
 }
@@ -151,10 +151,11 @@ fn check_auth(auth: &HttpExternalAuthFilter, path: &str, broken: &mut Broken) {
     ];
     for (protocol, name, set) in members {
         if set && auth.protocol != protocol {
-            broken.add(format!("{path}.{name}"), "", format!("must not be set for protocol {}", auth.protocol));
+            broken
+                .add_without_value(format!("{path}.{name}"), format!("must not be set for protocol {}", auth.protocol));
         }
         if !set && auth.protocol == protocol {
-            broken.add(format!("{path}.{name}"), "", format!("must be set for protocol {protocol}"));
+            broken.add_without_value(format!("{path}.{name}"), format!("must be set for protocol {protocol}"));
         }
     }
 }

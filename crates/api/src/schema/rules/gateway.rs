@@ -31,7 +31,7 @@ fn listeners(listeners: &[Listener], broken: &mut Broken) {
             && tls.options.is_empty()
         {
             let message = "must name at least one certificate when mode is Terminate (or set options)";
-            broken.add(format!("{path}.tls.certificateRefs"), "", message);
+            broken.add_without_value(format!("{path}.tls.certificateRefs"), message);
         }
         if !seen.insert((listener.port, &listener.protocol, &listener.hostname)) {
             let hostname = listener.hostname.as_deref().unwrap_or("no hostname");
@@ -49,12 +49,12 @@ fn protocol(listener: &Listener, path: &str, broken: &mut Broken) {
     let protocol = &listener.protocol;
     match (protocol, &listener.tls) {
         (Http | Tcp | Udp, Some(_)) => {
-            broken.add(format!("{path}.tls"), "", format!("must not be set for protocol {protocol}"));
+            broken.add_without_value(format!("{path}.tls"), format!("must not be set for protocol {protocol}"));
         }
         (Https, Some(tls)) if !matches!(tls.mode, TlsModeType::Terminate) => {
             broken.add(format!("{path}.tls.mode"), &tls.mode, "must be Terminate for protocol HTTPS");
         }
-        (Tls, None) => broken.add(format!("{path}.tls"), "", "must be set, with a mode, for protocol TLS"),
+        (Tls, None) => broken.add_without_value(format!("{path}.tls"), "must be set, with a mode, for protocol TLS"),
         _ => {}
     }
     if let (Tcp | Udp, Some(hostname)) = (protocol, listener.hostname.as_ref().filter(|name| !name.is_empty())) {

@@ -25,7 +25,7 @@ pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
     let matches: usize = spec.rules.iter().map(|rule| rule.matches.len()).sum();
     if matches > MAX_MATCHES {
         let message = format!("all rules together have {matches} matches and may have {MAX_MATCHES}: split the route");
-        broken.add("spec.rules", "", message);
+        broken.add_without_value("spec.rules", message);
     }
 }
 
@@ -74,7 +74,7 @@ fn check_rule(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
     let redirect = rule.filters.iter().position(|filter| filter.request_redirect.is_some());
     if let Some(index) = redirect.filter(|_| !rule.backend_refs.is_empty()) {
         let message = "a rule that redirects must have no backendRefs: remove one of both";
-        broken.add(format!("{path}.filters[{index}].requestRedirect"), "", message);
+        broken.add_without_value(format!("{path}.filters[{index}].requestRedirect"), message);
     }
     prefix_modifiers(rule, path, broken);
     if let Some(timeouts) = &rule.timeouts {
@@ -125,13 +125,13 @@ fn prefix_modifiers(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
             first.filter(|_| modifying.next().is_none())
         };
         if let Some(index) = modifies(&rule.filters) {
-            broken.add(format!("{path}.filters[{index}].{}.path", member.name()), "", message);
+            broken.add_without_value(format!("{path}.filters[{index}].{}.path", member.name()), message);
         }
         let mut backends = rule.backend_refs.iter().enumerate();
         let mut modifying = backends.by_ref().filter_map(|(at, backend)| Some((at, modifies(&backend.filters)?)));
         if let (Some((at, index)), None) = (modifying.next(), modifying.next()) {
             let path = format!("{path}.backendRefs[{at}].filters[{index}].{}.path", member.name());
-            broken.add(path, "", message);
+            broken.add_without_value(path, message);
         }
     }
 }
@@ -152,10 +152,13 @@ fn check_timeouts(timeouts: &HttpRouteTimeouts, path: &str, broken: &mut Broken)
 fn check_session(session: &SessionPersistence, path: &str, broken: &mut Broken) {
     let Some(cookie) = &session.cookie_config else { return };
     if cookie.lifetime_type == CookieLifetimeType::Permanent && session.absolute_timeout.is_none() {
-        broken.add(format!("{path}.absoluteTimeout"), "", "must be set when cookieConfig.lifetimeType is Permanent");
+        broken.add_without_value(
+            format!("{path}.absoluteTimeout"),
+            "must be set when cookieConfig.lifetimeType is Permanent",
+        );
     }
     if session.r#type != SessionPersistenceType::Cookie {
         let message = format!("must not be set for type {}", session.r#type);
-        broken.add(format!("{path}.cookieConfig"), "", message);
+        broken.add_without_value(format!("{path}.cookieConfig"), message);
     }
 }
