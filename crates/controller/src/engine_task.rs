@@ -30,6 +30,9 @@ use snapshots::Snapshots;
 /// How many events wait at most before their senders do.
 const QUEUE: usize = 1024;
 
+/// Beyond so many things of one kind that turned in a batch nobody reads the log one by one.
+const LOGGED_AT_MOST: usize = 100;
+
 /// Something the task reacts to.
 pub enum Event {
     /// Files changed.

@@ -6,8 +6,7 @@ use api::ObjectId;
 use serde_json::Value;
 use translate::Translator;
 
-/// Beyond so many turned statuses in a batch nobody reads the log one by one.
-const AT_MOST: usize = 100;
+use super::LOGGED_AT_MOST;
 
 /// What was logged, so that it is logged once.
 #[derive(Debug, Default)]
@@ -18,7 +17,7 @@ pub(super) struct Complaints {
 impl Complaints {
     /// Logs what statuses that turned complain about, unless they did before.
     pub(super) fn note(&mut self, turned: BTreeSet<ObjectId>, translator: &Translator) {
-        if turned.len() > AT_MOST {
+        if turned.len() > LOGGED_AT_MOST {
             tracing::info!(count = turned.len(), "statuses turned: see /debug/snapshot, or `portcullis check`");
             return;
         }

@@ -50,12 +50,12 @@ impl Rejections {
             }
             _ => return None,
         };
+        if !turned {
+            return None;
+        }
         let words = self.gateways.get(gateway).and_then(OfGateway::told);
         if words.is_none() {
             self.gateways.remove(gateway);
-        }
-        if !turned {
-            return None;
         }
         let (namespace, name) = gateway.split_once('/')?;
         Some((NsName::new(namespace, name), words))

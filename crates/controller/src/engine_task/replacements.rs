@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use translate::{ReplacedRule, Replacement};
 
+use super::LOGGED_AT_MOST;
 use crate::metrics::{Metrics, ReplacementLabels};
-
-/// Beyond so many transitions in a batch nobody reads the log one by one.
-const AT_MOST: usize = 100;
 
 /// What is replaced at the moment, and why.
 #[derive(Debug, Default)]
@@ -16,7 +14,7 @@ pub(super) struct Replacements(BTreeMap<ReplacedRule, &'static str>);
 impl Replacements {
     /// Takes note of what was replaced, is so for another reason, or is well again.
     pub(super) fn note(&mut self, changes: Vec<(ReplacedRule, Option<Replacement>)>, metrics: &Metrics) {
-        let one_by_one = changes.len() <= AT_MOST;
+        let one_by_one = changes.len() <= LOGGED_AT_MOST;
         if !one_by_one {
             tracing::warn!(count = changes.len(), "rules were replaced or are well again: see `portcullis check`");
         }
