@@ -14,7 +14,7 @@ use crate::{
     route::head::{self, Head, ParentRef},
     status::listed_with,
     tables::{
-        attachment::{Attached, AttachedRoutes, Attachment, ParentState, Served},
+        attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname},
         gateway::{Admission, Fault, GatewayRow},
         host::{Placement, VirtualHost},
         input::{Gateways, Namespaces, Routes},
@@ -152,7 +152,7 @@ impl Derived for Attachment {
             }
             let Some(brief) = served.get(listener) else { continue };
             let Some(config) = brief.route_config(&listener.gateway) else { continue };
-            for Served { hostname, .. } in hostnames {
+            for ServedHostname { hostname, .. } in hostnames {
                 scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             }
             for rule in 0..head.rules {
@@ -173,7 +173,7 @@ impl Derived for Attachment {
 /// Hostnames that none of a route's listeners serves, though others of its hostnames are served.
 fn without_listener<'a>(
     route: &api::HttpRoute,
-    served: impl Iterator<Item = &'a Served> + Clone,
+    served: impl Iterator<Item = &'a ServedHostname> + Clone,
 ) -> impl Iterator<Item = Problem> {
     let written =
         route.spec.hostnames.iter().enumerate().filter(|(_, written)| validate::hostname::check(written).is_ok());
@@ -208,7 +208,7 @@ fn attach(
     route: &NsName,
     hostnames: &[Hostname],
     parent: &ParentRef,
-    listeners: &mut BTreeMap<ListenerId, Vec<Served>>,
+    listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
     served: &mut BTreeMap<ListenerId, Arc<Brief>>,
 ) -> Option<Fault> {
     let mut any = false;
@@ -235,7 +235,7 @@ fn attach(
             match names.iter_mut().find(|served| served.hostname == *common) {
                 // Two hostnames of the route may come to the same here: the one that tells more counts.
                 Some(known) => known.precedence = known.precedence.min(precedence),
-                None => names.push(Served { hostname: common.clone(), precedence }),
+                None => names.push(ServedHostname { hostname: common.clone(), precedence }),
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     envoy::route::RouteAt,
     resolve::{EnvoyRoute, EnvoyRoutes, ResolvedRule},
     tables::{
-        attachment::{Attachment, Served},
+        attachment::{Attachment, ServedHostname},
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
@@ -36,7 +36,7 @@ impl Derived for Placement {
             }
         };
         for EnvoyRoute { specificity, matching, order, row } in routes {
-            for Served { hostname, precedence } in attached.hostnames(listener) {
+            for ServedHostname { hostname, precedence } in attached.hostnames(listener) {
                 let age = attached.age(route);
                 let place = Precedence::new(*precedence, *specificity, age, *rule, *matching, *order);
                 scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place, row.clone());

@@ -24,7 +24,7 @@ pub(crate) struct Attached {
     /// One entry for each parent that is a Gateway of ours, in the order of the spec.
     pub(crate) parents: Box<[ParentState]>,
     /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
-    pub(crate) listeners: Box<[(ListenerId, Box<[Served]>)]>,
+    pub(crate) listeners: Box<[(ListenerId, Box<[ServedHostname]>)]>,
     /// Why no rule of it is served, whatever the parent.
     pub(crate) refused: Option<Box<Fault>>,
     /// What is wrong outside its rules.
@@ -33,7 +33,7 @@ pub(crate) struct Attached {
 
 /// A hostname that a route serves at a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServedHostname {
     /// What the hostnames of both have in common.
     pub(crate) hostname: Hostname,
     /// Where the route's own hostname stands, which may be the broader one. A route without any has the listener's.
@@ -51,7 +51,7 @@ pub(crate) struct ParentState {
 
 impl Attached {
     /// The hostnames with which the route is attached to a listener.
-    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[Served] {
+    pub(crate) fn hostnames(&self, listener: &ListenerId) -> &[ServedHostname] {
         let at = self.listeners.binary_search_by(|(id, _)| id.cmp(listener));
         at.map_or(&[], |at| &self.listeners[at].1)
     }
