@@ -2,9 +2,10 @@
 
 use regex_syntax::{
     ParserBuilder,
-    ast::{self, Ast, Flag, GroupKind, Visitor},
     hir::{Hir, HirKind},
 };
+
+use crate::validate::regex::ignores_case;
 
 /// Whether every path that `pattern` matches is `prefix`, which has no slash at its end, or begins with it and `/`.
 /// What ignores case is never below anything: how much it matches is easily misread.
@@ -12,39 +13,12 @@ use regex_syntax::{
 /// The pattern is walked with the set of places in the prefix at which a path may stand, so that no number of
 /// alternatives costs more than their text. Anchors and word boundaries count for nothing, as if they always held.
 pub(super) fn stays_below(prefix: &str, pattern: &str) -> bool {
-    let Ok(tree) = ast::parse::Parser::new().parse(pattern) else { return false };
-    if ignores_case(&tree) {
+    if ignores_case(pattern) {
         return false;
     }
     let Ok(hir) = ParserBuilder::new().utf8(false).build().parse(pattern) else { return false };
     let walk = Walk { prefix: prefix.as_bytes() };
     walk.step(&hir, Places::at(0, prefix.len())).is_some_and(|ends| walk.is_below(&ends))
-}
-
-fn ignores_case(tree: &Ast) -> bool {
-    struct Flags(bool);
-    impl Visitor for Flags {
-        type Output = bool;
-        type Err = ();
-
-        fn finish(self) -> Result<bool, ()> {
-            Ok(self.0)
-        }
-
-        fn visit_pre(&mut self, tree: &Ast) -> Result<(), ()> {
-            let flags = match tree {
-                Ast::Flags(set) => Some(&set.flags),
-                Ast::Group(group) => match &group.kind {
-                    GroupKind::NonCapturing(flags) => Some(flags),
-                    _ => None,
-                },
-                _ => None,
-            };
-            self.0 |= flags.is_some_and(|flags| flags.flag_state(Flag::CaseInsensitive) == Some(true));
-            Ok(())
-        }
-    }
-    ast::visit(tree, Flags(false)).unwrap_or(true)
 }
 
 /// Where in the prefix a path may stand: after so many of its bytes, or (the last place) below it.

@@ -67,8 +67,13 @@ pub fn check(pattern: &str) -> Result<Regex, Invalid> {
 /// Errors are those of the syntax alone.
 pub fn program_size(pattern: &str) -> Result<u64, Invalid> {
     let ast = parse(pattern)?;
-    let traits = syntax::check(pattern, &ast)?;
-    Ok(size::bound(&ast, traits.fold))
+    syntax::check(pattern, &ast)?;
+    Ok(size::bound(&ast, syntax::ignores_case(&ast)))
+}
+
+/// Whether any part of `pattern` ignores case. Of what is no regular expression this is not known, so it is said to.
+pub fn ignores_case(pattern: &str) -> bool {
+    parse(pattern).map_or(true, |ast| syntax::ignores_case(&ast))
 }
 
 /// A regular expression that matches exactly `literal`, in RE2 and in Rust.

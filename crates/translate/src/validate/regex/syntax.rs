@@ -56,29 +56,37 @@ const SCRIPTS: &[&str] = &[
     "Yi",
 ];
 
-/// What the size bound needs to know of the whole pattern.
-pub(super) struct Traits {
-    /// Some part of the pattern ignores case.
-    pub(super) fold: bool,
+/// Whether some part of the pattern ignores case.
+pub(super) fn ignores_case(ast: &Ast) -> bool {
+    let sets = |flags: &Flags| flags.flag_state(Flag::CaseInsensitive) == Some(true);
+    match ast {
+        Ast::Flags(set) => sets(&set.flags),
+        Ast::Group(group) => {
+            matches!(&group.kind, GroupKind::NonCapturing(flags) if sets(flags)) || ignores_case(&group.ast)
+        }
+        Ast::Repetition(repetition) => ignores_case(&repetition.ast),
+        Ast::Alternation(alternation) => alternation.asts.iter().any(ignores_case),
+        Ast::Concat(concat) => concat.asts.iter().any(ignores_case),
+        _ => false,
+    }
 }
 
 /// Walks the tree and refuses whatever RE2 refuses or reads differently.
-pub(super) fn check(pattern: &str, ast: &Ast) -> Result<Traits, Invalid> {
-    let mut walk = Walk { pattern, fold: false, beyond_ascii: None };
+pub(super) fn check(pattern: &str, ast: &Ast) -> Result<(), Invalid> {
+    let mut walk = Walk { pattern, beyond_ascii: None };
     walk.ast(ast, MAX_REPEAT)?;
-    if let (true, Some(at)) = (walk.fold, walk.beyond_ascii) {
+    if let Some(at) = walk.beyond_ascii.filter(|_| ignores_case(ast)) {
         return Err(walk.refuse(
             &at,
             "ignores the case of a character outside ASCII, whose bytes Envoy would fold one by one",
             "write both cases as an alternation",
         ));
     }
-    Ok(Traits { fold: walk.fold })
+    Ok(())
 }
 
 struct Walk<'p> {
     pattern: &'p str,
-    fold: bool,
     beyond_ascii: Option<Span>,
 }
 
@@ -128,7 +136,7 @@ impl Walk<'_> {
         }
     }
 
-    fn flags(&mut self, flags: &Flags) -> Result<(), Invalid> {
+    fn flags(&self, flags: &Flags) -> Result<(), Invalid> {
         for item in &flags.items {
             let FlagsItemKind::Flag(flag) = &item.kind else {
                 continue;
@@ -143,9 +151,6 @@ impl Walk<'_> {
                     ));
                 }
             }
-        }
-        if flags.flag_state(Flag::CaseInsensitive) == Some(true) {
-            self.fold = true;
         }
         Ok(())
     }
