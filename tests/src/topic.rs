@@ -63,23 +63,19 @@ pub struct Phase {
     pub statuses: Vec<StatusExpectation>,
 }
 
-/// How a topic ended that did not fail.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Outcome {
-    /// Everything held.
-    Passed,
-    /// This machine cannot play it.
-    Skipped(String),
-}
-
-/// Runs the topic in `folder`, with the objects of `base` beside its own.
-pub async fn run(base: &Path, folder: &Path) -> Result<Outcome> {
+/// Why this machine cannot run the topic in `folder`, if so.
+pub fn obstacle(base: &Path, folder: &Path) -> Result<Option<String>> {
     let topic = Topic::read(folder)?;
     let mut world = World::new(base, folder, topic.ports)?;
     world.apply(Path::new("manifests.yaml"))?;
-    if let Some(reason) = world.obstacle(topic.ports)? {
-        return Ok(Outcome::Skipped(reason));
-    }
+    world.obstacle(topic.ports)
+}
+
+/// Runs the topic in `folder`, with the objects of `base` beside its own.
+pub async fn run(base: &Path, folder: &Path) -> Result<()> {
+    let topic = Topic::read(folder)?;
+    let mut world = World::new(base, folder, topic.ports)?;
+    world.apply(Path::new("manifests.yaml"))?;
     world.start(&topic).await?;
     world.phase("", &topic.requests, &topic.statuses).await?;
     for (number, phase) in topic.then.iter().enumerate() {
@@ -87,7 +83,7 @@ pub async fn run(base: &Path, folder: &Path) -> Result<Outcome> {
         let label = format!("then[{number}]: ");
         world.phase(&label, &phase.requests, &phase.statuses).await?;
     }
-    Ok(Outcome::Passed)
+    Ok(())
 }
 
 /// Reads the topic in `folder` without running it: its files are well-formed, and every backend that it expects exists.
