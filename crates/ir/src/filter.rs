@@ -20,6 +20,25 @@ impl HeaderModifier {
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
     }
+
+    /// These changes, then those of `second`, as one set of changes. Envoy removes before it adds, so what is removed in
+    /// the end is not added at all.
+    #[must_use]
+    pub fn then(&self, second: &Self) -> Self {
+        let named = |name: &str| {
+            let changed = second.set.iter().any(|(set, _)| **set == *name);
+            changed || second.remove.iter().any(|removed| **removed == *name)
+        };
+        let kept = |headers: &[(Arc<str>, Arc<str>)]| -> Vec<_> {
+            headers.iter().filter(|(name, _)| !named(name)).cloned().collect()
+        };
+        let (mut set, mut add) = (kept(&self.set), kept(&self.add));
+        let mut remove = self.remove.clone();
+        set.extend_from_slice(&second.set);
+        add.extend_from_slice(&second.add);
+        remove.extend(second.remove.iter().filter(|name| !self.remove.contains(name)).cloned());
+        Self { set, add, remove }
+    }
 }
 
 /// A new path (Gateway API `HTTPPathModifier`).

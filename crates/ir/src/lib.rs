@@ -5,6 +5,7 @@
 //! ending the translation.
 
 pub mod backend;
+pub mod chain;
 pub mod filter;
 pub mod hostname;
 pub mod id;
@@ -14,6 +15,7 @@ pub mod problem;
 pub mod rule;
 pub mod settings;
 
+pub use chain::Chain;
 pub use hostname::Hostname;
 pub use id::{ListenerId, NsName, Port, RouteConfigId};
 pub use problem::{Problem, Severity};

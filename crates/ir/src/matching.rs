@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{hostname::HostPrecedence, id::NsName};
+use crate::{chain::Chain, hostname::HostPrecedence, id::NsName};
 
 /// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -141,16 +141,45 @@ pub struct Specificity {
 /// Where a match stands among all matches of a virtual host: the smallest is tried first.
 ///
 /// Gateway API, `HTTPRouteSpec.hostnames` and `HTTPRouteRule.matches`: that of the route with the more specific hostname,
-/// then the more specific one, then the older route, then its name, then the order in which rules and matches are
-/// written.
+/// then the more specific one, then the older root route, then its name. What is left is decided within the tree of that
+/// root, step by step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Precedence {
     host: HostPrecedence,
-    specificity: Specificity,
-    age: Age,
-    rule: u32,
-    matching: u32,
+    specificity: Option<Specificity>,
+    root: Age,
+    steps: Arc<[Step]>,
+    via: Chain,
     part: u32,
+}
+
+/// A place among the matches of a tree of routes. There is one step for the tree as a whole, and one more for each
+/// route on the way that sorts its children by weight, since these stand together in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// At the place of a match.
+    At(At),
+    /// Behind all that stand at this place.
+    Last,
+}
+
+/// The place of a match among those it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct At {
+    /// How much it asks for; none where that does not count.
+    pub specificity: Option<Specificity>,
+    /// Whether it gives way to all that ask for as much.
+    pub gives_way: bool,
+    /// Its route's weight, the greater first.
+    pub weight: Reverse<i32>,
+    /// Where its route is named; zero where that does not count.
+    pub position: u32,
+    /// Its route.
+    pub age: Age,
+    /// Its rule's place in the route.
+    pub rule: u32,
+    /// Its place in the rule.
+    pub matching: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -214,10 +243,14 @@ impl RequestMatch {
 }
 
 impl Precedence {
-    /// The place of match number `matching` of rule number `rule`, served for a hostname of its route that stands at
-    /// `host`; `part` tells apart the Envoy routes of one match.
-    pub fn new(host: HostPrecedence, specificity: Specificity, age: Age, rule: u32, matching: u32, part: u32) -> Self {
-        Self { host, specificity, age, rule, matching, part }
+    /// The place of a match at `steps`, served for a hostname of its root that stands at `host`. `via` tells apart what
+    /// reaches one place in several ways, `part` the Envoy routes of one match.
+    pub fn new(host: HostPrecedence, root: Age, steps: Arc<[Step]>, via: Chain, part: u32) -> Self {
+        let specificity = match steps.first() {
+            Some(Step::At(at)) => at.specificity,
+            _ => None,
+        };
+        Self { host, specificity, root, steps, via, part }
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// What stands in place of a broken rule.
     pub replacement: Replacement,
+    /// How routes delegate to each other.
+    pub delegation: Delegation,
 }
 
 /// Which port Envoy binds for a Gateway's port.
@@ -41,6 +43,28 @@ pub struct Replacement {
     pub status: u16,
     /// At most 4,096 bytes; all that a client sees of the fault.
     pub body: Arc<str>,
+}
+
+/// How routes delegate to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegation {
+    /// What means all namespaces in a reference by label.
+    pub wildcard_namespace: Arc<str>,
+    /// Whose children a route may be that names no parent.
+    pub consent: Consent,
+    /// How many routes may stand above another.
+    pub max_depth: u32,
+    /// How many matches all routes of one root's tree may have together.
+    pub max_matches: u32,
+}
+
+/// Whose children a route may be that names no parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// Anybody's.
+    Any,
+    /// Those of its own namespace.
+    CrossNamespaceExplicit,
 }
 
 /// Defaults of listeners.
@@ -91,6 +115,12 @@ impl Default for Settings {
                 enabled: true,
                 status: 500,
                 body: "invalid route configuration: replaced by a direct response".into(),
+            },
+            delegation: Delegation {
+                wildcard_namespace: "all".into(),
+                consent: Consent::Any,
+                max_depth: 32,
+                max_matches: 10_000,
             },
         }
     }

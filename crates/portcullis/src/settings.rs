@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use ir::{
     Settings,
     backend::ClusterLimits,
-    settings::{Edge, PortMapping, Replacement},
+    settings::{self, Delegation, Edge, PortMapping, Replacement},
 };
 
 /// Declares flags, each with its environment variable.
@@ -72,6 +72,14 @@ settings! {
     replacement_status: u16, "PORTCULLIS_REPLACEMENT_STATUS", "STATUS", clap::value_parser!(u16).range(400..=599);
     /// The body of that answer, at most 4096 bytes; all that a client sees of the fault.
     replacement_body: String, "PORTCULLIS_REPLACEMENT_BODY", "TEXT", body;
+    /// What means all namespaces in a reference to routes by label [default: all].
+    delegation_wildcard_namespace: String, "DELEGATION_WILDCARD_NAMESPACE", "NAME", not_empty;
+    /// Whose children a route may be that names no parent: anybody's, or only those of its own namespace [default: any].
+    delegation_consent: Consent, "PORTCULLIS_DELEGATION_CONSENT", "CONSENT", clap::builder::EnumValueParser::<Consent>::new();
+    /// How many routes may stand above another [default: 32].
+    delegation_max_depth: u32, "PORTCULLIS_DELEGATION_MAX_DEPTH", "COUNT", clap::value_parser!(u32).range(1..=64);
+    /// How many matches the routes of one tree may have together [default: 10000].
+    delegation_max_matches: u32, "PORTCULLIS_DELEGATION_MAX_MATCHES", "COUNT", clap::value_parser!(u32).range(1..);
 }
 
 /// Which port Envoy binds.
@@ -83,10 +91,19 @@ pub(crate) enum Ports {
     Mapped,
 }
 
+/// Whose children a route may be that names no parent.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Consent {
+    /// Anybody's.
+    Any,
+    /// Those of its own namespace; a parent in another one must be named.
+    CrossNamespaceExplicit,
+}
+
 impl SettingsArgs {
     /// The settings that these flags make.
     pub(crate) fn settings(self) -> Settings {
-        let Settings { controller_name, ports, shared_host, edge, cluster, connect_timeout, replacement } =
+        let Settings { controller_name, ports, shared_host, edge, cluster, connect_timeout, replacement, delegation } =
             Settings::default();
         Settings {
             controller_name: self.controller_name.map_or(controller_name, Into::into),
@@ -123,6 +140,18 @@ impl SettingsArgs {
                 enabled: self.replacement_enabled.unwrap_or(replacement.enabled),
                 status: self.replacement_status.unwrap_or(replacement.status),
                 body: self.replacement_body.map_or(replacement.body, Into::into),
+            },
+            delegation: Delegation {
+                wildcard_namespace: self
+                    .delegation_wildcard_namespace
+                    .map_or(delegation.wildcard_namespace, Into::into),
+                consent: match self.delegation_consent {
+                    None => delegation.consent,
+                    Some(Consent::Any) => settings::Consent::Any,
+                    Some(Consent::CrossNamespaceExplicit) => settings::Consent::CrossNamespaceExplicit,
+                },
+                max_depth: self.delegation_max_depth.unwrap_or(delegation.max_depth),
+                max_matches: self.delegation_max_matches.unwrap_or(delegation.max_matches),
             },
         }
     }

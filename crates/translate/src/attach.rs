@@ -7,16 +7,17 @@ use std::{
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{Hostname, ListenerId, NsName, Problem, Severity};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
 
 use crate::{
     resolve::ResolvedRule,
-    route::head::{self, Head, ParentRef},
+    route::head::{self, ParentRef},
     status::listed_with,
     tables::{
-        attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname},
+        attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname, Unacceptable},
+        delegation::Branch,
         gateway::{Admission, Fault, GatewayRow},
-        host::{Placement, VirtualHost},
+        host::VirtualHost,
         input::{Gateways, Namespaces, Routes},
         listener::{Brief, Bucket, ListenerIndex, ListenerRow},
     },
@@ -145,28 +146,40 @@ impl Derived for Attachment {
         if all_ours && !listeners.is_empty() {
             head.problems.extend(without_listener(&route, listeners.values().flatten()));
         }
-        let refused = refused(scope, key, &head);
-        for (listener, hostnames) in &listeners {
-            if refused.is_none() {
-                scope.emit::<AttachedRoutes>(listener.clone(), key.clone(), ());
-            }
-            let Some(brief) = served.get(listener) else { continue };
+        for (listener, brief) in &served {
             let Some(config) = brief.route_config(&listener.gateway) else { continue };
-            for ServedHostname { hostname, .. } in hostnames {
+            for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
                 scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             }
-            for rule in 0..head.rules {
-                scope.demand::<Placement>((key.clone(), rule, listener.clone()));
-            }
+        }
+        if !served.is_empty() {
+            scope.demand::<Branch>(Chain::root(key.clone()));
         }
         Some(Attached {
             created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
             rules: head.rules,
+            without_hostname: head.hostnames.is_empty(),
             parents: parents.into(),
             listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
-            refused: refused.map(Box::new),
+            served: served.into_keys().collect(),
             problems: head.problems.into(),
         })
+    }
+}
+
+impl Derived for Unacceptable {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Fault> {
+        let attached = scope.get::<Attachment>(key)?;
+        if attached.parents.is_empty() {
+            return None;
+        }
+        let fault = unacceptable(scope, key, &attached);
+        if fault.is_none() {
+            for (listener, _) in &attached.listeners {
+                scope.emit::<AttachedRoutes>(listener.clone(), key.clone(), ());
+            }
+        }
+        fault
     }
 }
 
@@ -186,16 +199,17 @@ fn without_listener<'a>(
     })
 }
 
-/// Why no rule does what it says: a route is accepted if at least one does (Gateway API `RouteParentStatus`).
-fn refused(scope: &Scope<'_>, route: &NsName, head: &Head) -> Option<Fault> {
-    if head.hostnames.is_empty() {
-        let first = head.problems.iter().find(|problem| problem.severity == Severity::Refused);
+/// A route is accepted if at least one rule does what it says (Gateway API `RouteParentStatus`).
+fn unacceptable(scope: &Scope<'_>, route: &NsName, attached: &Attached) -> Option<Fault> {
+    if attached.without_hostname {
+        let first = attached.problems.iter().find(|problem| problem.severity == Severity::Refused);
         let first = first.map(ToString::to_string).unwrap_or_default();
         return Some(Fault::new("UnsupportedValue", format!("no hostname can be served: {first}")));
     }
+    let chain = Chain::root(route.clone());
     let mut first = None;
-    for rule in 0..head.rules {
-        let Some(rule) = scope.get::<ResolvedRule>(&(route.clone(), rule)) else { continue };
+    for rule in 0..attached.rules {
+        let Some(rule) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
         let problem = rule.fault()?;
         first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
     }

@@ -108,7 +108,7 @@ impl Lookup for ClusterBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let protocol = match key {
             ClusterId::Service(port) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
-            ClusterId::Rule(route, rule) => scope.get::<SessionCluster>(&(route.clone(), *rule))?.protocol,
+            ClusterId::Rule(chain, rule) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
         };
         let config = scope.get::<Config>(&())?;
         Some(crate::envoy::cluster::cluster(&Cluster {

@@ -1,13 +1,34 @@
-//! Delegation from route to route (EP-10943): whom a parent selects, which requests a child may take, and what its
-//! matches become below its parent's.
+//! Delegation from route to route (EP-10943).
 //!
-//! Pure functions. A parent's side of a match is always the merged one, that of all its ancestors included.
+//! A route is served once for each chain of delegating rules that leads to it from a root, which stands at a Gateway. A
+//! tree grows depth by depth: a [branch](crate::tables::delegation::Branch) expands its delegating rules, the routes
+//! that these select become [candidates](crate::tables::delegation::Candidate), and those that are neither broken nor
+//! too many are branches again. What a rule is to its children is a [`Delegation`](crate::tables::delegation::Delegation):
+//! nothing else of a parent wakes them.
+//!
+//! A parent's side of a match is always the merged one, that of all its ancestors included.
 
+mod annotations;
+mod bound;
+mod branch;
+mod candidate;
 mod contain;
+mod index;
 mod inherit;
+mod inheritance;
+mod parent;
 mod regex;
 mod select;
+mod standing;
 
 pub use contain::{Outside, contains};
 pub use inherit::{Unjoinable, join};
 pub use select::{Children, LABEL, consents};
+
+pub(crate) use annotations::{Annotations, problems as annotation_problems};
+pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};
+pub(crate) use branch::{Expansion, Fan};
+pub(crate) use index::{BucketRow, Buckets, ChildHead, IndexRow, Members};
+pub(crate) use inheritance::{Level, combine};
+pub(crate) use select::is_delegate;
+pub(crate) use standing::{Outcome, Rendered, SortMethod, Standing, describe};

@@ -23,9 +23,10 @@ use crate::{
 };
 
 impl Derived for Placement {
-    fn compute(scope: &Emitter<'_>, (route, rule, listener): &Self::Key) -> Option<()> {
-        let attached = scope.get::<Attachment>(route)?;
-        let resolved = scope.get::<ResolvedRule>(&(route.clone(), *rule))?;
+    fn compute(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key) -> Option<()> {
+        let root = chain.top();
+        let attached = scope.get::<Attachment>(root)?;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
         let written;
         let routes = match &resolved.routes {
             EnvoyRoutes::Everywhere(routes) => routes,
@@ -35,15 +36,15 @@ impl Derived for Placement {
                 &written
             }
         };
-        for EnvoyRoute { specificity, matching, order, row } in routes {
+        let age = attached.age(root);
+        for EnvoyRoute { steps, order, row } in routes {
             for ServedHostname { hostname, precedence } in attached.hostnames(listener) {
-                let age = attached.age(route);
-                let place = Precedence::new(*precedence, *specificity, age, *rule, *matching, *order);
+                let place = Precedence::new(*precedence, age.clone(), steps.clone(), chain.clone(), *order);
                 scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place, row.clone());
             }
         }
         if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
-            let (gateway, route) = (listener.gateway.clone(), route.clone());
+            let (gateway, route) = (listener.gateway.clone(), chain.clone());
             scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
         }
         for cluster in &resolved.clusters {

@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, Port, Problem, Severity,
-    backend::{Protocol, ServicePort},
-    filter::{Mirror, Scheme},
-    matching::{RequestMatch, Specificity},
-    rule::{Action, Rule, Source, WeightedBackend},
+    Chain, Problem, Severity,
+    filter::{PathModifier, Scheme},
+    matching::{Path, RequestMatch, Step},
+    rule::{Rule, Source},
 };
 
 use crate::{
     bytes::Row,
+    delegation::{Level, Outcome, Rendered, Standing, combine},
     envoy::route::{self, RouteAt},
-    grant::permits,
-    route::rule::{self, Changes, Does, ReadBackend, ReadMatch},
+    route::{filters::ReadFilters, rule},
     tables::{
-        backend::{ClusterId, ServicePorts, SessionCluster, Shares, Unusable},
+        backend::{ClusterId, SessionCluster, Shares},
         input::{Config, Routes},
     },
 };
+use backends::Resolver;
+
+mod backends;
+mod delegating;
 
 /// A rule as Envoy gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +45,16 @@ pub(crate) struct Resolved {
 pub(crate) struct Findings {
     /// Matches that were dropped, and the fault that all of them were dropped for.
     pub(crate) dropped: Vec<Problem>,
+    /// Whether no match is left.
+    pub(crate) matches_nothing: bool,
     /// The fault that it was replaced for.
     pub(crate) replaced: Option<Problem>,
     /// Faults of single shares that answer 500 in their backend's place, though the backend resolves.
     pub(crate) shares: Vec<Problem>,
+    /// Matches that answer by themselves, since nothing can be delegated there.
+    pub(crate) closed: Vec<Problem>,
+    /// Matches that answer by themselves, since no child has anything there.
+    pub(crate) empty: Vec<Problem>,
     /// References that do not resolve.
     pub(crate) unresolved: Vec<Problem>,
     /// What works, though its author should look at it.
@@ -64,10 +73,8 @@ pub(crate) enum EnvoyRoutes {
 /// One match of a rule, written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EnvoyRoute {
-    /// How much it asks for.
-    pub(crate) specificity: Specificity,
-    /// The match's place in the rule.
-    pub(crate) matching: u32,
+    /// Its place among all matches of its tree.
+    pub(crate) steps: Arc<[Step]>,
     /// The order of what one match becomes.
     pub(crate) order: u32,
     /// The message.
@@ -77,10 +84,10 @@ pub(crate) struct EnvoyRoute {
 /// A rule that nothing is missing from but the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
-    route: NsName,
+    chain: Chain,
     index: u32,
     name: Option<Arc<str>>,
-    matches: Vec<ReadMatch>,
+    matches: Vec<Rendered>,
     rule: Rule,
 }
 
@@ -88,32 +95,50 @@ impl Unwritten {
     /// The rule's Envoy routes at a listener.
     pub(crate) fn write(&self, at: RouteAt) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.rule, at);
-        let requests = self.matches.iter().flat_map(|read| {
-            let parts = read.written.requests().zip(0..);
-            parts.map(|(request, part)| (read.index, part, request))
+        let requests = self.matches.iter().flat_map(|rendered| {
+            let parts = rendered.written.requests().zip(0..);
+            parts.map(move |(request, part)| (rendered, part, request))
         });
-        let routes = requests.flat_map(|(index, part, request)| {
+        let routes = requests.flat_map(|(rendered, part, request)| {
             let with_port = split.then(|| {
                 let request = RequestMatch { host_with_port: true, ..request.clone() };
                 // Before the other, which takes every host.
-                self.envoy_route(index, part + PARTS, 2 * part, &request, at)
+                self.envoy_route(rendered, part + PARTS, 2 * part, &request, at)
             });
-            with_port.into_iter().chain([self.envoy_route(index, part, 2 * part + 1, &request, at)])
+            with_port.into_iter().chain([self.envoy_route(rendered, part, 2 * part + 1, &request, at)])
         });
         routes.collect()
     }
 
-    fn envoy_route(&self, matching: u32, part: u32, order: u32, request: &RequestMatch, at: RouteAt) -> EnvoyRoute {
+    fn envoy_route(
+        &self,
+        rendered: &Rendered,
+        part: u32,
+        order: u32,
+        request: &RequestMatch,
+        at: RouteAt,
+    ) -> EnvoyRoute {
         let source = Source {
             kind: "HTTPRoute",
-            route: self.route.clone(),
+            route: self.chain.route().clone(),
             rule: self.index,
             rule_name: self.name.clone(),
-            matching,
-            part,
+            matching: rendered.index,
+            part: part + 2 * PARTS * rendered.ordinal,
         };
         let row = route::route(&source, request, &self.rule, at);
-        EnvoyRoute { specificity: request.specificity(), matching, order, row }
+        let mut steps = rendered.steps.clone();
+        // The parts of one match do not ask for equally much.
+        if let (Some(Step::At(first)), true) = (steps.last(), part % PARTS > 0)
+            && first.specificity.is_some()
+        {
+            let mut parted = steps.to_vec();
+            if let Some(Step::At(at)) = parted.last_mut() {
+                at.specificity = Some(request.specificity());
+            }
+            steps = parted.into();
+        }
+        EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row }
     }
 }
 
@@ -124,254 +149,112 @@ impl Resolved {
     /// Why the rule serves nothing that it says, if so.
     pub(crate) fn fault(&self) -> Option<&Problem> {
         let findings = self.findings.as_ref()?;
-        let matches_nothing = match &self.routes {
-            EnvoyRoutes::Everywhere(routes) => routes.is_empty(),
-            EnvoyRoutes::ByListener(unwritten) => unwritten.matches.is_empty(),
-        };
-        findings.replaced.as_ref().or(findings.dropped.first().filter(|_| matches_nothing))
+        findings.replaced.as_ref().or(findings.dropped.first().filter(|_| findings.matches_nothing))
     }
 }
 
 tables! {
-    /// Rules by route and place.
-    ResolvedRule: (NsName, u32) => Resolved;
+    /// Rules by route, where it stands, and place.
+    ResolvedRule: (Chain, u32) => Resolved;
 }
 
 impl Lookup for ResolvedRule {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Resolved> {
-        let (name, index) = key;
-        let route = scope.get::<Routes>(name)?;
-        let read = rule::read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]"));
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Resolved> {
+        let (chain, index) = key;
+        let route = scope.get::<Routes>(chain.route())?;
+        let field = format!("spec.rules[{index}]");
+        let read = rule::read(route.spec.rules.get(*index as usize)?, &field);
+        let standing = Standing::of(scope, chain, &route)?;
+        let Outcome { matches, .. } = standing.render(*index, &read.matches);
+        let mut findings = Findings { dropped: read.dropped, warnings: read.ignored, ..Findings::default() };
+        let mut unwritten = Unwritten {
+            chain: chain.clone(),
+            index: *index,
+            name: read.name,
+            matches,
+            rule: Rule::direct_response(500, ""),
+        };
         let mut resolver = Resolver::new(scope, key);
-        let (mut matches, mut dropped, mut replaced) = (read.matches, read.dropped, None);
-        let rule = match read.does.and_then(|does| resolver.rule(&does)) {
-            Ok(rule) => rule,
+        let ruled = read.does.and_then(|does| {
+            if let Some(fault) = &standing.fault {
+                return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
+            }
+            if !does.delegates.is_empty() {
+                resolver.handed_down(&does.filters.mirrors);
+                return Ok(Err(does));
+            }
+            let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
+            let levels: Vec<_> = levels.collect();
+            let (does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
+            replaceable(&does.filters, &unwritten.matches, &field)?;
+            resolver.rule(&does, &mirrors).map(Ok)
+        });
+        let config = scope.get::<Config>(&())?;
+        let delegates = match ruled {
+            Ok(Ok(rule)) => {
+                unwritten.rule = rule;
+                None
+            }
+            Ok(Err(does)) => Some(does),
             Err(problem) => {
-                resolver.shares.clear();
-                resolver.clusters.clear();
-                resolver.session = None;
-                let config = scope.get::<Config>(&())?;
+                resolver.clear();
                 if config.replacement.enabled {
-                    replaced = Some(problem);
+                    findings.replaced = Some(problem);
                 } else {
-                    matches.clear();
-                    dropped.insert(0, problem);
+                    unwritten.matches.clear();
+                    findings.dropped.insert(0, problem);
                 }
-                Rule::direct_response(config.replacement.status, config.replacement.body.clone())
+                unwritten.rule = Rule::direct_response(config.replacement.status, config.replacement.body.clone());
+                None
             }
         };
+        findings.matches_nothing = unwritten.matches.is_empty();
         let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
-        let findings = Findings { dropped, replaced, shares, unresolved, warnings };
-        let unwritten = Unwritten { route: name.clone(), index: *index, name: read.name, matches, rule };
-        let routes = if route::depends_on_listener(&unwritten.rule) {
-            EnvoyRoutes::ByListener(Box::new(unwritten))
-        } else {
-            EnvoyRoutes::Everywhere(unwritten.write(RouteAt { scheme: Scheme::Http, port: 0 }))
+        findings.shares = shares;
+        findings.unresolved = unresolved;
+        findings.warnings.extend(warnings);
+        let routes = match delegates {
+            Some(does) => EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut findings)),
+            None if route::depends_on_listener(&unwritten.rule) => EnvoyRoutes::ByListener(Box::new(unwritten)),
+            None => EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE)),
         };
         Some(Resolved {
             routes,
             clusters: clusters.into(),
             session: session.map(Box::new),
-            findings: (findings != Findings::default()).then(|| Box::new(findings)),
+            findings: findings.tell_anything().then(|| Box::new(findings)),
         })
     }
 }
 
-struct Resolver<'a, 'b> {
-    scope: &'a Scope<'b>,
-    route: &'a (NsName, u32),
-    clusters: Vec<ClusterId>,
-    session: Option<Shares>,
-    shares: Vec<Problem>,
-    unresolved: Vec<Problem>,
-    warnings: Vec<Problem>,
-}
+/// For what is the same at every listener.
+const ANYWHERE: RouteAt = RouteAt { scheme: Scheme::Http, port: 0 };
 
-/// A share whose reference was followed.
-struct Share<'a> {
-    weight: u32,
-    port: Option<ServicePort>,
-    protocol: Protocol,
-    changes: Option<&'a Changes>,
-}
-
-impl<'a, 'b> Resolver<'a, 'b> {
-    fn new(scope: &'a Scope<'b>, route: &'a (NsName, u32)) -> Self {
-        Self {
-            scope,
-            route,
-            clusters: Vec::new(),
-            session: None,
-            shares: Vec::new(),
-            unresolved: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
-    fn rule(&mut self, does: &Does) -> Result<Rule, Problem> {
-        let action = match &does.filters.redirect {
-            Some(redirect) => Action::Redirect(redirect.clone()),
-            None => self.forward(does)?,
-        };
-        let mut filters = does.filters.filters.clone();
-        for mirror in &does.filters.mirrors {
-            // A mirror that does not resolve takes nothing from the request itself.
-            match self.follow(&mirror.backend, &mirror.field) {
-                Ok((port, _)) => {
-                    filters.mirrors.push(Mirror { cluster: port.cluster_name().into(), fraction: mirror.fraction });
-                    self.clusters.push(ClusterId::Service(port));
-                }
-                Err(problem) => self.unresolved.push(Problem { severity: Severity::Ignored, ..problem }),
-            }
-        }
-        Ok(Rule { action, filters, timeouts: does.timeouts, retry: does.retry.clone(), session: does.session.clone() })
-    }
-
-    fn forward(&mut self, does: &Does) -> Result<Action, Problem> {
-        let shares: Vec<_> = does.backends.iter().map(|backend| self.share(backend)).collect();
-        let served = shares.iter().any(|share| share.weight > 0 && share.port.is_some());
-        if !served {
-            // A rule that a filter left without a backend is broken itself.
-            return match self.shares.first() {
-                Some(fault) => Err(fault.clone()),
-                None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
-            };
-        }
-        Ok(Action::Forward(if does.session.is_some() && shares.len() > 1 {
-            self.session(&shares, does)?
-        } else {
-            shares.iter().filter(|share| share.weight > 0).map(|share| self.weighted(share)).collect()
-        }))
-    }
-
-    fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
-        let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
-        let followed = self.follow(&backend.backend, &backend.field);
-        match (followed, &backend.changes) {
-            (Ok((port, protocol)), Ok(changes)) => {
-                Share { port: Some(port), protocol, changes: Some(changes), ..broken }
-            }
-            (Ok(_), Err(fault)) => {
-                self.shares.push(fault.clone());
-                broken
-            }
-            (Err(unresolved), changes) => {
-                self.unresolved.push(unresolved);
-                self.shares.extend(changes.as_ref().err().cloned());
-                broken
-            }
-        }
-    }
-
-    fn weighted(&mut self, share: &Share<'_>) -> WeightedBackend {
-        let changes = share.changes.cloned().unwrap_or_default();
-        if let Some(port) = &share.port {
-            self.clusters.push(ClusterId::Service(port.clone()));
-        }
-        WeightedBackend {
-            weight: share.weight,
-            cluster: share.port.as_ref().map(|port| port.cluster_name().into()),
-            request_headers: changes.request_headers,
-            response_headers: changes.response_headers,
-            hostname: changes.hostname,
-        }
-    }
-
-    /// A session holds across backends, one at weight zero included: they become one cluster with a weighted locality
-    /// each, since Envoy looks for a session's endpoint only after it chose the cluster.
-    fn session(&mut self, shares: &[Share<'_>], does: &Does) -> Result<Vec<WeightedBackend>, Problem> {
-        let usable = || shares.iter().filter(|share| share.port.is_some());
-        let field = does.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
-        let refuse = |message: &str| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
-        if usable().any(|share| share.changes.is_some_and(|changes| !changes.is_empty())) {
-            return Err(refuse("a session cannot hold across backends with filters of their own; remove either"));
-        }
-        let protocol = usable().next().map(|share| share.protocol).unwrap_or_default();
-        if usable().any(|share| share.protocol != protocol) {
-            return Err(refuse("a session cannot hold across backends that speak different protocols"));
-        }
-        let id = ClusterId::Rule(self.route.0.clone(), self.route.1);
-        let plain = |weight, cluster| WeightedBackend {
-            weight,
-            cluster,
-            request_headers: ir::filter::HeaderModifier::default(),
-            response_headers: ir::filter::HeaderModifier::default(),
-            hostname: None,
-        };
-        let sum = |broken: bool| {
-            shares.iter().filter(|share| share.port.is_none() == broken).map(|share| share.weight).sum::<u32>()
-        };
-        let mut backends = vec![plain(sum(false), Some(id.name().into()))];
-        self.clusters.push(id);
-        self.session = Some(Shares { protocol, shares: resolved(shares) });
-        if sum(true) > 0 {
-            backends.push(plain(sum(true), None));
-        }
-        Ok(backends)
-    }
-
-    /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
-    fn follow(
-        &mut self,
-        to: &api::shared::BackendObjectReference,
-        field: &str,
-    ) -> Result<(ServicePort, Protocol), Problem> {
-        let refuse =
-            |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
-        if !to.group.is_empty() || &*to.kind != "Service" {
-            let group = if to.group.is_empty() { "core" } else { &to.group };
-            let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
-            return Err(refuse("InvalidKind", ".kind", message));
-        }
-        let own = &self.route.0.namespace;
-        let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
-        let service = NsName::new(namespace.clone(), to.name.clone());
-        if !permits(self.scope, "HTTPRoute", own, "Service", &service) {
-            let message = format!(
-                "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use \
-                 it; create one there, or name a Service of {own}"
-            );
-            return Err(refuse("RefNotPermitted", ".namespace", message));
-        }
-        let Some(port) = to.port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
-            let message = match to.port {
-                None => format!("missing, and a Service is reached at one; name a port of Service {service}"),
-                Some(port) => format!("{port} is not a port; use 1 to 65535"),
-            };
-            return Err(refuse("BackendNotFound", ".port", message));
-        };
-        let port = ServicePort { service, port };
-        let Some(state) = self.scope.get::<ServicePorts>(&port) else {
-            let message = format!("Service {} does not exist; create it, or correct the name", port.service);
-            return Err(refuse("BackendNotFound", ".name", message));
-        };
-        if let Some(warning) = &state.warning {
-            self.warnings.push(Problem::new(Severity::Warning, "UnsupportedProtocol", field, warning.clone()));
-        }
-        match &state.protocol {
-            Ok(protocol) => Ok((port, *protocol)),
-            Err(Unusable { reason, message }) => Err(refuse(reason, "", message.clone())),
-        }
+impl Findings {
+    fn tell_anything(&self) -> bool {
+        let nothing = Self { matches_nothing: self.matches_nothing, ..Self::default() };
+        *self != nothing
     }
 }
 
-/// The shares that resolve; those of one Service count as one.
-fn resolved(written: &[Share<'_>]) -> Vec<(ServicePort, u32)> {
-    let mut shares: Vec<(ServicePort, u32)> = Vec::new();
-    for share in written {
-        let Some(port) = &share.port else { continue };
-        match shares.iter_mut().find(|(known, _)| known == port) {
-            Some((_, weight)) => *weight += share.weight,
-            None => shares.push((port.clone(), share.weight)),
-        }
+/// Refuses to replace a prefix where, its parents counted in, a match has none.
+fn replaceable(filters: &ReadFilters, matches: &[Rendered], field: &str) -> Result<(), Problem> {
+    let of_redirect = filters.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
+    let modifiers = [filters.filters.rewrite.path.as_ref(), of_redirect];
+    let replaces = modifiers.into_iter().flatten().any(|modifier| matches!(modifier, PathModifier::Prefix(_)));
+    let all = || matches.iter().all(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
+    if replaces && !all() {
+        let message = "there is no prefix to replace, since with those of the parents not every match of the rule is a \
+                       PathPrefix; make them so, or use ReplaceFullPath";
+        return Err(Problem::new(Severity::Replaced, "IncompatibleFilters", format!("{field}.filters"), message));
     }
-    shares
+    Ok(())
 }
 
 impl Lookup for SessionCluster {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Shares> {
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Shares> {
         Some(Shares::clone(scope.get::<ResolvedRule>(key)?.session.as_ref()?))
     }
 }

@@ -37,6 +37,7 @@ macro_rules! groups {
 
 pub(crate) mod attachment;
 pub(crate) mod backend;
+pub(crate) mod delegation;
 pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod input;

@@ -2,6 +2,7 @@
 
 mod attachment;
 mod changes;
+mod delegation;
 mod gateways;
 mod listeners;
 mod properties;

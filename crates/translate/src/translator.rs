@@ -10,6 +10,10 @@ use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
     class::OurClasses,
+    delegation::{
+        BucketRow, Buckets, ChildHead, Expansion, Fan, IndexRow, Members, Planned, Rendering, TooManyMatches,
+        TooManyRoutes, UsedMatches, UsedRoutes,
+    },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
@@ -17,8 +21,9 @@ use crate::{
     resource::{Encoded, ResourceKey},
     status::{class::ClassStatus, gateway::GatewayStatus, json, route::RouteStatus},
     tables::{
-        attachment::{AttachedRoutes, Attachment},
+        attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
+        delegation::{Branch, Candidate, Delegating, Fitting, Places, Selections},
         gateway::{GatewayRow, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
@@ -302,9 +307,32 @@ fn tables() -> Engine {
         .lookup::<Open>()
         .lookup::<Candidates>()
         .lookup::<Presence>()
+        .derived_for_each::<IndexRow, Routes>(same)
+        .group::<Members>()
+        .derived::<BucketRow>()
+        .group::<Buckets>()
+        .lookup::<ChildHead>()
+        .derived_for_each::<Attachment, Routes>(same)
+        .layered(|tables| {
+            tables
+                .lookup::<Delegating>()
+                .derived::<Candidate>()
+                .group::<Rendering>()
+                .lookup::<UsedMatches>()
+                .lookup::<TooManyMatches>()
+                .derived::<Branch>()
+                .group::<Planned>()
+                .lookup::<UsedRoutes>()
+                .lookup::<TooManyRoutes>()
+                .derived::<Expansion>()
+                .derived::<Fan>()
+        })
+        .group::<Selections>()
+        .group::<Fitting>()
+        .group::<Places>()
         .lookup::<ResolvedRule>()
         .lookup::<SessionCluster>()
-        .derived_for_each::<Attachment, Routes>(same)
+        .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<Placement>()

@@ -19,7 +19,8 @@ impl Replacements {
             tracing::warn!(count = changes.len(), "rules were replaced or are well again: see `portcullis check`");
         }
         for (at, now) in changes {
-            let ReplacedRule { gateway, route, rule } = &at;
+            let ReplacedRule { gateway, route: chain, rule } = &at;
+            let route = chain.route();
             let labels = |reason: &str| ReplacementLabels {
                 gateway_namespace: gateway.namespace.to_string(),
                 gateway: gateway.name.to_string(),
@@ -41,11 +42,11 @@ impl Replacements {
                     }
                     if one_by_one {
                         // A rule is replaced for all of its matches.
-                        tracing::warn!(%gateway, %route, rule, r#match = "*", reason, %error, "a rule was replaced");
+                        tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason, %error, "a rule was replaced");
                     }
                 }
                 None if one_by_one => {
-                    tracing::info!(%gateway, %route, rule, "a rule is no longer replaced");
+                    tracing::info!(%gateway, %route, %chain, rule, "a rule is no longer replaced");
                 }
                 None => {}
             }
@@ -55,13 +56,14 @@ impl Replacements {
 
 #[cfg(test)]
 mod tests {
-    use ir::NsName;
+    use ir::{Chain, NsName};
 
     use super::*;
     use crate::metrics::render;
 
     fn changes(rule: u32, reason: Option<&'static str>) -> Vec<(ReplacedRule, Option<Replacement>)> {
-        let at = ReplacedRule { gateway: NsName::new("infra", "edge"), route: NsName::new("apps", "r"), rule };
+        let at =
+            ReplacedRule { gateway: NsName::new("infra", "edge"), route: Chain::root(NsName::new("apps", "r")), rule };
         vec![(at, reason.map(|reason| Replacement { reason, error: "why".into() }))]
     }
 

@@ -18,8 +18,8 @@ impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
             ClusterId::Service(port) => by_zone(&endpoints_of(scope, port)),
-            ClusterId::Rule(route, rule) => {
-                let cluster = scope.get::<SessionCluster>(&(route.clone(), *rule))?;
+            ClusterId::Rule(chain, rule) => {
+                let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
                 let shares = cluster.shares.iter();
                 shares
                     .map(|(port, weight)| Locality {

@@ -43,6 +43,11 @@ impl Children {
     }
 }
 
+/// Whether a reference means routes.
+pub(crate) fn is_delegate(reference: &BackendObjectReference) -> bool {
+    matches!((&*reference.group, &*reference.kind), (GATEWAY_API, "HTTPRoute") | (LABEL_GROUP, "label"))
+}
+
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
 /// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
 pub fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {

@@ -180,7 +180,7 @@ fn cluster_specifier(rule: &Rule, shares: &[&WeightedBackend]) -> ClusterSpecifi
 
 fn cluster_weight(rule: &Rule, share: &WeightedBackend) -> ClusterWeight {
     let modifier = |of_rule: &HeaderModifier, of_share: fn(&WeightedBackend) -> &HeaderModifier| {
-        if shares_change(rule, of_share) { filters::then(of_rule, of_share(share)) } else { HeaderModifier::default() }
+        if shares_change(rule, of_share) { of_rule.then(of_share(share)) } else { HeaderModifier::default() }
     };
     let request_headers = modifier(&rule.filters.request_headers, |share| &share.request_headers);
     let response_headers = modifier(&rule.filters.response_headers, |share| &share.response_headers);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{Hostname, NsName, Port, Problem, Severity};
 
-use crate::{grant::GATEWAY_API, tables::listener::Brief, validate};
+use crate::{delegation::annotation_problems, grant::GATEWAY_API, tables::listener::Brief, validate};
 
 /// A route without its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,7 @@ pub(crate) fn read(route: &api::HttpRoute, own_namespace: &Arc<str>) -> Head {
     let mut problems = Vec::new();
     let parents = parents(route, own_namespace, &mut problems);
     let hostnames = hostnames(route, &mut problems);
+    problems.extend(annotation_problems(&route.metadata));
     for api::RefusedField { path, reason } in api::refused_in_route(route) {
         // Those inside a rule are told by the rule.
         if !path.starts_with("spec.rules") {

@@ -17,7 +17,10 @@ use super::{
     filters::{self, Level, ReadFilters},
     matches,
 };
-use crate::validate::{self, Invalid};
+use crate::{
+    delegation::is_delegate,
+    validate::{self, Invalid},
+};
 
 /// A rule as its own text decides it; backends are still references.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct ReadRule {
     pub(crate) matches: Vec<ReadMatch>,
     /// Matches that were dropped.
     pub(crate) dropped: Vec<Problem>,
+    /// What has no effect.
+    pub(crate) ignored: Vec<Problem>,
     /// What it does, or why it is replaced.
     pub(crate) does: Result<Does, Problem>,
 }
@@ -36,7 +41,10 @@ pub(crate) struct ReadRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Does {
     pub(crate) filters: ReadFilters,
+    /// Where its requests go, unless it delegates.
     pub(crate) backends: Vec<ReadBackend>,
+    /// Whom it delegates to, unless it has backends.
+    pub(crate) delegates: Vec<ReadDelegate>,
     pub(crate) timeouts: Timeouts,
     pub(crate) retry: Option<Retry>,
     pub(crate) session: Option<SessionPersistence>,
@@ -51,6 +59,14 @@ pub(crate) struct ReadBackend {
     pub(crate) weight: u32,
     /// What is changed for this share alone, or why the share is broken.
     pub(crate) changes: Result<Changes, Problem>,
+}
+
+/// A reference to routes that a rule delegates to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadDelegate {
+    /// Where it stands.
+    pub(crate) field: String,
+    pub(crate) reference: BackendObjectReference,
 }
 
 /// What is changed for one share alone.
@@ -78,6 +94,19 @@ pub(crate) struct ReadMatch {
 
 /// Reads a rule that stands at `field`.
 pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
+    let (matches, dropped) = read_matches(rule, field);
+    let prefixes_only = rule.matches.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
+    ReadRule {
+        name: rule.name.clone().filter(|name| !name.is_empty()),
+        matches,
+        dropped,
+        ignored: ignored(rule, field),
+        does: does(rule, prefixes_only, field),
+    }
+}
+
+/// The matches of a rule, and those that were dropped.
+pub(crate) fn read_matches(rule: &HttpRouteRule, field: &str) -> (Vec<ReadMatch>, Vec<Problem>) {
     let everything = [HttpRouteMatch::default()];
     let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
     let mut read_matches = Vec::new();
@@ -90,13 +119,23 @@ pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
     }
     // These rows stay as long as the route: no spare room.
     read_matches.shrink_to_fit();
-    let prefixes_only = written.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
-    ReadRule {
-        name: rule.name.clone().filter(|name| !name.is_empty()),
-        matches: read_matches,
-        dropped,
-        does: does(rule, prefixes_only, field),
-    }
+    (read_matches, dropped)
+}
+
+/// Whether a reference means routes.
+pub(crate) fn delegates(written: &HttpBackendRef) -> bool {
+    is_delegate(&written.backend_ref)
+}
+
+fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
+    let weighted =
+        rule.backend_refs.iter().enumerate().filter(|(_, written)| delegates(written) && written.weight != 1);
+    let problem = |(index, written): (usize, &HttpBackendRef)| {
+        let message = format!("{} has no effect: routes are chosen by their matches; remove it", written.weight);
+        let field = format!("{field}.backendRefs[{index}].weight");
+        Problem::new(Severity::Ignored, "UnsupportedValue", field, message)
+    };
+    weighted.map(problem).collect()
 }
 
 fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, Problem> {
@@ -106,8 +145,18 @@ fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, 
         return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
     }
     let mut backends = Vec::with_capacity(rule.backend_refs.len());
+    let mut delegates = Vec::new();
     for (index, backend) in rule.backend_refs.iter().enumerate() {
-        backends.push(read_backend(backend, format!("{field}.backendRefs[{index}]"))?);
+        let field = format!("{field}.backendRefs[{index}]");
+        if is_delegate(&backend.backend_ref) {
+            delegates.push(read_delegate(backend, field)?);
+        } else {
+            backends.push(read_backend(backend, field)?);
+        }
+    }
+    if !delegates.is_empty() && !backends.is_empty() {
+        let message = "a rule either delegates to routes or has backends; make two rules of it";
+        return Err(fault("UnsupportedValue", &format!("{field}.backendRefs"), message));
     }
     let weights = backends.iter().map(|backend| backend.weight);
     validate::number::total_weight(weights).map_err(at(format!("{field}.backendRefs")))?;
@@ -115,6 +164,7 @@ fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, 
     Ok(Does {
         filters,
         backends,
+        delegates,
         timeouts,
         retry: rule.retry.as_ref().map(|written| retry(written, field)).transpose()?,
         session: rule.session_persistence.as_ref().map(|written| session(written, field)).transpose()?,
@@ -127,6 +177,14 @@ fn fault(reason: &'static str, field: &str, message: &str) -> Problem {
 
 fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
     move |invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string())
+}
+
+fn read_delegate(written: &HttpBackendRef, field: String) -> Result<ReadDelegate, Problem> {
+    if !written.filters.is_empty() {
+        let message = "a reference to routes cannot have filters of its own; move them to the rule";
+        return Err(fault("UnsupportedValue", &format!("{field}.filters"), message));
+    }
+    Ok(ReadDelegate { field, reference: written.backend_ref.clone() })
 }
 
 fn read_backend(written: &HttpBackendRef, field: String) -> Result<ReadBackend, Problem> {

@@ -1,23 +1,31 @@
 //! The status of HTTPRoutes.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::{
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
-use engine::{Derived, Emitter};
-use ir::{NsName, Problem, Severity};
+use engine::{Derived, Emitter, Scope};
+use ir::{Chain, NsName, Problem, Severity};
 
 use super::{Conditions, and_notes, listed};
 use crate::{
+    grant::GATEWAY_API,
     resolve::ResolvedRule,
     tables::{
-        attachment::Attachment,
+        attachment::{Attached, Attachment, Unacceptable},
+        delegation::{Branch, Place, Places},
         gateway::Fault,
         input::{Config, Routes},
     },
 };
+
+/// How many parents a status may name (Gateway API `RouteStatus.parents`).
+const MAX_PARENTS: usize = 32;
 
 tables! {
     /// What is to be said of HTTPRoutes with a parent of ours.
@@ -30,16 +38,19 @@ pub(crate) struct Verdict {
     generation: i64,
     controller_name: Arc<str>,
     parents: Box<[Parent]>,
-    /// Why no rule is served, whatever the parent.
-    refused: Option<Box<Fault>>,
-    wrong: Option<Box<Wrong>>,
+    /// What is wrong, though the route has no parent of ours.
+    elsewhere: Option<Arc<Wrong>>,
 }
 
-/// A parent as the route names it, and why the route is not attached to it.
+/// A parent as the route names it, or could.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parent {
     reference: ParentReference,
+    /// Why the route is not attached to it.
+    detached: Option<Box<Fault>>,
+    /// Why no rule is served there, though it is attached.
     refused: Option<Box<Fault>>,
+    wrong: Option<Arc<Wrong>>,
 }
 
 /// What is wrong with a route, all rules together.
@@ -49,7 +60,9 @@ struct Wrong {
     head: Box<[Problem]>,
     /// Dropped matches, replaced rules and replaced shares of rules.
     faults: Vec<Problem>,
-    /// Whether a rule, or a share of one, is replaced.
+    /// Matches below which no child has anything.
+    empty: Vec<Problem>,
+    /// Whether a rule, or a part of one, is replaced.
     replaced: bool,
     unresolved: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -59,30 +72,153 @@ impl Derived for RouteStatus {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Verdict> {
         let route = scope.get::<Routes>(key)?;
         let attached = scope.get::<Attachment>(key)?;
-        let mut wrong = Wrong { head: attached.problems.clone(), ..Wrong::default() };
-        for rule in 0..attached.rules {
-            let Some(rule) = scope.get::<ResolvedRule>(&(key.clone(), rule)) else { continue };
-            let Some(findings) = &rule.findings else { continue };
-            wrong.replaced |= findings.replaced.is_some() || !findings.shares.is_empty();
-            wrong.faults.extend(findings.dropped.iter().chain(&findings.replaced).chain(&findings.shares).cloned());
-            wrong.unresolved.extend_from_slice(&findings.unresolved);
-            wrong.warnings.extend_from_slice(&findings.warnings);
+        let places = scope.group::<Places>(key);
+        let mut parents: Vec<_> = Vec::new();
+        let mut elsewhere = None;
+        if !attached.parents.is_empty() || places.is_empty() {
+            let wrong = Wrong::of(scope, &attached, [&Chain::root(key.clone())]).shared();
+            let refused = scope.get::<Unacceptable>(key).map(|fault| Box::new((*fault).clone()));
+            parents.extend(attached.parents.iter().map(|parent| Parent {
+                reference: route.spec.parent_refs.get(parent.index).cloned().unwrap_or_default(),
+                detached: parent.refused.clone(),
+                refused: refused.clone(),
+                wrong: wrong.clone(),
+            }));
+            elsewhere = wrong.filter(|_| parents.is_empty());
         }
-        let wrong = (wrong != Wrong::default()).then(|| Box::new(wrong));
-        if attached.parents.is_empty() && wrong.is_none() {
+        let mut below: BTreeMap<&NsName, Vec<_>> = BTreeMap::new();
+        for (chain, place) in places.iter() {
+            if let Some((parent, _)) = chain.above() {
+                below.entry(parent.route()).or_default().push((chain, &**place));
+            }
+        }
+        for reference in &route.spec.parent_refs {
+            let Some(parent) = route_named(reference, key) else { continue };
+            if let Some(places) = below.remove(&parent) {
+                parents.push(child(scope, &attached, reference.clone(), &places));
+            } else if !parents.iter().any(|known| route_named(&known.reference, key).as_ref() == Some(&parent))
+                && stands_in_a_tree(scope, &parent)
+            {
+                let message =
+                    format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
+                parents.push(Parent {
+                    reference: reference.clone(),
+                    detached: Some(Box::new(Fault::new("NoMatchingParent", message))),
+                    refused: None,
+                    wrong: None,
+                });
+            }
+        }
+        for (parent, places) in below {
+            let reference = ParentReference {
+                group: GATEWAY_API.into(),
+                kind: "HTTPRoute".into(),
+                namespace: Some(parent.namespace.clone()),
+                name: parent.name.clone(),
+                ..ParentReference::default()
+            };
+            parents.push(child(scope, &attached, reference, &places));
+        }
+        if parents.is_empty() && elsewhere.is_none() {
             return None;
         }
-        let parents = attached.parents.iter().map(|parent| Parent {
-            reference: route.spec.parent_refs.get(parent.index).cloned().unwrap_or_default(),
-            refused: parent.refused.clone(),
-        });
+        parents.truncate(MAX_PARENTS);
         Some(Verdict {
             generation: route.metadata.generation,
             controller_name: scope.get::<Config>(&())?.controller_name.clone(),
-            parents: parents.collect(),
-            refused: attached.refused.clone(),
-            wrong,
+            parents: parents.into(),
+            elsewhere,
         })
+    }
+}
+
+/// The HTTPRoute that a reference of `own` names as a parent.
+fn route_named(reference: &ParentReference, own: &NsName) -> Option<NsName> {
+    let is_route = (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute");
+    let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(&own.namespace);
+    is_route.then(|| NsName::new(namespace.clone(), reference.name.clone()))
+}
+
+/// Whether a route stands below a Gateway of ours, somewhere.
+fn stands_in_a_tree(scope: &Scope<'_>, route: &NsName) -> bool {
+    scope.get::<Branch>(&Chain::root(route.clone())).is_some() || !scope.group::<Places>(route).is_empty()
+}
+
+/// What is to be said of a route at a parent that selects it, wherever that stands.
+fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, places: &[(&Chain, &Place)]) -> Parent {
+    let sound = || places.iter().filter(|(_, place)| place.fault.is_none());
+    let served: Vec<_> = sound().flat_map(|(_, place)| &*place.served).collect();
+    if served.is_empty() {
+        let fault = places.iter().find_map(|(_, place)| place.fault.clone());
+        let fault = fault.unwrap_or_else(|| nothing_fits(places));
+        return Parent { reference, detached: Some(Box::new(fault)), refused: None, wrong: None };
+    }
+    let mut wrong = Wrong::of(scope, attached, sound().map(|(chain, _)| *chain));
+    let mut told = Vec::new();
+    for (rule, matching, why) in sound().flat_map(|(_, place)| &*place.left_out) {
+        // What one rule of the parent leaves out another may serve.
+        if !served.contains(&&(*rule, *matching)) && !told.contains(&(rule, matching)) {
+            told.push((rule, matching));
+            let field = format!("spec.rules[{rule}].matches[{matching}]");
+            wrong.faults.push(Problem::new(Severity::Refused, "NoMatchingParent", field, why.clone()));
+        }
+    }
+    let refused = nothing_works(scope, sound());
+    Parent { reference, detached: None, refused: refused.map(Box::new), wrong: wrong.shared() }
+}
+
+fn nothing_fits(places: &[(&Chain, &Place)]) -> Fault {
+    let mut left_out: Vec<_> = Vec::new();
+    for (rule, matching, why) in places.iter().flat_map(|(_, place)| &*place.left_out) {
+        let text = format!("spec.rules[{rule}].matches[{matching}]: {why}");
+        if !left_out.contains(&text) {
+            left_out.push(text);
+        }
+    }
+    Fault::new("NoMatchingParent", format!("no match lies below one of the parent's: {}", listed(&left_out)))
+}
+
+/// Why no rule that is served does what it says, if so.
+fn nothing_works<'a>(scope: &Scope<'_>, places: impl Iterator<Item = &'a (&'a Chain, &'a Place)>) -> Option<Fault> {
+    let mut first = None;
+    for (chain, place) in places {
+        let rules: BTreeSet<_> = place.served.iter().map(|(rule, _)| *rule).collect();
+        for rule in rules {
+            let Some(rule) = scope.get::<ResolvedRule>(&((*chain).clone(), rule)) else { continue };
+            let problem = rule.fault()?;
+            first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
+        }
+    }
+    first
+}
+
+impl Wrong {
+    /// What is wrong with a route where it stands at `chains`; each thing once.
+    fn of<'a>(scope: &Scope<'_>, attached: &Attached, chains: impl IntoIterator<Item = &'a Chain>) -> Self {
+        let mut wrong = Self { head: attached.problems.clone(), ..Self::default() };
+        let add = |list: &mut Vec<Problem>, problem: &Problem| {
+            if !list.contains(problem) {
+                list.push(problem.clone());
+            }
+        };
+        for chain in chains {
+            for rule in 0..attached.rules {
+                let Some(rule) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
+                let Some(findings) = &rule.findings else { continue };
+                let replaced = [findings.replaced.as_slice(), &findings.shares, &findings.closed];
+                wrong.replaced |= !replaced.concat().is_empty() || !findings.empty.is_empty();
+                let faults = findings.dropped.iter().chain(replaced.into_iter().flatten());
+                faults.for_each(|problem| add(&mut wrong.faults, problem));
+                findings.empty.iter().for_each(|problem| add(&mut wrong.empty, problem));
+                findings.unresolved.iter().for_each(|problem| add(&mut wrong.unresolved, problem));
+                findings.warnings.iter().for_each(|problem| add(&mut wrong.warnings, problem));
+            }
+        }
+        wrong
+    }
+
+    fn shared(self) -> Option<Arc<Self>> {
+        (self != Self::default()).then(|| Arc::new(self))
     }
 }
 
@@ -92,19 +228,39 @@ impl Verdict {
         if self.parents.is_empty() {
             return None;
         }
-        let nothing = Wrong::default();
-        let wrong = self.wrong.as_deref().unwrap_or(&nothing);
         let parents = self.parents.iter().map(|parent| RouteParentStatus {
             parent_ref: parent.reference.clone(),
             controller_name: self.controller_name.clone(),
-            conditions: self.conditions(parent, wrong),
+            conditions: parent.conditions(self.generation),
         });
         Some(Status { parents: parents.collect() })
     }
 
-    fn conditions(&self, parent: &Parent, wrong: &Wrong) -> Vec<Condition> {
-        let mut conditions = Conditions::new(self.generation);
-        let refused = parent.refused.as_ref().or(self.refused.as_ref());
+    /// Everything that is wrong; what is wrong at several parents once.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = Vec::new();
+        let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref()).chain(&self.elsewhere);
+        for wrong in wrong {
+            let Wrong { head, faults, empty, unresolved, warnings, .. } = &**wrong;
+            for problem in head.iter().chain(faults).chain(empty).chain(unresolved).chain(warnings) {
+                if !problems.contains(problem) {
+                    problems.push(problem.clone());
+                }
+            }
+        }
+        let detached = self.parents.iter().filter_map(|parent| parent.detached.as_ref());
+        problems
+            .extend(detached.map(|fault| Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message)));
+        problems
+    }
+}
+
+impl Parent {
+    fn conditions(&self, generation: i64) -> Vec<Condition> {
+        let nothing = Wrong::default();
+        let wrong = self.wrong.as_deref().unwrap_or(&nothing);
+        let mut conditions = Conditions::new(generation);
+        let refused = self.detached.as_ref().or(self.refused.as_ref());
         match refused {
             Some(fault) => conditions.no("Accepted", fault.reason, fault.to_string()),
             None => {
@@ -122,20 +278,11 @@ impl Verdict {
         if refused.is_none() && !lost.is_empty() {
             conditions.yes("PartiallyInvalid", "UnsupportedValue", format!("Dropped Rule: {}", listed(&lost)));
         }
-        if !wrong.faults.is_empty() && parent.refused.is_none() {
+        let unprogrammed: Vec<_> = wrong.faults.iter().chain(&wrong.empty).collect();
+        if !unprogrammed.is_empty() && self.detached.is_none() {
             let reason = if wrong.replaced { "RouteRuleReplaced" } else { "RouteRuleDropped" };
-            conditions.no("kgateway.dev/Programmed", reason, listed(&wrong.faults));
+            conditions.no("kgateway.dev/Programmed", reason, listed(&unprogrammed));
         }
         conditions.list
-    }
-
-    /// Everything that is wrong.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
-        let of_parents = self.parents.iter().filter_map(|parent| parent.refused.as_ref());
-        let of_parents =
-            of_parents.map(|fault| Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
-        let Some(wrong) = &self.wrong else { return of_parents.collect() };
-        let Wrong { head, faults, unresolved, warnings, .. } = &**wrong;
-        head.iter().chain(faults).chain(unresolved).chain(warnings).cloned().chain(of_parents).collect()
     }
 }

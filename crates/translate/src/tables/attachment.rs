@@ -7,6 +7,8 @@ use super::gateway::Fault;
 tables! {
     /// HTTPRoutes with the listeners that they are attached to.
     Attachment: NsName => Attached;
+    /// Why no rule of a route at a Gateway does what it says; absent where one does.
+    Unacceptable: NsName => Fault;
 }
 
 groups! {
@@ -21,12 +23,14 @@ pub(crate) struct Attached {
     pub(crate) created: i64,
     /// How many rules it has.
     pub(crate) rules: u32,
+    /// Whether none of its hostnames can be served.
+    pub(crate) without_hostname: bool,
     /// One entry for each parent that is a Gateway of ours, in the order of the spec.
     pub(crate) parents: Box<[ParentState]>,
     /// The listeners it is attached to, sorted, each once, with the hostnames it serves there.
     pub(crate) listeners: Box<[(ListenerId, Box<[ServedHostname]>)]>,
-    /// Why no rule of it is served, whatever the parent.
-    pub(crate) refused: Option<Box<Fault>>,
+    /// Those of them that are served.
+    pub(crate) served: Box<[ListenerId]>,
     /// What is wrong outside its rules.
     pub(crate) problems: Box<[Problem]>,
 }

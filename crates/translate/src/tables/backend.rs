@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ir::{
-    NsName,
+    Chain,
     backend::{Protocol, ServicePort},
 };
 
@@ -13,7 +13,7 @@ tables! {
     /// A port of a Service; absent where the Service is.
     ServicePorts: ServicePort => PortState;
     /// What [`ClusterId::Rule`] stands for.
-    SessionCluster: (NsName, u32) => Shares;
+    SessionCluster: (Chain, u32) => Shares;
     /// A cluster's message.
     ClusterBytes: ClusterId => Encoded;
     /// The message with a cluster's endpoints.
@@ -26,7 +26,7 @@ pub(crate) enum ClusterId {
     /// A port of a Service.
     Service(ServicePort),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
-    Rule(NsName, u32),
+    Rule(Chain, u32),
 }
 
 impl ClusterId {
@@ -34,7 +34,10 @@ impl ClusterId {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Service(port) => port.cluster_name(),
-            Self::Rule(route, rule) => format!("httproute/{route}/rule/{rule}"),
+            Self::Rule(chain, rule) => {
+                let name = format!("httproute/{}/rule/{rule}", chain.route());
+                if chain.depth() == 0 { name } else { format!("{name}/below/{:016x}", chain.fingerprint()) }
+            }
         }
     }
 }

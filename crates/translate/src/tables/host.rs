@@ -1,13 +1,13 @@
 //! Virtual hosts and what they are made from.
 
 use engine::{Digest, Group};
-use ir::{Hostname, ListenerId, NsName, RouteConfigId};
+use ir::{Chain, Hostname, ListenerId, RouteConfigId};
 
 use crate::bytes::Host;
 
 tables! {
     /// Puts a rule's routes where a listener serves them.
-    Placement: (NsName, u32, ListenerId) => ();
+    Placement: (Chain, u32, ListenerId) => ();
     /// Virtual hosts, encoded.
     VirtualHost: (RouteConfigId, Hostname) => ();
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ir::NsName;
+use ir::{Chain, NsName};
 
 tables! {
     /// Rules that a direct response stands in place of, for each Gateway that serves it.
@@ -14,8 +14,8 @@ tables! {
 pub struct ReplacedRule {
     /// Whose proxies serve the direct response.
     pub gateway: NsName,
-    /// The HTTPRoute.
-    pub route: NsName,
+    /// The HTTPRoute, where it stands.
+    pub route: Chain,
     /// The rule's place in the route.
     pub rule: u32,
 }

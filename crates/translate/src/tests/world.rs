@@ -96,12 +96,62 @@ fn route() -> impl Strategy<Value = Value> {
             }
             parent
         });
+    let above = (0..6_u8, select(&ROUTE_NAMESPACES[..])).prop_map(|(name, namespace)| {
+        json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": format!("r{name}"), "namespace": namespace})
+    });
+    let parent = prop_oneof![3 => parent, 1 => above];
     let hostnames = vec(select(&HOSTNAMES[1..]), 0..3);
-    (0..6_u8, select(&["apps", "other"][..]), vec(parent, 0..3), hostnames, vec(rule(), 1..4), 0..10_i64).prop_map(
-        |(name, namespace, parents, hostnames, rules, created)| {
+    let hostnames = prop_oneof![2 => hostnames, 1 => Just(Vec::new())];
+    let rule = prop_oneof![2 => rule().boxed(), 1 => delegating().boxed()];
+    let name = (0..6_u8, select(&ROUTE_NAMESPACES[..]));
+    (name, vec(parent, 0..3), hostnames, vec(rule, 1..4), 0..10_i64, vec(annotation(), 0..3), option::of(select(&["a", "b"][..]))).prop_map(
+        |((name, namespace), parents, hostnames, rules, created, annotations, label)| {
+            let annotations: serde_json::Map<_, _> = annotations.into_iter().map(|(name, value)| (name.into(), json!(value))).collect();
+            let labels = label.map_or(json!({}), |label| json!({"delegation.kgateway.dev/label": label}));
             json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-                "metadata": {"name": format!("r{name}"), "namespace": namespace, "creationTimestamp": timestamp(created)},
+                "metadata": {"name": format!("r{name}"), "namespace": namespace, "creationTimestamp": timestamp(created),
+                    "annotations": annotations, "labels": labels},
                 "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules}})
+        },
+    )
+}
+
+const ROUTE_NAMESPACES: [&str; 2] = ["apps", "other"];
+
+fn annotation() -> impl Strategy<Value = (&'static str, &'static str)> {
+    select(
+        &[
+            ("delegation.kgateway.dev/inherit-parent-matcher", "true"),
+            ("delegation.kgateway.dev/inherit-parent-matcher", "true"),
+            ("delegation.kgateway.dev/inherit-parent-matcher", "maybe"),
+            ("kgateway.dev/route-weight", "5"),
+            ("kgateway.dev/route-weight", "-1"),
+            ("kgateway.dev/route-weight", "heavy"),
+            ("kgateway.dev/inherited-policy-priority", "ShallowMergePreferParent"),
+            ("kgateway.dev/inherited-policy-priority", "Parent"),
+        ][..],
+    )
+}
+
+/// A rule that delegates.
+pub(crate) fn delegating() -> impl Strategy<Value = Value> {
+    let named = (0..7_u8, option::of(select(&ROUTE_NAMESPACES[..]))).prop_map(|(name, namespace)| {
+        json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": format!("r{name}"), "namespace": namespace})
+    });
+    let all = select(&["apps", "other", "empty"][..]).prop_map(|namespace| {
+        json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "*", "namespace": namespace})
+    });
+    let labelled = (select(&["a", "b", "c"][..]), option::of(select(&["apps", "all"][..]))).prop_map(|(label, namespace)| {
+        json!({"group": "delegation.kgateway.dev", "kind": "label", "name": label, "namespace": namespace})
+    });
+    let reference = prop_oneof![4 => named, 2 => all, 2 => labelled, 1 => backend()];
+    (vec(matching(), 0..3), vec(reference, 1..4), vec(filter(), 0..2), option::of(extra())).prop_map(
+        |(matches, backends, filters, extra)| {
+            let mut rule = json!({"matches": matches, "backendRefs": backends, "filters": filters});
+            if let Some((field, value)) = extra {
+                rule[field] = value;
+            }
+            rule
         },
     )
 }
@@ -125,6 +175,9 @@ fn matching() -> impl Strategy<Value = Value> {
             ("PathPrefix", "/"),
             ("PathPrefix", "/foo"),
             ("PathPrefix", "/foo/"),
+            ("PathPrefix", "/foo/bar"),
+            ("Exact", "/foo/bar"),
+            ("RegularExpression", "/foo(/.*)?"),
             ("Exact", "/foo"),
             ("RegularExpression", "/f[a-z]+"),
             ("RegularExpression", "/(?=x)"),

@@ -46,24 +46,6 @@ use crate::{
     envoy::{boolean, duration, extension, uint32},
 };
 
-/// The changes of `first`, then those of `second`, as one set of changes. Envoy removes before it adds, so what is
-/// removed in the end is not added at all.
-pub(super) fn then(first: &HeaderModifier, second: &HeaderModifier) -> HeaderModifier {
-    let named = |name: &str| {
-        let changed = second.set.iter().any(|(set, _)| **set == *name);
-        changed || second.remove.iter().any(|removed| **removed == *name)
-    };
-    let kept = |headers: &[(Arc<str>, Arc<str>)]| -> Vec<_> {
-        headers.iter().filter(|(name, _)| !named(name)).cloned().collect()
-    };
-    let (mut set, mut add) = (kept(&first.set), kept(&first.add));
-    let mut remove = first.remove.clone();
-    set.extend_from_slice(&second.set);
-    add.extend_from_slice(&second.add);
-    remove.extend(second.remove.iter().filter(|name| !first.remove.contains(name)).cloned());
-    HeaderModifier { set, add, remove }
-}
-
 pub(super) fn headers_to_add(modifier: &HeaderModifier) -> Vec<HeaderValueOption> {
     let option = |(name, value): &(Arc<str>, Arc<str>), action: HeaderAppendAction| {
         HeaderValueOption {

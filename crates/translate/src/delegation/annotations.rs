@@ -1,0 +1,105 @@
+//! What routes say in annotations.
+
+use api::meta::ObjectMeta;
+use ir::{Problem, Severity};
+
+const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
+const WEIGHT: &str = "kgateway.dev/route-weight";
+const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
+
+/// What a route's annotations say. A value that means nothing counts as none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Annotations {
+    /// Whether its matches are joined with its parent's.
+    pub(crate) inherits_matcher: bool,
+    /// Its place among its siblings, the greater first.
+    pub(crate) weight: i32,
+    /// Whether what it hands down wins over what its descendants say.
+    pub(crate) prefers_parent: bool,
+}
+
+impl Annotations {
+    pub(crate) fn of(metadata: &ObjectMeta) -> Self {
+        let value = |name| metadata.annotations.get(name).map(AsRef::as_ref);
+        Self {
+            inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),
+            weight: value(WEIGHT).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default(),
+            prefers_parent: value(PRIORITY).and_then(prefers_parent).unwrap_or_default(),
+        }
+    }
+}
+
+fn yes_or_no(value: &str) -> Option<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "yes" | "enabled" => Some(true),
+        "false" | "no" | "disabled" | "" => Some(false),
+        _ => None,
+    }
+}
+
+fn prefers_parent(value: &str) -> Option<bool> {
+    match value {
+        "ShallowMergePreferParent" | "DeepMergePreferParent" => Some(true),
+        "ShallowMergePreferChild" | "DeepMergePreferChild" => Some(false),
+        _ => None,
+    }
+}
+
+/// The annotations whose value means nothing.
+pub(crate) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
+    let means_nothing: [(&str, fn(&str) -> bool, &str); 3] = [
+        (INHERIT_MATCHER, |value| yes_or_no(value).is_none(), "it counts as false; use true or false"),
+        (WEIGHT, |value| value.trim().parse::<i32>().is_err(), "it counts as 0; use a whole number of 32 bits"),
+        (
+            PRIORITY,
+            |value| prefers_parent(value).is_none(),
+            "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, DeepMergePreferChild or \
+             DeepMergePreferParent",
+        ),
+    ];
+    let written = means_nothing.into_iter().filter_map(|(name, wrong, remedy)| {
+        let value = metadata.annotations.get(name).filter(|value| wrong(value))?;
+        let message = format!("{value:?} means nothing here: {remedy}");
+        Some(Problem::new(Severity::Ignored, "UnsupportedValue", format!("metadata.annotations[{name}]"), message))
+    });
+    written.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(name: &str, value: &str) -> ObjectMeta {
+        ObjectMeta { annotations: [(name.into(), value.into())].into(), ..ObjectMeta::default() }
+    }
+
+    #[test]
+    fn a_value_that_means_nothing_is_told_and_counts_as_none() {
+        for (name, sound, nonsense) in [
+            (INHERIT_MATCHER, ["true", "YES", "Enabled", "false"], ["1", "on", "tru"]),
+            (WEIGHT, ["5", "-5", "2147483647", "-2147483648"], ["2147483648", "5.0", "high"]),
+            (
+                PRIORITY,
+                [
+                    "ShallowMergePreferChild",
+                    "ShallowMergePreferParent",
+                    "DeepMergePreferChild",
+                    "DeepMergePreferParent",
+                ],
+                ["PreferParent", "shallowMergePreferParent", ""],
+            ),
+        ] {
+            for value in sound {
+                assert_eq!(problems(&metadata(name, value)), [], "{name} {value}");
+            }
+            for value in nonsense {
+                let metadata = metadata(name, value);
+                assert_eq!(problems(&metadata).len(), 1, "{name} {value}");
+                assert_eq!(Annotations::of(&metadata), Annotations::default(), "{name} {value}");
+            }
+        }
+        assert!(Annotations::of(&metadata(INHERIT_MATCHER, "YES")).inherits_matcher);
+        assert_eq!(Annotations::of(&metadata(WEIGHT, "-5")).weight, -5);
+        assert!(Annotations::of(&metadata(PRIORITY, "DeepMergePreferParent")).prefers_parent);
+    }
+}

@@ -1,0 +1,53 @@
+//! Whether a selected route has anything to serve.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use engine::{Derived, Emitter};
+use ir::Chain;
+
+use super::{Rendering, Standing};
+use crate::{
+    route::rule,
+    tables::{
+        delegation::{Branch, Candidate, Fitting, Place, Places},
+        input::Routes,
+    },
+};
+
+impl Derived for Candidate {
+    fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<()> {
+        let (parent, parent_rule) = chain.above()?;
+        let name = chain.route();
+        let route = scope.get::<Routes>(name)?;
+        let standing = Standing::of(scope, chain, &route)?;
+        let (mut served, mut left_out) = (Vec::new(), Vec::new());
+        let mut below = BTreeSet::new();
+        let mut rendered = 0;
+        for (rule, index) in route.spec.rules.iter().zip(0..) {
+            let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
+            let outcome = standing.render(index, &read);
+            rendered += outcome.matches.len();
+            served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
+            left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
+            below.extend(outcome.below);
+        }
+        served.dedup();
+        for matching in below {
+            let at = (parent.clone(), parent_rule, matching);
+            scope.emit::<Fitting>(at, name.clone(), standing.fault.is_none());
+        }
+        let top = chain.top().clone();
+        let rendered = u32::try_from(rendered).unwrap_or(u32::MAX);
+        scope.emit::<Rendering>((top, chain.depth()), chain.clone(), rendered);
+        let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
+        if !place.served.is_empty() {
+            scope.demand::<Branch>(chain.clone());
+        }
+        scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
+        Some(())
+    }
+
+    fn depth(chain: &Chain) -> u32 {
+        chain.depth()
+    }
+}

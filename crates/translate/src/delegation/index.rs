@@ -1,0 +1,90 @@
+//! Where the routes of a namespace and those of a label are found.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use api::shared::ParentReference;
+use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use ir::NsName;
+
+use super::select::{Children, LABEL};
+use crate::tables::input::Routes;
+
+/// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket
+/// alone.
+const BUCKETS: u64 = 64;
+
+tables! {
+    /// Files a route under its namespace and its label.
+    IndexRow: NsName => ();
+    /// Files a bucket under what it is a bucket of.
+    BucketRow: (Children, u8) => ();
+    /// What a parent needs to know of a route to select it.
+    ChildHead: NsName => Head;
+}
+
+groups! {
+    /// The routes of one bucket of a namespace or label.
+    Members: (Children, u8), NsName => ();
+}
+
+/// The buckets of a namespace or label that hold anything; its length is the number of routes.
+pub(crate) struct Buckets;
+
+impl Group for Buckets {
+    const NAME: &'static str = "Buckets";
+    type Key = Children;
+    type Sort = u8;
+    type Entry = u32;
+
+    fn digest(members: &u32) -> Digest {
+        Digest { len: u64::from(*members), hash: [0; 16] }
+    }
+}
+
+impl Derived for IndexRow {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let route = scope.get::<Routes>(key)?;
+        let bucket = bucket(key);
+        let file = |children: Children| {
+            scope.emit::<Members>((children.clone(), bucket), key.clone(), ());
+            scope.demand::<BucketRow>((children, bucket));
+        };
+        file(Children::InNamespace(key.namespace.clone()));
+        if let Some(label) = route.metadata.labels.get(LABEL) {
+            let label: Arc<str> = label.as_ref().into();
+            file(Children::Labelled(label.clone(), Some(key.namespace.clone())));
+            file(Children::Labelled(label, None));
+        }
+        Some(())
+    }
+}
+
+fn bucket(route: &NsName) -> u8 {
+    let mut hasher = DefaultHasher::new();
+    route.hash(&mut hasher);
+    u8::try_from(hasher.finish() % BUCKETS).unwrap_or_default()
+}
+
+impl Derived for BucketRow {
+    fn compute(scope: &Emitter<'_>, key: &(Children, u8)) -> Option<()> {
+        let members = u32::try_from(scope.group::<Members>(key).len()).unwrap_or(u32::MAX);
+        scope.emit::<Buckets>(key.0.clone(), key.1, members);
+        Some(())
+    }
+}
+
+/// What a parent needs to know of a route to select it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The parents that it names.
+    pub(crate) parents: Box<[ParentReference]>,
+}
+
+impl Lookup for ChildHead {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Head> {
+        Some(Head { parents: scope.get::<Routes>(key)?.spec.parent_refs.clone().into() })
+    }
+}

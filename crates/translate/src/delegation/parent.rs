@@ -1,0 +1,45 @@
+//! What a delegating rule is to its children.
+
+use std::sync::Arc;
+
+use engine::{Lookup, Scope};
+use ir::Chain;
+
+use super::{Children, Level, SortMethod, Standing};
+use crate::{
+    route::rule,
+    tables::{
+        delegation::{Delegating, Delegation},
+        input::{Config, Routes},
+    },
+};
+
+impl Lookup for Delegating {
+    fn compute(scope: &Scope<'_>, (chain, index): &(Chain, u32)) -> Option<Delegation> {
+        let name = chain.route();
+        let route = scope.get::<Routes>(name)?;
+        let written = route.spec.rules.get(*index as usize)?;
+        let read = rule::read(written, &format!("spec.rules[{index}]"));
+        let does = read.does.ok().filter(|does| !does.delegates.is_empty())?;
+        let standing = Standing::of(scope, chain, &route).filter(|standing| standing.fault.is_none())?;
+        let matches = standing.render(*index, &read.matches).matches;
+        let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
+        let children = does.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
+            Some((position, Children::of(&delegate.reference, &name.namespace, &everywhere)?))
+        });
+        let children = children.collect();
+        let above = standing.above.iter().flat_map(|above| above.levels.iter().cloned());
+        let level = Level::of(chain.route().clone(), does, standing.annotations.prefers_parent);
+        Some(Delegation {
+            rule_name: read.name,
+            children,
+            matches: matches.into(),
+            levels: above.chain([Arc::new(level)]).collect(),
+            sort: SortMethod::default(),
+        })
+    }
+
+    fn depth((chain, _): &(Chain, u32)) -> u32 {
+        chain.depth()
+    }
+}

@@ -1,0 +1,226 @@
+//! What a route's matches become where it stands.
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+
+use engine::Scope;
+use ir::{
+    Chain,
+    matching::{Age, At, Match, Path, Specificity, Step},
+};
+
+use super::{Annotations, contains, join};
+use crate::{
+    route::rule::ReadMatch,
+    tables::{
+        delegation::{Delegating, Delegation},
+        gateway::Fault,
+        input::Config,
+    },
+};
+
+/// How the children of a route are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SortMethod {
+    /// Each of their matches by itself, among all of the virtual host.
+    #[default]
+    RouteSpecificity,
+    /// By their weights, in the place of the parent's match.
+    TableWeight,
+}
+
+/// A match at its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rendered {
+    /// Its place in the rule.
+    pub(crate) index: u32,
+    /// Tells apart what one match becomes below several matches of its parent.
+    pub(crate) ordinal: u32,
+    /// What it matches.
+    pub(crate) written: Match,
+    /// Its place among all matches of the tree.
+    pub(crate) steps: Arc<[Step]>,
+}
+
+/// What the matches of a rule become.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Those that lie below the parent's.
+    pub(crate) matches: Vec<Rendered>,
+    /// The parent's matches with something below.
+    pub(crate) below: BTreeSet<u32>,
+    /// Those that do not, and why.
+    pub(crate) left_out: Vec<(u32, String)>,
+}
+
+/// A route where it stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// The parent's rule; none for a root.
+    pub(crate) above: Option<Arc<Delegation>>,
+    /// Why none of its rules does what it says.
+    pub(crate) fault: Option<Fault>,
+    /// What its annotations say.
+    pub(crate) annotations: Annotations,
+    age: Age,
+    position: u32,
+}
+
+impl Standing {
+    /// None where the parent's rule delegates nothing.
+    pub(crate) fn of(scope: &Scope<'_>, chain: &Chain, route: &api::HttpRoute) -> Option<Self> {
+        let above = match chain.above() {
+            None => None,
+            Some((parent, rule)) => Some(scope.get::<Delegating>(&(parent.clone(), rule))?),
+        };
+        let name = chain.route();
+        let created = route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+        Some(Self {
+            fault: above.is_some().then(|| fault(scope, chain, route)).flatten(),
+            annotations: Annotations::of(&route.metadata),
+            age: Age { created, name: name.clone() },
+            // Those that are not named come behind those that are.
+            position: above.as_ref().map_or(0, |above| above.position(name).unwrap_or(u32::MAX)),
+            above,
+        })
+    }
+
+    /// What the matches of rule number `rule` become.
+    pub(crate) fn render(&self, rule: u32, read: &[ReadMatch]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let Some(above) = &self.above else {
+            outcome.matches.extend(read.iter().map(|read| Rendered {
+                index: read.index,
+                ordinal: 0,
+                written: read.written.clone(),
+                steps: self.steps(None, &read.written, rule, read.index),
+            }));
+            return outcome;
+        };
+        for read in read {
+            let place = |parent: &Rendered, ordinal, written: Match| Rendered {
+                index: read.index,
+                ordinal,
+                steps: self.steps(Some((above.sort, &parent.steps)), &written, rule, read.index),
+                written,
+            };
+            let before = outcome.matches.len();
+            let mut why = None;
+            if self.annotations.inherits_matcher {
+                for (parent, ordinal) in above.matches.iter().zip(0..) {
+                    match join(&parent.written, &read.written) {
+                        Ok(joined) => {
+                            outcome.below.insert(ordinal);
+                            outcome.matches.push(place(parent, ordinal, joined));
+                        }
+                        Err(unjoinable) => why = why.or(Some(unjoinable.to_string())),
+                    }
+                }
+            } else {
+                // Of several parents' matches around it, it belongs to the narrowest.
+                let mut around: Option<&Rendered> = None;
+                for (parent, ordinal) in above.matches.iter().zip(0..) {
+                    match contains(&parent.written, &read.written) {
+                        Ok(()) => {
+                            outcome.below.insert(ordinal);
+                            let narrower = |other: &Rendered| asks_for(&parent.written) < asks_for(&other.written);
+                            if around.is_none_or(narrower) {
+                                around = Some(parent);
+                            }
+                        }
+                        Err(outside) => {
+                            let described = describe(&parent.written);
+                            why = why.or_else(|| Some(format!("{outside}, which is {described}")));
+                        }
+                    }
+                }
+                outcome.matches.extend(around.map(|parent| place(parent, 0, read.written.clone())));
+            }
+            if outcome.matches.len() == before {
+                let why = why.unwrap_or_else(|| "the parent's rule matches nothing".into());
+                outcome.left_out.push((read.index, why));
+            }
+        }
+        outcome
+    }
+
+    /// The place of a match of this route; `parent` has the way in which its parent sorts it, and the place of the parent's
+    /// match.
+    fn steps(&self, parent: Option<(SortMethod, &[Step])>, written: &Match, rule: u32, matching: u32) -> Arc<[Step]> {
+        let mut at = At {
+            specificity: asks_for(written),
+            gives_way: false,
+            weight: Reverse(self.annotations.weight),
+            position: 0,
+            age: self.age.clone(),
+            rule,
+            matching,
+        };
+        let Some((sort, steps)) = parent else { return [Step::At(at)].into() };
+        let kept = match sort {
+            SortMethod::TableWeight => {
+                at.specificity = None;
+                at.position = self.position;
+                steps
+            }
+            // It takes part in the contest in which the parent's match stands, or in one of its own in a table's place.
+            SortMethod::RouteSpecificity => match steps.split_last() {
+                Some((Step::At(At { specificity: Some(_), .. }), kept)) => kept,
+                _ => steps,
+            },
+        };
+        kept.iter().cloned().chain([Step::At(at)]).collect()
+    }
+}
+
+impl Rendered {
+    /// The place behind all that stands below this match and asks for as much.
+    pub(crate) fn behind(&self, sort: SortMethod) -> Self {
+        let steps = match (sort, self.steps.split_last()) {
+            (SortMethod::RouteSpecificity, Some((Step::At(at), kept))) if at.specificity.is_some() => {
+                let last = Step::At(At { gives_way: true, ..at.clone() });
+                kept.iter().cloned().chain([last]).collect()
+            }
+            _ => self.steps.iter().cloned().chain([Step::Last]).collect(),
+        };
+        Self { steps, ..self.clone() }
+    }
+}
+
+/// How much a match asks for, the part of it that stands first.
+fn asks_for(written: &Match) -> Option<Specificity> {
+    written.requests().next().map(|request| request.specificity())
+}
+
+/// A match in few words.
+pub(crate) fn describe(written: &Match) -> String {
+    let (kind, path) = match &written.path {
+        Path::Exact(path) => ("Exact", path),
+        Path::Prefix(path) => ("PathPrefix", path),
+        Path::Regex(path) => ("RegularExpression", path),
+    };
+    let method = written.method.as_ref().map(|method| format!("{method} ")).unwrap_or_default();
+    let names = |conditions: &[ir::matching::Condition]| {
+        conditions.iter().map(|condition| condition.name.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!("{method}{kind} {path}");
+    for (what, conditions) in [("header", &written.headers), ("query parameter", &written.queries)] {
+        if !conditions.is_empty() {
+            text = format!("{text} with {what} {}", names(conditions));
+        }
+    }
+    text
+}
+
+/// Why a child does nothing of what it says.
+fn fault(scope: &Scope<'_>, chain: &Chain, route: &api::HttpRoute) -> Option<Fault> {
+    if !route.spec.hostnames.is_empty() {
+        let message = "a route that others delegate to is served for the hostnames of their root; remove them here";
+        return Some(Fault::at("UnsupportedValue", "spec.hostnames", message));
+    }
+    let bound = scope.get::<Config>(&())?.delegation.max_depth;
+    (chain.depth() > bound).then(|| {
+        let message =
+            format!("it stands below {} routes, and {bound} are allowed; delegate in fewer steps", chain.depth());
+        Fault::new("UnsupportedValue", message)
+    })
+}

@@ -1,0 +1,240 @@
+//! Where a rule sends its requests: its references followed.
+
+use std::sync::Arc;
+
+use engine::Scope;
+use ir::{
+    Chain, NsName, Port, Problem, Severity,
+    backend::{Protocol, ServicePort},
+    filter::{HeaderModifier, Mirror},
+    rule::{Action, Rule, WeightedBackend},
+};
+
+use crate::{
+    grant::permits,
+    route::{
+        filters::ReadMirror,
+        rule::{Changes, Does, ReadBackend},
+    },
+    tables::backend::{ClusterId, ServicePorts, Shares, Unusable},
+};
+
+/// What following the references of a rule came to.
+pub(super) struct Resolver<'a, 'b> {
+    scope: &'a Scope<'b>,
+    /// The rule, whose own namespace decides what it may refer to.
+    rule: &'a (Chain, u32),
+    /// The clusters it sends to.
+    pub(super) clusters: Vec<ClusterId>,
+    /// The backends over which sessions hold.
+    pub(super) session: Option<Shares>,
+    /// Faults of single shares.
+    pub(super) shares: Vec<Problem>,
+    /// References that do not resolve.
+    pub(super) unresolved: Vec<Problem>,
+    /// What works, though its author should look at it.
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// A share whose reference was followed.
+struct Share<'a> {
+    weight: u32,
+    port: Option<ServicePort>,
+    protocol: Protocol,
+    changes: Option<&'a Changes>,
+}
+
+impl<'a, 'b> Resolver<'a, 'b> {
+    pub(super) fn new(scope: &'a Scope<'b>, rule: &'a (Chain, u32)) -> Self {
+        Self {
+            scope,
+            rule,
+            clusters: Vec::new(),
+            session: None,
+            shares: Vec::new(),
+            unresolved: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Forgets where requests would go, since they go nowhere.
+    pub(super) fn clear(&mut self) {
+        self.shares.clear();
+        self.clusters.clear();
+        self.session = None;
+    }
+
+    /// A rule with its references followed. Each mirror comes with the route whose it is.
+    pub(super) fn rule(&mut self, does: &Does, mirrors: &[(&NsName, ReadMirror)]) -> Result<Rule, Problem> {
+        let action = match &does.filters.redirect {
+            Some(redirect) => Action::Redirect(redirect.clone()),
+            None => self.forward(does)?,
+        };
+        let mut filters = does.filters.filters.clone();
+        for (owner, mirror) in mirrors {
+            // A mirror that does not resolve takes nothing from the request itself.
+            match self.follow(&owner.namespace, &mirror.backend, &mirror.field) {
+                Ok((port, _)) => {
+                    filters.mirrors.push(Mirror { cluster: port.cluster_name().into(), fraction: mirror.fraction });
+                    self.clusters.push(ClusterId::Service(port));
+                }
+                // One that is handed down is told to the route that does so.
+                Err(problem) if *owner == self.rule.0.route() => {
+                    self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Rule { action, filters, timeouts: does.timeouts, retry: does.retry.clone(), session: does.session.clone() })
+    }
+
+    /// The mirrors that a delegating rule hands down: what is wrong with them is told to its route.
+    pub(super) fn handed_down(&mut self, mirrors: &[ReadMirror]) {
+        for mirror in mirrors {
+            let namespace = &self.rule.0.route().namespace;
+            if let Err(problem) = self.follow(namespace, &mirror.backend, &mirror.field) {
+                self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
+            }
+        }
+    }
+
+    fn forward(&mut self, does: &Does) -> Result<Action, Problem> {
+        let shares: Vec<_> = does.backends.iter().map(|backend| self.share(backend)).collect();
+        let served = shares.iter().any(|share| share.weight > 0 && share.port.is_some());
+        if !served {
+            // A rule that a filter left without a backend is broken itself.
+            return match self.shares.first() {
+                Some(fault) => Err(fault.clone()),
+                None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
+            };
+        }
+        Ok(Action::Forward(if does.session.is_some() && shares.len() > 1 {
+            self.session(&shares, does)?
+        } else {
+            shares.iter().filter(|share| share.weight > 0).map(|share| self.weighted(share)).collect()
+        }))
+    }
+
+    fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
+        let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
+        let followed = self.follow(&self.rule.0.route().namespace, &backend.backend, &backend.field);
+        match (followed, &backend.changes) {
+            (Ok((port, protocol)), Ok(changes)) => {
+                Share { port: Some(port), protocol, changes: Some(changes), ..broken }
+            }
+            (Ok(_), Err(fault)) => {
+                self.shares.push(fault.clone());
+                broken
+            }
+            (Err(unresolved), changes) => {
+                self.unresolved.push(unresolved);
+                self.shares.extend(changes.as_ref().err().cloned());
+                broken
+            }
+        }
+    }
+
+    fn weighted(&mut self, share: &Share<'_>) -> WeightedBackend {
+        let changes = share.changes.cloned().unwrap_or_default();
+        if let Some(port) = &share.port {
+            self.clusters.push(ClusterId::Service(port.clone()));
+        }
+        WeightedBackend {
+            weight: share.weight,
+            cluster: share.port.as_ref().map(|port| port.cluster_name().into()),
+            request_headers: changes.request_headers,
+            response_headers: changes.response_headers,
+            hostname: changes.hostname,
+        }
+    }
+
+    /// A session holds across backends, one at weight zero included: they become one cluster with a weighted locality
+    /// each, since Envoy looks for a session's endpoint only after it chose the cluster.
+    fn session(&mut self, shares: &[Share<'_>], does: &Does) -> Result<Vec<WeightedBackend>, Problem> {
+        let usable = || shares.iter().filter(|share| share.port.is_some());
+        let field = does.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
+        let refuse = |message: &str| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
+        if usable().any(|share| share.changes.is_some_and(|changes| !changes.is_empty())) {
+            return Err(refuse("a session cannot hold across backends with filters of their own; remove either"));
+        }
+        let protocol = usable().next().map(|share| share.protocol).unwrap_or_default();
+        if usable().any(|share| share.protocol != protocol) {
+            return Err(refuse("a session cannot hold across backends that speak different protocols"));
+        }
+        let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1);
+        let plain = |weight, cluster| WeightedBackend {
+            weight,
+            cluster,
+            request_headers: HeaderModifier::default(),
+            response_headers: HeaderModifier::default(),
+            hostname: None,
+        };
+        let sum = |broken: bool| {
+            shares.iter().filter(|share| share.port.is_none() == broken).map(|share| share.weight).sum::<u32>()
+        };
+        let mut backends = vec![plain(sum(false), Some(id.name().into()))];
+        self.clusters.push(id);
+        self.session = Some(Shares { protocol, shares: resolved(shares) });
+        if sum(true) > 0 {
+            backends.push(plain(sum(true), None));
+        }
+        Ok(backends)
+    }
+
+    /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
+    fn follow(
+        &mut self,
+        own: &Arc<str>,
+        to: &api::shared::BackendObjectReference,
+        field: &str,
+    ) -> Result<(ServicePort, Protocol), Problem> {
+        let refuse =
+            |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
+        if !to.group.is_empty() || &*to.kind != "Service" {
+            let group = if to.group.is_empty() { "core" } else { &to.group };
+            let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
+            return Err(refuse("InvalidKind", ".kind", message));
+        }
+        let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+        let service = NsName::new(namespace.clone(), to.name.clone());
+        if !permits(self.scope, "HTTPRoute", own, "Service", &service) {
+            let message = format!(
+                "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use \
+                 it; create one there, or name a Service of {own}"
+            );
+            return Err(refuse("RefNotPermitted", ".namespace", message));
+        }
+        let Some(port) = to.port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
+            let message = match to.port {
+                None => format!("missing, and a Service is reached at one; name a port of Service {service}"),
+                Some(port) => format!("{port} is not a port; use 1 to 65535"),
+            };
+            return Err(refuse("BackendNotFound", ".port", message));
+        };
+        let port = ServicePort { service, port };
+        let Some(state) = self.scope.get::<ServicePorts>(&port) else {
+            let message = format!("Service {} does not exist; create it, or correct the name", port.service);
+            return Err(refuse("BackendNotFound", ".name", message));
+        };
+        if let Some(warning) = &state.warning {
+            self.warnings.push(Problem::new(Severity::Warning, "UnsupportedProtocol", field, warning.clone()));
+        }
+        match &state.protocol {
+            Ok(protocol) => Ok((port, *protocol)),
+            Err(Unusable { reason, message }) => Err(refuse(reason, "", message.clone())),
+        }
+    }
+}
+
+/// The shares that resolve; those of one Service count as one.
+fn resolved(written: &[Share<'_>]) -> Vec<(ServicePort, u32)> {
+    let mut shares: Vec<(ServicePort, u32)> = Vec::new();
+    for share in written {
+        let Some(port) = &share.port else { continue };
+        match shares.iter_mut().find(|(known, _)| known == port) {
+            Some((_, weight)) => *weight += share.weight,
+            None => shares.push((port.clone(), share.weight)),
+        }
+    }
+    shares
+}

@@ -1,0 +1,141 @@
+//! What a delegating rule answers itself: nothing, where its children serve.
+
+use engine::Scope;
+use ir::{Problem, Severity, matching::Path, rule::Rule};
+
+use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
+use crate::{
+    delegation::{Children, Rendered, describe, why_too_many},
+    route::rule::Does,
+    tables::delegation::{Branch, Delegating, Fitting, Selection, Selections},
+};
+
+/// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
+pub(super) fn answers(
+    scope: &Scope<'_>,
+    unwritten: &Unwritten,
+    does: &Does,
+    findings: &mut Findings,
+) -> Box<[EnvoyRoute]> {
+    let (chain, rule) = (&unwritten.chain, unwritten.index);
+    let at = (chain.clone(), rule);
+    // Where the route stands at no Gateway of ours nothing is delegated, and nothing can be said.
+    let (Some(_), Some(delegation)) = (scope.get::<Branch>(chain), scope.get::<Delegating>(&at)) else {
+        return Box::default();
+    };
+    let field = format!("spec.rules[{rule}]");
+    if let Some(why) = why_too_many(scope, chain, rule) {
+        let field = format!("{field}.backendRefs");
+        findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
+        return write(unwritten, unwritten.matches.clone(), 500);
+    }
+    let (missing, cycle) = references(scope, unwritten, does, findings);
+    let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+    for (rendered, matching) in unwritten.matches.iter().zip(0..) {
+        let children = scope.group::<Fitting>(&(chain.clone(), rule, matching));
+        let field = || format!("{field}.matches[{}]", rendered.index);
+        if children.byte_len() > 0 {
+            if missing {
+                behind.push(rendered.behind(delegation.sort));
+            }
+        } else if missing || cycle || !children.is_empty() {
+            broken.push(rendered.clone());
+        } else if !matches!(rendered.written.path, Path::Prefix(_)) {
+            let message = format!(
+                "{} is no prefix, so only children that inherit it can stand below, and none does; use PathPrefix, or \
+                 annotate the children",
+                describe(&rendered.written)
+            );
+            findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
+            broken.push(rendered.clone());
+        } else {
+            let message = format!(
+                "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
+                describe(&rendered.written)
+            );
+            findings.empty.push(Problem::new(Severity::Replaced, "NoMatchingChild", field(), message));
+            empty.push(rendered.clone());
+        }
+    }
+    broken.extend(behind);
+    let mut routes = write(unwritten, broken, 500).into_vec();
+    routes.extend(write(unwritten, empty, 404));
+    routes.into()
+}
+
+fn write(unwritten: &Unwritten, matches: Vec<Rendered>, status: u16) -> Box<[EnvoyRoute]> {
+    let rule = Rule::direct_response(status, "");
+    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE)
+}
+
+/// Tells of references that select nobody; whether there are any, and whether any closes a circle.
+fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &mut Findings) -> (bool, bool) {
+    let (chain, rule) = (&unwritten.chain, unwritten.index);
+    let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) else { return (false, false) };
+    let selections = scope.group::<Selections>(&(chain.clone(), rule));
+    let (mut missing, mut cycle) = (false, false);
+    for (position, children) in &delegation.children {
+        let field = does.delegates.get(*position as usize).map_or("", |delegate| &delegate.field);
+        let mut tell = |reason, name: &str, message: String| {
+            findings.unresolved.push(Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message));
+        };
+        let mut unasked = false;
+        let from = (*position, None);
+        let mut of_reference = selections.range_from(&from).take_while(|((at, _), _)| at == position).peekable();
+        if of_reference.peek().is_none() {
+            missing = true;
+            tell("BackendNotFound", ".name", nobody(children));
+        }
+        for ((_, child), selection) in of_reference {
+            let Some(child) = child else { continue };
+            match selection {
+                Selection::Selected => {}
+                Selection::Unasked => unasked = true,
+                Selection::Missing => {
+                    missing = true;
+                    let message = format!("HTTPRoute {child} does not exist; create it, or correct the name");
+                    tell("BackendNotFound", ".name", message);
+                }
+                Selection::NotPermitted => {
+                    missing = true;
+                    let message = format!(
+                        "HTTPRoute {child} does not admit this parent; its owner decides by parentRefs, which must name \
+                         HTTPRoute {}",
+                        chain.route()
+                    );
+                    tell("RefNotPermitted", ".name", message);
+                }
+                Selection::Cycle => {
+                    cycle = true;
+                    let message = format!(
+                        "HTTPRoute {child} would stand below itself: {} rule {rule} > {child}; remove this reference",
+                        chain
+                    );
+                    tell("RefNotPermitted", ".name", message);
+                }
+            }
+        }
+        if unasked {
+            let message = "routes of another namespace are served here that name no parent: they did not ask for it. Have \
+                           them name this route in parentRefs";
+            findings.warnings.push(Problem::new(Severity::Warning, "RefNotPermitted", field, message));
+        }
+    }
+    (missing, cycle)
+}
+
+fn nobody(children: &Children) -> String {
+    match children {
+        Children::Named(child) => format!("HTTPRoute {child} is not selected"),
+        Children::InNamespace(namespace) => {
+            format!("no HTTPRoute of namespace {namespace} admits this parent; create one, or correct the namespace")
+        }
+        Children::Labelled(label, namespace) => {
+            let place = namespace.as_ref().map_or("any namespace".into(), |namespace| format!("namespace {namespace}"));
+            format!(
+                "no HTTPRoute of {place} with the label {}={label} admits this parent; label one, or correct the name",
+                crate::delegation::LABEL
+            )
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Trees of routes: who delegates to whom, and where each route stands.
+
+use std::sync::Arc;
+
+use ir::{Chain, NsName};
+
+use super::gateway::Fault;
+use crate::delegation::{Children, Level, Rendered, SortMethod};
+
+tables! {
+    /// Delegating rules as their children need to know them; absent for a rule that delegates nothing.
+    Delegating: (Chain, u32) => Delegation;
+    /// A route that a rule selects, judged by what its parent's matches leave it.
+    Candidate: Chain => ();
+    /// A route that is served at its place in a tree.
+    Branch: Chain => ();
+}
+
+groups! {
+    /// What became of the references of a delegating rule, by reference and child.
+    Selections: (Chain, u32), (u32, Option<NsName>) => Selection;
+    /// Where below others a route stands.
+    Places: NsName, Chain => Arc<Place>;
+}
+
+/// The children with a match below a match of a delegating rule, and whether they serve it; as length it has how many
+/// do.
+pub(crate) struct Fitting;
+
+impl engine::Group for Fitting {
+    const NAME: &'static str = "Fitting";
+    type Key = (Chain, u32, u32);
+    type Sort = NsName;
+    type Entry = bool;
+
+    fn digest(serves: &bool) -> engine::Digest {
+        engine::Digest { len: u64::from(*serves), hash: [0; 16] }
+    }
+}
+
+/// A delegating rule at its place in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delegation {
+    /// The rule's name, by which a child may name it as its parent.
+    pub(crate) rule_name: Option<Arc<str>>,
+    /// Whom it selects, a reference each.
+    pub(crate) children: Box<[(u32, Children)]>,
+    /// Its matches, those of its own parents counted in.
+    pub(crate) matches: Box<[Rendered]>,
+    /// What it and the rules above it hand down, the root's first.
+    pub(crate) levels: Box<[Arc<Level>]>,
+    /// How its children are sorted.
+    pub(crate) sort: SortMethod,
+}
+
+/// What became of a reference to a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// The child stands below.
+    Selected,
+    /// The child stands below, in another namespace and without having named the parent.
+    Unasked,
+    /// There is no such route.
+    Missing,
+    /// It does not admit the parent.
+    NotPermitted,
+    /// It stands above already.
+    Cycle,
+}
+
+/// What became of a route below a rule that selects it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Why none of its rules does what it says.
+    pub(crate) fault: Option<Fault>,
+    /// The rules and matches that lie below the parent's.
+    pub(crate) served: Box<[(u32, u32)]>,
+    /// Those that do not, and why.
+    pub(crate) left_out: Box<[(u32, u32, String)]>,
+}
+
+impl Delegation {
+    /// The place of the reference that names a child, if one does.
+    pub(crate) fn position(&self, child: &NsName) -> Option<u32> {
+        let names = |children: &Children| matches!(children, Children::Named(name) if name == child);
+        self.children.iter().find(|(_, children)| names(children)).map(|(position, _)| *position)
+    }
+}

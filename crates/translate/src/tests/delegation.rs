@@ -1,0 +1,311 @@
+//! Trees of routes: what each situation comes to, in Envoy and in the statuses.
+
+use serde_json::{Value, json};
+
+use super::scene::{Scene, gateway, http, route, service};
+
+const GROUP: &str = "gateway.networking.k8s.io";
+
+/// A rule that hands `/PATH` to routes of namespace `apps`.
+fn to(path: &str, names: &[&str]) -> Value {
+    let references = names.iter().map(|name| json!({"group": GROUP, "kind": "HTTPRoute", "name": name}));
+    json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
+}
+
+/// A rule that hands `/PATH` to the routes with a label.
+fn to_label(path: &str, label: &str) -> Value {
+    json!({"matches": [prefix(path)], "backendRefs": [{"group": "delegation.kgateway.dev", "kind": "label", "name": label}]})
+}
+
+fn prefix(path: &str) -> Value {
+    json!({"path": {"type": "PathPrefix", "value": path}})
+}
+
+/// A rule that sends `/PATH` to a backend.
+fn forward(path: &str) -> Value {
+    json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
+}
+
+fn root(rules: Value) -> Value {
+    route("root", json!({"rules": rules}))
+}
+
+/// A route without parents of its own.
+fn child(name: &str, rules: Value) -> Value {
+    let mut child = route(name, json!({"rules": rules}));
+    child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
+    child
+}
+
+/// Below a root with one rule, which the routes after it stand below.
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let base = [gateway("edge", json!([http("web", 80, "")])), service("s")];
+    Scene::new(base.into_iter().chain(objects))
+}
+
+/// The routes in the order in which they are tried: the name without its beginning, and the answer where it gives one.
+fn routes(scene: &Scene) -> Vec<String> {
+    let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let mut all = Vec::new();
+    for route in
+        config["virtualHosts"].as_array().into_iter().flatten().flat_map(|host| host["routes"].as_array()).flatten()
+    {
+        let name = route["name"].as_str().expect("a name").trim_start_matches("httproute/apps/").replace("/rule/", ".");
+        let status = &route["directResponse"]["status"];
+        let path = ["pathSeparatedPrefix", "prefix", "path"].iter().find_map(|kind| route["match"][kind].as_str());
+        let path = path.or(route["match"]["safeRegex"]["regex"].as_str()).expect("a path");
+        let name = name.replace("/match/", ".");
+        all.push(if status.is_null() { format!("{name} {path}") } else { format!("{name} {path} {status}") });
+    }
+    all
+}
+
+fn annotated(mut object: Value, name: &str, value: &str) -> Value {
+    object["metadata"]["annotations"][name] = json!(value);
+    object
+}
+
+fn labelled(mut object: Value, label: &str) -> Value {
+    object["metadata"]["labels"] = json!({"delegation.kgateway.dev/label": label});
+    object
+}
+
+#[test]
+fn the_routes_of_children_stand_in_the_place_of_the_rule_that_delegates() {
+    let scene = scene([
+        root(json!([to("/a", &["child"])])),
+        child("child", json!([forward("/a"), to("/a/b", &["grandchild"]), forward("/elsewhere")])),
+        child("grandchild", json!([forward("/a/b/c")])),
+    ]);
+    assert_eq!(routes(&scene), ["grandchild.0.0 /a/b/c", "child.0.0 /a"]);
+    assert_eq!(scene.route("apps/root", 0, "Accepted"), "True Accepted");
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(scene.route("apps/root", 0, "kgateway.dev/Programmed"), "");
+    assert_eq!(scene.parents("apps/child"), 1);
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "True Accepted");
+    assert_eq!(
+        scene.route_message("apps/child", 0, "kgateway.dev/Programmed"),
+        "False RouteRuleDropped: spec.rules[2].matches[0]: the path leads out of the parent's, which is PathPrefix /a"
+    );
+    assert_eq!(scene.route("apps/grandchild", 0, "Accepted"), "True Accepted");
+}
+
+#[test]
+fn a_named_child_that_is_missing_leaves_500_and_is_awaited() {
+    let mut scene = scene([root(json!([to("/a", &["child"]), forward("/b")]))]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b"]);
+    assert_eq!(scene.route("apps/root", 0, "Accepted"), "True Accepted");
+    assert_eq!(
+        scene.route_message("apps/root", 0, "ResolvedRefs"),
+        "False BackendNotFound: spec.rules[0].backendRefs[0].name: HTTPRoute apps/child does not exist; create it, or \
+         correct the name"
+    );
+    scene.put(child("child", json!([forward("/a/x")])));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b"]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    scene.remove(child("child", json!([])));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b"]);
+}
+
+#[test]
+fn a_child_decides_who_its_parents_are_and_is_not_told_of_others() {
+    let naming = |name: &str| {
+        let mut child = child("child", json!([forward("/a/x")]));
+        child["spec"]["parentRefs"] = json!([{"group": GROUP, "kind": "HTTPRoute", "name": name}]);
+        child
+    };
+    let mut scene = scene([root(json!([to("/a", &["child"])])), naming("another")]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "False RefNotPermitted");
+    assert_eq!(scene.parents("apps/child"), 0);
+    // By a word that means many it is not selected.
+    scene.put(root(json!([to("/a", &["*"])])));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "False BackendNotFound");
+    assert_eq!(scene.parents("apps/child"), 0);
+    scene.put(naming("root"));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x"]);
+    // It names a parent that never selects it.
+    scene.put(root(json!([forward("/a")])));
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "False NoMatchingParent");
+}
+
+#[test]
+fn a_match_below_which_no_child_has_anything_answers_404() {
+    let scene = scene([
+        root(
+            json!([to("/a", &["child"]), {"matches": [prefix("/b"), prefix("/c")], "backendRefs": to("", &["child"])["backendRefs"]}]),
+        ),
+        child("child", json!([forward("/b/x")])),
+    ]);
+    assert_eq!(routes(&scene), ["child.0.0 /b/x", "root.0.0 /a 404", "root.1.1 /c 404"]);
+    assert_eq!(scene.route("apps/root", 0, "Accepted"), "True Accepted");
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(scene.route("apps/root", 0, "kgateway.dev/Programmed"), "False RouteRuleReplaced");
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "True Accepted");
+    let scene =
+        self::scene([root(json!([to("/a", &["child"])])), child("child", json!([forward("/b/x"), forward("/ab")]))]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 404"]);
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "False NoMatchingParent");
+}
+
+#[test]
+fn beside_a_missing_child_the_others_serve_and_the_rest_of_the_match_answers_500() {
+    let scene = scene([
+        root(json!([to("/a", &["child", "gone"]), forward("/")])),
+        child(
+            "child",
+            json!([forward("/a"), {"matches": [{"path": {"type": "PathPrefix", "value": "/a"}, "method": "GET"}],
+            "backendRefs": [{"name": "s", "port": 80}]}]),
+        ),
+    ]);
+    assert_eq!(routes(&scene), ["child.1.0 /a", "child.0.0 /a", "root.0.0 /a 500", "root.1.0 /"]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "False BackendNotFound");
+}
+
+#[test]
+fn a_child_with_hostnames_answers_500_where_it_would_serve_and_its_siblings_serve() {
+    let mut broken = child("broken", json!([forward("/a/b"), forward("/b")]));
+    broken["spec"]["hostnames"] = json!(["example.com"]);
+    let mut scene = scene([root(json!([to("/a", &["*"])])), broken.clone(), child("child", json!([forward("/a")]))]);
+    assert_eq!(routes(&scene), ["broken.0.0 /a/b 500", "child.0.0 /a"]);
+    assert_eq!(scene.route("apps/broken", 0, "Accepted"), "False UnsupportedValue");
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    // If no child serves, the parent's match does not either.
+    scene.remove(child("child", json!([])));
+    assert_eq!(routes(&scene), ["broken.0.0 /a/b 500", "root.0.0 /a 500"]);
+}
+
+#[test]
+fn the_child_that_closes_a_circle_is_left_out_and_its_siblings_stay() {
+    let scene = scene([
+        root(json!([to("/a", &["child"])])),
+        child("child", json!([to("/a", &["root", "sibling", "child"])])),
+        child("sibling", json!([forward("/a/x")])),
+    ]);
+    assert_eq!(routes(&scene), ["sibling.0.0 /a/x"]);
+    let message = scene.route_message("apps/child", 0, "ResolvedRefs");
+    assert!(message.starts_with("False RefNotPermitted: "), "{message}");
+    assert!(message.contains("apps/root rule 0 > apps/child rule 0 > apps/root"), "{message}");
+    assert!(message.contains("apps/root rule 0 > apps/child rule 0 > apps/child"), "{message}");
+    let scene = self::scene([root(json!([to("/a", &["root"])]))]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    // Under a word that means many a parent is not meant itself.
+    let scene = self::scene([root(json!([to("/a", &["*"])])), child("child", json!([forward("/a/x")]))]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+}
+
+#[test]
+fn a_rule_with_delegates_and_backends_is_refused_as_a_rule() {
+    let mut mixed = to("/a", &["child"]);
+    mixed["backendRefs"].as_array_mut().expect("a list").push(json!({"name": "s", "port": 80}));
+    let scene = scene([root(json!([mixed, forward("/b")])), child("child", json!([forward("/a/x")]))]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b"]);
+    assert_eq!(scene.route("apps/root", 0, "PartiallyInvalid"), "True UnsupportedValue");
+}
+
+#[test]
+fn only_children_that_inherit_stand_below_a_match_that_is_no_prefix() {
+    let rule = json!({"matches": [{"path": {"type": "RegularExpression", "value": "/v[0-9]"}}],
+        "backendRefs": to("", &["child"])["backendRefs"]});
+    let plain = child("child", json!([forward("/a")]));
+    let mut scene = scene([root(json!([rule])), plain.clone()]);
+    assert_eq!(routes(&scene), ["root.0.0 /v[0-9] 500"]);
+    assert_eq!(scene.route("apps/root", 0, "kgateway.dev/Programmed"), "False RouteRuleReplaced");
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "False NoMatchingParent");
+    scene.put(annotated(plain, "delegation.kgateway.dev/inherit-parent-matcher", "true"));
+    assert_eq!(routes(&scene), ["child.0.0 (?:/v[0-9])/a(/.*)?"]);
+}
+
+#[test]
+fn a_child_that_inherits_has_a_route_for_each_match_of_its_parent() {
+    let rule = json!({"matches": [prefix("/v1"), prefix("/v2")], "backendRefs": to("", &["child"])["backendRefs"]});
+    let child =
+        annotated(child("child", json!([forward("/a")])), "delegation.kgateway.dev/inherit-parent-matcher", "Yes");
+    let scene = scene([root(json!([rule])), child]);
+    assert_eq!(routes(&scene), ["child.0.0 /v1/a", "child.0.0/4 /v2/a"]);
+}
+
+#[test]
+fn one_child_of_several_parents_has_an_entry_for_each() {
+    let other = route("other", json!({"hostnames": ["other.example.com"], "rules": [to("/b", &["child"])]}));
+    let scene =
+        scene([root(json!([to("/a", &["child"])])), other, child("child", json!([forward("/a/x"), forward("/b/x")]))]);
+    assert_eq!(scene.parents("apps/child"), 2);
+    for parent in 0..2 {
+        assert_eq!(scene.route("apps/child", parent, "Accepted"), "True Accepted");
+        assert_eq!(scene.route("apps/child", parent, "PartiallyInvalid"), "True UnsupportedValue");
+    }
+}
+
+#[test]
+fn routes_are_sorted_by_their_own_matches_then_by_weight_then_by_age() {
+    let aged = |name: &str, second: u8, weight: &str| {
+        let mut child = annotated(child(name, json!([forward("/a")])), "kgateway.dev/route-weight", weight);
+        child["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:0{second}Z"));
+        child
+    };
+    let children = [aged("young", 5, "0"), aged("old", 1, "0"), aged("heavy", 9, "10"), aged("nonsense", 2, "10.5")];
+    let scene = scene(children.into_iter().chain([root(json!([to("/a", &["*"]), forward("/a/b")]))]));
+    assert_eq!(routes(&scene), ["root.1.0 /a/b", "heavy.0.0 /a", "old.0.0 /a", "nonsense.0.0 /a", "young.0.0 /a"]);
+    assert!(scene.route_message("apps/nonsense", 0, "Accepted").contains("10.5"), "a weight that is none is told");
+}
+
+#[test]
+fn a_label_selects_in_the_parents_namespace_and_wakes_with_it() {
+    let mut scene = scene([root(json!([to_label("/a", "shop")])), child("child", json!([forward("/a/x")]))]);
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    scene.put(labelled(child("child", json!([forward("/a/x")])), "shop"));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x"]);
+    scene.put(labelled(child("child", json!([forward("/a/x")])), "other"));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+}
+
+#[test]
+fn a_tree_has_a_bound_and_others_do_not_feel_it() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_matches = 10;
+    let other = route("other", json!({"hostnames": ["other.example.com"], "rules": [to("/", &["leaf"])]}));
+    let base =
+        [gateway("edge", json!([http("web", 80, "")])), service("s"), other, child("leaf", json!([forward("/x")]))];
+    // Four routes that each delegate to all of them: 4, then 12, then 24 chains.
+    let all = (0..4).map(|index| child(&format!("all{index}"), json!([to("/", &["*"])])));
+    let wild = route(
+        "wild",
+        json!({"hostnames": ["wild.example.com"], "rules": [to("/", &["all0", "all1", "all2", "all3"])]}),
+    );
+    let scene = Scene::with(settings, base.into_iter().chain(all).chain([wild]));
+    let told = scene.route_message("apps/all3", 0, "ResolvedRefs");
+    assert!(told.contains("more than 10 matches"), "{told}");
+    assert_eq!(scene.route("apps/other", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(scene.hosts("http/80")["other.example.com"].len(), 1);
+}
+
+#[test]
+fn a_tree_is_as_deep_as_is_allowed() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_depth = 2;
+    let chain = [
+        root(json!([to("/", &["c1"])])),
+        child("c1", json!([to("/", &["c2"])])),
+        child("c2", json!([forward("/two"), to("/", &["c3"])])),
+        child("c3", json!([forward("/three")])),
+    ];
+    let base = [gateway("edge", json!([http("web", 80, "")])), service("s")];
+    let scene = Scene::with(settings, base.into_iter().chain(chain));
+    assert_eq!(routes(&scene), ["c3.0.0 /three 500", "c2.0.0 /two", "c2.1.0 / 500"]);
+    assert_eq!(scene.route("apps/c3", 0, "Accepted"), "False UnsupportedValue");
+}
+
+#[test]
+fn what_a_child_does_not_say_is_its_parents() {
+    let mut rule = to("/a", &["child"]);
+    rule["timeouts"] = json!({"request": "5s"});
+    rule["filters"] =
+        json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x", "value": "1"}]}}]);
+    let scene = scene([root(json!([rule])), child("child", json!([forward("/a/x")]))]);
+    let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let route = &config["virtualHosts"][0]["routes"][0];
+    assert_eq!(route["route"]["timeout"], json!("5s"));
+    assert_eq!(route["requestHeadersToAdd"][0]["header"], json!({"key": "x", "value": "1"}));
+}
