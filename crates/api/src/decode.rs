@@ -16,7 +16,7 @@ mod tests;
 pub struct Decoded {
     /// The object.
     pub object: Object,
-    /// Fields of a Gateway API object that this release does not know, such as `spec.rules[0].pathh`, metadata and
+    /// Fields of a Gateway API object or a policy that this release does not know, such as `spec.rules[0].pathh`, metadata and
     /// status left out. An API server would drop them silently. Core kinds report none: a slim model does not know
     /// what it leaves out.
     pub unknown_fields: Vec<String>,
@@ -109,13 +109,17 @@ pub fn decode(manifest: Value) -> Result<Decoded, DecodeError> {
 
 /// Decodes a manifest; an object without a namespace, of a kind that has one, is in `default_namespace`.
 ///
-/// Fields that are `null` count as absent, as they do for an API server.
+/// Fields that are `null` count as absent, as they do for an API server, but for the JSON that a DirectResponse sends.
 ///
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded, DecodeError> {
     let kind = kind_of(&manifest)?;
+    let json = own_json(&mut manifest, kind).map(|json| std::mem::replace(json, Value::Bool(true)));
     drop_nulls(&mut manifest);
+    if let (Some(json), Some(place)) = (json, own_json(&mut manifest, kind)) {
+        *place = json;
+    }
     let id = name(&mut manifest, kind, default_namespace)?;
     let unknown_fields = match openapi::spec(kind) {
         Some(table) => survey(&id, &manifest, table)?,
@@ -126,6 +130,10 @@ pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded
         Kind::Gateway => typed::<crate::Gateway>(id, &manifest)?,
         Kind::HttpRoute => typed::<crate::HttpRoute>(id, &manifest)?,
         Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(id, &manifest)?,
+        Kind::TrafficPolicy => typed::<crate::TrafficPolicy>(id, &manifest)?,
+        Kind::DirectResponse => typed::<crate::DirectResponse>(id, &manifest)?,
+        Kind::RewritePolicy => typed::<crate::RewritePolicy>(id, &manifest)?,
+        Kind::DelegationPolicy => typed::<crate::DelegationPolicy>(id, &manifest)?,
         Kind::Service => typed::<crate::core::Service>(id, &manifest)?,
         Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, &manifest)?,
         Kind::Secret => typed::<crate::core::Secret>(id, &manifest)?,
@@ -135,7 +143,7 @@ pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded
     Ok(Decoded { object, unknown_fields })
 }
 
-/// Names the unknown fields of a Gateway API object.
+/// Names the unknown fields of an object of Gateway API, or of a policy.
 fn survey(id: &ObjectId, manifest: &Value, table: &Node) -> Result<Vec<String>, DecodeError> {
     let known = ["apiVersion", "kind", "metadata", "spec", "status"];
     let fields = manifest.as_object().into_iter().flat_map(|fields| fields.keys());
@@ -184,6 +192,12 @@ fn hint(kind: &str) -> String {
     }
     let meant = Kind::ALL.iter().find(|known| known.as_str().eq_ignore_ascii_case(kind));
     meant.map_or_else(String::new, |known| format!(": did you mean {} {known}?", known.api_version()))
+}
+
+/// The body that a DirectResponse answers with: its nulls are content.
+fn own_json(manifest: &mut Value, kind: Kind) -> Option<&mut Value> {
+    let json = manifest.pointer_mut("/spec/bodyFormat/json").filter(|json| !json.is_null());
+    json.filter(|_| kind == Kind::DirectResponse)
 }
 
 fn drop_nulls(value: &mut Value) {

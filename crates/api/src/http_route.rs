@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     meta::ObjectMeta,
-    shared::{BackendObjectReference, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
+    shared::{BackendObjectReference, BackendRef, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
 };
 
 mod filter;
@@ -232,6 +232,12 @@ pub struct HttpBackendRef {
 impl Default for HttpBackendRef {
     fn default() -> Self {
         Self { backend_ref: BackendObjectReference::default(), weight: 1, filters: Vec::new() }
+    }
+}
+
+impl From<BackendRef> for HttpBackendRef {
+    fn from(BackendRef { backend_ref, weight }: BackendRef) -> Self {
+        Self { backend_ref, weight, filters: Vec::new() }
     }
 }
 

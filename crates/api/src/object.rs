@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Gateway, GatewayClass, HttpRoute, ReferenceGrant,
+    DelegationPolicy, DirectResponse, Gateway, GatewayClass, HttpRoute, ReferenceGrant, RewritePolicy, TrafficPolicy,
     core::{ConfigMap, EndpointSlice, Namespace, Secret, Service},
     meta::ObjectMeta,
+    policy::{KGATEWAY_GROUP, PORTCULLIS_GROUP},
     shared::GROUP,
 };
 
@@ -82,6 +83,10 @@ kinds! {
     Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], true;
     HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], true;
     ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], true;
+    TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], true;
+    DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], true;
+    RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
+    DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
     Service: "Service", "services", "", ["v1"], true;
     EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], true;
     Secret: "Secret", "secrets", "", ["v1"], true;
@@ -145,7 +150,11 @@ impl Object {
             Self::GatewayClass(GatewayClass { metadata, .. })
             | Self::Gateway(Gateway { metadata, .. })
             | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. }) => (&metadata.namespace, &metadata.name),
+            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
+            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
+            | Self::DirectResponse(DirectResponse { metadata, .. })
+            | Self::RewritePolicy(RewritePolicy { metadata, .. })
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => (&metadata.namespace, &metadata.name),
             Self::Service(Service { namespace, name, .. })
             | Self::EndpointSlice(EndpointSlice { namespace, name, .. })
             | Self::Secret(Secret { namespace, name, .. })
@@ -155,13 +164,17 @@ impl Object {
         ObjectId::new(self.kind(), Arc::clone(namespace), Arc::clone(name))
     }
 
-    /// The metadata of a Gateway API object; slim models keep none.
+    /// The metadata of an object of Gateway API, or of a policy; slim models keep none.
     pub fn metadata(&self) -> Option<&ObjectMeta> {
         match self {
             Self::GatewayClass(GatewayClass { metadata, .. })
             | Self::Gateway(Gateway { metadata, .. })
             | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. }) => Some(metadata),
+            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
+            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
+            | Self::DirectResponse(DirectResponse { metadata, .. })
+            | Self::RewritePolicy(RewritePolicy { metadata, .. })
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => Some(metadata),
             _ => None,
         }
     }
@@ -172,7 +185,11 @@ impl Object {
             Self::GatewayClass(GatewayClass { metadata, .. })
             | Self::Gateway(Gateway { metadata, .. })
             | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. }) => Some(metadata),
+            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
+            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
+            | Self::DirectResponse(DirectResponse { metadata, .. })
+            | Self::RewritePolicy(RewritePolicy { metadata, .. })
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => Some(metadata),
             _ => None,
         }
     }

@@ -1,10 +1,13 @@
-//! The rules that an API server applies to Gateway API objects before anybody sees them.
+//! The rules that an API server applies to objects of Gateway API, and to policies, before anybody sees them.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::{Gateway, GatewayClass, HttpRoute, Object, ReferenceGrant};
+use crate::{
+    DelegationPolicy, DirectResponse, Gateway, GatewayClass, HttpRoute, Object, ReferenceGrant, RewritePolicy,
+    TrafficPolicy,
+};
 
 pub mod openapi;
 mod rules;
@@ -48,10 +51,14 @@ impl fmt::Display for Violation {
 /// fields, then what does not go together. For a slim model, what was left out of it.
 pub fn violations(object: &Object) -> Vec<Violation> {
     match object {
-        Object::GatewayClass(GatewayClass { spec, .. }) => gateway_api(object, spec),
-        Object::Gateway(Gateway { spec, .. }) => gateway_api(object, spec),
-        Object::HttpRoute(HttpRoute { spec, .. }) => gateway_api(object, spec),
-        Object::ReferenceGrant(ReferenceGrant { spec, .. }) => gateway_api(object, spec),
+        Object::GatewayClass(GatewayClass { spec, .. }) => custom_resource(object, spec),
+        Object::Gateway(Gateway { spec, .. }) => custom_resource(object, spec),
+        Object::HttpRoute(HttpRoute { spec, .. }) => custom_resource(object, spec),
+        Object::ReferenceGrant(ReferenceGrant { spec, .. }) => custom_resource(object, spec),
+        Object::TrafficPolicy(TrafficPolicy { spec, .. }) => custom_resource(object, spec),
+        Object::DirectResponse(DirectResponse { spec, .. }) => custom_resource(object, spec),
+        Object::RewritePolicy(RewritePolicy { spec, .. }) => custom_resource(object, spec),
+        Object::DelegationPolicy(DelegationPolicy { spec, .. }) => custom_resource(object, spec),
         Object::Service(service) => service.invalid.to_vec(),
         Object::EndpointSlice(slice) => slice.invalid.to_vec(),
         Object::Secret(secret) => secret.invalid.to_vec(),
@@ -60,7 +67,7 @@ pub fn violations(object: &Object) -> Vec<Violation> {
 }
 
 /// The tables are read against the encoded spec, so that they need to know nothing of our types.
-fn gateway_api(object: &Object, spec: &impl Serialize) -> Vec<Violation> {
+fn custom_resource(object: &Object, spec: &impl Serialize) -> Vec<Violation> {
     let mut found = Vec::new();
     if let (Some(node), Ok(value)) = (openapi::spec(object.kind()), serde_json::to_value(spec)) {
         openapi::check(node, &value, openapi::Path::Root("spec"), &mut found);

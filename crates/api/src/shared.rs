@@ -72,6 +72,56 @@ impl Default for BackendObjectReference {
     }
 }
 
+/// A backend and its share of the requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(from = "FlatBackendRef", into = "FlatBackendRef")]
+pub struct BackendRef {
+    /// The backend.
+    pub backend_ref: BackendObjectReference,
+    /// Share of the sum of all weights of the list; 0 to 1,000,000, by default 1.
+    pub weight: i32,
+}
+
+impl Default for BackendRef {
+    fn default() -> Self {
+        Self { backend_ref: BackendObjectReference::default(), weight: 1 }
+    }
+}
+
+/// [`BackendRef`] as it is written. Serde's own flattening would lose the path of an error in it.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FlatBackendRef {
+    group: Arc<str>,
+    kind: Arc<str>,
+    name: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<PortNumber>,
+    weight: i32,
+}
+
+impl Default for FlatBackendRef {
+    fn default() -> Self {
+        BackendRef::default().into()
+    }
+}
+
+impl From<FlatBackendRef> for BackendRef {
+    fn from(flat: FlatBackendRef) -> Self {
+        let FlatBackendRef { group, kind, name, namespace, port, weight } = flat;
+        Self { backend_ref: BackendObjectReference { group, kind, name, namespace, port }, weight }
+    }
+}
+
+impl From<BackendRef> for FlatBackendRef {
+    fn from(backend: BackendRef) -> Self {
+        let BackendObjectReference { group, kind, name, namespace, port } = backend.backend_ref;
+        Self { group, kind, name, namespace, port, weight: backend.weight }
+    }
+}
+
 /// Names a Secret, unless group and kind say otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

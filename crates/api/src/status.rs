@@ -123,3 +123,23 @@ pub struct RouteParentStatus {
     /// Conditions, one of a type.
     pub conditions: Vec<Condition>,
 }
+
+/// Status of a policy of any kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyStatus {
+    /// One entry for each object that the policy has an effect on, and controller; at most 16.
+    pub ancestors: Vec<PolicyAncestorStatus>,
+}
+
+/// What one controller says about a policy at one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyAncestorStatus {
+    /// The object, such as a Gateway or a route.
+    pub ancestor_ref: ParentReference,
+    /// The controller.
+    pub controller_name: Arc<str>,
+    /// Conditions, one of a type.
+    pub conditions: Vec<Condition>,
+}

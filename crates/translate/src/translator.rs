@@ -27,8 +27,8 @@ use crate::{
         gateway::{GatewayRow, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
-            Classes, Config, ConfigMaps, Gateways, Grants, Nacks, Namespaces, Routes, Secrets, Services, Slices,
-            UnusablePorts,
+            Classes, Config, ConfigMaps, DelegationPolicies, DirectResponses, Gateways, Grants, Nacks, Namespaces,
+            RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
@@ -93,6 +93,10 @@ impl Translator {
             Object::Gateway(object) => self.engine.set::<Gateways>(key, Some(object)),
             Object::HttpRoute(object) => self.engine.set::<Routes>(key, Some(object)),
             Object::ReferenceGrant(object) => self.engine.set::<Grants>(key, Some(object)),
+            Object::TrafficPolicy(object) => self.engine.set::<TrafficPolicies>(key, Some(object)),
+            Object::DirectResponse(object) => self.engine.set::<DirectResponses>(key, Some(object)),
+            Object::RewritePolicy(object) => self.engine.set::<RewritePolicies>(key, Some(object)),
+            Object::DelegationPolicy(object) => self.engine.set::<DelegationPolicies>(key, Some(object)),
             Object::Service(object) => self.engine.set::<Services>(key, Some(object)),
             Object::EndpointSlice(object) => self.engine.set::<Slices>(key, Some(object)),
             Object::Secret(object) => self.engine.set::<Secrets>(key, Some(object)),
@@ -108,6 +112,10 @@ impl Translator {
             Kind::Gateway => self.engine.set::<Gateways>(key, None),
             Kind::HttpRoute => self.engine.set::<Routes>(key, None),
             Kind::ReferenceGrant => self.engine.set::<Grants>(key, None),
+            Kind::TrafficPolicy => self.engine.set::<TrafficPolicies>(key, None),
+            Kind::DirectResponse => self.engine.set::<DirectResponses>(key, None),
+            Kind::RewritePolicy => self.engine.set::<RewritePolicies>(key, None),
+            Kind::DelegationPolicy => self.engine.set::<DelegationPolicies>(key, None),
             Kind::Service => self.engine.set::<Services>(key, None),
             Kind::EndpointSlice => self.engine.set::<Slices>(key, None),
             Kind::Secret => self.engine.set::<Secrets>(key, None),
@@ -277,6 +285,10 @@ fn tables() -> Engine {
         .input::<Gateways>()
         .input::<Routes>()
         .input::<Grants>()
+        .input::<TrafficPolicies>()
+        .input::<DirectResponses>()
+        .input::<RewritePolicies>()
+        .input::<DelegationPolicies>()
         .input::<Services>()
         .input::<Slices>()
         .input::<Secrets>()

@@ -1,4 +1,4 @@
-//! What the CRDs of Gateway API say about each field by itself: bounds, lengths, patterns, values, duplicates.
+//! What the CRDs of Gateway API and of policies say about each field by itself: bounds, lengths, patterns, values, duplicates.
 //!
 //! A test holds these tables against the CRDs of the release, field by field and in both directions.
 
@@ -13,6 +13,7 @@ use crate::Kind;
 mod gateway;
 mod http_route;
 mod path;
+mod policy;
 mod values;
 
 pub(crate) use path::Path;
@@ -55,6 +56,8 @@ pub enum Node {
     },
     /// A mapping with these keys.
     Object(&'static [Field]),
+    /// A mapping whose content is nobody's concern here.
+    Opaque,
 }
 
 /// What a string must be like.
@@ -114,13 +117,17 @@ impl Pattern {
     }
 }
 
-/// The table of a kind's spec; none for kinds that are not Gateway API's.
+/// The table of a kind's spec; none for kinds of Kubernetes itself.
 pub fn spec(kind: Kind) -> Option<&'static Node> {
     match kind {
         Kind::GatewayClass => Some(&gateway::GATEWAY_CLASS_SPEC),
         Kind::Gateway => Some(&gateway::GATEWAY_SPEC),
         Kind::HttpRoute => Some(&http_route::HTTP_ROUTE_SPEC),
         Kind::ReferenceGrant => Some(&gateway::REFERENCE_GRANT_SPEC),
+        Kind::TrafficPolicy => Some(&policy::TRAFFIC_POLICY_SPEC),
+        Kind::DirectResponse => Some(&policy::DIRECT_RESPONSE_SPEC),
+        Kind::RewritePolicy => Some(&policy::REWRITE_POLICY_SPEC),
+        Kind::DelegationPolicy => Some(&policy::DELEGATION_POLICY_SPEC),
         Kind::Service | Kind::EndpointSlice | Kind::Secret | Kind::ConfigMap | Kind::Namespace => None,
     }
 }
@@ -192,7 +199,9 @@ pub(crate) fn survey<'v>(
     unknown: &mut Vec<String>,
 ) -> Result<(), WrongType<'v>> {
     let expected = match (node, value) {
-        (Node::Text(_), Value::String(_)) | (Node::Flag, Value::Bool(_)) => return Ok(()),
+        (Node::Text(_), Value::String(_)) | (Node::Flag, Value::Bool(_)) | (Node::Opaque, Value::Object(_)) => {
+            return Ok(());
+        }
         (Node::Number { .. }, Value::Number(number)) if number.is_i64() => return Ok(()),
         (Node::List { items, .. }, Value::Array(values)) => {
             for (index, value) in values.iter().enumerate() {
@@ -220,7 +229,7 @@ pub(crate) fn survey<'v>(
         (Node::Number { .. }, _) => "a whole number",
         (Node::Flag, _) => "true or false",
         (Node::List { .. }, _) => "a list",
-        (Node::Map { .. } | Node::Object(_), _) => "a mapping",
+        (Node::Map { .. } | Node::Object(_) | Node::Opaque, _) => "a mapping",
     };
     Err(WrongType { path: path.to_string(), expected, value })
 }

@@ -1,4 +1,4 @@
-//! What the CRDs of Gateway API say across fields, there in CEL.
+//! What the CRDs of Gateway API and of policies say across fields, there in CEL.
 //!
 //! Each function takes a part of an object and the path where it stands. Where a field's schema default would satisfy a
 //! rule it does so here too, since it is already in place.
@@ -9,6 +9,7 @@ use crate::Object;
 mod filter;
 mod gateway;
 mod http_route;
+mod policy;
 mod reference;
 
 /// Rules that an object breaks, in the order they are looked at.
@@ -32,6 +33,10 @@ pub(super) fn check(object: &Object, found: &mut Vec<Violation>) {
     match object {
         Object::Gateway(gateway) => gateway::check(&gateway.spec, &mut broken),
         Object::HttpRoute(route) => http_route::check(&route.spec, &mut broken),
+        Object::TrafficPolicy(policy) => policy::traffic(&policy.spec, &mut broken),
+        Object::DirectResponse(response) => policy::direct_response(&response.spec, &mut broken),
+        Object::RewritePolicy(policy) => policy::rewrite(&policy.spec, &mut broken),
+        Object::DelegationPolicy(policy) => policy::delegation(&policy.spec, &mut broken),
         // The only rule of a GatewayClass is about change, a ReferenceGrant has none, and slim models have no schema.
         _ => {}
     }

@@ -27,6 +27,14 @@ inputs! {
     Routes: NsName => api::HttpRoute;
     /// ReferenceGrants.
     Grants: NsName => api::ReferenceGrant;
+    /// TrafficPolicies.
+    TrafficPolicies: NsName => api::TrafficPolicy;
+    /// DirectResponses.
+    DirectResponses: NsName => api::DirectResponse;
+    /// RewritePolicies.
+    RewritePolicies: NsName => api::RewritePolicy;
+    /// DelegationPolicies.
+    DelegationPolicies: NsName => api::DelegationPolicy;
     /// Services.
     Services: NsName => api::core::Service;
     /// EndpointSlices.

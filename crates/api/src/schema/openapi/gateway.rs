@@ -80,8 +80,9 @@ static LISTENER_NAMESPACES: Node =
     Node::Object(&[optional("from", &FROM_SOME_OR_NONE), optional("selector", &SELECTOR)]);
 static FROM_SOME_OR_NONE: Node = one_of(&["All", "Selector", "Same", "None"]);
 
-static SELECTOR: Node = Node::Object(&[optional("matchLabels", &ANY_MAP), optional("matchExpressions", &REQUIREMENTS)]);
-static ANY_MAP: Node = Node::Map { max: usize::MAX, values: &ANY_TEXT };
+pub(super) static SELECTOR: Node =
+    Node::Object(&[optional("matchLabels", &ANY_MAP), optional("matchExpressions", &REQUIREMENTS)]);
+pub(super) static ANY_MAP: Node = Node::Map { max: usize::MAX, values: &ANY_TEXT };
 static REQUIREMENTS: Node = list(0, usize::MAX, &REQUIREMENT);
 static REQUIREMENT: Node =
     Node::Object(&[required("key", &ANY_TEXT), required("operator", &ANY_TEXT), optional("values", &ANY_TEXTS)]);

@@ -74,7 +74,7 @@ static HTTP_BACKEND_REF: Node = Node::Object(&[
     optional("weight", &WEIGHT),
     optional("filters", &FILTERS),
 ]);
-static WEIGHT: Node = number(0, 1_000_000);
+pub(super) static WEIGHT: Node = number(0, 1_000_000);
 static BACKEND_OBJECT_REFERENCE: Node = Node::Object(&[
     optional("group", &GROUP),
     optional("kind", &KIND),

@@ -73,7 +73,7 @@ fn every_pattern_of_the_tables_is_one_that_compiles() {
             Node::Text(Text { pattern, .. }) => seen.extend(*pattern),
             Node::List { items: node, .. } | Node::Map { values: node, .. } => patterns(node, seen),
             Node::Object(fields) => fields.iter().for_each(|field| patterns(field.node, seen)),
-            Node::Number { .. } | Node::Flag => {}
+            Node::Number { .. } | Node::Flag | Node::Opaque => {}
         }
     }
     let mut seen = vec![&LABEL_KEY_PATTERN];

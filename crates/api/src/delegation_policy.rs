@@ -1,0 +1,126 @@
+//! DelegationPolicy.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    meta::{LabelSelector, ObjectMeta},
+    policy::LocalPolicyTargetReference,
+    shared::BackendRef,
+};
+
+/// Says how an HTTPRoute delegates to others, and what those may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DelegationPolicy {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What the owner wants.
+    pub spec: DelegationPolicySpec,
+}
+
+/// What the owner of the policy wants.
+///
+/// A policy that is refused never means unrestricted delegation: the rules that it targets answer with an error until
+/// it is corrected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DelegationPolicySpec {
+    /// The HTTPRoutes of the policy's namespace that it applies to; with sectionName the one rule of that name. Of two
+    /// policies with the same target the older one counts.
+    pub target_refs: Vec<LocalPolicyTargetReference>,
+    /// How the routes of direct children are ordered: RouteSpecificity, by the precedence of Gateway API, or
+    /// TableWeight, by the weights that the children carry in the annotation kgateway.dev/route-weight.
+    /// RouteSpecificity if not set. Not inherited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sort_method: Option<SortMethod>,
+    /// What children may do, and theirs in turn; everything if not set. Children can narrow it further, not widen it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_children: Option<AllowedChildren>,
+    /// Backends for rules of the targets and of all routes below them that name no backend and do not answer by
+    /// themselves. A reference that does not resolve is no such case. A backend in another namespace than the policy's
+    /// needs a ReferenceGrant. Inherited.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_backend_refs: Vec<BackendRef>,
+    /// Whether every route below the targets needs a policy that authenticates its requests. A route without one is
+    /// replaced by an error response. Inherited, and no child can take it back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub require_auth: bool,
+    /// What happens to the tree when something in it is broken: RouteReplacement replaces the broken routes by an error
+    /// response, FreezeConfig keeps the last version of the whole tree in which nothing was broken. RouteReplacement if
+    /// not set. Only on a route that no other delegates to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_mode: Option<FailureMode>,
+}
+
+open_enum! {
+    /// How the routes of children are ordered.
+    pub enum SortMethod {
+        /// By the precedence of Gateway API, whoever owns a route.
+        RouteSpecificity = "RouteSpecificity",
+        /// By the weight of the child that owns a route.
+        TableWeight = "TableWeight",
+    }
+}
+
+open_enum! {
+    /// What happens to a tree when something in it is broken.
+    pub enum FailureMode {
+        /// What is broken is replaced where it stands.
+        RouteReplacement = "RouteReplacement",
+        /// The whole tree stays as it last was without a fault.
+        FreezeConfig = "FreezeConfig",
+    }
+}
+
+/// What children may do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AllowedChildren {
+    /// In which namespaces they may be; in any if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<AllowedNamespaces>,
+    /// To which backends they may send requests: a backend must fit one of the entries. To any if not set; to none if
+    /// the list is empty, which the schema does not allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backends: Option<Vec<AllowedBackend>>,
+    /// Whether they may set `disable` on a policy that they inherit; true if not set.
+    pub allow_disabling_inherited_policies: bool,
+}
+
+impl Default for AllowedChildren {
+    fn default() -> Self {
+        Self { namespaces: None, backends: None, allow_disabling_inherited_policies: true }
+    }
+}
+
+/// Namespaces, by name or by label: exactly one of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AllowedNamespaces {
+    /// Their names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<Vec<Arc<str>>>,
+    /// Their labels; an empty selector selects every namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+/// Backends that fit every field that is set, of which at least one must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AllowedBackend {
+    /// The API group of the kind; the core group if not set. Only together with the kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Arc<str>>,
+    /// The kind, such as Service; any if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Arc<str>>,
+    /// The namespace in which the backend is; any if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// A regular expression (RE2) that must match the whole name; any name if not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Box<str>>,
+}

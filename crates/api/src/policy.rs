@@ -1,0 +1,50 @@
+//! What policies have in common: how they name the objects that they apply to.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::meta::StringMap;
+
+/// The API group of TrafficPolicy and DirectResponse.
+pub const KGATEWAY_GROUP: &str = "gateway.kgateway.dev";
+
+/// The API group of the kinds that are Portcullis' own.
+pub const PORTCULLIS_GROUP: &str = "gateway.portcullis.dev";
+
+/// Names an object of the policy's namespace, or a section of it.
+///
+/// A missing group does not decode: an empty one means the core group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalPolicyTargetReference {
+    /// API group of the object.
+    pub group: Arc<str>,
+    /// Kind of the object.
+    #[serde(default)]
+    pub kind: Arc<str>,
+    /// Name of the object.
+    #[serde(default)]
+    pub name: Arc<str>,
+    /// The one rule or listener that is meant, by its name; all of the object if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section_name: Option<Arc<str>>,
+}
+
+/// Selects objects of the policy's namespace by their labels, or a section of each.
+///
+/// A missing group or a missing mapping of labels does not decode: an empty one means the core group, or every object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalPolicyTargetSelector {
+    /// API group of the objects.
+    pub group: Arc<str>,
+    /// Kind of the objects.
+    #[serde(default)]
+    pub kind: Arc<str>,
+    /// Labels that an object must have, with these values; none selects every object.
+    pub match_labels: StringMap,
+    /// The one rule or listener of each object that is meant, by its name; all of the object if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section_name: Option<Arc<str>>,
+}

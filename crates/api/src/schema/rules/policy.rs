@@ -1,0 +1,102 @@
+//! Rules of the policies and of DirectResponse.
+
+use super::{Broken, reference::service_port};
+use crate::{
+    delegation_policy::{AllowedChildren, DelegationPolicySpec},
+    direct_response::DirectResponseSpec,
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    rewrite_policy::RewritePolicySpec,
+    shared::GROUP,
+    traffic_policy::TrafficPolicySpec,
+};
+
+/// Whether a policy may apply to a group and kind.
+type Allows = fn(group: &str, kind: &str) -> bool;
+
+pub(super) fn traffic(spec: &TrafficPolicySpec, broken: &mut Broken) {
+    let known: Allows =
+        |_, kind| matches!(kind, "Gateway" | "HTTPRoute" | "GRPCRoute") || kind.ends_with("ListenerSet");
+    let message = "must be Gateway, HTTPRoute, GRPCRoute or ListenerSet";
+    targets(&spec.target_refs, &spec.target_selectors, known, message, broken);
+    if spec.url_rewrite.as_ref().is_some_and(|rewrite| rewrite.path_regex.is_none()) {
+        broken.add_without_value("spec.urlRewrite.pathRegex", "is missing: set it, or remove urlRewrite");
+    }
+    let set = |field: &str| spec.unsupported.iter().any(|name| &**name == field);
+    let http: Allows = |_, kind| kind == "HTTPRoute";
+    let routes: Allows = |_, kind| matches!(kind, "HTTPRoute" | "GRPCRoute");
+    let fields = [
+        ("autoHostRewrite", set("autoHostRewrite"), http, "HTTPRoute"),
+        ("urlRewrite", spec.url_rewrite.is_some(), http, "HTTPRoute"),
+        ("tracing", set("tracing"), routes, "HTTPRoute and GRPCRoute"),
+        ("statPrefix", set("statPrefix"), routes, "HTTPRoute and GRPCRoute"),
+    ];
+    for (field, set, allows, kinds) in fields {
+        let refs = spec.target_refs.iter().map(|target| &target.kind);
+        let mut all = refs.chain(spec.target_selectors.iter().map(|target| &target.kind));
+        if set && let Some(kind) = all.find(|kind| !allows("", kind)) {
+            let message = format!("must not be set in a policy that applies to {kind}, only to {kinds}");
+            broken.add_without_value(format!("spec.{field}"), message);
+        }
+    }
+}
+
+pub(super) fn direct_response(spec: &DirectResponseSpec, broken: &mut Broken) {
+    if spec.body.is_some() && spec.body_format.is_some() {
+        broken.add_without_value("spec.bodyFormat", "must not stand beside body: remove one of both");
+    }
+    if let Some(format) = &spec.body_format
+        && format.json.is_some() == format.text.is_some()
+    {
+        broken.add_without_value("spec.bodyFormat", "must have either text or json");
+    }
+}
+
+pub(super) fn rewrite(spec: &RewritePolicySpec, broken: &mut Broken) {
+    targets(&spec.target_refs, &spec.target_selectors, HTTP_ROUTE, ONLY_HTTP_ROUTE, broken);
+}
+
+pub(super) fn delegation(spec: &DelegationPolicySpec, broken: &mut Broken) {
+    targets(&spec.target_refs, &[], HTTP_ROUTE, ONLY_HTTP_ROUTE, broken);
+    if let Some(allowed) = &spec.allowed_children {
+        allowed_children(allowed, broken);
+    }
+    for (index, backend) in spec.default_backend_refs.iter().enumerate() {
+        service_port(&backend.backend_ref, &format!("spec.defaultBackendRefs[{index}]"), broken);
+    }
+}
+
+fn allowed_children(allowed: &AllowedChildren, broken: &mut Broken) {
+    if let Some(namespaces) = &allowed.namespaces
+        && namespaces.names.is_some() == namespaces.selector.is_some()
+    {
+        broken.add_without_value("spec.allowedChildren.namespaces", "must have either names or selector");
+    }
+    for (index, backend) in allowed.backends.iter().flatten().enumerate() {
+        let path = format!("spec.allowedChildren.backends[{index}]");
+        if backend.group.is_some() && backend.kind.is_none() {
+            broken.add_without_value(format!("{path}.kind"), "must be set beside group");
+        } else if backend.kind.is_none() && backend.namespace.is_none() && backend.name.is_none() {
+            broken.add_without_value(path, "must set kind, namespace or name");
+        }
+    }
+}
+
+const HTTP_ROUTE: Allows = |group, kind| group == GROUP && kind == "HTTPRoute";
+const ONLY_HTTP_ROUTE: &str = "must be HTTPRoute of group gateway.networking.k8s.io";
+
+fn targets(
+    refs: &[LocalPolicyTargetReference],
+    selectors: &[LocalPolicyTargetSelector],
+    allows: Allows,
+    message: &str,
+    broken: &mut Broken,
+) {
+    let refs = refs.iter().map(|target| (&target.group, &target.kind)).enumerate();
+    let selectors = selectors.iter().map(|target| (&target.group, &target.kind)).enumerate();
+    let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
+    for (list, (index, (group, kind))) in all {
+        if !allows(group, kind) {
+            broken.add(format!("spec.{list}[{index}].kind"), format_args!("{kind} of group {group}"), message);
+        }
+    }
+}

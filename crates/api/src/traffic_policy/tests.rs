@@ -1,0 +1,192 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{DecodeError, Decoded, Kind, Object, decode, schema::openapi, violations};
+
+/// The fields of a TrafficPolicy's spec, as its CRD has them.
+const FIELDS: [&str; 26] = [
+    "acl",
+    "apiKeyAuth",
+    "autoHostRewrite",
+    "basicAuth",
+    "buffer",
+    "compression",
+    "cors",
+    "csrf",
+    "extAuth",
+    "extProc",
+    "faultInjection",
+    "headerModifiers",
+    "internalRedirect",
+    "jwtAuth",
+    "oauth2",
+    "rateLimit",
+    "rbac",
+    "requestMirror",
+    "retry",
+    "statPrefix",
+    "targetRefs",
+    "targetSelectors",
+    "timeouts",
+    "tracing",
+    "transformation",
+    "urlRewrite",
+];
+
+/// Those that translation reads.
+const READ: [&str; 3] = ["targetRefs", "targetSelectors", "urlRewrite"];
+
+fn manifest(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": { "name": "p", "namespace": "ns" }, "spec": spec,
+    })
+}
+
+fn decoded(spec: &Value) -> Decoded {
+    decode(manifest(spec)).expect("a TrafficPolicy")
+}
+
+fn policy(spec: &Value) -> TrafficPolicySpec {
+    let Object::TrafficPolicy(policy) = decoded(spec).object else { panic!("another kind") };
+    policy.spec
+}
+
+fn broken(spec: &Value) -> Vec<String> {
+    violations(&decoded(spec).object).iter().map(ToString::to_string).collect()
+}
+
+/// A value of the field's type.
+fn value(field: &str) -> Value {
+    match field {
+        "autoHostRewrite" => json!(false),
+        "statPrefix" => json!("s"),
+        "targetRefs" | "targetSelectors" => json!([]),
+        _ => json!({}),
+    }
+}
+
+#[test]
+fn every_field_of_the_schema_is_known_and_each_that_is_not_read_is_told_as_unsupported() {
+    let Some(openapi::Node::Object(table)) = openapi::spec(Kind::TrafficPolicy) else { panic!("a table") };
+    let mut known: Vec<_> = table.iter().map(|field| field.name).collect();
+    known.sort_unstable();
+    assert_eq!(known, FIELDS);
+    for field in FIELDS {
+        let spec = json!({ field: value(field) });
+        assert_eq!(decoded(&spec).unknown_fields, [""; 0], "{field}");
+        let expected: &[&str] = if READ.contains(&field) { &[] } else { &[field] };
+        assert_eq!(policy(&spec).unsupported.iter().map(|name| &**name).collect::<Vec<_>>(), expected, "{field}");
+    }
+}
+
+#[test]
+fn unsupported_fields_are_told_in_alphabetical_order() {
+    let spec = policy(&json!({ "transformation": {}, "acl": {}, "urlRewrite": {}, "cors": {} }));
+    assert_eq!(spec.unsupported, ["acl".into(), "cors".into(), "transformation".into()]);
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_reported_and_not_taken_for_harmless() {
+    let spec = json!({ "jwtAuht": { "providers": [] }, "urlRewrite": { "pathRegx": {} } });
+    assert_eq!(decoded(&spec).unknown_fields, ["spec.jwtAuht", "spec.urlRewrite.pathRegx"]);
+    assert_eq!(policy(&spec).unsupported, ["jwtAuht".into()]);
+}
+
+#[test]
+fn what_stands_in_a_field_that_is_not_read_is_nobodys_concern() {
+    let spec = json!({ "cors": { "anything": [1, { "at": "all" }] }, "buffer": { "maxRequestSize": 3 } });
+    assert_eq!(decoded(&spec).unknown_fields, [""; 0]);
+    assert_eq!(broken(&spec), [""; 0]);
+}
+
+#[test]
+fn a_field_that_is_null_is_not_set() {
+    assert_eq!(policy(&json!({ "cors": null, "urlRewrite": null })), TrafficPolicySpec::default());
+}
+
+#[test]
+fn a_policy_without_targets_is_a_valid_one() {
+    assert_eq!(broken(&json!({})), [""; 0]);
+    assert_eq!(broken(&json!({ "urlRewrite": { "pathRegex": { "pattern": "a", "substitution": "b" } } })), [""; 0]);
+}
+
+#[test]
+fn targets_and_the_rewrite_are_kept_as_written() {
+    let spec = policy(&json!({
+        "targetRefs": [
+            { "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r", "sectionName": "s" },
+            { "group": "", "kind": "", "name": "" },
+        ],
+        "targetSelectors": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "matchLabels": { "a": "b" } }],
+        "urlRewrite": { "pathRegex": { "pattern": "^/a(.*)$", "substitution": "/b\\1" } },
+    }));
+    assert_eq!(spec.target_refs[0].section_name.as_deref(), Some("s"));
+    assert_eq!(spec.target_refs[1], LocalPolicyTargetReference::default());
+    assert_eq!(spec.target_selectors[0].match_labels.get("a").map(|value| &**value), Some("b"));
+    let regex = spec.url_rewrite.and_then(|rewrite| rewrite.path_regex).expect("a rewrite");
+    assert_eq!((&*regex.pattern, &*regex.substitution), ("^/a(.*)$", "/b\\1"));
+}
+
+#[test]
+fn a_target_must_write_out_what_would_widen_it_if_it_were_forgotten() {
+    for (field, target, missing) in [
+        ("targetRefs", json!({ "kind": "HTTPRoute", "name": "r" }), "group"),
+        ("targetSelectors", json!({ "kind": "HTTPRoute", "matchLabels": {} }), "group"),
+        ("targetSelectors", json!({ "group": "g", "kind": "HTTPRoute" }), "matchLabels"),
+    ] {
+        let error = decode(manifest(&json!({ field: [target] }))).expect_err("refused");
+        let DecodeError::MissingField { path, .. } = error else { panic!("{error}") };
+        assert_eq!(path, format!("spec.{field}[0].{missing}"));
+    }
+}
+
+#[test]
+fn a_wrong_type_is_told_with_its_place() {
+    let cases = [
+        (json!([]), "spec must be a mapping, found a list"),
+        (json!({ "cors": true }), "spec.cors must be a mapping, found a boolean true"),
+        (json!({ "autoHostRewrite": "yes" }), "spec.autoHostRewrite must be true or false, found a string \"yes\""),
+        (
+            json!({ "urlRewrite": { "pathRegex": { "pattern": 1 } } }),
+            "spec.urlRewrite.pathRegex.pattern must be a string (put it in quotes), found a number 1",
+        ),
+    ];
+    for (spec, message) in cases {
+        let error = decode(manifest(&spec)).expect_err("refused");
+        assert_eq!(error.to_string(), format!("TrafficPolicy ns/p: {message}"));
+    }
+}
+
+#[test]
+fn what_the_schema_refuses_is_told_with_field_and_remedy() {
+    let target = |kind: &str| json!([{ "group": "gateway.networking.k8s.io", "kind": kind, "name": "n" }]);
+    let selector = json!([{ "group": "gateway.networking.k8s.io", "kind": "Gateway", "matchLabels": {} }]);
+    let regex = json!({ "pathRegex": { "pattern": "a", "substitution": "b" } });
+    let only = "must be Gateway, HTTPRoute, GRPCRoute or ListenerSet";
+    let cases = [
+        (json!({ "targetRefs": target("XListenerSet") }), String::new()),
+        (json!({ "targetRefs": target("GRPCRoute"), "tracing": {} }), String::new()),
+        (
+            json!({ "targetRefs": target("Service") }),
+            format!("spec.targetRefs[0].kind is \"Service of group gateway.networking.k8s.io\": {only}"),
+        ),
+        (
+            json!({ "urlRewrite": regex, "targetSelectors": selector }),
+            "spec.urlRewrite: must not be set in a policy that applies to Gateway, only to HTTPRoute".to_owned(),
+        ),
+        (
+            json!({ "statPrefix": "s", "targetRefs": target("Gateway") }),
+            "spec.statPrefix: must not be set in a policy that applies to Gateway, only to HTTPRoute and GRPCRoute"
+                .to_owned(),
+        ),
+        (json!({ "urlRewrite": {} }), "spec.urlRewrite.pathRegex: is missing: set it, or remove urlRewrite".to_owned()),
+        (
+            json!({ "urlRewrite": { "pathRegex": { "substitution": "b" } } }),
+            "spec.urlRewrite.pathRegex.pattern is \"\": must not be empty".to_owned(),
+        ),
+    ];
+    for (spec, message) in cases {
+        assert_eq!(broken(&spec).join("\n"), message);
+    }
+}
