@@ -16,9 +16,9 @@ mod tests;
 pub struct Decoded {
     /// The object.
     pub object: Object,
-    /// Fields of a Gateway API object or a policy that this release does not know, such as `spec.rules[0].pathh`, metadata and
-    /// status left out. An API server would drop them silently. Core kinds report none: a slim model does not know
-    /// what it leaves out.
+    /// Fields of a Gateway API object or a policy that this release does not know, such as `spec.rules[0].pathh`,
+    /// metadata and status left out. An API server would drop them silently. Core kinds report none: a slim model does
+    /// not know what it leaves out.
     pub unknown_fields: Vec<String>,
 }
 

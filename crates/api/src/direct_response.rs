@@ -43,3 +43,87 @@ pub struct DirectResponseBodyFormat {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Object, decode, violations};
+
+    fn object(spec: &Value) -> Object {
+        let manifest = json!({
+            "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse",
+            "metadata": { "name": "d" }, "spec": spec,
+        });
+        let decoded = decode(manifest).expect("a DirectResponse");
+        assert_eq!(decoded.unknown_fields, [""; 0]);
+        decoded.object
+    }
+
+    fn spec(spec: &Value) -> DirectResponseSpec {
+        let Object::DirectResponse(response) = object(spec) else { panic!("another kind") };
+        response.spec
+    }
+
+    fn broken(spec: &Value) -> String {
+        violations(&object(spec)).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn both_forms_of_a_body_are_kept_as_written() {
+        let plain = spec(&json!({ "status": 503, "body": "later" }));
+        assert_eq!((plain.status, plain.body.as_deref(), plain.body_format), (503, Some("later"), None));
+        let text = spec(&json!({ "status": 200, "bodyFormat": { "contentType": "text/html", "text": "<p>" } }));
+        let format = text.body_format.expect("a format");
+        assert_eq!((format.content_type.as_deref(), format.text.as_deref()), (Some("text/html"), Some("<p>")));
+    }
+
+    #[test]
+    fn a_json_body_keeps_its_nulls_and_fields_of_any_name() {
+        let json = json!({ "error": null, "list": [null, { "deep": null }], "metadata": { "name": 1 } });
+        let decoded = spec(&json!({ "status": 200, "body": null, "bodyFormat": { "json": json, "text": null } }));
+        assert_eq!(decoded.body, None);
+        let format = decoded.body_format.expect("a format");
+        assert_eq!((format.json, format.text), (Some(json), None));
+    }
+
+    #[test]
+    fn what_the_schema_refuses_is_told() {
+        let cases = [
+            (json!({ "status": 200 }), ""),
+            (json!({ "status": 200, "bodyFormat": { "json": {} } }), ""),
+            (json!({}), "spec.status is \"0\": must be a number from 200 to 599"),
+            (json!({ "status": 600 }), "spec.status is \"600\": must be a number from 200 to 599"),
+            (json!({ "status": 200, "body": "" }), "spec.body is \"\": must not be empty"),
+            (
+                json!({ "status": 200, "body": "a", "bodyFormat": { "text": "a" } }),
+                "spec.bodyFormat: must not stand beside body: remove one of both",
+            ),
+            (json!({ "status": 200, "bodyFormat": {} }), "spec.bodyFormat: must have either text or json"),
+            (
+                json!({ "status": 200, "bodyFormat": { "json": null } }),
+                "spec.bodyFormat: must have either text or json",
+            ),
+            (
+                json!({ "status": 200, "bodyFormat": { "text": "a", "json": {} } }),
+                "spec.bodyFormat: must have either text or json",
+            ),
+        ];
+        for (spec, message) in cases {
+            assert_eq!(broken(&spec), message);
+        }
+        let long = broken(&json!({ "status": 200, "body": "a".repeat(4097) }));
+        assert!(long.ends_with("has 4097 characters: 1 to 4096 characters must be given"), "{long}");
+    }
+
+    #[test]
+    fn a_json_body_that_is_no_object_is_refused() {
+        let manifest = json!({
+            "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse",
+            "metadata": { "name": "d" }, "spec": { "status": 200, "bodyFormat": { "json": "text" } },
+        });
+        let error = decode(manifest).expect_err("refused").to_string();
+        assert_eq!(error, "DirectResponse default/d: spec.bodyFormat.json must be a mapping, found a string \"text\"");
+    }
+}

@@ -21,6 +21,7 @@
 mod open_enum;
 
 pub mod core;
+pub mod crd;
 pub mod decode;
 pub mod delegation_policy;
 pub mod direct_response;
@@ -38,6 +39,7 @@ pub mod shared;
 pub mod status;
 pub mod traffic_policy;
 
+pub use crd::crds;
 pub use decode::{DecodeError, Decoded, decode, decode_in};
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::StringMap;
@@ -15,7 +16,7 @@ pub const PORTCULLIS_GROUP: &str = "gateway.portcullis.dev";
 /// Names an object of the policy's namespace, or a section of it.
 ///
 /// A missing group does not decode: an empty one means the core group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalPolicyTargetReference {
     /// API group of the object.
@@ -26,7 +27,7 @@ pub struct LocalPolicyTargetReference {
     /// Name of the object.
     #[serde(default)]
     pub name: Arc<str>,
-    /// The one rule or listener that is meant, by its name; all of the object if not set.
+    /// The one part of the object that is meant, such as a rule of a route, by its name; all of it if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
 }
@@ -34,7 +35,7 @@ pub struct LocalPolicyTargetReference {
 /// Selects objects of the policy's namespace by their labels, or a section of each.
 ///
 /// A missing group or a missing mapping of labels does not decode: an empty one means the core group, or every object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalPolicyTargetSelector {
     /// API group of the objects.
@@ -44,7 +45,7 @@ pub struct LocalPolicyTargetSelector {
     pub kind: Arc<str>,
     /// Labels that an object must have, with these values; none selects every object.
     pub match_labels: StringMap,
-    /// The one rule or listener of each object that is meant, by its name; all of the object if not set.
+    /// The one part of each object that is meant, such as a rule of a route, by its name; all of it if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
 }

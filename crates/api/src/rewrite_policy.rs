@@ -1,5 +1,6 @@
 //! RewritePolicy.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,8 +20,8 @@ pub struct RewritePolicy {
     pub spec: RewritePolicySpec,
 }
 
-/// What the owner of the policy wants.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+/// What is replaced, and for which routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RewritePolicySpec {
     /// The HTTPRoutes that the policy applies to, or rules of them. A policy may also be named by an extensionRef
@@ -41,7 +42,7 @@ pub struct RewritePolicySpec {
 /// By what one routing prefix is replaced.
 ///
 /// What the schema lets through is kept as it was written, so that whoever reads it can tell what is wrong.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacePrefix {
     /// The routing prefix that is replaced: the whole of it as the chain of parents renders it, such as /v1/orders
@@ -52,4 +53,48 @@ pub struct ReplacePrefix {
     /// What takes its place; must begin with a slash. The rest of the path follows after exactly one slash, and the
     /// query string is kept.
     pub replacement: Box<str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::{DecodeError, Decoded, Object, decode, violations};
+
+    fn decoded(spec: &Value) -> Result<Decoded, DecodeError> {
+        decode(json!({
+            "apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "RewritePolicy",
+            "metadata": { "name": "p" }, "spec": spec,
+        }))
+    }
+
+    #[test]
+    fn what_only_a_status_can_refuse_is_kept_as_written() {
+        let entries = json!([
+            { "replacement": "" },
+            { "replacement": "relative" },
+            { "prefix": "", "replacement": "/a" },
+            { "prefix": "/a/", "replacement": "/a" },
+        ]);
+        for entries in [entries, json!([])] {
+            let Decoded { object, unknown_fields } = decoded(&json!({ "replacePrefix": entries })).expect("a policy");
+            assert_eq!(unknown_fields, [""; 0]);
+            assert_eq!(violations(&object), []);
+            let Object::RewritePolicy(policy) = object else { panic!("another kind") };
+            assert_eq!(serde_json::to_value(&policy.spec.replace_prefix).expect("encodes"), entries);
+        }
+    }
+
+    #[test]
+    fn an_entry_without_a_replacement_does_not_decode() {
+        let error = decoded(&json!({ "replacePrefix": [{ "prefix": "/a" }] })).expect_err("refused").to_string();
+        assert_eq!(error, "RewritePolicy default/p: spec.replacePrefix[0].replacement is missing");
+    }
+
+    #[test]
+    fn a_field_that_nobody_knows_is_reported() {
+        let spec = json!({ "replacePrefix": [{ "prefx": "/a", "replacement": "/b" }], "pathRegex": {} });
+        let unknown = decoded(&spec).expect("a policy").unknown_fields;
+        assert_eq!(unknown, ["spec.pathRegex", "spec.replacePrefix[0].prefx"]);
+    }
 }

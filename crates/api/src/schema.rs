@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub mod openapi;
-mod rules;
+pub(crate) mod rules;
 
 /// A rule of the schema that an object breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod duration;
@@ -15,14 +16,14 @@ pub const GROUP: &str = "gateway.networking.k8s.io";
 pub type PortNumber = i32;
 
 /// Names the object that a route wants to be attached to, and optionally a part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ParentReference {
     /// API group; empty for the core group.
     pub group: Arc<str>,
     /// Kind.
     pub kind: Arc<str>,
-    /// Namespace; none for that of the route.
+    /// Namespace; none for that of the referring object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// Name.
@@ -73,7 +74,7 @@ impl Default for BackendObjectReference {
 }
 
 /// A backend and its share of the requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(from = "FlatBackendRef", into = "FlatBackendRef")]
 pub struct BackendRef {
     /// The backend.
@@ -89,16 +90,22 @@ impl Default for BackendRef {
 }
 
 /// [`BackendRef`] as it is written. Serde's own flattening would lose the path of an error in it.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 struct FlatBackendRef {
+    /// API group of the backend; empty for the core group.
     group: Arc<str>,
+    /// Kind of the backend.
     kind: Arc<str>,
+    /// Name of the backend.
     name: Arc<str>,
+    /// Namespace of the backend; that of the referring object if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<Arc<str>>,
+    /// Port of the backend, for a Service the Service's port and not the target port. A Service needs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<PortNumber>,
+    /// Share of the sum of all weights of the list.
     weight: i32,
 }
 

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// One observation about an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// What is observed.
@@ -23,6 +24,7 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
     /// When the status last changed. Translation leaves it out; the writer to a cluster, where it is required, sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", description = "When the status last changed.", extend("format" = "date-time"))]
     pub last_transition_time: Option<Timestamp>,
     /// Why, in one word.
     pub reason: Cow<'static, str>,
@@ -31,7 +33,7 @@ pub struct Condition {
 }
 
 /// Whether a condition holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub enum ConditionStatus {
     /// It does.
     True,
@@ -124,8 +126,8 @@ pub struct RouteParentStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Status of a policy of any kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+/// What controllers say about a policy of any kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyStatus {
     /// One entry for each object that the policy has an effect on, and controller; at most 16.
@@ -133,7 +135,7 @@ pub struct PolicyStatus {
 }
 
 /// What one controller says about a policy at one object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyAncestorStatus {
     /// The object, such as a Gateway or a route.

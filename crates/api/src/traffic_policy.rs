@@ -43,6 +43,13 @@ pub struct TrafficPolicySpec {
     pub unsupported: Vec<Arc<str>>,
 }
 
+impl TrafficPolicySpec {
+    /// Whether the field at a path such as `spec.cors` is among the [unsupported](Self::unsupported).
+    pub fn is_unsupported(&self, path: &str) -> bool {
+        path.strip_prefix("spec.").is_some_and(|field| self.unsupported.iter().any(|name| **name == *field))
+    }
+}
+
 /// How the path of a request is changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

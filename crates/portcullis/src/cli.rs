@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Check(Box<Check>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
+    /// Print the CustomResourceDefinitions of the group gateway.portcullis.dev, for kubectl apply.
+    Crds,
 }
 
 #[derive(Debug, Args)]

@@ -100,6 +100,16 @@ pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
     print(&text)
 }
 
+/// Prints the definitions of our own kinds.
+pub(crate) fn crds() -> anyhow::Result<ExitCode> {
+    let mut text = "# Printed by `portcullis crds`.\n".to_owned();
+    for crd in api::crds() {
+        text += "---\n";
+        text += &controller::document::yaml(&crd)?;
+    }
+    print(&text)
+}
+
 fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(XdsAddress::Unix(path.into()));

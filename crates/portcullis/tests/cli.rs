@@ -63,6 +63,20 @@ fn path(folder: &TempDir) -> &str {
 }
 
 #[test]
+fn the_definitions_in_the_folder_crds_are_those_that_are_printed() {
+    let output = portcullis(&["crds"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crds");
+    let names = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["gateway.portcullis.dev.yaml"]);
+    let stored = fs::read_to_string(folder.join("gateway.portcullis.dev.yaml")).expect("a file");
+    assert!(stored == text(&output.stdout), "write them anew: portcullis crds > crds/gateway.portcullis.dev.yaml");
+    let crds: Vec<Value> = serde_saphyr::from_multiple(&stored).expect("it is YAML");
+    let names: Vec<_> = crds.iter().map(|crd| crd["metadata"]["name"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["delegationpolicies.gateway.portcullis.dev", "rewritepolicies.gateway.portcullis.dev"]);
+}
+
+#[test]
 fn translate_prints_the_same_document_as_yaml_and_as_json_every_time() {
     let files = folder(&[("a.yaml", GOOD)]);
     let yaml = portcullis(&["translate", "-f", path(&files)]);

@@ -132,6 +132,11 @@ pub fn spec(kind: Kind) -> Option<&'static Node> {
     }
 }
 
+/// The table of the status that a policy has, by Gateway API.
+pub fn policy_status() -> &'static Node {
+    &policy::POLICY_STATUS
+}
+
 /// Notes where the value, found at the path, is not what the table says.
 pub(super) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<Violation>) {
     match (node, value) {

@@ -12,6 +12,8 @@ mod http_route;
 mod policy;
 mod reference;
 
+pub(crate) use policy::{Cel, cel};
+
 /// Rules that an object breaks, in the order they are looked at.
 #[derive(Default)]
 pub(super) struct Broken(pub(super) Vec<Violation>);

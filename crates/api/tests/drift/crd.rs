@@ -37,12 +37,22 @@ fn download(module: &str) -> PathBuf {
     dir.into()
 }
 
+/// A CRD of the experimental channel.
+fn crd(plural: &str) -> Value {
+    let path = MODULE_DIR.join(format!("config/crd/experimental/gateway.networking.k8s.io_{plural}.yaml"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The schema of the status of a policy, of which no kind is read.
+pub(crate) fn policy_status() -> Value {
+    let crd = crd("backendtlspolicies");
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"].clone()
+}
+
 /// The schema of the version that is stored, from the experimental channel.
 pub(crate) fn schema(kind: Kind) -> Value {
-    let name = format!("config/crd/experimental/gateway.networking.k8s.io_{}.yaml", kind.plural());
-    let path = MODULE_DIR.join(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let crd: Value = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let crd = crd(kind.plural());
     let versions = crd["spec"]["versions"].as_array().expect("a CRD has versions");
     let served: Vec<_> = versions.iter().filter_map(|version| version["name"].as_str()).collect();
     assert_eq!(served, kind.versions(), "versions of {kind}");

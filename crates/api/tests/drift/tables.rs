@@ -14,6 +14,13 @@ fn our_tables_say_what_the_crds_say_and_no_more() {
     }
 }
 
+#[test]
+fn our_table_of_a_policy_status_says_what_a_policy_of_the_release_says() {
+    let mut found = Vec::new();
+    compare(openapi::policy_status(), &crd::policy_status(), "status", &mut found);
+    assert_eq!(found, [""; 0]);
+}
+
 fn compare(node: &Node, schema: &Value, path: &str, found: &mut Vec<String>) {
     let mut expect = |what: &str, ours: String, theirs: String| {
         if ours != theirs {

@@ -137,8 +137,14 @@ fn manifest(
                 metadata.generation = 1;
             }
             let id = object.id();
+            let refused = |field: &str| match &object {
+                Object::TrafficPolicy(policy) => policy.spec.is_unsupported(field),
+                _ => false,
+            };
             for field in decoded.unknown_fields {
-                let message = "this field is not known and has no effect: correct its name, or remove it";
+                // What is not known and may protect something has an effect, and the policy's own report tells it.
+                let effect = if refused(&field) { "" } else { " and has no effect" };
+                let message = format!("this field is not known{effect}: correct its name, or remove it");
                 problems.push((place(&field), Problem::new(Severity::Ignored, "UnknownField", &field, message)));
             }
             let violations = api::violations(&object);

@@ -18,7 +18,7 @@ static CONTROLLER_NAME_PATTERN: Pattern = Pattern::new(
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$",
     "a domain name and a path, such as example.com/controller",
 );
-static CONTROLLER_NAME: Node = matching(1, 253, &CONTROLLER_NAME_PATTERN);
+pub(super) static CONTROLLER_NAME: Node = matching(1, 253, &CONTROLLER_NAME_PATTERN);
 static DESCRIPTION: Node = text(0, 64);
 
 pub(super) static REFERENCE_GRANT_SPEC: Node = Node::Object(&[required("from", &FROM), required("to", &TO)]);

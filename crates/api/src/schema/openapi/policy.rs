@@ -1,12 +1,12 @@
 //! Tables of the policies and of DirectResponse.
 
 use super::{
-    Node,
-    gateway::{ANY_MAP, SELECTOR},
+    Node, Pattern,
+    gateway::{ANY_MAP, CONTROLLER_NAME, SELECTOR},
     http_route::WEIGHT,
     values::{
-        ANY_TEXT, FLAG, GROUP, KIND, NAME, NAMESPACE, PORT, SECTION_NAME, list, number, one_of, optional, required,
-        text,
+        ANY_TEXT, FLAG, GROUP, KIND, NAME, NAMESPACE, PORT, SECTION_NAME, list, map_list, matching, number, one_of,
+        optional, required, text,
     },
 };
 
@@ -114,3 +114,38 @@ static DEFAULT_BACKEND_REF: Node = Node::Object(&[
     optional("port", &PORT),
     optional("weight", &WEIGHT),
 ]);
+
+pub(super) static POLICY_STATUS: Node = Node::Object(&[required("ancestors", &ANCESTORS)]);
+static ANCESTORS: Node = list(0, 16, &ANCESTOR);
+static ANCESTOR: Node = Node::Object(&[
+    required("ancestorRef", &ANCESTOR_REF),
+    required("controllerName", &CONTROLLER_NAME),
+    required("conditions", &CONDITIONS),
+]);
+static ANCESTOR_REF: Node = Node::Object(&[
+    optional("group", &GROUP),
+    optional("kind", &KIND),
+    optional("namespace", &NAMESPACE),
+    required("name", &NAME),
+    optional("sectionName", &SECTION_NAME),
+    optional("port", &PORT),
+]);
+static CONDITIONS: Node = map_list(1, 8, "type", &CONDITION);
+static CONDITION: Node = Node::Object(&[
+    required("type", &CONDITION_TYPE),
+    required("status", &CONDITION_STATUS),
+    optional("observedGeneration", &GENERATION),
+    required("lastTransitionTime", &ANY_TEXT),
+    required("reason", &REASON),
+    required("message", &MESSAGE),
+]);
+static CONDITION_TYPE_PATTERN: Pattern = Pattern::new(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+    "a name, optionally after a domain name and /",
+);
+static CONDITION_TYPE: Node = matching(0, 316, &CONDITION_TYPE_PATTERN);
+static CONDITION_STATUS: Node = one_of(&["True", "False", "Unknown"]);
+static GENERATION: Node = number(0, i64::MAX);
+static REASON_PATTERN: Pattern = Pattern::new(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", "one word");
+static REASON: Node = matching(1, 1024, &REASON_PATTERN);
+static MESSAGE: Node = text(0, 32768);

@@ -2,6 +2,7 @@
 
 use super::{Broken, reference::service_port};
 use crate::{
+    Kind,
     delegation_policy::{AllowedChildren, DelegationPolicySpec},
     direct_response::DirectResponseSpec,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
@@ -9,6 +10,53 @@ use crate::{
     shared::GROUP,
     traffic_policy::TrafficPolicySpec,
 };
+
+/// A rule that a CRD of our own writes in CEL.
+#[derive(Debug)]
+pub(crate) struct Cel {
+    /// The field whose value is `self`, such as `spec.list[].field`.
+    pub(crate) path: &'static str,
+    /// The expression.
+    pub(crate) rule: &'static str,
+    /// What must hold.
+    pub(crate) message: &'static str,
+}
+
+const NAMESPACES: Cel = Cel {
+    path: "spec.allowedChildren.namespaces",
+    rule: "has(self.names) != has(self.selector)",
+    message: "must have either names or selector",
+};
+const KIND_OF_GROUP: Cel = Cel {
+    path: "spec.allowedChildren.backends[]",
+    rule: "!has(self.group) || has(self.kind)",
+    message: "must set kind beside group",
+};
+const ANY_CRITERION: Cel = Cel {
+    path: "spec.allowedChildren.backends[]",
+    rule: "has(self.group) || has(self.kind) || has(self.namespace) || has(self.name)",
+    message: "must set kind, namespace or name",
+};
+const SERVICE_PORT: Cel = Cel {
+    path: "spec.defaultBackendRefs[]",
+    rule: "self.group != '' || self.kind != 'Service' || has(self.port)",
+    message: "must set port for a Service",
+};
+const HTTP_ROUTE_REFS: Cel = Cel {
+    path: "spec.targetRefs",
+    rule: "self.all(target, target.group == 'gateway.networking.k8s.io' && target.kind == 'HTTPRoute')",
+    message: "must be HTTPRoute of group gateway.networking.k8s.io",
+};
+const HTTP_ROUTE_SELECTORS: Cel = Cel { path: "spec.targetSelectors", ..HTTP_ROUTE_REFS };
+
+/// The rules of a kind of our own group; none for other kinds.
+pub(crate) fn cel(kind: Kind) -> &'static [Cel] {
+    match kind {
+        Kind::RewritePolicy => &[HTTP_ROUTE_REFS, HTTP_ROUTE_SELECTORS],
+        Kind::DelegationPolicy => &[HTTP_ROUTE_REFS, NAMESPACES, KIND_OF_GROUP, ANY_CRITERION, SERVICE_PORT],
+        _ => &[],
+    }
+}
 
 /// Whether a policy may apply to a group and kind.
 type Allows = fn(group: &str, kind: &str) -> bool;
@@ -52,11 +100,11 @@ pub(super) fn direct_response(spec: &DirectResponseSpec, broken: &mut Broken) {
 }
 
 pub(super) fn rewrite(spec: &RewritePolicySpec, broken: &mut Broken) {
-    targets(&spec.target_refs, &spec.target_selectors, HTTP_ROUTE, ONLY_HTTP_ROUTE, broken);
+    targets(&spec.target_refs, &spec.target_selectors, HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
 }
 
 pub(super) fn delegation(spec: &DelegationPolicySpec, broken: &mut Broken) {
-    targets(&spec.target_refs, &[], HTTP_ROUTE, ONLY_HTTP_ROUTE, broken);
+    targets(&spec.target_refs, &[], HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
     if let Some(allowed) = &spec.allowed_children {
         allowed_children(allowed, broken);
     }
@@ -69,20 +117,19 @@ fn allowed_children(allowed: &AllowedChildren, broken: &mut Broken) {
     if let Some(namespaces) = &allowed.namespaces
         && namespaces.names.is_some() == namespaces.selector.is_some()
     {
-        broken.add_without_value("spec.allowedChildren.namespaces", "must have either names or selector");
+        broken.add_without_value(NAMESPACES.path, NAMESPACES.message);
     }
     for (index, backend) in allowed.backends.iter().flatten().enumerate() {
         let path = format!("spec.allowedChildren.backends[{index}]");
         if backend.group.is_some() && backend.kind.is_none() {
-            broken.add_without_value(format!("{path}.kind"), "must be set beside group");
+            broken.add_without_value(path, KIND_OF_GROUP.message);
         } else if backend.kind.is_none() && backend.namespace.is_none() && backend.name.is_none() {
-            broken.add_without_value(path, "must set kind, namespace or name");
+            broken.add_without_value(path, ANY_CRITERION.message);
         }
     }
 }
 
 const HTTP_ROUTE: Allows = |group, kind| group == GROUP && kind == "HTTPRoute";
-const ONLY_HTTP_ROUTE: &str = "must be HTTPRoute of group gateway.networking.k8s.io";
 
 fn targets(
     refs: &[LocalPolicyTargetReference],

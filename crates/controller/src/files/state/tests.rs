@@ -221,6 +221,20 @@ fn a_kind_of_others_is_a_warning_and_holds_nothing_that_has_its_name() {
 }
 
 #[test]
+fn a_field_that_nobody_knows_has_no_effect_unless_the_policy_is_refused_for_it() {
+    let mut world = World::default();
+    let policy = "---\napiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\n\
+                  metadata: {name: p, namespace: web}\nspec:\n  jwtAuht: {}\n";
+    world.load("a.yaml", &(policy.to_owned() + &route("r", "r.com") + "  rulez: []\n"));
+    let expected = [
+        "a.yaml:6:3 TrafficPolicy web/p ignored spec.jwtAuht: this field is not known: correct its name, or remove it",
+        "a.yaml:15:3 HTTPRoute web/r ignored spec.rulez: this field is not known and has no effect: correct its name, \
+         or remove it",
+    ];
+    assert_eq!(world.problems(), expected);
+}
+
+#[test]
 fn of_two_objects_with_one_name_the_first_counts_whichever_came_first() {
     let mut world = World::default();
     world.load("b.yaml", &route("x", "b.com"));
