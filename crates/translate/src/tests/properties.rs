@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::{object as decode, world};
-use crate::{Change, Encoded, ResourceKey, ResourceKind, Translator, envoy};
+use crate::{Change, Encoded, ResourceKey, ResourceKind, Translator, envoy, route::rule::delegates};
 
 /// Everything that a translator says, to be compared.
 #[derive(Debug, PartialEq)]
@@ -75,7 +75,7 @@ fn routes(encoded: &Encoded) -> BTreeMap<String, Vec<(String, Value)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn incremental_equals_from_scratch(start in objects(), batches in batches()) {
@@ -127,11 +127,14 @@ proptest! {
 
     #[test]
     fn a_rule_that_breaks_changes_nothing_of_other_rules(objects in objects(), which in any::<prop::sample::Index>()) {
-        let routes_in: Vec<_> = objects.values().filter(|object| matches!(object, Object::HttpRoute(_))).cloned().collect();
+        // A delegating rule takes its children along.
+        let sends = |object: &Object| match object {
+            Object::HttpRoute(route) => route.spec.rules[0].backend_refs.iter().all(|backend| !delegates(backend)),
+            _ => false,
+        };
+        let routes_in: Vec<_> = objects.values().filter(|object| sends(object)).cloned().collect();
         prop_assume!(!routes_in.is_empty());
         let Object::HttpRoute(mut broken) = which.get(&routes_in).clone() else { unreachable!("filtered") };
-        // A delegating rule takes its children along.
-        prop_assume!(broken.spec.rules[0].backend_refs.iter().all(|backend| !crate::route::rule::delegates(backend)));
         let name = format!("httproute/{}/{}/rule/0/", broken.metadata.namespace, broken.metadata.name);
         broken.spec.rules[0].filters = serde_json::from_value(json!([{"type": "Tomorrow"}])).expect("a filter");
         let mut translator = fresh(objects.values());
