@@ -228,7 +228,7 @@ fn a_field_that_nobody_knows_has_no_effect_unless_the_policy_is_refused_for_it()
     world.load("a.yaml", &(policy.to_owned() + &route("r", "r.com") + "  rulez: []\n"));
     let expected = [
         "a.yaml:6:3 TrafficPolicy web/p ignored spec.jwtAuht: this field is not known: correct its name, or remove it",
-        "a.yaml:15:3 HTTPRoute web/r ignored spec.rulez: this field is not known and has no effect: correct its name, \
+        "a.yaml:16:3 HTTPRoute web/r ignored spec.rulez: this field is not known and has no effect: correct its name, \
          or remove it",
     ];
     assert_eq!(world.problems(), expected);
