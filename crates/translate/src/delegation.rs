@@ -17,6 +17,7 @@ mod index;
 mod inherit;
 mod inheritance;
 mod parent;
+mod policy;
 mod regex;
 mod select;
 mod standing;
@@ -30,5 +31,6 @@ pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMa
 pub(crate) use branch::{Expansion, Fan};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, IndexRow, Members};
 pub(crate) use inheritance::{Level, combine};
+pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};
 pub(crate) use select::is_delegate;
 pub(crate) use standing::{Outcome, Rendered, SortMethod, Standing, describe};

@@ -27,27 +27,35 @@ pub(crate) struct Ends {
     pub(crate) to_namespace: Arc<str>,
 }
 
-/// Whether a Gateway API object of kind `from_kind` may refer to an object of the core group: it stays in its namespace,
-/// or a grant allows it.
-pub(crate) fn permits(
-    scope: &Scope<'_>,
-    from_kind: &str,
-    from_namespace: &Arc<str>,
-    to_kind: &str,
-    to: &NsName,
-) -> bool {
+/// Who refers to another object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Referrer<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) namespace: &'a Arc<str>,
+}
+
+impl<'a> Referrer<'a> {
+    /// An object of Gateway API.
+    pub(crate) fn gateway_api(kind: &'a str, namespace: &'a Arc<str>) -> Self {
+        Self { group: GATEWAY_API, kind, namespace }
+    }
+}
+
+/// Whether an object may refer to one of the core group: it stays in its namespace, or a grant allows it.
+pub(crate) fn permits(scope: &Scope<'_>, from: Referrer<'_>, to_kind: &str, to: &NsName) -> bool {
     let reference = || Reference {
         ends: Ends {
-            from_group: GATEWAY_API.into(),
-            from_kind: from_kind.into(),
-            from_namespace: from_namespace.clone(),
+            from_group: from.group.into(),
+            from_kind: from.kind.into(),
+            from_namespace: from.namespace.clone(),
             to_group: "".into(),
             to_kind: to_kind.into(),
             to_namespace: to.namespace.clone(),
         },
         to_name: to.name.clone(),
     };
-    *from_namespace == to.namespace || scope.get::<Permitted>(&reference()).is_some()
+    *from.namespace == to.namespace || scope.get::<Permitted>(&reference()).is_some()
 }
 
 /// The API group of Gateway API.

@@ -26,6 +26,7 @@ use backends::Resolver;
 
 mod backends;
 mod delegating;
+mod terms;
 
 /// A rule as Envoy gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,13 +176,21 @@ impl Lookup for ResolvedRule {
             rule: Rule::direct_response(500, ""),
         };
         let mut resolver = Resolver::new(scope, key);
+        let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
         let ruled = read.does.and_then(|does| {
+            let terms = terms?;
             if let Some(fault) = &standing.fault {
                 return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
             }
             if !does.delegates.is_empty() {
                 resolver.handed_down(&does.filters.mirrors);
                 return Ok(Err(does));
+            }
+            let does = terms::apply(does, &terms, &field)?;
+            let not_allowed = terms::not_allowed(&standing, &terms, chain.route(), &does);
+            if !not_allowed.is_empty() {
+                resolver.unresolved.extend(not_allowed);
+                return Ok(Ok(Rule::direct_response(500, "")));
             }
             let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
             let levels: Vec<_> = levels.collect();

@@ -3,6 +3,7 @@
 mod attachment;
 mod changes;
 mod delegation;
+mod delegation_policy;
 mod gateways;
 mod listeners;
 mod properties;

@@ -11,8 +11,8 @@ use crate::{
     backend::{SliceRow, SlicesOf},
     class::OurClasses,
     delegation::{
-        BucketRow, Buckets, ChildHead, Expansion, Fan, IndexRow, Members, Planned, Rendering, TooManyMatches,
-        TooManyRoutes, UsedMatches, UsedRoutes,
+        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, IndexRow, Members,
+        Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -319,6 +319,10 @@ fn tables() -> Engine {
         .lookup::<Open>()
         .lookup::<Candidates>()
         .lookup::<Presence>()
+        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
+        .group::<DelegationPoliciesOf>()
+        .lookup::<Ruling>()
+        .lookup::<SaidOf>()
         .derived_for_each::<IndexRow, Routes>(same)
         .group::<Members>()
         .derived::<BucketRow>()

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use engine::{Derived, Emitter};
 use ir::Chain;
 
-use super::{Rendering, Standing};
+use super::{Rendering, Standing, standing::NOT_ALLOWED};
 use crate::{
     route::rule,
     tables::{
@@ -32,15 +32,16 @@ impl Derived for Candidate {
             below.extend(outcome.below);
         }
         served.dedup();
+        let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
         for matching in below {
             let at = (parent.clone(), parent_rule, matching);
             scope.emit::<Fitting>(at, name.clone(), standing.fault.is_none());
         }
         let top = chain.top().clone();
-        let rendered = u32::try_from(rendered).unwrap_or(u32::MAX);
+        let rendered = if allowed { u32::try_from(rendered).unwrap_or(u32::MAX) } else { 0 };
         scope.emit::<Rendering>((top, chain.depth()), chain.clone(), rendered);
         let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
-        if !place.served.is_empty() {
+        if allowed && !place.served.is_empty() {
             scope.demand::<Branch>(chain.clone());
         }
         scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));

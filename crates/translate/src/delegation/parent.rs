@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Lookup, Scope};
 use ir::Chain;
 
-use super::{Children, Level, SortMethod, Standing};
+use super::{Children, Level, Standing};
 use crate::{
     route::rule,
     tables::{
@@ -28,6 +28,7 @@ impl Lookup for Delegating {
             Some((position, Children::of(&delegate.reference, &name.namespace, &everywhere)?))
         });
         let children = children.collect();
+        let terms = standing.terms(scope, chain.route(), &route, read.name.as_ref()).ok()?;
         let above = standing.above.iter().flat_map(|above| above.levels.iter().cloned());
         let level = Level::of(chain.route().clone(), does, standing.annotations.prefers_parent);
         Some(Delegation {
@@ -35,7 +36,7 @@ impl Lookup for Delegating {
             children,
             matches: matches.into(),
             levels: above.chain([Arc::new(level)]).collect(),
-            sort: SortMethod::default(),
+            terms,
         })
     }
 

@@ -4,12 +4,13 @@ use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use engine::Scope;
 use ir::{
-    Chain,
+    Chain, NsName, Problem,
     matching::{Age, At, Match, Path, Specificity, Step},
 };
 
-use super::{Annotations, contains, join};
+use super::{Annotations, Terms, contains, join};
 use crate::{
+    attach::NamespaceLabels,
     route::rule::ReadMatch,
     tables::{
         delegation::{Delegating, Delegation},
@@ -75,13 +76,29 @@ impl Standing {
         let name = chain.route();
         let created = route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
         Some(Self {
-            fault: above.is_some().then(|| fault(scope, chain, route)).flatten(),
+            fault: above
+                .as_ref()
+                .and_then(|above| not_allowed(scope, above, name).or_else(|| fault(scope, chain, route))),
             annotations: Annotations::of(&route.metadata),
             age: Age { created, name: name.clone() },
             // Those that are not named come behind those that are.
             position: above.as_ref().map_or(0, |above| above.position(name).unwrap_or(u32::MAX)),
             above,
         })
+    }
+
+    /// What is asked of a rule and its children.
+    ///
+    /// # Errors
+    /// Those of [`Terms::of`].
+    pub(crate) fn terms(
+        &self,
+        scope: &Scope<'_>,
+        name: &NsName,
+        route: &api::HttpRoute,
+        rule: Option<&Arc<str>>,
+    ) -> Result<Terms, Problem> {
+        Terms::of(scope, name, route, rule, self.above.as_ref().map(|above| &above.terms))
     }
 
     /// What the matches of rule number `rule` become.
@@ -100,7 +117,7 @@ impl Standing {
             let place = |parent: &Rendered, ordinal, written: Match| Rendered {
                 index: read.index,
                 ordinal,
-                steps: self.steps(Some((above.sort, &parent.steps)), &written, rule, read.index),
+                steps: self.steps(Some((above.terms.sort, &parent.steps)), &written, rule, read.index),
                 written,
             };
             let before = outcome.matches.len();
@@ -209,6 +226,19 @@ pub(crate) fn describe(written: &Match) -> String {
         }
     }
     text
+}
+
+/// The reason of a child that its parent's owner does not want.
+pub(crate) const NOT_ALLOWED: &str = "NotAllowedByParent";
+
+fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &NsName) -> Option<Fault> {
+    let namespace = &child.namespace;
+    let labels = || scope.get::<NamespaceLabels>(namespace).map(|labels| (*labels).clone());
+    let refused = above.terms.restrictions.iter().any(|restriction| !restriction.allows_namespace(namespace, labels));
+    refused.then(|| {
+        let message = format!("the owner of the parent allows no children in namespace {namespace}; ask for it there");
+        Fault::new(NOT_ALLOWED, message)
+    })
 }
 
 /// Why a child does nothing of what it says.

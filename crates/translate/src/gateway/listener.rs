@@ -8,7 +8,7 @@ use ir::{Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
 
 use super::port::PortRival;
 use crate::{
-    grant::permits,
+    grant::{Referrer, permits},
     tables::{
         gateway::{Fault, GatewayRow, ListenerModel},
         host::VirtualHost,
@@ -118,7 +118,7 @@ fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectRefe
     }
     let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
     let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());
-    if !permits(scope, "Gateway", &key.gateway.namespace, "Secret", &secret) {
+    if !permits(scope, Referrer::gateway_api("Gateway", &key.gateway.namespace), "Secret", &secret) {
         let message = format!(
             "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it; \
              create one there, or name a Secret of this namespace",

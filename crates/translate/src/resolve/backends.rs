@@ -1,7 +1,6 @@
 //! Where a rule sends its requests: its references followed.
 
-use std::sync::Arc;
-
+use api::policy::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
     Chain, NsName, Port, Problem, Severity,
@@ -11,7 +10,7 @@ use ir::{
 };
 
 use crate::{
-    grant::permits,
+    grant::{Referrer, permits},
     route::{
         filters::ReadMirror,
         rule::{Changes, Does, ReadBackend},
@@ -73,7 +72,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         let mut filters = does.filters.filters.clone();
         for (owner, mirror) in mirrors {
             // A mirror that does not resolve takes nothing from the request itself.
-            match self.follow(&owner.namespace, &mirror.backend, &mirror.field) {
+            match self.follow(Referrer::gateway_api("HTTPRoute", &owner.namespace), &mirror.backend, &mirror.field) {
                 Ok((port, _)) => {
                     filters.mirrors.push(Mirror { cluster: port.cluster_name().into(), fraction: mirror.fraction });
                     self.clusters.push(ClusterId::Service(port));
@@ -92,7 +91,9 @@ impl<'a, 'b> Resolver<'a, 'b> {
     pub(super) fn handed_down(&mut self, mirrors: &[ReadMirror]) {
         for mirror in mirrors {
             let namespace = &self.rule.0.route().namespace;
-            if let Err(problem) = self.follow(namespace, &mirror.backend, &mirror.field) {
+            if let Err(problem) =
+                self.follow(Referrer::gateway_api("HTTPRoute", namespace), &mirror.backend, &mirror.field)
+            {
                 self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
             }
         }
@@ -117,7 +118,13 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
         let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
-        let followed = self.follow(&self.rule.0.route().namespace, &backend.backend, &backend.field);
+        let from = match &backend.policy {
+            None => Referrer::gateway_api("HTTPRoute", &self.rule.0.route().namespace),
+            Some(policy) => {
+                Referrer { group: PORTCULLIS_GROUP, kind: "DelegationPolicy", namespace: &policy.namespace }
+            }
+        };
+        let followed = self.follow(from, &backend.backend, &backend.field);
         match (followed, &backend.changes) {
             (Ok((port, protocol)), Ok(changes)) => {
                 Share { port: Some(port), protocol, changes: Some(changes), ..broken }
@@ -184,7 +191,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
     fn follow(
         &mut self,
-        own: &Arc<str>,
+        from: Referrer<'_>,
         to: &api::shared::BackendObjectReference,
         field: &str,
     ) -> Result<(ServicePort, Protocol), Problem> {
@@ -195,12 +202,14 @@ impl<'a, 'b> Resolver<'a, 'b> {
             let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
             return Err(refuse("InvalidKind", ".kind", message));
         }
-        let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+        let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(from.namespace);
         let service = NsName::new(namespace.clone(), to.name.clone());
-        if !permits(self.scope, "HTTPRoute", own, "Service", &service) {
+        if !permits(self.scope, from, "Service", &service) {
+            let own = from.namespace;
             let message = format!(
-                "Service {service} is in another namespace and no ReferenceGrant there allows HTTPRoutes of {own} to use \
-                 it; create one there, or name a Service of {own}"
+                "Service {service} is in another namespace and no ReferenceGrant there allows {} of {own} to use it; \
+                 create one there, or name a Service of {own}",
+                plural(from.kind)
             );
             return Err(refuse("RefNotPermitted", ".namespace", message));
         }
@@ -224,6 +233,10 @@ impl<'a, 'b> Resolver<'a, 'b> {
             Err(Unusable { reason, message }) => Err(refuse(reason, "", message.clone())),
         }
     }
+}
+
+fn plural(kind: &str) -> String {
+    kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
 }
 
 /// The shares that resolve; those of one Service count as one.

@@ -36,7 +36,7 @@ pub(super) fn answers(
         let field = || format!("{field}.matches[{}]", rendered.index);
         if children.byte_len() > 0 {
             if missing {
-                behind.push(rendered.behind(delegation.sort));
+                behind.push(rendered.behind(delegation.terms.sort));
             }
         } else if missing || cycle || !children.is_empty() {
             broken.push(rendered.clone());

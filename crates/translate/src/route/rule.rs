@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use api::{
     http_route::{HttpBackendRef, HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType},
-    shared::{BackendObjectReference, CookieLifetimeType, SessionPersistence as ApiSession, SessionPersistenceType},
+    shared::{
+        BackendObjectReference, BackendRef, CookieLifetimeType, SessionPersistence as ApiSession,
+        SessionPersistenceType,
+    },
 };
 use ir::{
-    Problem, Severity,
+    NsName, Problem, Severity,
     filter::{HeaderModifier, Rewrite},
     matching::Match,
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
@@ -55,6 +58,8 @@ pub(crate) struct Does {
 pub(crate) struct ReadBackend {
     /// Where it stands.
     pub(crate) field: String,
+    /// The DelegationPolicy whose default it is; none for one of the rule's own.
+    pub(crate) policy: Option<NsName>,
     pub(crate) backend: BackendObjectReference,
     pub(crate) weight: u32,
     /// What is changed for this share alone, or why the share is broken.
@@ -197,7 +202,13 @@ fn read_backend(written: &HttpBackendRef, field: String) -> Result<ReadBackend, 
             hostname,
         }
     });
-    Ok(ReadBackend { field, backend: written.backend_ref.clone(), weight, changes })
+    Ok(ReadBackend { field, policy: None, backend: written.backend_ref.clone(), weight, changes })
+}
+
+/// A backend that a policy gives to rules without any.
+pub(crate) fn default_backend(written: BackendRef, policy: &NsName, index: usize) -> Result<ReadBackend, Problem> {
+    let read = read_backend(&written.into(), format!("spec.defaultBackendRefs[{index}] of DelegationPolicy {policy}"))?;
+    Ok(ReadBackend { policy: Some(policy.clone()), ..read })
 }
 
 fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Problem> {

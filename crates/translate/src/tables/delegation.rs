@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ir::{Chain, NsName};
 
 use super::gateway::Fault;
-use crate::delegation::{Children, Level, Rendered, SortMethod};
+use crate::delegation::{Children, Level, Rendered, Terms};
 
 tables! {
     /// Delegating rules as their children need to know them; absent for a rule that delegates nothing.
@@ -49,8 +49,8 @@ pub(crate) struct Delegation {
     pub(crate) matches: Box<[Rendered]>,
     /// What it and the rules above it hand down, the root's first.
     pub(crate) levels: Box<[Arc<Level>]>,
-    /// How its children are sorted.
-    pub(crate) sort: SortMethod,
+    /// What is asked of its children.
+    pub(crate) terms: Terms,
 }
 
 /// What became of a reference to a route.

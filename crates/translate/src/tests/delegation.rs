@@ -4,47 +4,47 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, gateway, http, route, service};
 
-const GROUP: &str = "gateway.networking.k8s.io";
+pub(super) const GROUP: &str = "gateway.networking.k8s.io";
 
 /// A rule that hands `/PATH` to routes of namespace `apps`.
-fn to(path: &str, names: &[&str]) -> Value {
+pub(super) fn to(path: &str, names: &[&str]) -> Value {
     let references = names.iter().map(|name| json!({"group": GROUP, "kind": "HTTPRoute", "name": name}));
     json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
 }
 
 /// A rule that hands `/PATH` to the routes with a label.
-fn to_label(path: &str, label: &str) -> Value {
+pub(super) fn to_label(path: &str, label: &str) -> Value {
     json!({"matches": [prefix(path)], "backendRefs": [{"group": "delegation.kgateway.dev", "kind": "label", "name": label}]})
 }
 
-fn prefix(path: &str) -> Value {
+pub(super) fn prefix(path: &str) -> Value {
     json!({"path": {"type": "PathPrefix", "value": path}})
 }
 
 /// A rule that sends `/PATH` to a backend.
-fn forward(path: &str) -> Value {
+pub(super) fn forward(path: &str) -> Value {
     json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
 }
 
-fn root(rules: Value) -> Value {
+pub(super) fn root(rules: Value) -> Value {
     route("root", json!({"rules": rules}))
 }
 
 /// A route without parents of its own.
-fn child(name: &str, rules: Value) -> Value {
+pub(super) fn child(name: &str, rules: Value) -> Value {
     let mut child = route(name, json!({"rules": rules}));
     child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
     child
 }
 
 /// Below a root with one rule, which the routes after it stand below.
-fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+pub(super) fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
     let base = [gateway("edge", json!([http("web", 80, "")])), service("s")];
     Scene::new(base.into_iter().chain(objects))
 }
 
 /// The routes in the order in which they are tried: the name without its beginning, and the answer where it gives one.
-fn routes(scene: &Scene) -> Vec<String> {
+pub(super) fn routes(scene: &Scene) -> Vec<String> {
     let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let mut all = Vec::new();
     for route in
@@ -60,12 +60,12 @@ fn routes(scene: &Scene) -> Vec<String> {
     all
 }
 
-fn annotated(mut object: Value, name: &str, value: &str) -> Value {
+pub(super) fn annotated(mut object: Value, name: &str, value: &str) -> Value {
     object["metadata"]["annotations"][name] = json!(value);
     object
 }
 
-fn labelled(mut object: Value, label: &str) -> Value {
+pub(super) fn labelled(mut object: Value, label: &str) -> Value {
     object["metadata"]["labels"] = json!({"delegation.kgateway.dev/label": label});
     object
 }

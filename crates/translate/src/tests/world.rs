@@ -23,6 +23,7 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         1 => secret(),
         1 => grant(),
         1 => namespace(),
+        2 => delegation_policy(),
     ]
     .boxed()
 }
@@ -130,6 +131,29 @@ fn annotation() -> impl Strategy<Value = (&'static str, &'static str)> {
             ("kgateway.dev/inherited-policy-priority", "ShallowMergePreferParent"),
             ("kgateway.dev/inherited-policy-priority", "Parent"),
         ][..],
+    )
+}
+
+fn delegation_policy() -> impl Strategy<Value = Value> {
+    let specs = [
+        json!({"sortMethod": "TableWeight"}),
+        json!({"sortMethod": "TableWeight"}),
+        json!({"sortMethod": "Tomorrow"}),
+        json!({"allowedChildren": {"namespaces": {"names": ["apps"]}}}),
+        json!({"allowedChildren": {"namespaces": {"selector": {"matchLabels": {"team": "a"}}}}}),
+        json!({"allowedChildren": {"backends": [{"kind": "Service", "name": "s[01]"}]}}),
+        json!({"defaultBackendRefs": [{"name": "s0", "port": 80}]}),
+        json!({"requireAuth": true}),
+        json!({"failureMode": "FreezeConfig"}),
+    ];
+    let section = option::of(Just("named"));
+    (0..4_u8, select(&ROUTE_NAMESPACES[..]), 0..6_u8, section, select(specs.to_vec()), 0..10_i64).prop_map(
+        |(name, namespace, target, section, mut spec, created)| {
+            let target = json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": format!("r{target}"), "sectionName": section});
+            spec["targetRefs"] = json!([target]);
+            json!({"apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "DelegationPolicy", "spec": spec,
+                "metadata": {"name": format!("d{name}"), "namespace": namespace, "creationTimestamp": timestamp(created)}})
+        },
     )
 }
 

@@ -1,0 +1,291 @@
+//! DelegationPolicies: what the owner of a parent asks of its children.
+
+use std::sync::Arc;
+
+use api::{
+    HttpRoute,
+    delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
+    meta::LabelSelector,
+    shared::BackendRef,
+};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{NsName, Problem, Severity, matching::Age};
+
+use super::SortMethod;
+use crate::{
+    grant::GATEWAY_API,
+    tables::{gateway::Fault, input::DelegationPolicies},
+    validate,
+};
+
+/// The label of a route of which every request must be authenticated.
+const REQUIRE_AUTH: &str = "portcullis.dev/require-auth";
+
+tables! {
+    /// Files a policy under its targets.
+    DelegationPolicyRow: NsName => ();
+    /// What a policy says, as far as it can be honoured.
+    Ruling: NsName => Said;
+    /// What is said of an HTTPRoute (no name) or of its rule of that name, by the oldest policy that targets it.
+    SaidOf: (NsName, Option<Arc<str>>) => (NsName, Arc<Said>);
+}
+
+groups! {
+    /// The policies that target an HTTPRoute or a rule of it, the oldest first.
+    DelegationPoliciesOf: (NsName, Option<Arc<str>>), Age => ();
+}
+
+impl Derived for DelegationPolicyRow {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let policy = scope.get::<DelegationPolicies>(key)?;
+        let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+        for target in &policy.spec.target_refs {
+            if (&*target.group, &*target.kind) == (GATEWAY_API, "HTTPRoute") {
+                let route = NsName::new(key.namespace.clone(), target.name.clone());
+                let section = target.section_name.clone().filter(|section| !section.is_empty());
+                let age = Age { created, name: key.clone() };
+                scope.emit::<DelegationPoliciesOf>((route, section), age, ());
+            }
+        }
+        Some(())
+    }
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Why it cannot be honoured, so that what it targets is not served.
+    pub(crate) refused: Option<Fault>,
+    /// Why its failure mode cannot be honoured; the rest is.
+    pub(crate) failure_mode: Option<Fault>,
+    /// Whether it asks for a tree to be frozen, which only a root can.
+    pub(crate) freezes: bool,
+    sort: Option<SortMethod>,
+    restriction: Option<Arc<Restriction>>,
+    defaults: Arc<[BackendRef]>,
+    requires_auth: bool,
+}
+
+/// What children may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Restriction {
+    policy: NsName,
+    namespaces: Option<Namespaces>,
+    backends: Option<Vec<Backends>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Namespaces {
+    Named(Vec<Arc<str>>),
+    Labelled(LabelSelector),
+}
+
+#[derive(Clone, Debug)]
+struct Backends {
+    group_kind: Option<(Arc<str>, Arc<str>)>,
+    namespace: Option<Arc<str>>,
+    name: Option<regex::Regex>,
+}
+
+impl PartialEq for Backends {
+    fn eq(&self, other: &Self) -> bool {
+        let pattern = |backends: &Self| backends.name.as_ref().map(|name| name.as_str().to_owned());
+        (&self.group_kind, &self.namespace, pattern(self)) == (&other.group_kind, &other.namespace, pattern(other))
+    }
+}
+
+impl Eq for Backends {}
+
+impl Lookup for Ruling {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Said> {
+        let policy = scope.get::<DelegationPolicies>(key)?;
+        Some(read(key, &policy.spec).unwrap_or_else(|fault| Said { refused: Some(fault), ..Said::default() }))
+    }
+}
+
+impl Lookup for SaidOf {
+    fn compute(scope: &Scope<'_>, key: &(NsName, Option<Arc<str>>)) -> Option<Self::Value> {
+        let policies = scope.group::<DelegationPoliciesOf>(key);
+        let (Age { name, .. }, ()) = policies.first()?;
+        Some((name.clone(), scope.get::<Ruling>(name)?))
+    }
+}
+
+fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Said, Fault> {
+    let invalid = |field: &str, message: String| Fault::at("Invalid", field, message);
+    for (index, target) in spec.target_refs.iter().enumerate() {
+        if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
+            let message = format!("{} of group {:?} does not delegate; use HTTPRoute", target.kind, target.group);
+            return Err(invalid(&format!("spec.targetRefs[{index}]"), message));
+        }
+    }
+    let sort = match &spec.sort_method {
+        None => None,
+        Some(ApiSort::RouteSpecificity) => Some(SortMethod::RouteSpecificity),
+        Some(ApiSort::TableWeight) => Some(SortMethod::TableWeight),
+        Some(ApiSort::Unknown(other)) => {
+            let message = format!("{other:?} is no way to sort; use RouteSpecificity or TableWeight");
+            return Err(invalid("spec.sortMethod", message));
+        }
+    };
+    let failure_mode = match &spec.failure_mode {
+        None | Some(FailureMode::RouteReplacement) => None,
+        Some(FailureMode::FreezeConfig) => {
+            let message = "FreezeConfig is not supported yet: what is broken is replaced; use RouteReplacement";
+            Some(Fault::at("UnsupportedValue", "spec.failureMode", message))
+        }
+        Some(FailureMode::Unknown(other)) => {
+            let message = format!("{other:?} is no failure mode; use RouteReplacement");
+            return Err(invalid("spec.failureMode", message));
+        }
+    };
+    let restriction = spec.allowed_children.as_ref().map(|children| restriction(policy, children)).transpose()?;
+    Ok(Said {
+        refused: None,
+        failure_mode,
+        freezes: spec.failure_mode == Some(FailureMode::FreezeConfig),
+        sort,
+        restriction: restriction.map(Arc::new),
+        defaults: spec.default_backend_refs.clone().into(),
+        requires_auth: spec.require_auth,
+    })
+}
+
+fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restriction, Fault> {
+    let field = "spec.allowedChildren";
+    let namespaces = match &children.namespaces {
+        None => None,
+        Some(allowed) => Some(match (&allowed.names, &allowed.selector) {
+            (Some(names), None) => Namespaces::Named(names.clone()),
+            (None, Some(selector)) => {
+                selector.matches(&api::meta::StringMap::new()).map_err(|error| {
+                    Fault::at("Invalid", format!("{field}.namespaces.selector.{error}"), "correct the selector")
+                })?;
+                Namespaces::Labelled(selector.clone())
+            }
+            _ => {
+                let message = "either names or selector says which namespaces are allowed; set one of both";
+                return Err(Fault::at("Invalid", format!("{field}.namespaces"), message));
+            }
+        }),
+    };
+    let backends = children.backends.as_ref().map(|list| {
+        let all = list.iter().enumerate();
+        all.map(|(index, allowed)| backends(allowed, &format!("{field}.backends[{index}]"))).collect()
+    });
+    Ok(Restriction { policy: policy.clone(), namespaces, backends: backends.transpose()? })
+}
+
+fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
+    let name = allowed.name.as_ref().map(|pattern| {
+        let refuse = |message: String| Fault::at("Invalid", format!("{field}.name"), message);
+        validate::regex::check(pattern).map_err(|invalid| refuse(invalid.to_string()))?;
+        regex::Regex::new(&format!("^(?:{pattern})$")).map_err(|error| refuse(error.to_string()))
+    });
+    let group = allowed.group.clone().unwrap_or_default();
+    Ok(Backends {
+        group_kind: allowed.kind.clone().map(|kind| (group, kind)),
+        namespace: allowed.namespace.clone(),
+        name: name.transpose()?,
+    })
+}
+
+/// What all policies and labels ask of a rule's children and of the rule itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// How the children are sorted.
+    pub(crate) sort: SortMethod,
+    /// What they may do; each of these counts.
+    pub(crate) restrictions: Box<[Arc<Restriction>]>,
+    /// Where rules without backends go.
+    pub(crate) defaults: Option<Defaults>,
+    /// Who demands that every request is authenticated.
+    pub(crate) requires_auth: Option<Arc<str>>,
+}
+
+/// Backends of rules that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Defaults {
+    /// The policy that has them, in whose namespace they are read.
+    pub(crate) policy: NsName,
+    /// The backends.
+    pub(crate) backends: Arc<[BackendRef]>,
+    /// How many restrictions stand above, which count for them too.
+    pub(crate) below: usize,
+}
+
+impl Terms {
+    /// The terms of a rule of `route` below those of its parent's rule.
+    ///
+    /// # Errors
+    /// Where a policy that targets the rule is refused: it never means that everything is allowed.
+    pub(crate) fn of(
+        scope: &Scope<'_>,
+        route: &NsName,
+        object: &HttpRoute,
+        rule: Option<&Arc<str>>,
+        above: Option<&Self>,
+    ) -> Result<Self, Problem> {
+        let mut terms = above.cloned().unwrap_or_default();
+        // Its own parent's choice.
+        terms.sort = SortMethod::default();
+        if object.metadata.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
+            let who = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
+            terms.requires_auth.get_or_insert_with(who);
+        }
+        let of_route = scope.get::<SaidOf>(&(route.clone(), None));
+        let of_rule = rule.and_then(|rule| scope.get::<SaidOf>(&(route.clone(), Some(rule.clone()))));
+        // What is said of the rule comes last, since it is the more precise.
+        for said in of_route.iter().chain(&of_rule) {
+            let (policy, said) = &**said;
+            if let Some(fault) = &said.refused {
+                let message = format!("DelegationPolicy {policy} is refused: {fault}");
+                return Err(Problem::new(Severity::Replaced, "Invalid", "", message));
+            }
+            terms.sort = said.sort.unwrap_or(terms.sort);
+            if !said.defaults.is_empty() {
+                let (policy, backends) = (policy.clone(), said.defaults.clone());
+                terms.defaults = Some(Defaults { policy, backends, below: terms.restrictions.len() });
+            }
+            if let Some(restriction) = &said.restriction {
+                terms.restrictions = terms.restrictions.iter().chain([restriction]).cloned().collect();
+            }
+            if said.requires_auth {
+                terms.requires_auth.get_or_insert_with(|| format!("DelegationPolicy {policy}").into());
+            }
+        }
+        Ok(terms)
+    }
+}
+
+impl Restriction {
+    /// Whether a child may be in a namespace, of which `labels` tells the labels.
+    pub(crate) fn allows_namespace(
+        &self,
+        namespace: &str,
+        labels: impl FnOnce() -> Option<api::meta::StringMap>,
+    ) -> bool {
+        match &self.namespaces {
+            None => true,
+            Some(Namespaces::Named(names)) => names.iter().any(|name| **name == *namespace),
+            Some(Namespaces::Labelled(selector)) => {
+                labels().is_some_and(|labels| selector.matches(&labels).unwrap_or(false))
+            }
+        }
+    }
+
+    /// Whether a child may send requests to a backend.
+    pub(crate) fn allows_backend(&self, group: &str, kind: &str, backend: &NsName) -> bool {
+        let Some(allowed) = &self.backends else { return true };
+        allowed.iter().any(|allowed| {
+            allowed.group_kind.as_ref().is_none_or(|(own, own_kind)| (&**own, &**own_kind) == (group, kind))
+                && allowed.namespace.as_ref().is_none_or(|namespace| *namespace == backend.namespace)
+                && allowed.name.as_ref().is_none_or(|name| name.is_match(&backend.name))
+        })
+    }
+
+    /// Whose it is.
+    pub(crate) fn policy(&self) -> &NsName {
+        &self.policy
+    }
+}

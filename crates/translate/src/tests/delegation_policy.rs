@@ -1,0 +1,236 @@
+//! What DelegationPolicies do to trees.
+
+use serde_json::{Value, json};
+
+use super::{
+    delegation::{GROUP, annotated, child, forward, root, routes, scene, to},
+    scene::{route, service},
+};
+
+fn policy(name: &str, target: &str, spec: Value) -> Value {
+    let (target, section) = target.split_once('#').map_or((target, None), |(target, section)| (target, Some(section)));
+    let mut all = json!({"targetRefs": [{"group": GROUP, "kind": "HTTPRoute", "name": target}]});
+    if let Some(section) = section {
+        all["targetRefs"][0]["sectionName"] = json!(section);
+    }
+    if let (Value::Object(all), Value::Object(spec)) = (&mut all, spec) {
+        all.extend(spec);
+    }
+    json!({"apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "DelegationPolicy",
+        "metadata": {"name": name, "namespace": "apps"}, "spec": all})
+}
+
+fn weighing(name: &str, weight: i32, rules: Value) -> Value {
+    annotated(child(name, rules), "kgateway.dev/route-weight", &weight.to_string())
+}
+
+fn table(target: &str) -> Value {
+    policy(&format!("table-{target}"), target, json!({"sortMethod": "TableWeight"}))
+}
+
+#[test]
+fn by_weight_the_heavier_child_goes_first_whatever_it_matches() {
+    let scene = scene([
+        root(json!([to("/a", &["*"]), forward("/a/light/x")])),
+        table("root"),
+        weighing("heavy", 10, json!([forward("/a"), forward("/a/light/y")])),
+        weighing("light", 5, json!([forward("/a/light")])),
+    ]);
+    // The group stands where the parent's match does, and each child's rules in their order.
+    assert_eq!(routes(&scene), ["root.1.0 /a/light/x", "heavy.0.0 /a", "heavy.1.0 /a/light/y", "light.0.0 /a/light"]);
+}
+
+#[test]
+fn equal_weights_stand_as_they_are_named_then_by_age_and_name() {
+    let aged = |name: &str, second: u8| {
+        let mut child = child(name, json!([forward("/a")]));
+        child["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:0{second}Z"));
+        child
+    };
+    let scene = scene([
+        root(json!([to("/a", &["*", "z", "y"])])),
+        table("root"),
+        aged("a", 5),
+        aged("b", 3),
+        aged("c", 3),
+        aged("y", 1),
+        aged("z", 9),
+    ]);
+    assert_eq!(routes(&scene), ["z.0.0 /a", "y.0.0 /a", "b.0.0 /a", "c.0.0 /a", "a.0.0 /a"]);
+}
+
+#[test]
+fn the_routes_of_a_grandchild_stand_where_its_parents_rule_does() {
+    let objects = || {
+        [
+            root(json!([to("/a", &["first", "second"])])),
+            table("root"),
+            child("first", json!([forward("/a/1"), to("/a", &["grand", "other"]), forward("/a/2")])),
+            child("second", json!([forward("/a/3")])),
+            weighing("grand", 1, json!([forward("/a"), forward("/a/x/y")])),
+            weighing("other", 2, json!([forward("/a/x")])),
+        ]
+    };
+    let in_the_middle = |inner: [&'static str; 3]| {
+        let mut all = vec!["first.0.0 /a/1"];
+        all.extend(inner);
+        all.extend(["first.2.0 /a/2", "second.0.0 /a/3"]);
+        all
+    };
+    let scene = scene(objects());
+    assert_eq!(routes(&scene), in_the_middle(["grand.1.0 /a/x/y", "other.0.0 /a/x", "grand.0.0 /a"]));
+    let scene = super::delegation::scene(objects().into_iter().chain([table("first")]));
+    assert_eq!(routes(&scene), in_the_middle(["other.0.0 /a/x", "grand.0.0 /a", "grand.1.0 /a/x/y"]));
+}
+
+#[test]
+fn what_is_left_of_a_table_answers_500_behind_it() {
+    let scene = scene([
+        root(json!([to("/a", &["child", "gone"]), forward("/")])),
+        table("root"),
+        child("child", json!([forward("/a/x")])),
+    ]);
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.0.0 /a 500", "root.1.0 /"]);
+}
+
+#[test]
+fn of_two_policies_on_one_target_the_older_counts_and_a_rules_own_comes_last() {
+    let aged = |mut policy: Value, second: u8| {
+        policy["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:00:0{second}Z"));
+        policy
+    };
+    let mut rule = to("/a", &["*"]);
+    rule["name"] = json!("named");
+    let objects = [
+        root(json!([rule])),
+        weighing("heavy", 10, json!([forward("/a")])),
+        weighing("light", 5, json!([forward("/a/light")])),
+        aged(policy("a", "root", json!({"sortMethod": "TableWeight"})), 5),
+        aged(policy("b", "root", json!({"sortMethod": "RouteSpecificity"})), 1),
+    ];
+    let (by_weight, by_match) = (["heavy.0.0 /a", "light.0.0 /a/light"], ["light.0.0 /a/light", "heavy.0.0 /a"]);
+    let mut scene = scene(objects);
+    assert_eq!(routes(&scene), by_match);
+    scene.put(policy("c", "root#named", json!({"sortMethod": "TableWeight"})));
+    assert_eq!(routes(&scene), by_weight);
+}
+
+#[test]
+fn a_child_of_a_namespace_that_is_not_allowed_is_left_out_alone() {
+    let mut foreign = child("foreign", json!([forward("/a/foreign")]));
+    foreign["metadata"]["namespace"] = json!("other");
+    let mut rule = to("/a", &["child"]);
+    let reference = json!({"group": GROUP, "kind": "HTTPRoute", "name": "foreign", "namespace": "other"});
+    rule["backendRefs"].as_array_mut().expect("a list").push(reference);
+    let objects = [
+        root(json!([rule])),
+        child("child", json!([forward("/a/own")])),
+        foreign,
+        policy("p", "root", json!({"allowedChildren": {"namespaces": {"names": ["apps"]}}})),
+    ];
+    let mut scene = scene(objects);
+    assert_eq!(routes(&scene), ["child.0.0 /a/own"]);
+    assert_eq!(scene.route("other/foreign", 0, "Accepted"), "False NotAllowedByParent");
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    // If nothing is left, the parent's match is broken.
+    scene.put(child("child", json!([forward("/b")])));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    let selector = json!({"allowedChildren": {"namespaces": {"selector": {"matchLabels": {"team": "a"}}}}});
+    scene.put(policy("p", "root", selector));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    scene.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "a"}}}));
+    assert_eq!(scene.route("other/foreign", 0, "Accepted"), "True Accepted");
+}
+
+#[test]
+fn a_childs_backend_that_is_not_allowed_answers_500_and_a_descendant_can_only_narrow() {
+    let to_backend = |path: &str, name: &str| {
+        let mut rule = forward(path);
+        rule["backendRefs"][0]["name"] = json!(name);
+        rule
+    };
+    let allowing = |name: &str| json!({"allowedChildren": {"backends": [{"kind": "Service", "name": name}]}});
+    let mut scene = scene([
+        service("s1"),
+        service("t1"),
+        root(json!([to("/a", &["child"]), to_backend("/own", "t1")])),
+        child("child", json!([to_backend("/a/1", "s1"), to_backend("/a/2", "t1"), to("/a/g", &["grand"])])),
+        child("grand", json!([to_backend("/a/g/1", "s1"), to_backend("/a/g/2", "t1")])),
+        policy("p", "root", allowing("s.*")),
+    ]);
+    assert_eq!(
+        routes(&scene),
+        ["grand.0.0 /a/g/1", "grand.1.0 /a/g/2 500", "child.0.0 /a/1", "child.1.0 /a/2 500", "root.1.0 /own"]
+    );
+    assert_eq!(scene.route("apps/child", 0, "ResolvedRefs"), "False RefNotPermitted");
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "True Accepted");
+    scene.put(policy("q", "child", allowing(".*")));
+    assert_eq!(routes(&scene)[1], "grand.1.0 /a/g/2 500");
+    scene.put(policy("q", "child", allowing("t.*")));
+    assert_eq!(routes(&scene)[..2], ["grand.0.0 /a/g/1 500", "grand.1.0 /a/g/2 500"]);
+}
+
+#[test]
+fn a_refused_policy_never_means_that_everything_is_allowed() {
+    let pattern = json!({"allowedChildren": {"backends": [{"name": "("}]}});
+    let mut named = to("/b", &["child"]);
+    named["name"] = json!("named");
+    let objects = |target: &str| {
+        [
+            root(json!([to("/a", &["child"]), named])),
+            child("child", json!([forward("/a/x"), forward("/b/x")])),
+            policy("p", target, pattern.clone()),
+        ]
+    };
+    let scene = scene(objects("root"));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b 500"]);
+    let scene = super::delegation::scene(objects("root#named"));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b 500"]);
+    // Only a failure mode that is not supported leaves the rest in force.
+    let freezing = json!({"failureMode": "FreezeConfig", "allowedChildren": {"namespaces": {"names": ["none"]}}});
+    let scene = super::delegation::scene(objects("root").into_iter().take(2).chain([policy("p", "root", freezing)]));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b 500"]);
+}
+
+#[test]
+fn a_rule_without_backends_gets_those_of_the_nearest_policy() {
+    let without = |path: &str| {
+        let mut rule = forward(path);
+        rule.as_object_mut().expect("a rule").remove("backendRefs");
+        rule
+    };
+    let mut broken = forward("/a/broken");
+    broken["backendRefs"][0]["name"] = json!("gone");
+    let scene = scene([
+        root(json!([to("/a", &["child"]), without("/b")])),
+        child("child", json!([without("/a/x"), broken])),
+        policy("p", "root", json!({"defaultBackendRefs": [{"name": "s", "port": 80}]})),
+    ]);
+    assert_eq!(routes(&scene), ["child.1.0 /a/broken 500", "child.0.0 /a/x", "root.1.0 /b"]);
+    let scene = super::delegation::scene([
+        root(json!([without("/b")])),
+        policy("p", "root", json!({"defaultBackendRefs": [{"name": "s", "namespace": "infra", "port": 80}]})),
+    ]);
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "False RefNotPermitted");
+}
+
+#[test]
+fn where_authentication_is_demanded_nothing_is_served_without() {
+    let tree = [root(json!([to("/a", &["child"]), forward("/b")])), child("child", json!([forward("/a/x")]))];
+    let demanding = policy("p", "root", json!({"requireAuth": true}));
+    let mut scene = scene(tree.into_iter().chain([demanding.clone()]));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x 500", "root.1.0 /b 500"]);
+    scene.remove(demanding);
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b"]);
+    let mut labelled = child("child", json!([forward("/a/x")]));
+    labelled["metadata"]["labels"] = json!({"portcullis.dev/require-auth": "true"});
+    scene.put(labelled);
+    assert_eq!(routes(&scene), ["child.0.0 /a/x 500", "root.1.0 /b"]);
+    assert_eq!(scene.route("apps/child", 0, "Accepted"), "False UnsupportedValue");
+    let alone = super::delegation::scene([{
+        let mut alone = route("alone", json!({}));
+        alone["metadata"]["labels"] = json!({"portcullis.dev/require-auth": "true"});
+        alone
+    }]);
+    assert_eq!(routes(&alone), ["alone.0.0 / 500"]);
+}
