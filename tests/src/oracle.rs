@@ -8,14 +8,16 @@ mod hostname;
 mod matching;
 mod model;
 mod pattern;
+pub mod stage;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod worlds;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::client::Request;
@@ -133,7 +135,6 @@ impl fmt::Display for Outcome {
 #[derive(Debug)]
 pub struct Oracle {
     world: World,
-    settings: Settings,
     /// What each root serves, by its place among the routes.
     trees: Vec<Vec<Item>>,
 }
@@ -143,16 +144,16 @@ impl Oracle {
     ///
     /// # Errors
     /// What the oracle does not know.
-    pub fn read(manifests: &[Value], settings: Settings) -> Result<Self> {
+    pub fn read(manifests: &[Value], settings: &Settings) -> Result<Self> {
         let world = World::read(manifests)?;
         let tree = |root: &Route| {
             if root.parents.iter().all(|parent| parent.is_route) {
                 return Vec::new();
             }
-            Tree { world: &world, settings: &settings, root, count: 0 }.expand()
+            Tree { world: &world, settings, root, count: 0 }.expand()
         };
         let trees = world.routes.iter().map(tree).collect();
-        Ok(Self { world, settings, trees })
+        Ok(Self { world, trees })
     }
 
     /// What becomes of a request that reaches a port of a Gateway (`NAMESPACE/NAME`).
@@ -168,7 +169,9 @@ impl Oracle {
         };
         let mut items: Vec<((std::cmp::Reverse<Fit>, &Place), &Item)> = Vec::new();
         for (route, tree) in self.world.routes.iter().zip(&self.trees) {
-            let Some(fit) = attached(route, listener).then(|| fit(route, &request.host)).flatten() else { continue };
+            let Some(fit) = attached(route, listener).then(|| fit(route, listener, &request.host)).flatten() else {
+                continue;
+            };
             items.extend(tree.iter().map(|item| ((std::cmp::Reverse(fit), &item.place), item)));
         }
         // Stable: what is equal in every way keeps the order in which it was found.
@@ -178,6 +181,12 @@ impl Oracle {
             Some(entry) => Outcome::Route(entry.taken.clone()),
             None => Outcome::NotFound(format!("no match that listener {} serves takes it", listener.name)),
         }
+    }
+
+    /// Some paths that the matches of each root take.
+    pub fn paths(&self) -> BTreeSet<String> {
+        let entries = self.trees.iter().flatten().flat_map(|item| &item.entries);
+        entries.flat_map(|entry| entry.request.path.examples()).collect()
     }
 
     /// All matches that roots serve, in words, for the report of a failed test.
@@ -190,14 +199,9 @@ impl Oracle {
         text
     }
 
-    /// Fails if the world is larger than a scan can bear.
-    ///
-    /// # Errors
-    /// More than `most` matches.
-    pub fn check_size(&self, most: usize) -> Result<()> {
-        let size: usize = self.trees.iter().flatten().map(|item| item.entries.len()).sum();
-        ensure!(size <= most.min(self.settings.matches), "{size} matches");
-        Ok(())
+    /// How many matches all roots serve.
+    pub fn size(&self) -> usize {
+        self.trees.iter().flatten().map(|item| item.entries.len()).sum()
     }
 }
 
@@ -213,7 +217,10 @@ fn attached(route: &Route, listener: &Listener) -> bool {
         })
 }
 
-/// How well the best hostname of a route fits; whatever fits a request that a listener takes intersects the listener's.
-fn fit(route: &Route, host: &str) -> Option<Fit> {
-    if route.hostnames.is_empty() { Some((0, 0)) } else { route.hostnames.iter().filter_map(|own| own.fit(host)).max() }
+/// How well the best hostname of a route fits; a route without any has the listener's. Whatever fits a request that a
+/// listener takes intersects the listener's.
+fn fit(route: &Route, listener: &Listener, host: &str) -> Option<Fit> {
+    let hostnames =
+        if route.hostnames.is_empty() { std::slice::from_ref(&listener.hostname) } else { &route.hostnames };
+    hostnames.iter().filter_map(|hostname| hostname.fit(host)).max()
 }

@@ -232,6 +232,16 @@ impl Path {
     }
 }
 
+impl Path {
+    /// Some paths that it takes.
+    pub(super) fn examples(&self) -> Vec<String> {
+        match self {
+            Self::Exact(path) | Self::Prefix(path) => vec![path.clone()],
+            Self::Regex(pattern) => pattern.examples().into_iter().collect(),
+        }
+    }
+}
+
 impl Condition {
     fn holds(&self, value: Option<&str>) -> bool {
         value.is_some_and(|value| match &self.value {

@@ -31,10 +31,10 @@ struct Scene(Oracle);
 
 impl Scene {
     fn new(manifests: &str) -> Self {
-        Self::with(manifests, Settings::default())
+        Self::with(manifests, &Settings::default())
     }
 
-    fn with(manifests: &str, settings: Settings) -> Self {
+    fn with(manifests: &str, settings: &Settings) -> Self {
         let documents = manifests::parse(&format!("{BASE}{manifests}")).expect("valid YAML");
         let documents: Vec<Value> = documents.into_iter().map(complete).collect();
         Self(Oracle::read(&documents, settings).expect("a world that the oracle knows"))

@@ -71,7 +71,7 @@ fn consent_across_namespaces_can_be_made_explicit() {
 ---
 {route: infra/own, rules: [{path: /c}]}
 ",
-        settings,
+        &settings,
     );
     scene.expect(&[("/a", "infra/root 0.0: 500"), ("/b", "a/naming 0.0"), ("/c", "infra/own 0.0")]);
 }
@@ -158,7 +158,7 @@ fn a_child_below_the_depth_bound_answers_500() {
 ---
 {route: a/two, rules: [{path: /a/1/2}]}
 ",
-            Settings { depth, ..Settings::default() },
+            &Settings { depth, ..Settings::default() },
         )
     };
     scene(2).expect(&[("/a/1/2", "a/two 0.0"), ("/a/1", "nothing")]);
@@ -302,7 +302,7 @@ fn a_rule_that_crosses_the_bound_of_matches_answers_500_and_other_roots_stay() {
 ---
 {route: b/one, rules: [{path: /b/1}, {path: /b/2}]}
 ";
-    let scene = |matches| Scene::with(manifests, Settings { matches, ..Settings::default() });
+    let scene = |matches| Scene::with(manifests, &Settings { matches, ..Settings::default() });
     scene(4).expect(&[("/a/1", "a/one 0.0"), ("/a/3", "a/two 0.0"), ("/b/1", "b/one 0.0")]);
     scene(2).expect(&[("/a/1", "infra/root-a 0.0: 500"), ("/x", "infra/root-a 1.0"), ("/b/2", "b/one 1.0")]);
 }

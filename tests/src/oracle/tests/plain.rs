@@ -140,6 +140,24 @@ spec:
 }
 
 #[test]
+fn a_route_without_hostnames_has_the_listeners() {
+    let scene = Scene::new(
+        "
+kind: Gateway
+metadata: {name: g, namespace: infra}
+spec: {listeners: [{name: l, port: 80, protocol: HTTP, hostname: '*.example.com'}]}
+---
+{route: infra/root-broad, created: '1', parentRefs: [{name: g}], hostnames: ['*.com'], rules: [{path: /}, {path: /a/b}]}
+---
+{route: infra/root-none, created: '2', parentRefs: [{name: g}], rules: [{path: /a}]}
+",
+    );
+    let told = |path: &str| scene.0.ask("infra/g", 80, &Request::get("a.example.com", path)).to_string();
+    assert!(told("/a/b").starts_with("httproute/infra/root-none/"), "{}", told("/a/b"));
+    assert!(told("/x").starts_with("httproute/infra/root-broad/"), "{}", told("/x"));
+}
+
+#[test]
 fn a_rule_without_a_backend_that_can_be_used_answers_500() {
     let scene = Scene::new(
         "
@@ -182,6 +200,6 @@ fn what_would_need_more_knowledge_is_refused() {
     ] {
         let documents = manifests::parse(manifest).expect("valid YAML").into_iter().map(complete);
         let documents: Vec<_> = documents.collect();
-        assert!(Oracle::read(&documents, Settings::default()).is_err(), "{manifest}");
+        assert!(Oracle::read(&documents, &Settings::default()).is_err(), "{manifest}");
     }
 }

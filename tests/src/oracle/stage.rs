@@ -1,0 +1,194 @@
+//! Portcullis and an Envoy for each Gateway, through which the requests of one world after the other are sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::worlds::{Asked, GATEWAYS, SENTINEL, World, fixtures};
+use super::{Answer, Outcome};
+use crate::client::{self, Request, Target};
+use crate::echo::Echo;
+use crate::manifests::{self, PortMapping, Renderer};
+use crate::portcullis::Portcullis;
+use crate::ports;
+use crate::process::{Process, envoy_binary};
+use crate::wait::{PATIENCE, eventually};
+
+/// The programs, and what stands behind them.
+#[derive(Debug)]
+pub struct Stage {
+    portcullis: Portcullis,
+    envoys: BTreeMap<&'static str, Process>,
+    renderer: Renderer,
+    /// How many worlds there were.
+    number: usize,
+    _backends: Vec<Echo>,
+    // Holds bootstraps and logs for as long as the Envoys run.
+    _folder: tempfile::TempDir,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The status.
+    pub status: u16,
+    /// The backend that answered.
+    pub backend: Option<String>,
+    /// The name of the Envoy route that took it.
+    pub route: Option<String>,
+}
+
+impl Stage {
+    /// Starts everything, with a world in which there is nothing.
+    pub async fn start() -> Result<Self> {
+        let mut renderer = Renderer::new(PortMapping::Gateway)?;
+        let base = render(&mut renderer, fixtures())?;
+        let mut backends = Vec::new();
+        for (address, name) in renderer.backends() {
+            backends.push(Echo::start(name, *address).await?);
+        }
+        let portcullis = Portcullis::start(&[("base.yaml".to_owned(), base)]).await?;
+        let folder = tempfile::Builder::new().prefix("envoys-").tempdir()?;
+        let mut envoys = BTreeMap::new();
+        for (number, (gateway, _)) in GATEWAYS.into_iter().enumerate() {
+            let mut bootstrap = portcullis.bootstrap(gateway).await?;
+            let admin = json!({"socketAddress": {"address": "127.0.0.1", "portValue": ports::free_port()?}});
+            bootstrap["admin"] = json!({"address": admin});
+            let file = |ending: &str| folder.path().join(format!("{number}.{ending}"));
+            std::fs::write(file("json"), bootstrap.to_string())?;
+            let path = file("json").to_string_lossy().into_owned();
+            // The names of routes stand in the access log, which Envoy keeps for 10 seconds otherwise.
+            let arguments = [
+                ["--config-path", &path],
+                ["--concurrency", "1"],
+                ["--log-level", "warn"],
+                ["--file-flush-interval-msec", "10"],
+            ];
+            let arguments = arguments.into_iter().flatten().chain(["--disable-hot-restart"]);
+            envoys.insert(gateway, Process::start("envoy", &envoy_binary()?, arguments, file("log"))?);
+        }
+        Ok(Self { portcullis, envoys, renderer, number: 0, _backends: backends, _folder: folder })
+    }
+
+    /// Has a world served instead of the one before, and sends its requests.
+    pub async fn play(&mut self, world: &World) -> Result<Vec<Seen>> {
+        self.number += 1;
+        let number = self.number;
+        let mut manifests = world.manifests.clone();
+        manifests.push(sentinel(number));
+        let file = render(&mut self.renderer, manifests)?;
+        self.portcullis.write("world.yaml", &file)?;
+        for (gateway, ports) in GATEWAYS {
+            for port in ports {
+                let target = Target::local(self.renderer.port(gateway, *port)?);
+                let request = Request::get(SENTINEL, &format!("/world/{number}"));
+                let served = eventually(PATIENCE, async || {
+                    let response = client::send(&target, &request).await?;
+                    ensure!(response.status == 302, "{}", response.status);
+                    Ok(())
+                });
+                let served = served.await.with_context(|| format!("world {number} does not reach {gateway}:{port}"));
+                served.with_context(|| self.portcullis.log_tail())?;
+            }
+        }
+        let mut seen = Vec::new();
+        for (index, asked) in world.requests.iter().enumerate() {
+            let target = Target::local(self.renderer.port(asked.gateway, asked.port)?);
+            let request = asked.request.clone().header("user-agent", &id(number, index));
+            let response = client::send(&target, &request).await.with_context(|| asked.to_string())?;
+            let backend = response.echoed.map(|echoed| echoed.backend);
+            seen.push(Seen { status: response.status, backend, route: None });
+        }
+        self.read_routes(&world.requests, &mut seen).await?;
+        self.portcullis.check()?;
+        Ok(seen)
+    }
+
+    /// Reads from the logs which route each request took.
+    async fn read_routes(&mut self, requests: &[Asked], seen: &mut [Seen]) -> Result<()> {
+        for envoy in self.envoys.values_mut() {
+            envoy.check_alive()?;
+        }
+        let routes = eventually(PATIENCE, async || {
+            let logs = self.envoys.values().map(Process::log);
+            let routes: BTreeMap<String, Option<String>> = logs.flat_map(|log| routes(&log)).collect();
+            let routes = (0..requests.len()).map(|index| routes.get(&id(self.number, index)).cloned());
+            routes.collect::<Option<Vec<_>>>().context("requests are missing in the access logs")
+        });
+        for (seen, route) in seen.iter_mut().zip(routes.await?) {
+            seen.route = route;
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Fails if an outcome is something else.
+    pub fn compare(&self, outcome: &Outcome) -> Result<()> {
+        let same = match outcome.answer() {
+            Answer::DirectResponse(status) => self.status == status && self.backend.is_none(),
+            Answer::Redirect => self.status == 302 && self.backend.is_none(),
+            Answer::Backends { names, broken_share } => match &self.backend {
+                Some(backend) => self.status == 200 && names.contains(backend),
+                None => self.status == 500 && broken_share,
+            },
+        };
+        let named = match (&self.route, outcome.route_identity()) {
+            (None, None) => true,
+            (Some(name), Some(identity)) => is_named(name, &identity.to_string()),
+            _ => false,
+        };
+        ensure!(same && named, "{self}, and not {outcome}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, backend, route } = self;
+        let backend = backend.as_deref().unwrap_or("no backend");
+        write!(f, "{status} by {} from {backend}", route.as_deref().unwrap_or("no route"))
+    }
+}
+
+/// Whether an Envoy route has the name of a match; those of one match that takes several are numbered.
+fn is_named(route: &str, identity: &str) -> bool {
+    route.strip_prefix(identity).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A route by which a world shows that it is served, on each port.
+fn sentinel(number: usize) -> Value {
+    let redirect = json!({"type": "RequestRedirect", "requestRedirect": {"path":
+        {"type": "ReplaceFullPath", "replaceFullPath": "/served"}, "statusCode": 302}});
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": "sentinel", "namespace": "infra"},
+        "spec": {
+            "parentRefs": GATEWAYS.map(|(gateway, _)| json!({"name": gateway.trim_start_matches("infra/")})),
+            "hostnames": [SENTINEL],
+            "rules": [{
+                "matches": [{"path": {"type": "Exact", "value": format!("/world/{number}")}}], "filters": [redirect],
+            }],
+        },
+    })
+}
+
+fn render(renderer: &mut Renderer, mut documents: Vec<Value>) -> Result<String> {
+    for document in &mut documents {
+        renderer.render(document)?;
+    }
+    manifests::print(&documents)
+}
+
+fn id(world: usize, request: usize) -> String {
+    format!("world-{world}-request-{request}")
+}
+
+/// User agents and route names of an access log.
+fn routes(log: &str) -> Vec<(String, Option<String>)> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let field = |line: &Value, name: &str| Some(line.get(name)?.as_str()?.to_owned());
+    lines.filter_map(|line| Some((field(&line, "user_agent")?, field(&line, "route_name")))).collect()
+}

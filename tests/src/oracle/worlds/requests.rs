@@ -1,0 +1,54 @@
+//! Requests at the boundaries of matches.
+
+use std::collections::BTreeSet;
+
+use super::{Asked, Draw, GATEWAYS};
+use crate::client::Request;
+
+const REQUESTS: usize = 60;
+
+/// Requests for some of these paths, and for what is close to them.
+pub(super) fn requests(draw: &mut Draw, paths: BTreeSet<String>) -> Vec<Asked> {
+    let paths: Vec<_> = paths.into_iter().filter(|path| path.starts_with('/')).collect();
+    let around = |draw: &mut Draw| {
+        let path = if paths.is_empty() { "/" } else { &*paths[draw.below(paths.len())] };
+        let bare = path.trim_end_matches('/');
+        let above = bare.rsplit_once('/').map_or("", |(above, _)| above);
+        let close = [
+            path.to_owned(),
+            bare.to_owned(),
+            format!("{bare}/"),
+            format!("{bare}/zz"),
+            format!("{bare}/x"),
+            // Half a segment more.
+            format!("{bare}zz"),
+            above.to_owned(),
+        ];
+        let close = draw.of(&close);
+        if close.starts_with('/') { close } else { "/".to_owned() }
+    };
+    let requests = (0..REQUESTS).map(|_| {
+        let path = around(draw);
+        request(draw, path)
+    });
+    requests.collect()
+}
+
+fn request(draw: &mut Draw, mut path: String) -> Asked {
+    let (gateway, port) = draw.of(&[(0, 80), (0, 80), (0, 80), (0, 80), (0, 81), (1, 80)]);
+    let hosts = ["a.example.com", "a.example.com", "b.example.com", "c.b.example.com", "example.org", "other.test"];
+    if draw.percent(60) {
+        path.push_str(draw.of(&["?q=1", "?q=1", "?z=1&q=1", "?q=2"]));
+    }
+    let mut request = Request::get(draw.of(&hosts), &path);
+    if draw.percent(60) {
+        request = request.header(draw.of(&["x-h", "X-H"]), draw.of(&["1", "1", "1", "2"]));
+    }
+    if draw.percent(50) {
+        request = request.header("x-i", draw.of(&["v1", "v1", "v12"]));
+    }
+    if draw.percent(20) {
+        "POST".clone_into(&mut request.method);
+    }
+    Asked { gateway: GATEWAYS[gateway].0, port, request }
+}

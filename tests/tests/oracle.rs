@@ -1,0 +1,53 @@
+//! What the oracle tells from the manifests is what a real Envoy does that Portcullis controls.
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::oracle::stage::Stage;
+use portcullis_tests::oracle::worlds::{Kind, World, fixtures, worlds};
+use portcullis_tests::oracle::{Oracle, Outcome, Settings};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+/// Some of the worlds, the same in each run.
+fn some(kind: Kind, count: usize) -> Result<Vec<World>> {
+    let (strategy, mut runner) = (worlds(kind), TestRunner::deterministic());
+    let world = |_| strategy.new_tree(&mut runner).map(|tree| tree.current());
+    (0..count).map(world).collect::<Result<_, _>>().map_err(|reason| anyhow::anyhow!("{reason}"))
+}
+
+fn oracle(world: &World) -> Result<Oracle> {
+    let all: Vec<_> = fixtures().into_iter().chain(world.manifests.iter().cloned()).collect();
+    Oracle::read(&all, &Settings::default())
+}
+
+fn ask(oracle: &Oracle, world: &World) -> Vec<Outcome> {
+    world.requests.iter().map(|asked| oracle.ask(asked.gateway, asked.port, &asked.request)).collect()
+}
+
+async fn agree(kind: Kind, count: usize) -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let (mut taken, mut failures) = (0, Vec::new());
+    for (number, world) in some(kind, count)?.iter().enumerate() {
+        let oracle = oracle(world)?;
+        let outcomes = ask(&oracle, world);
+        let seen = stage.play(world).await?;
+        let differences: Vec<String> = std::iter::zip(&world.requests, std::iter::zip(&seen, &outcomes))
+            .filter_map(|(asked, (seen, outcome))| Some(format!("{asked}: {:#}", seen.compare(outcome).err()?)))
+            .collect();
+        taken += outcomes.iter().filter(|outcome| outcome.route_identity().is_some()).count();
+        if !differences.is_empty() {
+            let manifests: Vec<_> = world.manifests.iter().map(ToString::to_string).collect();
+            let parts = [differences.join("\n"), oracle.describe(), manifests.join("\n")];
+            failures.push(format!("world {number}\n{}", parts.join("\n\n")));
+        }
+    }
+    println!("{count} worlds, {taken} requests that a match takes");
+    ensure!(taken > count * 10, "only {taken} requests were taken");
+    let first = failures.first().map_or("", String::as_str);
+    ensure!(failures.is_empty(), "{} of {count} worlds differ, the first of them:\n{first}", failures.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_delegation_envoy_takes_the_route_that_the_oracle_tells() -> Result<()> {
+    agree(Kind::Plain, 60).await.context("plain worlds")
+}
