@@ -21,6 +21,8 @@ pub(super) struct Match {
     pub(super) headers: Vec<Condition>,
     /// Conditions on query parameters.
     pub(super) queries: Vec<Condition>,
+    /// Whether its path is an expression for which case does not count, which lies inside no other path.
+    any_case: bool,
     /// Which part of a prefix that ends with a slash is meant.
     part: Part,
 }
@@ -85,6 +87,7 @@ impl Match {
         let path = value.get("path");
         let written = path.and_then(|path| text(path, "/value")).unwrap_or_else(|| "/".to_owned());
         let kind = path.and_then(|path| text(path, "/type"));
+        let any_case = written.contains("(?i)");
         let path = match kind.as_deref().unwrap_or("PathPrefix") {
             "Exact" => Path::Exact(written),
             "PathPrefix" => Path::Prefix(written),
@@ -101,6 +104,7 @@ impl Match {
             method: text(value, "/method"),
             headers: first(headers),
             queries: first(queries),
+            any_case,
             part: Part::Whole,
         })
     }
@@ -108,7 +112,7 @@ impl Match {
     /// The match that a rule without one has.
     pub(super) fn everything() -> Self {
         let (headers, queries) = (Vec::new(), Vec::new());
-        Self { path: Path::Prefix("/".to_owned()), method: None, headers, queries, part: Part::Whole }
+        Self { path: Path::Prefix("/".to_owned()), method: None, headers, queries, any_case: false, part: Part::Whole }
     }
 
     /// Whether it takes a request.
@@ -164,7 +168,8 @@ impl Match {
     fn contained(&self, parent: &Self) -> Below {
         let Path::Prefix(prefix) = &parent.path else { return Below::Unreachable };
         let all = |asked: &[Condition], by: &[Condition]| asked.iter().all(|condition| by.contains(condition));
-        let inside = self.path.is_below(prefix)
+        let inside = !self.any_case
+            && self.path.is_below(prefix)
             && all(&parent.headers, &self.headers)
             && all(&parent.queries, &self.queries)
             && (parent.method.is_none() || parent.method == self.method);
@@ -179,6 +184,7 @@ impl Match {
             method: parent.method.clone().or_else(|| self.method.clone()),
             headers: united(&parent.headers, &self.headers),
             queries: united(&parent.queries, &self.queries),
+            any_case: self.any_case,
             part: Part::Whole,
         })
     }

@@ -103,6 +103,10 @@ impl Stage {
         }
         self.read_routes(&world.requests, &mut seen).await?;
         self.portcullis.check()?;
+        // What an API server would not take is not what is compared.
+        let log = self.portcullis.log();
+        let refused: Vec<_> = log.lines().filter(|line| line.contains(": refused: ")).collect();
+        ensure!(refused.is_empty(), "manifests are refused: {refused:?}");
         Ok(seen)
     }
 

@@ -75,18 +75,20 @@ pub fn worlds(kind: Kind) -> impl Strategy<Value = World> {
 
 fn world(kind: Kind, choices: Vec<u16>) -> Option<World> {
     let mut draw = Draw::new(choices);
-    let mut manifests: Vec<Value> = GATEWAYS.iter().map(|(name, ports)| gateway(&mut draw, name, ports)).collect();
-    let (routes, mut paths) = routes::routes(&mut draw, kind);
+    let mut manifests: Vec<Value> =
+        GATEWAYS.iter().map(|(name, ports)| gateway(&mut draw, kind, name, ports)).collect();
+    let (routes, written) = routes::routes(&mut draw, kind);
     manifests.extend(routes);
     let all: Vec<Value> = fixtures().into_iter().chain(manifests.iter().cloned()).collect();
     let oracle = super::Oracle::read(&all, &Settings::default()).expect("a world that the oracle knows");
-    paths.extend(oracle.paths());
-    let requests = requests::requests(&mut draw, paths);
+    let requests = requests::requests(&mut draw, &oracle.paths(), &written);
     (oracle.size() <= MOST_MATCHES).then_some(World { manifests, requests })
 }
 
-fn gateway(draw: &mut Draw, name: &str, ports: &[u16]) -> Value {
+fn gateway(draw: &mut Draw, kind: Kind, name: &str, ports: &[u16]) -> Value {
     let (namespace, name) = name.split_once('/').unwrap_or_default();
+    // Where trees are the matter most requests have to reach one.
+    let (any, others, same) = if kind == Kind::Plain { (85, 30, 15) } else { (97, 10, 4) };
     let mut listeners = Vec::new();
     for port in ports {
         let mut add = |name: String, hostname: &str, from: &str| {
@@ -99,8 +101,8 @@ fn gateway(draw: &mut Draw, name: &str, ports: &[u16]) -> Value {
         };
         add(format!("sentinel-{port}"), SENTINEL, "Same");
         for (index, hostname) in ["", "*.example.com", "a.example.com", "*.b.example.com"].into_iter().enumerate() {
-            if draw.percent(if hostname.is_empty() { 85 } else { 30 }) {
-                add(format!("l{index}-{port}"), hostname, if draw.percent(15) { "Same" } else { "All" });
+            if draw.percent(if hostname.is_empty() { any } else { others }) {
+                add(format!("l{index}-{port}"), hostname, if draw.percent(same) { "Same" } else { "All" });
             }
         }
     }

@@ -417,4 +417,12 @@ rules:
         ("/a/x", "infra/root 1.0"),
         ("/a/y", "infra/root 1.0"),
     ]);
+    let scene = Scene::new(
+        "
+{route: infra/root, rules: [{path: /, to: a/child}]}
+---
+{route: a/child, rules: [{matches: [{path: {type: RegularExpression, value: '(?i)/y'}}, {path: {value: /z}}]}]}
+",
+    );
+    scene.expect(&[("/y", "nothing"), ("/z", "a/child 0.1")]);
 }

@@ -7,15 +7,19 @@ use crate::client::Request;
 
 const REQUESTS: usize = 60;
 
-/// Requests for some of these paths, and for what is close to them.
-pub(super) fn requests(draw: &mut Draw, paths: BTreeSet<String>) -> Vec<Asked> {
-    let paths: Vec<_> = paths.into_iter().filter(|path| path.starts_with('/')).collect();
+/// Requests for some of the paths that are served or written, and for what is close to them.
+pub(super) fn requests(draw: &mut Draw, served: &BTreeSet<String>, written: &BTreeSet<String>) -> Vec<Asked> {
+    let list = |paths: &BTreeSet<String>| {
+        let list: Vec<_> = paths.iter().filter(|path| path.starts_with('/')).cloned().collect();
+        if list.is_empty() { vec!["/".to_owned()] } else { list }
+    };
+    let (served, written) = (list(served), list(written));
     let around = |draw: &mut Draw| {
-        let path = if paths.is_empty() { "/" } else { &*paths[draw.below(paths.len())] };
+        let path = if draw.percent(75) { draw.of(&served) } else { draw.of(&written) };
         let bare = path.trim_end_matches('/');
         let above = bare.rsplit_once('/').map_or("", |(above, _)| above);
         let close = [
-            path.to_owned(),
+            path.clone(),
             bare.to_owned(),
             format!("{bare}/"),
             format!("{bare}/zz"),
@@ -36,7 +40,15 @@ pub(super) fn requests(draw: &mut Draw, paths: BTreeSet<String>) -> Vec<Asked> {
 
 fn request(draw: &mut Draw, mut path: String) -> Asked {
     let (gateway, port) = draw.of(&[(0, 80), (0, 80), (0, 80), (0, 80), (0, 81), (1, 80)]);
-    let hosts = ["a.example.com", "a.example.com", "b.example.com", "c.b.example.com", "example.org", "other.test"];
+    let hosts = [
+        "a.example.com",
+        "a.example.com",
+        "a.example.com",
+        "b.example.com",
+        "c.b.example.com",
+        "example.org",
+        "other.test",
+    ];
     if draw.percent(60) {
         path.push_str(draw.of(&["?q=1", "?q=1", "?z=1&q=1", "?q=2"]));
     }

@@ -49,8 +49,8 @@ pub(super) fn routes(draw: &mut Draw, kind: Kind) -> (Vec<Value>, BTreeSet<Strin
         let count = match (kind, level) {
             (Kind::Plain, _) => 1 + routes.draw.below(6),
             (Kind::Trees, 0) => 1 + routes.draw.below(3),
-            (Kind::Trees, 1 | 2) => 1 + routes.draw.below(4),
-            (Kind::Trees, _) => routes.draw.below(4),
+            (Kind::Trees, 1..4) => 1 + routes.draw.below(4),
+            (Kind::Trees, _) => 1 + routes.draw.below(2),
         };
         let mut here = Vec::new();
         for _ in 0..count {
@@ -113,8 +113,7 @@ impl Routes<'_> {
             if self.draw.percent(10) {
                 parent["port"] = json!(self.draw.of(&[80, 81]));
             }
-            // Two references to one parent have to be told apart, which is not the matter here.
-            if parents.iter().all(|other: &Value| other["name"] != parent["name"]) {
+            if parents.iter().all(|other| !is_same(other, &parent)) {
                 parents.push(parent);
             }
         }
@@ -123,12 +122,13 @@ impl Routes<'_> {
 
     fn hostnames(&mut self) -> Value {
         let all = ["a.example.com", "b.example.com", "*.example.com", "*.com", "*.b.example.com", "example.org"];
-        let percent = if self.draw.percent(65) { 0 } else { 35 };
+        let none = if self.kind == Kind::Plain { 65 } else { 85 };
+        let percent = if self.draw.percent(none) { 0 } else { 35 };
         json!(all.into_iter().filter(|_| self.draw.percent(percent)).collect::<Vec<_>>())
     }
 
     fn rule(&mut self, level: usize, inherits: bool, namespace: &str, above: &[Above], here: &mut Vec<Above>) -> Value {
-        let likely = if level == 0 { 75 } else { 50 };
+        let likely = if level == 0 { 80 } else { 60 };
         let delegates = self.kind == Kind::Trees && level < DEPTH && self.draw.percent(likely);
         let one_match = delegates && self.by_weight;
         let mut matches = Vec::new();
@@ -285,14 +285,16 @@ impl Routes<'_> {
             }
         }
         for draft in &mut self.drafts {
-            if draft.level > 0 && !named.is_empty() && self.draw.percent(25) {
+            if draft.level > 0 && !named.is_empty() && self.draw.percent(15) {
                 let mut parents: Vec<Value> = Vec::new();
                 for _ in 0..=self.draw.below(2) {
                     let mut parent = self.draw.of(&named);
                     if !self.draw.percent(30) {
                         parent.as_object_mut().map(|fields| fields.remove("sectionName"));
                     }
-                    parents.push(parent);
+                    if parents.iter().all(|other| !is_same(other, &parent)) {
+                        parents.push(parent);
+                    }
                 }
                 // A child may be a root as well.
                 if self.draw.percent(10) {
@@ -308,8 +310,8 @@ impl Routes<'_> {
         let missing = (level + 1, "team-a", "nobody".to_owned());
         let next: Vec<_> = known.iter().filter(|(other, ..)| *other == level + 1).cloned().collect();
         let (_, target, name) = match self.draw.below(100) {
-            95.. => missing,
-            90..95 => self.draw.of(known),
+            97.. => missing,
+            92..97 => self.draw.of(known),
             _ if next.is_empty() => missing,
             _ => self.draw.of(&next),
         };
@@ -319,7 +321,7 @@ impl Routes<'_> {
             let label = self.draw.of(&["v0", "v1"]);
             return json!({"group": "delegation.kgateway.dev", "kind": "label", "name": label, "namespace": place});
         }
-        let name = if how >= 60 { self.draw.of(&["*", ""]).to_owned() } else { name };
+        let name = if how >= 60 { "*".to_owned() } else { name };
         let mut reference = json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": name, "namespace": target});
         if target == namespace {
             reference.as_object_mut().map(|fields| fields.remove("namespace"));
@@ -347,6 +349,11 @@ impl Routes<'_> {
         }
         policies
     }
+}
+
+/// Whether two references mean one parent; these would have to be told apart, which is not the matter here.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one["name"] == other["name"] && one["namespace"] == other["namespace"]
 }
 
 fn same_name(one: &Value, other: &Value) -> bool {
