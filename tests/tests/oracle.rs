@@ -51,3 +51,8 @@ async fn agree(kind: Kind, count: usize) -> Result<()> {
 async fn without_delegation_envoy_takes_the_route_that_the_oracle_tells() -> Result<()> {
     agree(Kind::Plain, 60).await.context("plain worlds")
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_delegation_envoy_takes_the_route_that_the_oracle_tells() -> Result<()> {
+    agree(Kind::Trees, 100).await.context("worlds with trees")
+}
