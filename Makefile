@@ -1,12 +1,13 @@
 # What a person would type. ENVOY_VERSION is the Envoy that everything here is tested with.
 ENVOY_VERSION := 1.40.0
 export PORTCULLIS_ENVOY ?= $(CURDIR)/.tools/envoy/bin/envoy
+FILES ?= examples/quickstart
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BACKENDS := --name a --listen 127.0.0.1:9001 --name b --listen 127.0.0.1:9002
 
-run: envoy ## Serve examples/quickstart on port 8080, Envoy and two backends included.
+run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two backends included.
 	cargo build --quiet --bin portcullis --bin echo
-	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files examples/quickstart --envoy $(PORTCULLIS_ENVOY)
+	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
 test: envoy lint docs ## Format, clippy, docs, all tests.
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace

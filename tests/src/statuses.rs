@@ -14,8 +14,10 @@ use crate::manifests::ObjectId;
 pub struct StatusExpectation {
     /// `KIND NAMESPACE/NAME`.
     pub object: String,
-    /// Of a route: the entry of this Gateway (`NAMESPACE/NAME`).
+    /// Of a route: the entry of this Gateway (`NAMESPACE/NAME`), or of a parent of another kind (`KIND NAMESPACE/NAME`).
     pub parent: Option<String>,
+    /// Of a policy: the entry of this ancestor, written like a parent.
+    pub ancestor: Option<String>,
     /// Of a route: the entry of this parentRef's `sectionName`.
     pub section: Option<String>,
     /// Of a Gateway: the entry of this listener.
@@ -23,6 +25,14 @@ pub struct StatusExpectation {
     /// Conditions by type: `Status`, or `Status Reason`, as in `False RefNotPermitted`.
     #[serde(default)]
     pub conditions: BTreeMap<String, String>,
+    /// Parts of the messages of conditions, by type.
+    #[serde(default)]
+    pub messages: BTreeMap<String, String>,
+    /// What no message of a condition says.
+    #[serde(default)]
+    pub unsaid: Vec<String>,
+    /// How many parents the status has entries for.
+    pub entries: Option<usize>,
     /// The routes attached to the listener.
     pub attached_routes: Option<u64>,
     /// The kinds that the listener supports.
@@ -54,6 +64,19 @@ impl StatusExpectation {
             };
             ensure!(matches, "{kind} is {status} ({message}), expected {expected}");
         }
+        for (kind, part) in &self.messages {
+            let actual = condition(entry, kind).unwrap_or_else(|| "absent".to_owned());
+            ensure!(actual.contains(part), "{kind} is {actual}, which lacks {part:?}");
+        }
+        for found in list(entry, "conditions") {
+            let message = found.get("message").and_then(Value::as_str).unwrap_or_default();
+            let said = self.unsaid.iter().find(|part| message.contains(part.as_str()));
+            ensure!(said.is_none(), "a message says {said:?}: {message}");
+        }
+        if let Some(expected) = self.entries {
+            let actual = list(entry, "parents").count();
+            ensure!(actual == expected, "has {actual} entries, expected {expected}");
+        }
         if let Some(expected) = self.attached_routes {
             let actual = entry.get("attachedRoutes").and_then(Value::as_u64);
             ensure!(actual == Some(expected), "attachedRoutes is {actual:?}, expected {expected}");
@@ -76,16 +99,20 @@ impl StatusExpectation {
                 list(status, "listeners").find(|entry| entry.get("name").and_then(Value::as_str) == Some(listener))
             );
         }
-        let Some(parent) = &self.parent else {
-            return Ok(Some(status));
+        let (entries, reference, wanted) = match (&self.parent, &self.ancestor) {
+            (Some(parent), _) => ("parents", "parentRef", parent),
+            (None, Some(ancestor)) => ("ancestors", "ancestorRef", ancestor),
+            (None, None) => return Ok(Some(status)),
         };
+        let (kind, wanted) = wanted.split_once(' ').unwrap_or(("Gateway", wanted));
         let own_namespace = id.name.split('/').next().unwrap_or_default();
-        Ok(list(status, "parents").find(|entry| {
-            let field = |name: &str| entry.get("parentRef")?.get(name)?.as_str();
+        Ok(list(status, entries).find(|entry| {
+            let field = |name: &str| entry.get(reference)?.get(name)?.as_str();
             let namespace = field("namespace").unwrap_or(own_namespace);
             let name = field("name").unwrap_or_default();
-            let section = field("sectionName");
-            *parent == format!("{namespace}/{name}") && (self.section.is_none() || self.section.as_deref() == section)
+            field("kind").unwrap_or("Gateway") == kind
+                && wanted == format!("{namespace}/{name}")
+                && (self.section.is_none() || self.section.as_deref() == field("sectionName"))
         }))
     }
 }
@@ -93,7 +120,13 @@ impl StatusExpectation {
 impl std::fmt::Display for StatusExpectation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.object)?;
-        for (name, part) in [("parent", &self.parent), ("section", &self.section), ("listener", &self.listener)] {
+        let parts = [
+            ("parent", &self.parent),
+            ("ancestor", &self.ancestor),
+            ("section", &self.section),
+            ("listener", &self.listener),
+        ];
+        for (name, part) in parts {
             if let Some(part) = part {
                 write!(f, ", {name} {part}")?;
             }
@@ -137,6 +170,16 @@ mod tests {
                     {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "fine"},
                     {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound", "message": "no x"},
                 ],
+            }, {
+                "parentRef": {"kind": "HTTPRoute", "name": "gw"},
+                "conditions": [{"type": "Accepted", "status": "False", "reason": "NoMatchingParent", "message": "outside"}],
+            }]},
+        }, {
+            "kind": "RewritePolicy",
+            "metadata": {"namespace": "infra", "name": "p"},
+            "status": {"ancestors": [{
+                "ancestorRef": {"kind": "Gateway", "name": "gw"},
+                "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "fine"}],
             }]},
         }]})
     }
@@ -163,5 +206,25 @@ mod tests {
         check("object: HTTPRoute infra/r\nparent: other/gw").expect_err("parent");
         check("object: HTTPRoute infra/s").expect_err("object");
         check("object: HTTPRoute infra/r\nparent: other/gw\nabsent: true").expect("absent");
+    }
+
+    #[test]
+    fn parents_of_two_kinds_with_one_name_are_two_and_policies_have_ancestors() {
+        check("object: HTTPRoute infra/r\nparent: HTTPRoute infra/gw\nconditions: {Accepted: False NoMatchingParent}")
+            .expect("the route's");
+        check("object: HTTPRoute infra/r\nparent: infra/gw\nconditions: {Accepted: 'True'}").expect("the Gateway's");
+        check("object: RewritePolicy infra/p\nancestor: infra/gw\nconditions: {Accepted: 'True'}").expect("holds");
+        check("object: RewritePolicy infra/p\nancestor: HTTPRoute infra/gw").expect_err("another kind");
+        check("object: HTTPRoute infra/r\nentries: 2").expect("holds");
+        check("object: HTTPRoute infra/r\nentries: 1").expect_err("there are two");
+    }
+
+    #[test]
+    fn what_messages_say_and_leave_unsaid_is_compared() {
+        let object = "object: HTTPRoute infra/r\nparent: infra/gw\n";
+        check(&format!("{object}messages: {{ResolvedRefs: no x}}\nunsaid: [no y]")).expect("holds");
+        check(&format!("{object}messages: {{ResolvedRefs: no y}}")).expect_err("is not said");
+        check(&format!("{object}messages: {{Programmed: no x}}")).expect_err("is not there");
+        check(&format!("{object}unsaid: [no x]")).expect_err("is said");
     }
 }

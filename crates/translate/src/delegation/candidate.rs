@@ -9,7 +9,7 @@ use super::{Rendering, Standing, standing::NOT_ALLOWED};
 use crate::{
     route::rule,
     tables::{
-        delegation::{Branch, Candidate, Fitting, Place, Places},
+        delegation::{Branch, Candidate, Fit, Fitting, Place, Places},
         input::Routes,
     },
 };
@@ -35,7 +35,10 @@ impl Derived for Candidate {
         let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
         for matching in below {
             let at = (parent.clone(), parent_rule, matching);
-            scope.emit::<Fitting>(at, name.clone(), standing.fault.is_none());
+            scope.emit::<Fitting>(at, name.clone(), if standing.fault.is_none() { Fit::Serves } else { Fit::Broken });
+        }
+        for matching in standing.barred() {
+            scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), Fit::Barred);
         }
         let top = chain.top().clone();
         let rendered = if allowed { u32::try_from(rendered).unwrap_or(u32::MAX) } else { 0 };

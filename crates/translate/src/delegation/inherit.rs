@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ir::matching::{Condition, Match, Path};
 
+use super::regex::begins_with_slash;
 use crate::validate::{Invalid, regex};
 
 /// Why a child's match cannot be joined with its parent's.
@@ -12,6 +13,9 @@ pub enum Unjoinable {
     /// The parent means one path, and the child asks for more of it.
     #[error("the parent's path is exact, and nothing lies below it: leave the path out")]
     BelowExact,
+    /// What the child's regular expression matches could continue the last segment of the parent's path.
+    #[error("the regular expression also matches what does not begin with /, which leads out of the parent's path")]
+    Outside,
     /// The joined regular expression is none that Envoy takes.
     #[error("joined with the parent's: {0}")]
     Regex(Invalid),
@@ -33,6 +37,9 @@ pub fn join(parent: &Match, child: &Match) -> Result<Match, Unjoinable> {
 
 fn path(parent: &Path, child: &Path) -> Result<Path, Unjoinable> {
     let adds_nothing = matches!(child, Path::Exact(path) | Path::Prefix(path) if **path == *"/");
+    if matches!(child, Path::Regex(pattern) if !begins_with_slash(pattern)) {
+        return Err(Unjoinable::Outside);
+    }
     let joined = match (parent, child) {
         (Path::Exact(_), _) => return if adds_nothing { Ok(parent.clone()) } else { Err(Unjoinable::BelowExact) },
         (Path::Regex(_), _) if adds_nothing => return Ok(parent.clone()),
@@ -119,6 +126,17 @@ mod tests {
     fn nothing_is_below_an_exact_path() {
         for child in [prefix("/b"), exact("/b"), regex("/.*")] {
             assert_eq!(path(&exact("/a"), &child), Err(Unjoinable::BelowExact));
+        }
+    }
+
+    #[test]
+    fn an_expression_cannot_continue_the_parents_last_segment() {
+        for child in [".*", "/?x", "x|/y", "(/a)?.", "[^/]*/x"] {
+            assert_eq!(path(&prefix("/a"), &regex(child)), Err(Unjoinable::Outside), "{child}");
+            assert_eq!(path(&regex("/a"), &regex(child)), Err(Unjoinable::Outside), "{child}");
+        }
+        for child in ["(/x)?", "(?i)/x", "(?:/x|/y.*)"] {
+            assert!(path(&prefix("/a"), &regex(child)).is_ok(), "{child}");
         }
     }
 

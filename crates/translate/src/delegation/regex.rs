@@ -13,9 +13,15 @@ use crate::validate::regex::ignores_case;
 /// The pattern is walked with the set of places in the prefix at which a path may stand, so that no number of
 /// alternatives costs more than their text. Anchors and word boundaries count for nothing, as if they always held.
 pub(super) fn stays_below(prefix: &str, pattern: &str) -> bool {
-    if ignores_case(pattern) {
-        return false;
-    }
+    !ignores_case(pattern) && every_path_is_below(prefix, pattern)
+}
+
+/// Whether everything that `pattern` matches begins with a slash, but for nothing at all.
+pub(super) fn begins_with_slash(pattern: &str) -> bool {
+    every_path_is_below("", pattern)
+}
+
+fn every_path_is_below(prefix: &str, pattern: &str) -> bool {
     let Ok(hir) = ParserBuilder::new().utf8(false).build().parse(pattern) else { return false };
     let walk = Walk { prefix: prefix.as_bytes() };
     walk.step(&hir, Places::at(0, prefix.len())).is_some_and(|ends| walk.is_below(&ends))

@@ -160,6 +160,13 @@ impl Standing {
         outcome
     }
 
+    /// The matches of the parent below which it can have nothing, since they are no prefixes and it does not inherit.
+    pub(crate) fn barred(&self) -> Vec<u32> {
+        let Some(above) = self.above.as_ref().filter(|_| !self.annotations.inherits_matcher) else { return Vec::new() };
+        let all = above.matches.iter().zip(0..);
+        all.filter(|(parent, _)| !matches!(parent.written.path, Path::Prefix(_))).map(|(_, at)| at).collect()
+    }
+
     /// The place of a match of this route; `parent` has the way in which its parent sorts it, and the place of the parent's
     /// match.
     fn steps(&self, parent: Option<(SortMethod, &[Step])>, written: &Match, rule: u32, matching: u32) -> Arc<[Step]> {

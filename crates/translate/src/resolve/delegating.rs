@@ -1,13 +1,13 @@
 //! What a delegating rule answers itself: nothing, where its children serve.
 
 use engine::Scope;
-use ir::{Problem, Severity, matching::Path, rule::Rule};
+use ir::{Problem, Severity, rule::Rule};
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     delegation::{Children, Rendered, describe, why_too_many},
     route::rule::Does,
-    tables::delegation::{Branch, Delegating, Fitting, Selection, Selections},
+    tables::delegation::{Branch, Delegating, Fits, Selection, Selections},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -29,24 +29,24 @@ pub(super) fn answers(
         findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
         return write(unwritten, unwritten.matches.clone(), 500);
     }
-    let (missing, cycle) = references(scope, unwritten, does, findings);
+    let References { missing, selected } = references(scope, unwritten, does, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for (rendered, matching) in unwritten.matches.iter().zip(0..) {
-        let children = scope.group::<Fitting>(&(chain.clone(), rule, matching));
+        let fits = Fits::below(scope, &at, matching);
         let field = || format!("{field}.matches[{}]", rendered.index);
-        if children.byte_len() > 0 {
-            if missing {
-                behind.push(rendered.behind(delegation.terms.sort));
-            }
-        } else if missing || cycle || !children.is_empty() {
-            broken.push(rendered.clone());
-        } else if !matches!(rendered.written.path, Path::Prefix(_)) {
+        if fits.barred {
             let message = format!(
-                "{} is no prefix, so only children that inherit it can stand below, and none does; use PathPrefix, or \
+                "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
                  annotate the children",
                 describe(&rendered.written)
             );
             findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
+        }
+        if fits.serves {
+            if missing || fits.barred {
+                behind.push(rendered.behind(delegation.terms.sort));
+            }
+        } else if missing || !selected || fits.any || fits.barred {
             broken.push(rendered.clone());
         } else {
             let message = format!(
@@ -68,12 +68,23 @@ fn write(unwritten: &Unwritten, matches: Vec<Rendered>, status: u16) -> Box<[Env
     Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE)
 }
 
-/// Tells of references that select nobody; whether there are any, and whether any closes a circle.
-fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &mut Findings) -> (bool, bool) {
+/// What the references of a rule come to.
+#[derive(Default)]
+struct References {
+    /// One of them selects nobody, or not whom it names.
+    missing: bool,
+    /// Somebody is selected.
+    selected: bool,
+}
+
+/// Follows the references of a rule, and tells of those that select nobody or close a circle.
+fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &mut Findings) -> References {
     let (chain, rule) = (&unwritten.chain, unwritten.index);
-    let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) else { return (false, false) };
+    let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) else {
+        return References::default();
+    };
     let selections = scope.group::<Selections>(&(chain.clone(), rule));
-    let (mut missing, mut cycle) = (false, false);
+    let References { mut missing, mut selected } = References::default();
     for (position, children) in &delegation.children {
         let field = does.delegates.get(*position as usize).map_or("", |delegate| &delegate.field);
         let mut tell = |reason, name: &str, message: String| {
@@ -89,8 +100,8 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
         for ((_, child), selection) in of_reference {
             let Some(child) = child else { continue };
             match selection {
-                Selection::Selected => {}
-                Selection::Unasked => unasked = true,
+                Selection::Selected => selected = true,
+                Selection::Unasked => (selected, unasked) = (true, true),
                 Selection::Missing => {
                     missing = true;
                     let message = format!("HTTPRoute {child} does not exist; create it, or correct the name");
@@ -106,7 +117,6 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                     tell("RefNotPermitted", ".name", message);
                 }
                 Selection::Cycle => {
-                    cycle = true;
                     let message = format!(
                         "HTTPRoute {child} would stand below itself: {} rule {rule} > {child}; remove this reference",
                         chain
@@ -121,7 +131,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
             findings.warnings.push(Problem::new(Severity::Warning, "RefNotPermitted", field, message));
         }
     }
-    (missing, cycle)
+    References { missing, selected }
 }
 
 fn nobody(children: &Children) -> String {

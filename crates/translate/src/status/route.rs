@@ -150,7 +150,7 @@ fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, pla
     let served: Vec<_> = sound().flat_map(|(_, place)| &*place.served).collect();
     if served.is_empty() {
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
-        let fault = fault.unwrap_or_else(|| nothing_fits(places));
+        let fault = fault.unwrap_or_else(|| nothing_fits(scope, attached, places));
         return Parent { reference, detached: Some(Box::new(fault)), refused: None, wrong: None };
     }
     let mut wrong = Wrong::of(scope, attached, sound().map(|(chain, _)| *chain));
@@ -167,13 +167,16 @@ fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, pla
     Parent { reference, detached: None, refused: refused.map(Box::new), wrong: wrong.shared() }
 }
 
-fn nothing_fits(places: &[(&Chain, &Place)]) -> Fault {
+fn nothing_fits(scope: &Scope<'_>, attached: &Attached, places: &[(&Chain, &Place)]) -> Fault {
     let mut left_out: Vec<_> = Vec::new();
     for (rule, matching, why) in places.iter().flat_map(|(_, place)| &*place.left_out) {
         let text = format!("spec.rules[{rule}].matches[{matching}]: {why}");
         if !left_out.contains(&text) {
             left_out.push(text);
         }
+    }
+    for problem in Wrong::of(scope, attached, places.iter().map(|(chain, _)| *chain)).faults {
+        left_out.push(problem.to_string());
     }
     Fault::new("NoMatchingParent", format!("no match lies below one of the parent's: {}", listed(&left_out)))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Scope;
 use ir::{Chain, NsName};
 
 use super::gateway::Fault;
@@ -23,18 +24,53 @@ groups! {
     Places: NsName, Chain => Arc<Place>;
 }
 
-/// The children with a match below a match of a delegating rule, and whether they serve it; as length it has how many
-/// do.
+/// What the children of a delegating rule have below one of its matches.
 pub(crate) struct Fitting;
 
 impl engine::Group for Fitting {
     const NAME: &'static str = "Fitting";
     type Key = (Chain, u32, u32);
     type Sort = NsName;
-    type Entry = bool;
+    type Entry = Fit;
 
-    fn digest(serves: &bool) -> engine::Digest {
-        engine::Digest { len: u64::from(*serves), hash: [0; 16] }
+    /// The number that serve, and how many are barred in the upper half.
+    fn digest(fit: &Fit) -> engine::Digest {
+        let len = match fit {
+            Fit::Serves => 1,
+            Fit::Broken => 0,
+            Fit::Barred => 1 << 32,
+        };
+        engine::Digest { len, hash: [0; 16] }
+    }
+}
+
+/// What a child has below a match of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// A match that it serves.
+    Serves,
+    /// A match that it does not serve, since the child as a whole is broken or not allowed.
+    Broken,
+    /// Nothing: the match is no prefix, and the child does not inherit.
+    Barred,
+}
+
+/// What all children have below a match of their parent.
+pub(crate) struct Fits {
+    /// Whether any serves.
+    pub(crate) serves: bool,
+    /// Whether any is barred.
+    pub(crate) barred: bool,
+    /// Whether any has a match there, served or not.
+    pub(crate) any: bool,
+}
+
+impl Fits {
+    /// Below match number `matching` of a rule.
+    pub(crate) fn below(scope: &Scope<'_>, (chain, rule): &(Chain, u32), matching: u32) -> Self {
+        let children = scope.group::<Fitting>(&(chain.clone(), *rule, matching));
+        let (barred, serving) = (children.byte_len() >> 32, children.byte_len() & u64::from(u32::MAX));
+        Self { serves: serving > 0, barred: barred > 0, any: children.len() as u64 > barred }
     }
 }
 
