@@ -54,5 +54,5 @@ async fn without_delegation_envoy_takes_the_route_that_the_oracle_tells() -> Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_delegation_envoy_takes_the_route_that_the_oracle_tells() -> Result<()> {
-    agree(Kind::Trees, 100).await.context("worlds with trees")
+    agree(Kind::Trees, 400).await.context("worlds with trees")
 }

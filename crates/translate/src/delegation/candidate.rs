@@ -1,6 +1,6 @@
 //! Whether a selected route has anything to serve.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter};
 use ir::Chain;
@@ -21,7 +21,7 @@ impl Derived for Candidate {
         let route = scope.get::<Routes>(name)?;
         let standing = Standing::of(scope, chain, &route)?;
         let (mut served, mut left_out) = (Vec::new(), Vec::new());
-        let mut below = BTreeSet::new();
+        let mut below = BTreeMap::new();
         let mut rendered = 0;
         for (rule, index) in route.spec.rules.iter().zip(0..) {
             let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
@@ -29,15 +29,21 @@ impl Derived for Candidate {
             rendered += outcome.matches.len();
             served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
             left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
-            below.extend(outcome.below);
+            for (matching, as_much) in outcome.below {
+                *below.entry(matching).or_default() |= as_much;
+            }
         }
         served.dedup();
         let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
-        for matching in below {
-            let at = (parent.clone(), parent_rule, matching);
-            scope.emit::<Fitting>(at, name.clone(), if standing.fault.is_none() { Fit::Serves } else { Fit::Broken });
+        if standing.fault.is_some() {
+            // Nobody knows what it would have, were it sound.
+            below.extend(standing.above.iter().flat_map(|above| (0..).zip(&above.matches).map(|(at, _)| (at, false))));
         }
-        for matching in standing.barred() {
+        for (matching, as_much) in below {
+            let fit = if standing.fault.is_none() { Fit::Serves { as_much } } else { Fit::Broken };
+            scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
+        }
+        for matching in standing.barred().into_iter().filter(|_| standing.fault.is_none()) {
             scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), Fit::Barred);
         }
         let top = chain.top().clone();

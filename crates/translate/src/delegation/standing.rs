@@ -1,6 +1,6 @@
 //! What a route's matches become where it stands.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use engine::Scope;
 use ir::{
@@ -47,8 +47,8 @@ pub(crate) struct Rendered {
 pub(crate) struct Outcome {
     /// Those that lie below the parent's.
     pub(crate) matches: Vec<Rendered>,
-    /// The parent's matches with something below.
-    pub(crate) below: BTreeSet<u32>,
+    /// The parent's matches with something below, and whether that asks for no more.
+    pub(crate) below: BTreeMap<u32, bool>,
     /// Those that do not, and why.
     pub(crate) left_out: Vec<(u32, String)>,
 }
@@ -126,7 +126,8 @@ impl Standing {
                 for (parent, ordinal) in above.matches.iter().zip(0..) {
                     match join(&parent.written, &read.written) {
                         Ok(joined) => {
-                            outcome.below.insert(ordinal);
+                            *outcome.below.entry(ordinal).or_default() |=
+                                asks_for(&parent.written) == asks_for(&joined);
                             outcome.matches.push(place(parent, ordinal, joined));
                         }
                         Err(unjoinable) => why = why.or(Some(unjoinable.to_string())),
@@ -138,7 +139,8 @@ impl Standing {
                 for (parent, ordinal) in above.matches.iter().zip(0..) {
                     match contains(&parent.written, &read.written) {
                         Ok(()) => {
-                            outcome.below.insert(ordinal);
+                            *outcome.below.entry(ordinal).or_default() |=
+                                asks_for(&parent.written) == asks_for(&read.written);
                             let narrower = |other: &Rendered| asks_for(&parent.written) < asks_for(&other.written);
                             if around.is_none_or(narrower) {
                                 around = Some(parent);
@@ -197,11 +199,12 @@ impl Standing {
 }
 
 impl Rendered {
-    /// The place behind all that stands below this match and asks for as much.
-    pub(crate) fn behind(&self, sort: SortMethod) -> Self {
+    /// This match behind those that stand below it; `as_much` tells whether any of them asks for no more.
+    pub(crate) fn behind(&self, sort: SortMethod, as_much: bool) -> Self {
         let steps = match (sort, self.steps.split_last()) {
+            // In a contest those that ask for more come first anyway.
             (SortMethod::RouteSpecificity, Some((Step::At(at), kept))) if at.specificity.is_some() => {
-                let last = Step::At(At { gives_way: true, ..at.clone() });
+                let last = Step::At(At { gives_way: as_much, ..at.clone() });
                 kept.iter().cloned().chain([last]).collect()
             }
             _ => self.steps.iter().cloned().chain([Step::Last]).collect(),

@@ -44,10 +44,10 @@ pub(super) fn answers(
         }
         if fits.serves {
             if missing || fits.barred {
-                behind.push(rendered.behind(delegation.terms.sort));
+                behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
             }
         } else if missing || !selected || fits.any || fits.barred {
-            broken.push(rendered.clone());
+            broken.push(if fits.any { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",

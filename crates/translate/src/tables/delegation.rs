@@ -33,23 +33,29 @@ impl engine::Group for Fitting {
     type Sort = NsName;
     type Entry = Fit;
 
-    /// The number that serve, and how many are barred in the upper half.
+    /// How many there are of each kind, side by side.
     fn digest(fit: &Fit) -> engine::Digest {
         let len = match fit {
-            Fit::Serves => 1,
+            Fit::Serves { as_much } => 1 + if *as_much { 1 << (2 * COUNT) } else { 0 },
             Fit::Broken => 0,
-            Fit::Barred => 1 << 32,
+            Fit::Barred => 1 << COUNT,
         };
         engine::Digest { len, hash: [0; 16] }
     }
 }
 
+/// Bits of a count: more children than a tree can have.
+const COUNT: u32 = 21;
+
 /// What a child has below a match of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// A match that it serves.
-    Serves,
-    /// A match that it does not serve, since the child as a whole is broken or not allowed.
+    Serves {
+        /// Whether one of them asks for no more than the parent's.
+        as_much: bool,
+    },
+    /// Nothing that it serves, since the child as a whole is broken or not allowed.
     Broken,
     /// Nothing: the match is no prefix, and the child does not inherit.
     Barred,
@@ -59,9 +65,11 @@ pub(crate) enum Fit {
 pub(crate) struct Fits {
     /// Whether any serves.
     pub(crate) serves: bool,
+    /// Whether any serves a match that asks for no more than the parent's.
+    pub(crate) as_much: bool,
     /// Whether any is barred.
     pub(crate) barred: bool,
-    /// Whether any has a match there, served or not.
+    /// Whether any serves, or would if it were sound.
     pub(crate) any: bool,
 }
 
@@ -69,8 +77,13 @@ impl Fits {
     /// Below match number `matching` of a rule.
     pub(crate) fn below(scope: &Scope<'_>, (chain, rule): &(Chain, u32), matching: u32) -> Self {
         let children = scope.group::<Fitting>(&(chain.clone(), *rule, matching));
-        let (barred, serving) = (children.byte_len() >> 32, children.byte_len() & u64::from(u32::MAX));
-        Self { serves: serving > 0, barred: barred > 0, any: children.len() as u64 > barred }
+        let count = |place: u32| children.byte_len() >> (place * COUNT) & ((1 << COUNT) - 1);
+        Self {
+            serves: count(0) > 0,
+            as_much: count(2) > 0,
+            barred: count(1) > 0,
+            any: children.len() as u64 > count(1),
+        }
     }
 }
 
