@@ -49,6 +49,33 @@ pub enum PathModifier {
     /// In place of the matched prefix. The formula: strip a trailing `/` from prefix and replacement; the result is the
     /// replacement and the rest of the path, or `/` if that is empty.
     Prefix(Arc<str>),
+    /// The same, by which prefix it is: see [`PrefixReplacement::choose`].
+    Prefixes(Arc<[PrefixReplacement]>),
+    /// In place of what an expression finds in the path.
+    Regex {
+        /// RE2.
+        pattern: Arc<str>,
+        /// `\1` stands for the first group, `\\` for a backslash.
+        substitution: Arc<str>,
+    },
+}
+
+/// What takes the place of one prefix, or of any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PrefixReplacement {
+    /// The prefix without a slash at its end, so that the root is empty; none means any.
+    pub prefix: Option<Arc<str>>,
+    /// As in [`PathModifier::Prefix`].
+    pub replacement: Arc<str>,
+}
+
+impl PrefixReplacement {
+    /// The place of the entry that counts for a prefix, which has no slash at its end: the one that names it, else the one
+    /// that names none.
+    pub fn choose(entries: &[Self], prefix: &str) -> Option<usize> {
+        let named = |entry: &Self| entry.prefix.as_deref() == Some(prefix);
+        entries.iter().position(named).or_else(|| entries.iter().position(|entry| entry.prefix.is_none()))
+    }
 }
 
 /// A rewrite of host and path (Gateway API `HTTPURLRewriteFilter`).

@@ -81,6 +81,31 @@ pub enum Action {
         /// The body, at most 4,096 bytes.
         body: Arc<str>,
     },
+    /// Nowhere, with an answer in which something is filled in.
+    Formatted {
+        /// The status code.
+        status: u16,
+        /// The body.
+        format: BodyFormat,
+    },
+}
+
+/// A body in which Envoy fills something in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BodyFormat {
+    /// The body.
+    pub content: BodyContent,
+    /// The media type; none leaves it to the content.
+    pub content_type: Option<Arc<str>>,
+}
+
+/// A text, or texts within JSON, with Envoy's command operators.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum BodyContent {
+    /// A text.
+    Text(Arc<str>),
+    /// The text of a JSON object.
+    Json(Arc<str>),
 }
 
 /// One share of a rule's requests.

@@ -170,6 +170,9 @@ pub(crate) mod tag {
     pub(crate) const VIRTUAL_HOST_ROUTES: u32 = 3;
     pub(crate) const ROUTE_CONFIGURATION_VIRTUAL_HOSTS: u32 = 2;
     pub(crate) const ROUTE_METADATA: u32 = 4;
+    pub(crate) const ROUTE_DIRECT_RESPONSE: u32 = 7;
+    pub(crate) const DIRECT_RESPONSE_BODY_FORMAT: u32 = 3;
+    pub(crate) const FORMAT_JSON_FORMAT: u32 = 2;
     pub(crate) const ROUTE_TYPED_PER_FILTER_CONFIG: u32 = 13;
     pub(crate) const METADATA_FILTER_METADATA: u32 = 1;
     pub(crate) const CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS: u32 = 36;
@@ -256,6 +259,36 @@ pub enum Value<'a> {
     Number(u32),
     /// A struct.
     Object(&'a [(&'a str, Value<'a>)]),
+}
+
+/// An encoded `google.protobuf.Struct` of a JSON object, its fields sorted by name at every depth; of anything else an
+/// empty one.
+pub fn json_structure(json: &serde_json::Value) -> Vec<u8> {
+    let fields = json.as_object().into_iter().flatten();
+    Fields::default().map(1, fields.map(|(name, value)| (name.as_str(), json_value(value)))).into_bytes()
+}
+
+/// An encoded `google.protobuf.Value`.
+fn json_value(json: &serde_json::Value) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    match json {
+        serde_json::Value::Null => buffer.extend([1 << 3, 0]),
+        serde_json::Value::Number(number) => {
+            buffer.push(2 << 3 | 1);
+            buffer.extend_from_slice(&number.as_f64().unwrap_or_default().to_le_bytes());
+        }
+        serde_json::Value::String(text) => delimited(&mut buffer, 3, text.as_bytes()),
+        serde_json::Value::Bool(yes) => buffer.extend([4 << 3, u8::from(*yes)]),
+        serde_json::Value::Object(_) => delimited(&mut buffer, 5, &json_structure(json)),
+        serde_json::Value::Array(list) => {
+            let mut values = Vec::new();
+            for value in list {
+                delimited(&mut values, 1, &json_value(value));
+            }
+            delimited(&mut buffer, 6, &values);
+        }
+    }
+    buffer
 }
 
 /// An encoded `google.protobuf.Struct`, its fields sorted by name at every depth.

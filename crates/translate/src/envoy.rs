@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod json;
 pub mod listener;
 pub mod misdirected;
+pub mod replaced;
 pub mod route;
 pub mod secret;
 #[cfg(any(test, feature = "testing"))]

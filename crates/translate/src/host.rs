@@ -7,17 +7,19 @@
 use std::sync::Arc;
 
 use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
-use ir::{Hostname, ListenerId, Port, RouteConfigId, filter::Scheme, matching::Precedence};
+use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
     bytes::{self, Row},
-    envoy::route::RouteAt,
-    resolve::{EnvoyRoute, EnvoyRoutes, ResolvedRule},
+    envoy::{self, route::RouteAt},
+    policy::wide::BrokenListener,
+    resolve::{EnvoyRoute, EnvoyRoutes, Policies, ResolvedRule},
     tables::{
         attachment::{Attachment, ServedHostname},
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
+        policy::{InForce, Overridden, PolicyAt, UsedEntry, WithoutPrefix},
         replacement::{Replaced, ReplacedRule},
     },
 };
@@ -47,12 +49,36 @@ impl Derived for Placement {
             let (gateway, route) = (listener.gateway.clone(), chain.clone());
             scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
         }
+        if let Some(policies) = &resolved.policies {
+            hold(scope, policies, chain, *rule, &listener.gateway);
+        }
         for cluster in &resolved.clusters {
             let gateway = &listener.gateway;
             scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
             scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
         }
         Some(())
+    }
+}
+
+/// Counts where the policies of a rule hold.
+fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, gateway: &NsName) {
+    for (policy, _) in &policies.all {
+        scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
+    }
+    for (policy, winner) in policies.overridden() {
+        scope.demand::<Overridden>((policy.clone(), winner.clone()));
+    }
+    if let Some(policy) = &policies.in_force {
+        scope.demand::<InForce>(policy.clone());
+    }
+    if let Some(policy) = policies.rewrite() {
+        for entry in &policies.entries {
+            scope.demand::<UsedEntry>((policy.clone(), *entry));
+        }
+        if policies.prefixless {
+            scope.demand::<WithoutPrefix>((policy.clone(), chain.route().clone(), rule));
+        }
     }
 }
 
@@ -116,6 +142,12 @@ impl Derived for VirtualHost {
             Owned::Nobody => Vec::new(),
             Owned::By(name) => {
                 let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
+                // Over TLS its route configuration is replaced as a whole.
+                if config.listener.is_none() && scope.get::<BrokenListener>(&listener).is_some() {
+                    let host = envoy::replaced::virtual_host(&hostname.domain());
+                    scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+                    return Some(());
+                }
                 hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect()
             }
         };

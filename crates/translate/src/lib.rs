@@ -16,6 +16,7 @@ mod gateway;
 mod grant;
 mod host;
 mod output;
+mod policy;
 mod replacement;
 mod resolve;
 pub mod resource;
@@ -28,6 +29,7 @@ pub mod translator;
 pub mod validate;
 
 pub use resource::{Encoded, ResourceKey, ResourceKind};
+pub use tables::policy::InvalidPolicy;
 pub use tables::replacement::{ReplacedRule, Replacement};
 pub use translator::{Change, Changes, Translator};
 

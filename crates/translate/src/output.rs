@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    Hostname, NsName, Port, RouteConfigId,
+    Hostname, ListenerId, NsName, Port, RouteConfigId,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
 };
@@ -12,6 +12,7 @@ use ir::{
 use crate::{
     bytes::{self, Host},
     envoy,
+    policy::wide::{BrokenGateway, BrokenListener},
     resource::Encoded,
     tables::{
         backend::{AssignmentBytes, ClusterBytes},
@@ -88,9 +89,19 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
 }
 
 fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
+    if is_replaced(scope, id) {
+        return bytes::route_configuration(&id.resource_name(), [envoy::replaced::virtual_host("*")].iter());
+    }
     let hosts = scope.group::<HostsOf>(id);
     let misdirected = misdirected(scope, id);
     bytes::route_configuration(&id.resource_name(), hosts.iter().map(|(_, host)| host).chain(misdirected.as_ref()))
+}
+
+/// Whether a policy of the Gateway is broken, or one of the listener that has the route configuration for itself.
+fn is_replaced(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
+    let own = id.listener.as_ref().map(|name| ListenerId { gateway: id.gateway.clone(), name: name.clone() });
+    scope.get::<BrokenGateway>(&id.gateway).is_some()
+        || own.is_some_and(|listener| scope.get::<BrokenListener>(&listener).is_some())
 }
 
 /// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told

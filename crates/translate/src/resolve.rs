@@ -23,9 +23,11 @@ use crate::{
     },
 };
 use backends::Resolver;
+pub(crate) use policies::Policies;
 
 mod backends;
 mod delegating;
+mod policies;
 mod terms;
 
 /// A rule as Envoy gets it.
@@ -37,6 +39,8 @@ pub(crate) struct Resolved {
     pub(crate) clusters: Box<[ClusterId]>,
     /// The backends over which sessions hold; they share a cluster.
     session: Option<Box<Shares>>,
+    /// What its policies come to; most rules have none.
+    pub(crate) policies: Option<Box<Policies>>,
     /// What is wrong with it; most rules have nothing.
     pub(crate) findings: Option<Box<Findings>>,
 }
@@ -52,7 +56,7 @@ pub(crate) struct Findings {
     pub(crate) replaced: Option<Problem>,
     /// Faults of single shares that answer 500 in their backend's place, though the backend resolves.
     pub(crate) shares: Vec<Problem>,
-    /// Matches that answer by themselves, since nothing can be delegated there.
+    /// Matches that answer by themselves, since nothing can be delegated there, or a policy cannot hold there.
     pub(crate) closed: Vec<Problem>,
     /// Matches that answer by themselves, since no child has anything there.
     pub(crate) empty: Vec<Problem>,
@@ -175,12 +179,17 @@ impl Lookup for ResolvedRule {
             matches,
             rule: Rule::direct_response(500, ""),
         };
+        let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), read.does.as_ref().ok(), &field);
+        let mut prefixless = Vec::new();
         let mut resolver = Resolver::new(scope, key);
         let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
         let ruled = read.does.and_then(|does| {
             let terms = terms?;
             if let Some(fault) = &standing.fault {
                 return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
+            }
+            if let Some(broken) = policies.broken.take() {
+                return Err(broken);
             }
             if !does.delegates.is_empty() {
                 resolver.handed_down(&does.filters.mirrors);
@@ -194,8 +203,9 @@ impl Lookup for ResolvedRule {
             }
             let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
             let levels: Vec<_> = levels.collect();
-            let (does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
+            let (mut does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
             replaceable(&does.filters, &unwritten.matches, &field)?;
+            prefixless = policies.apply(&mut does, &mut unwritten.matches, &field)?;
             resolver.rule(&does, &mirrors).map(Ok)
         });
         let config = scope.get::<Config>(&())?;
@@ -218,6 +228,7 @@ impl Lookup for ResolvedRule {
             }
         };
         findings.matches_nothing = unwritten.matches.is_empty();
+        let aside = policies::aside(prefixless, &unwritten, &config.replacement, &mut findings);
         let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
@@ -227,12 +238,13 @@ impl Lookup for ResolvedRule {
         let routes = match delegates {
             Some(does) => EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut findings)),
             None if route::depends_on_listener(&unwritten.rule) => EnvoyRoutes::ByListener(Box::new(unwritten)),
-            None => EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE)),
+            None => EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE).into_iter().chain(aside).collect()),
         };
         Some(Resolved {
             routes,
             clusters: clusters.into(),
             session: session.map(Box::new),
+            policies: policies.found(),
             findings: findings.tell_anything().then(|| Box::new(findings)),
         })
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod class;
 pub(crate) mod gateway;
+pub(crate) mod policy;
 pub(crate) mod route;
 
 use std::fmt::Write as _;

@@ -43,4 +43,5 @@ pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;
+pub(crate) mod policy;
 pub(crate) mod replacement;

@@ -6,6 +6,7 @@ mod delegation;
 mod delegation_policy;
 mod gateways;
 mod listeners;
+mod policies;
 mod properties;
 mod replacement;
 mod scene;

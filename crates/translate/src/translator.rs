@@ -17,9 +17,14 @@ use crate::{
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
+    policy::{
+        rule::{HandedDown, RulePolicies},
+        wide::{BrokenGateway, BrokenListener, WidePolicies},
+    },
     resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
-    status::{class::ClassStatus, gateway::GatewayStatus, json, route::RouteStatus},
+    route::direct_response,
+    status::{class::ClassStatus, gateway::GatewayStatus, json, policy::PolicyStatus, route::RouteStatus},
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
@@ -32,6 +37,10 @@ use crate::{
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
+        policy::{
+            InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
+            Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
+        },
         replacement::{Replaced, ReplacedRule, Replacement},
     },
     tls::{Certificate, CertificateState},
@@ -58,6 +67,8 @@ pub struct Changes {
     pub statuses: Vec<ObjectId>,
     /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
     pub replacements: Vec<(ReplacedRule, Option<Replacement>)>,
+    /// Policies that are not valid from now on, or for another reason, or are valid again, or gone.
+    pub invalid_policies: Vec<(ObjectId, Option<InvalidPolicy>)>,
     /// How many rows were computed.
     pub computed: usize,
 }
@@ -155,13 +166,20 @@ impl Translator {
             .extend(self.engine.take_changes::<GatewayStatus>().into_iter().map(|key| object_id(Kind::Gateway, key)));
         statuses
             .extend(self.engine.take_changes::<RouteStatus>().into_iter().map(|key| object_id(Kind::HttpRoute, key)));
+        statuses.extend(self.engine.take_changes::<PolicyStatus>());
+        let invalid = self.engine.take_changes::<InvalidPolicies>().into_iter();
+        let invalid_policies = invalid.map(|id| {
+            let now = self.engine.get::<InvalidPolicies>(&id).map(|invalid| InvalidPolicy::clone(&invalid));
+            (id, now)
+        });
+        let invalid_policies = invalid_policies.collect();
         let replaced = self.engine.take_changes::<Replaced>().into_iter();
         let replacements = replaced.map(|rule| {
             let now = self.engine.get::<Replaced>(&rule).map(|replacement| Replacement::clone(&replacement));
             (rule, now)
         });
         let replacements = replacements.collect();
-        Changes { resources, gateways, statuses, replacements, computed: batch.computed }
+        Changes { resources, gateways, statuses, replacements, invalid_policies, computed: batch.computed }
     }
 
     /// The Gateways that get proxies, sorted.
@@ -190,6 +208,7 @@ impl Translator {
             Kind::GatewayClass => self.engine.get::<ClassStatus>(&id.name)?.status.as_ref().map(json),
             Kind::Gateway => self.engine.get::<GatewayStatus>(&key)?.status.as_ref().map(json),
             Kind::HttpRoute => self.engine.get::<RouteStatus>(&key)?.status().as_ref().map(json),
+            Kind::TrafficPolicy | Kind::RewritePolicy => self.engine.get::<PolicyStatus>(id)?.status.as_ref().map(json),
             _ => None,
         }
     }
@@ -200,7 +219,8 @@ impl Translator {
         let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
         let gateways = self.engine.rows::<GatewayStatus>().into_iter().map(|(key, _)| object_id(Kind::Gateway, key));
         let routes = self.engine.rows::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
-        let ids = classes.chain(gateways).chain(routes);
+        let policies = self.engine.rows::<PolicyStatus>().into_iter().map(|(id, _)| id);
+        let ids = classes.chain(gateways).chain(routes).chain(policies);
         ids.filter_map(|id| self.status(&id).map(|status| (id, status))).collect()
     }
 
@@ -218,6 +238,15 @@ impl Translator {
         }
         for (key, verdict) in self.engine.rows::<RouteStatus>() {
             add(object_id(Kind::HttpRoute, key), &verdict.problems());
+        }
+        for (id, report) in self.engine.rows::<PolicyStatus>() {
+            add(id, &report.problems);
+        }
+        for (key, response) in self.engine.rows::<DirectResponses>() {
+            let fault = direct_response::read(&response.spec)
+                .err()
+                .map(|fault| Problem { severity: Severity::Refused, ..fault });
+            add(object_id(Kind::DirectResponse, key), fault.as_slice());
         }
         for (key, service) in self.engine.rows::<Services>() {
             add(object_id(Kind::Service, key), &left_out(&service.invalid));
@@ -279,6 +308,14 @@ fn tables() -> Engine {
     fn same(key: &NsName) -> Option<NsName> {
         Some(key.clone())
     }
+    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
+    fn traffic(key: &NsName) -> Option<ObjectId> {
+        Some(object_id(Kind::TrafficPolicy, key.clone()))
+    }
+    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
+    fn rewrite(key: &NsName) -> Option<ObjectId> {
+        Some(object_id(Kind::RewritePolicy, key.clone()))
+    }
     Engine::builder()
         .input::<Config>()
         .input::<Classes>()
@@ -296,6 +333,16 @@ fn tables() -> Engine {
         .input::<Namespaces>()
         .input::<Nacks>()
         .input::<UnusablePorts>()
+        .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
+        .for_each::<PolicyRow, RewritePolicies>(rewrite)
+        .group::<Targeting>()
+        .group::<Selecting>()
+        .lookup::<PoliciesOf>()
+        .lookup::<Sections>()
+        .lookup::<RulePolicies>()
+        .lookup::<HandedDown>()
+        .lookup::<BrokenGateway>()
+        .lookup::<BrokenListener>()
         .lookup::<OurClasses>()
         .derived_for_each::<GrantRow, Grants>(same)
         .group::<GrantsBetween>()
@@ -353,6 +400,18 @@ fn tables() -> Engine {
         .lookup::<ServedAt>()
         .derived::<Placement>()
         .group::<RoutesAt>()
+        .derived_for_each::<WidePolicies, Gateways>(same)
+        .derived::<PolicyAt>()
+        .group::<PolicyGateways>()
+        .derived::<InForce>()
+        .derived::<Overridden>()
+        .group::<Winners>()
+        .derived::<UsedEntry>()
+        .derived::<WithoutPrefix>()
+        .group::<Prefixless>()
+        .derived_for_each::<InvalidPolicies, TrafficPolicies>(traffic)
+        .for_each::<InvalidPolicies, RewritePolicies>(rewrite)
+        .track::<InvalidPolicies>()
         .derived::<Replaced>()
         .track::<Replaced>()
         .lookup::<Owner>()
@@ -368,5 +427,8 @@ fn tables() -> Engine {
         .track::<GatewayStatus>()
         .derived_for_each::<RouteStatus, Routes>(same)
         .track::<RouteStatus>()
+        .derived_for_each::<PolicyStatus, TrafficPolicies>(traffic)
+        .for_each::<PolicyStatus, RewritePolicies>(rewrite)
+        .track::<PolicyStatus>()
         .build()
 }

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 pub mod address;
 pub mod cors;
 pub mod duration;
+pub mod format;
 pub mod header;
 pub mod hostname;
 pub mod name;

@@ -162,3 +162,16 @@ fn fields_that_are_appended_join_the_ones_that_were_encoded() {
     };
     assert_eq!(Route::decode(&*built).expect("a route"), plain);
 }
+
+#[test]
+fn json_is_what_a_plainly_built_struct_is() {
+    let json = serde_json::json!({"b": null, "a": [1, true, "x", {"z": 1.5, "y": {}}, []], "c": {"d": "e"}});
+    let structure =
+        envoy_types::pb::google::protobuf::Struct::decode(&*super::json_structure(&json)).expect("a struct");
+    let text = format!("{:?}", structure.fields["a"]);
+    for part in ["NumberValue(1.0)", "BoolValue(true)", "StringValue(\"x\")", "NumberValue(1.5)", "ListValue"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(format!("{:?}", structure.fields["b"]), "Value { kind: Some(NullValue(NullValue)) }");
+    assert_eq!(structure.fields.len(), 3);
+}

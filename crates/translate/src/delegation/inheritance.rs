@@ -43,11 +43,10 @@ pub(crate) fn combine<'a>(
     let mut mirrors: Vec<_> = std::mem::take(&mut does.filters.mirrors).into_iter().map(|own| (route, own)).collect();
     for level in levels.rev() {
         let first = level.prefers_parent;
-        if does.filters.redirect.is_some()
-            && (!level.filters.mirrors.is_empty() || level.filters.filters.rewrite != Rewrite::default())
-        {
+        let answers = does.filters.redirect.is_some() || does.filters.direct_response().is_some();
+        if answers && (!level.filters.mirrors.is_empty() || level.filters.filters.rewrite != Rewrite::default()) {
             let message = format!(
-                "a redirect cannot have the URLRewrite or RequestMirror that HTTPRoute {} hands down; answer otherwise, \
+                "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that HTTPRoute {} hands down; answer otherwise, \
                  or have them moved there",
                 level.route
             );

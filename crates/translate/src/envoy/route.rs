@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::{
-    core::v3::{DataSource, data_source::Specifier},
+    core::v3::{DataSource, SubstitutionFormatString, data_source::Specifier, substitution_format_string::Format},
     route::v3::{
         DirectResponseAction, Route, RouteAction, WeightedCluster,
         route::Action as EnvoyAction,
@@ -14,11 +14,11 @@ use envoy_types::pb::envoy::config::{
 use ir::{
     filter::{HeaderModifier, Scheme},
     matching::RequestMatch,
-    rule::{Action, Rule, Source, Timeouts, WeightedBackend},
+    rule::{Action, BodyContent, BodyFormat, Rule, Source, Timeouts, WeightedBackend},
 };
 
 use crate::{
-    bytes::{Fields, Row, Value, structure, tag},
+    bytes::{Fields, Row, Value, json_structure, structure, tag},
     envoy::{duration, uint32},
 };
 
@@ -78,8 +78,13 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
         response_headers_to_remove: filters::headers_to_remove(response_headers),
         ..Route::default()
     };
+    let mut fields = Fields::of(&route);
+    if let Action::Formatted { format, .. } = &rule.action {
+        // Behind what the route says of the same answer, to which it is added.
+        fields = fields.message(tag::ROUTE_DIRECT_RESPONSE, &body_format(format));
+    }
     Row::new(
-        Fields::of(&route)
+        fields
             .message(tag::ROUTE_METADATA, &metadata(source))
             .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(rule))
             .into_bytes(),
@@ -110,6 +115,7 @@ fn action(request: &RequestMatch, rule: &Rule, at: RouteAt) -> EnvoyAction {
         Action::Forward(backends) => forward(request, rule, backends).map(EnvoyAction::Route),
         Action::Redirect(redirect) => path::redirect(request, redirect, at).map(EnvoyAction::Redirect),
         Action::DirectResponse { status, body } => return direct_response(*status, body),
+        Action::Formatted { status, .. } => return direct_response(*status, ""),
     };
     // Nothing to forward to, or a prefix to replace where the match has none: fail closed.
     action.unwrap_or_else(|| direct_response(500, ""))
@@ -119,6 +125,25 @@ fn direct_response(status: u16, body: &str) -> EnvoyAction {
     let body = (!body.is_empty())
         .then(|| DataSource { specifier: Some(Specifier::InlineString(body.into())), ..DataSource::default() });
     EnvoyAction::DirectResponse(DirectResponseAction { status: status.into(), body, ..DirectResponseAction::default() })
+}
+
+/// The part of an encoded `DirectResponseAction` that has the body.
+fn body_format(body: &BodyFormat) -> Vec<u8> {
+    let format = match &body.content {
+        BodyContent::Text(text) => Some(Format::TextFormatSource(DataSource {
+            specifier: Some(Specifier::InlineString(text.to_string())),
+            ..DataSource::default()
+        })),
+        BodyContent::Json(_) => None,
+    };
+    let content_type = body.content_type.as_deref().unwrap_or_default().into();
+    let mut fields =
+        Fields::of(&SubstitutionFormatString { content_type, format, ..SubstitutionFormatString::default() });
+    if let BodyContent::Json(json) = &body.content {
+        let json = serde_json::from_str(json).unwrap_or_default();
+        fields = fields.message(tag::FORMAT_JSON_FORMAT, &json_structure(&json));
+    }
+    Fields::default().message(tag::DIRECT_RESPONSE_BODY_FORMAT, &fields.into_bytes()).into_bytes()
 }
 
 fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) -> Option<RouteAction> {

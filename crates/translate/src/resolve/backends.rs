@@ -12,6 +12,7 @@ use ir::{
 use crate::{
     grant::{Referrer, permits},
     route::{
+        direct_response,
         filters::ReadMirror,
         rule::{Changes, Does, ReadBackend},
     },
@@ -65,9 +66,10 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     /// A rule with its references followed. Each mirror comes with the route whose it is.
     pub(super) fn rule(&mut self, does: &Does, mirrors: &[(&NsName, ReadMirror)]) -> Result<Rule, Problem> {
-        let action = match &does.filters.redirect {
-            Some(redirect) => Action::Redirect(redirect.clone()),
-            None => self.forward(does)?,
+        let action = match (&does.filters.redirect, does.filters.direct_response()) {
+            (Some(redirect), _) => Action::Redirect(redirect.clone()),
+            (None, Some(answer)) => direct_response::action(self.scope, &self.rule.0.route().namespace, answer)?,
+            (None, None) => self.forward(does)?,
         };
         let mut filters = does.filters.filters.clone();
         for (owner, mirror) in mirrors {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{
+    Kind,
     http_route::{
         HttpCorsFilter, HttpHeaderFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
         HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type,
@@ -26,6 +27,26 @@ pub(crate) struct ReadFilters {
     pub(crate) mirrors: Vec<ReadMirror>,
     /// The redirect, which stands in place of backends.
     pub(crate) redirect: Option<Redirect>,
+    /// Policies, and an answer that stands in place of backends.
+    pub(crate) extensions: Vec<ReadExtension>,
+}
+
+impl ReadFilters {
+    /// The answer that stands in place of backends.
+    pub(crate) fn direct_response(&self) -> Option<&ReadExtension> {
+        self.extensions.iter().find(|extension| extension.kind == Kind::DirectResponse)
+    }
+}
+
+/// An object of the rule's namespace that a filter names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadExtension {
+    /// Where the reference stands.
+    pub(crate) field: String,
+    /// TrafficPolicy, RewritePolicy or DirectResponse.
+    pub(crate) kind: Kind,
+    /// Its name.
+    pub(crate) name: Arc<str>,
 }
 
 /// A mirror that still names its backend.
@@ -73,7 +94,24 @@ pub(crate) fn read(list: &[HttpRouteFilter], level: Level, field: &str) -> Resul
             return Err(fault("IncompatibleFilters", &format!("{field}.filters"), message.into()));
         }
     }
+    alone(&read, &seen)?;
     Ok(read)
+}
+
+/// A rule that answers by itself has nothing to send elsewhere.
+fn alone(read: &ReadFilters, seen: &[&Type]) -> Result<(), Problem> {
+    let Some(answer) = read.direct_response() else { return Ok(()) };
+    let answers = read.extensions.iter().filter(|extension| extension.kind == Kind::DirectResponse);
+    let beside =
+        [Type::RequestRedirect, Type::UrlRewrite, Type::RequestMirror].into_iter().find(|kind| seen.contains(&kind));
+    let message = match beside {
+        _ if answers.count() > 1 => "a rule gives one answer; keep one DirectResponse".into(),
+        Some(other) => {
+            format!("a DirectResponse answers by itself, so {other} cannot stand beside it; keep one of them")
+        }
+        None => return Ok(()),
+    };
+    Err(fault("IncompatibleFilters", &answer.field, message))
 }
 
 fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilters) -> Result<(), Problem> {
@@ -113,11 +151,15 @@ fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilte
         Type::ExtensionRef => {
             let at = format!("{field}.extensionRef");
             let reference = config(filter.extension_ref.as_deref(), kind, &at)?;
-            let message = format!(
-                "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
-                reference.kind, reference.name, reference.group
-            );
-            return Err(fault("UnsupportedValue", &at, message));
+            let known = [Kind::TrafficPolicy, Kind::RewritePolicy, Kind::DirectResponse];
+            let Some(kind) = Kind::find(&reference.group, &reference.kind).filter(|kind| known.contains(kind)) else {
+                let message = format!(
+                    "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
+                    reference.kind, reference.name, reference.group
+                );
+                return Err(fault("UnsupportedValue", &at, message));
+            };
+            read.extensions.push(ReadExtension { field: at, kind, name: reference.name.clone() });
         }
         Type::ExternalAuth => {
             let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";

@@ -149,6 +149,10 @@ fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, 
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
         return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
     }
+    if filters.direct_response().is_some() && !rule.backend_refs.is_empty() {
+        let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
+        return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
+    }
     let mut backends = Vec::with_capacity(rule.backend_refs.len());
     let mut delegates = Vec::new();
     for (index, backend) in rule.backend_refs.iter().enumerate() {

@@ -8,11 +8,14 @@ use engine::{Derived, Emitter, Scope};
 use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 
 use super::{Conditions, Report, and_notes, listed};
-use crate::tables::{
-    attachment::AttachedRoutes,
-    gateway::{Fault, GatewayModel, GatewayRow},
-    input::{Classes, Gateways, Nacks},
-    listener::{ListenerRow, ListenerState},
+use crate::{
+    policy::wide::{BrokenGateway, BrokenListener},
+    tables::{
+        attachment::AttachedRoutes,
+        gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
+        input::{Classes, Gateways, Nacks},
+        listener::{ListenerRow, ListenerState},
+    },
 };
 
 tables! {
@@ -34,7 +37,10 @@ impl Derived for GatewayStatus {
         let listeners = rows.iter().map(|state| listener(scope, key, &model, state, &rows, &mut problems)).collect();
         problems.extend(ignored(&model));
         let nack = scope.get::<Nacks>(key);
-        let conditions = summary(&model, &rows, nack.as_deref().map(String::as_str), &mut problems);
+        if let Some(fault) = scope.get::<BrokenGateway>(key) {
+            problems.push(Problem::new(Severity::Replaced, fault.reason, "", &fault.message));
+        }
+        let conditions = summary(scope, key, &model, &rows, nack.as_deref().map(String::as_str), &mut problems);
         let addresses = model
             .addresses
             .iter()
@@ -63,6 +69,8 @@ fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<Report<Status>> {
 }
 
 fn summary(
+    scope: &Scope<'_>,
+    key: &NsName,
     model: &GatewayModel,
     states: &[std::sync::Arc<ListenerState>],
     nack: Option<&str>,
@@ -72,13 +80,21 @@ fn summary(
     let invalid: Vec<_> = states
         .iter()
         .filter_map(|state| {
-            let unsupported = state.refused().or(state.model.withheld.as_ref())?;
+            let unsupported = state.refused().or(state.model.withheld.as_ref());
+            let broken = || scope.get::<BrokenListener>(&id(key, &state.model));
+            let unsupported = unsupported.cloned().or_else(|| broken().map(|fault| Fault::clone(&fault)))?;
             Some(format!("listener {}: {unsupported}", state.model.name))
         })
         .collect();
     let notes: Vec<_> = ignored(model).collect();
     let served = states.iter().filter(|state| state.withheld.is_none()).count();
+    let replaced = scope.get::<BrokenGateway>(key);
     match &model.refused {
+        None if replaced.is_some() => {
+            if let Some(fault) = replaced {
+                conditions.no("Accepted", fault.reason, fault.to_string());
+            }
+        }
         Some(fault) => {
             conditions.no("Accepted", fault.reason, fault.to_string());
             problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
@@ -121,6 +137,10 @@ fn summary(
     conditions.list
 }
 
+fn id(gateway: &NsName, listener: &ListenerModel) -> ListenerId {
+    ListenerId { gateway: gateway.clone(), name: listener.name.clone() }
+}
+
 fn unresolved(state: &ListenerState) -> Option<&Fault> {
     state.unresolved.as_ref().or(state.model.bad_kinds.as_ref())
 }
@@ -147,7 +167,13 @@ fn listener(
             conditions.no("Accepted", fault.reason, fault.to_string());
             told(Severity::Refused, fault);
         }
-        None => conditions.yes("Accepted", "Accepted", "the listener is valid"),
+        None => match scope.get::<BrokenListener>(&id(gateway, own)) {
+            Some(fault) => {
+                conditions.no("Accepted", fault.reason, fault.to_string());
+                told(Severity::Replaced, &fault);
+            }
+            None => conditions.yes("Accepted", "Accepted", "the listener is valid"),
+        },
     }
     match &own.conflicted {
         Some(fault) => {
@@ -180,11 +206,10 @@ fn listener(
         );
         conditions.yes("OverlappingTLSConfig", "OverlappingHostnames", message);
     }
-    let id = ListenerId { gateway: gateway.clone(), name: own.name.clone() };
     ListenerStatus {
         name: own.name.clone(),
         supported_kinds: own.kinds.clone(),
-        attached_routes: i32::try_from(scope.group::<AttachedRoutes>(&id).len()).unwrap_or(i32::MAX),
+        attached_routes: i32::try_from(scope.group::<AttachedRoutes>(&id(gateway, own)).len()).unwrap_or(i32::MAX),
         conditions: conditions.list,
     }
 }

@@ -24,8 +24,73 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         1 => grant(),
         1 => namespace(),
         2 => delegation_policy(),
+        3 => policy(),
+        1 => direct_response(),
     ]
     .boxed()
+}
+
+const API: &str = "gateway.networking.k8s.io";
+
+/// A policy, sound or broken, on anything.
+fn policy() -> impl Strategy<Value = Value> {
+    let section = option::of(select(&["named", "l0", "l1"][..]));
+    let target = (any::<u8>(), 0..7_u8, section.clone()).prop_map(|(kind, name, section)| {
+        let (kind, name) = match kind {
+            0..40 => ("Gateway", format!("g{}", name % 3)),
+            40..45 => ("GRPCRoute", "x".into()),
+            _ => ("HTTPRoute", format!("r{name}")),
+        };
+        json!({"group": API, "kind": kind, "name": name, "sectionName": section})
+    });
+    let labels = select(vec![json!({}), json!({"delegation.kgateway.dev/label": "a"}), json!({"x": "y"})]);
+    let selector = (any::<u8>(), labels, section).prop_map(|(kind, labels, section)| {
+        let kind = if kind < 20 { "Gateway" } else { "HTTPRoute" };
+        json!({"group": API, "kind": kind, "matchLabels": labels, "sectionName": section})
+    });
+    let traffic = select(vec![
+        json!({"urlRewrite": {"pathRegex": {"pattern": "^/f(o*)", "substitution": "/\\1"}}}),
+        json!({"urlRewrite": {"pathRegex": {"pattern": "o", "substitution": "0"}}}),
+        json!({"urlRewrite": {"pathRegex": {"pattern": "(?=o)", "substitution": "0"}}}),
+        json!({"urlRewrite": {"pathRegex": {"pattern": "o", "substitution": "\\1"}}}),
+        json!({"cors": {}}),
+        json!({}),
+    ]);
+    let rewrite = select(vec![
+        json!([{"prefix": "/foo", "replacement": "/x/"}, {"replacement": "/y"}]),
+        json!([{"prefix": "/foo/bar/", "replacement": "/"}]),
+        json!([{"replacement": "/z"}]),
+        json!([{"replacement": "z"}]),
+        json!([{"prefix": "/a", "replacement": "/z"}, {"prefix": "/a/", "replacement": "/z"}]),
+    ]);
+    let content = prop_oneof![
+        traffic.prop_map(|spec| ("TrafficPolicy", "gateway.kgateway.dev", spec)),
+        rewrite.prop_map(|entries| ("RewritePolicy", "gateway.portcullis.dev", json!({"replacePrefix": entries}))),
+    ];
+    let name = (0..3_u8, namespaces(), 0..3_i64, option::of(select(&["1", "-1", "x"][..])));
+    (name, content, vec(target, 0..3), vec(selector, 0..2)).prop_map(
+        |((name, namespace, created, weight), (kind, group, mut spec), refs, selectors)| {
+            spec["targetRefs"] = json!(refs);
+            spec["targetSelectors"] = json!(selectors);
+            let annotations = weight.map_or(json!({}), |weight| json!({"kgateway.dev/policy-weight": weight}));
+            json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind, "spec": spec,
+                "metadata": {"name": format!("p{name}"), "namespace": namespace,
+                    "creationTimestamp": timestamp(created), "annotations": annotations}})
+        },
+    )
+}
+
+fn direct_response() -> impl Strategy<Value = Value> {
+    let spec = select(vec![
+        json!({"status": 503, "body": "later"}),
+        json!({"status": 200, "bodyFormat": {"text": "%PROTOCOL% 100%%"}}),
+        json!({"status": 200, "bodyFormat": {"json": {"a": ["%REQ(:path)%", null, 1]}, "contentType": "text/x"}}),
+        json!({"status": 200, "bodyFormat": {"text": "%NOTHING%"}}),
+    ]);
+    (0..2_u8, namespaces(), spec).prop_map(|(name, namespace, spec)| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse", "spec": spec,
+            "metadata": {"name": format!("d{name}"), "namespace": namespace}})
+    })
 }
 
 fn namespaces() -> impl Strategy<Value = &'static str> {
@@ -257,6 +322,9 @@ fn filter() -> BoxedStrategy<Value> {
         json!({"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "none", "port": 80}}}),
         json!({"type": "CORS", "cors": {"allowOrigins": ["https://*.example.com"], "allowMethods": ["GET"]}}),
         json!({"type": "ExtensionRef", "extensionRef": {"group": "x.dev", "kind": "Y", "name": "z"}}),
+        json!({"type": "ExtensionRef", "extensionRef": {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "name": "p0"}}),
+        json!({"type": "ExtensionRef", "extensionRef": {"group": "gateway.portcullis.dev", "kind": "RewritePolicy", "name": "p1"}}),
+        json!({"type": "ExtensionRef", "extensionRef": {"group": "gateway.kgateway.dev", "kind": "DirectResponse", "name": "d0"}}),
         json!({"type": "ExternalAuth", "externalAuth": {"protocol": "HTTP", "backendRef": {"name": "s0", "port": 80}}}),
         json!({"type": "Tomorrow"}),
     ];

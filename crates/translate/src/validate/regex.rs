@@ -76,6 +76,53 @@ pub fn ignores_case(pattern: &str) -> bool {
     parse(pattern).map_or(true, |ast| syntax::ignores_case(&ast))
 }
 
+/// Accepts what takes the place of a match of `pattern` in a path: `\1` to `\9` stand for groups that it has, `\0` for all
+/// of the match, and two backslashes for one.
+///
+/// White space, control characters and what is outside ASCII are refused: they would end the request line, or have no
+/// place in it.
+pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
+    let groups = groups(&parse(pattern.as_str())?);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if !c.is_ascii_graphic() {
+            return Err(Invalid::new(
+                text,
+                "it has a character that cannot stand in a path",
+                "write its percent escape",
+            ));
+        }
+        if c != '\\' {
+            continue;
+        }
+        match rest.next() {
+            Some('\\') => {}
+            Some(digit) if digit.is_ascii_digit() => {
+                if digit.to_digit(10).is_some_and(|group| group > groups) {
+                    let why = format!("\\{digit} is a group that the expression does not have: it has {groups}");
+                    return Err(Invalid::new(text, why, "refer to a group that is there"));
+                }
+            }
+            _ => {
+                let why = "a backslash stands before neither a digit nor a backslash";
+                return Err(Invalid::new(text, why, r"write \\ for a backslash, or \1 for the first group"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many groups of an expression can be referred to.
+fn groups(ast: &Ast) -> u32 {
+    match ast {
+        Ast::Group(group) => u32::from(group.is_capturing()) + groups(&group.ast),
+        Ast::Repetition(repetition) => groups(&repetition.ast),
+        Ast::Alternation(alternation) => alternation.asts.iter().map(groups).sum(),
+        Ast::Concat(concat) => concat.asts.iter().map(groups).sum(),
+        _ => 0,
+    }
+}
+
 /// A regular expression that matches exactly `literal`, in RE2 and in Rust.
 ///
 /// It may be joined with others and, in a group, repeated; it is not meant for use inside of a class.

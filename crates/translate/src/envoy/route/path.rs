@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::RegexMatchAndSubstitute,
 };
 use ir::{
-    filter::{PathModifier, Redirect},
+    filter::{PathModifier, PrefixReplacement, Redirect},
     matching::{PathMatch, RequestMatch},
 };
 
@@ -41,6 +41,14 @@ pub(super) fn rewrite(request: &RequestMatch, modifier: &PathModifier) -> Option
     match modifier {
         PathModifier::Full(path) => Some(PathRewrite::Regex(substitute("^.*$".into(), path))),
         PathModifier::Prefix(replacement) => replace_prefix(request, replacement),
+        PathModifier::Prefixes(entries) => match PrefixReplacement::choose(entries, request.replaceable_prefix()?) {
+            Some(entry) => replace_prefix(request, &entries[entry].replacement),
+            None => Some(PathRewrite::Keep),
+        },
+        PathModifier::Regex { pattern, substitution } => Some(PathRewrite::Regex(RegexMatchAndSubstitute {
+            pattern: Some(regex(pattern.to_string())),
+            substitution: substitution.to_string(),
+        })),
     }
 }
 
@@ -87,7 +95,7 @@ pub(super) fn redirect(request: &RequestMatch, redirect: &Redirect, at: RouteAt)
     let path = match &redirect.path {
         None => None,
         Some(PathModifier::Full(path)) => Some(PathRewriteSpecifier::PathRedirect(path.to_string())),
-        Some(PathModifier::Prefix(replacement)) => match replace_prefix(request, replacement)? {
+        Some(modifier) => match rewrite(request, modifier)? {
             PathRewrite::Keep => None,
             PathRewrite::Matched(text) => Some(PathRewriteSpecifier::PrefixRewrite(text)),
             PathRewrite::Regex(substitute) => Some(PathRewriteSpecifier::RegexRewrite(substitute)),

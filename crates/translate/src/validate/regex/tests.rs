@@ -251,3 +251,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_substitution_refers_to_groups_that_are_there() {
+    let accepted = |pattern: &str, text: &str| substitution(&check(pattern).expect("sound"), text).is_ok();
+    for (pattern, text) in
+        [("^/a/(.*)$", r"/b/\1"), ("a", r"\0"), ("a", r"\\1"), ("(?:a)(b)|(c)+", r"\2\1"), ("(?P<n>a)", "/%41?x=1#")]
+    {
+        assert!(accepted(pattern, text), "{pattern} {text}");
+    }
+    for (pattern, text) in [
+        ("a", r"\1"),
+        ("(?:a)", r"\1"),
+        ("(a)", r"\2"),
+        ("(a)", r"/\x"),
+        ("(a)", "/\\"),
+        ("a", "/ b"),
+        ("a", "/\n"),
+        ("a", "/é"),
+    ] {
+        assert!(!accepted(pattern, text), "{pattern} {text}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Policies: attached to routes, rules, Gateways and listeners, inherited down trees of routes, and judged.
+//!
+//! A policy files itself under what it targets, so that it wakes its targets alone. What a rule makes of the policies on
+//! it and on its ancestors is in [`rule`]; what a broken one on a Gateway or listener does is in [`wide`].
+
+mod count;
+mod read;
+pub(crate) mod rule;
+pub(crate) mod wide;
+
+use std::sync::Arc;
+
+use api::{
+    Kind, ObjectId,
+    meta::{ObjectMeta, StringMap},
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{NsName, matching::Age};
+
+use crate::{
+    grant::GATEWAY_API,
+    tables::{
+        input::{Gateways, RewritePolicies, Routes, TrafficPolicies},
+        policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
+    },
+};
+pub(crate) use read::weight_problem;
+
+/// The key of a policy's row in the table of its kind.
+pub(crate) fn key_of(id: &ObjectId) -> NsName {
+    NsName::new(id.namespace.clone(), id.name.clone())
+}
+
+/// The kind that a target means, of those that a policy of `policy` kind can apply to.
+pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
+    match (group, kind) {
+        (GATEWAY_API, "HTTPRoute") => Some(Kind::HttpRoute),
+        (GATEWAY_API, "Gateway") if policy == Kind::TrafficPolicy => Some(Kind::Gateway),
+        _ => None,
+    }
+}
+
+/// The section that is meant; an empty name means all of the object.
+pub(crate) fn section(name: Option<&Arc<str>>) -> Option<Arc<str>> {
+    name.filter(|name| !name.is_empty()).cloned()
+}
+
+/// A policy of any kind, apart from what it says.
+struct Attachable<'a> {
+    metadata: &'a ObjectMeta,
+    refs: &'a [LocalPolicyTargetReference],
+    selectors: &'a [LocalPolicyTargetSelector],
+}
+
+impl Derived for PolicyRow {
+    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Policy> {
+        let key = key_of(id);
+        if id.kind == Kind::TrafficPolicy {
+            let policy = scope.get::<TrafficPolicies>(&key)?;
+            let api::TrafficPolicy { metadata, spec } = &*policy;
+            let rank =
+                file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
+            Some(Policy { rank, path: read::traffic(spec) })
+        } else {
+            let policy = scope.get::<RewritePolicies>(&key)?;
+            let api::RewritePolicy { metadata, spec } = &*policy;
+            let rank =
+                file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
+            Some(Policy { rank, path: read::rewrite(spec) })
+        }
+    }
+}
+
+/// Files a policy under what it targets.
+fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
+    let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    let age = Age { created, name: key_of(id) };
+    let rank = Rank { kind: id.kind, weight: read::weight(policy.metadata), age };
+    for target in policy.refs {
+        let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
+        let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
+        let target = Target { object, section: section(target.section_name.as_ref()) };
+        scope.emit::<Targeting>(target, rank.clone(), ());
+    }
+    for (selector, index) in policy.selectors.iter().zip(0..) {
+        let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
+        let first = selector.match_labels.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
+        let section = section(selector.section_name.as_ref());
+        let entry = Selector { labels: selector.match_labels.clone(), section };
+        scope.emit::<Selecting>((kind, id.namespace.clone(), first), (rank.clone(), index), Arc::new(entry));
+    }
+    rank
+}
+
+impl Lookup for PoliciesOf {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[ObjectId]>> {
+        let object = &target.object;
+        let key = key_of(object);
+        let mut ranks: Vec<Rank> = scope.group::<Targeting>(target).iter().map(|(rank, ())| rank.clone()).collect();
+        let mut select = |labels: &StringMap| {
+            let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
+            for pair in pairs.chain([None]) {
+                let selecting = scope.group::<Selecting>(&(object.kind, object.namespace.clone(), pair));
+                let selected = selecting.iter().filter(|(_, selector)| {
+                    selector.section == target.section
+                        && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+                });
+                ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
+            }
+        };
+        match object.kind {
+            Kind::Gateway => select(&scope.get::<Gateways>(&key)?.metadata.labels),
+            _ => select(&scope.get::<Routes>(&key)?.metadata.labels),
+        }
+        ranks.sort_unstable();
+        ranks.dedup();
+        let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
+        (!policies.is_empty()).then_some(policies)
+    }
+}
+
+impl Lookup for Sections {
+    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Box<[Arc<str>]>> {
+        let key = key_of(object);
+        Some(match object.kind {
+            Kind::Gateway => {
+                scope.get::<Gateways>(&key)?.spec.listeners.iter().map(|listener| listener.name.clone()).collect()
+            }
+            _ => scope.get::<Routes>(&key)?.spec.rules.iter().filter_map(|rule| rule.name.clone()).collect(),
+        })
+    }
+}

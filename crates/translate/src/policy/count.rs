@@ -1,0 +1,79 @@
+//! Where policies hold. A row here exists while anything demands it, so that the thousandth rule to which a policy applies
+//! costs what the first costs, and the policy's status reads a few rows.
+
+use api::{Kind, ObjectId};
+use engine::{Derived, Emitter};
+use ir::NsName;
+
+use crate::tables::policy::{
+    InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless, UsedEntry,
+    Winner, Winners, WithoutPrefix,
+};
+
+/// How many rules a message names before it counts the rest.
+const MAX_LISTED: usize = 8;
+
+impl Derived for PolicyAt {
+    fn compute(scope: &Emitter<'_>, (policy, gateway): &(ObjectId, NsName)) -> Option<()> {
+        scope.emit::<PolicyGateways>(policy.clone(), gateway.clone(), ());
+        Some(())
+    }
+}
+
+impl Derived for InForce {
+    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Derived for Overridden {
+    fn compute(scope: &Emitter<'_>, (policy, winner): &(ObjectId, Winner)) -> Option<()> {
+        scope.emit::<Winners>(policy.clone(), winner.clone(), ());
+        Some(())
+    }
+}
+
+impl Derived for UsedEntry {
+    fn compute(_: &Emitter<'_>, _: &(ObjectId, u32)) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Derived for WithoutPrefix {
+    fn compute(scope: &Emitter<'_>, (policy, route, rule): &(ObjectId, NsName, u32)) -> Option<()> {
+        scope.emit::<Prefixless>(policy.clone(), (route.clone(), *rule), ());
+        Some(())
+    }
+}
+
+impl Derived for InvalidPolicies {
+    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<InvalidPolicy> {
+        let policy = scope.get::<PolicyRow>(id)?;
+        if let Err(fault) = &policy.path {
+            return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
+        }
+        if id.kind != Kind::RewritePolicy {
+            return None;
+        }
+        let prefixless = scope.group::<Prefixless>(id);
+        if prefixless.is_empty() {
+            return None;
+        }
+        // Rules of other namespaces are counted, not named: whoever reads this may not know them.
+        let first = (NsName::new(id.namespace.clone(), ""), 0);
+        let own =
+            prefixless.range_from(&first).map(|(at, ())| at).take_while(|(route, _)| route.namespace == id.namespace);
+        let mut listed: Vec<_> =
+            own.take(MAX_LISTED).map(|(route, rule)| format!("HTTPRoute {route} spec.rules[{rule}]")).collect();
+        let others = prefixless.len() - listed.len();
+        if others > 0 {
+            listed.push(format!("{others} other rules"));
+        }
+        let error = format!(
+            "it replaces prefixes, and a match that is none answers by itself; make it PathPrefix, or target other rules. \
+             It is so in {}",
+            listed.join(", ")
+        );
+        Some(InvalidPolicy { reason: "MustHavePrefix", error: error.into() })
+    }
+}

@@ -1,0 +1,130 @@
+//! DirectResponses: answers that rules give by themselves.
+
+use std::sync::Arc;
+
+use api::{ObjectId, direct_response::DirectResponseSpec};
+use engine::Scope;
+use ir::{
+    NsName, Problem, Severity,
+    rule::{Action, BodyContent, BodyFormat},
+};
+
+use super::filters::ReadExtension;
+use crate::{
+    tables::input::DirectResponses,
+    validate::{self, Invalid},
+};
+
+/// The longest body that Envoy takes, in bytes.
+const MAX_BODY: usize = 4096;
+
+/// The answer that a filter names.
+pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ReadExtension) -> Result<Action, Problem> {
+    let id = ObjectId::new(named.kind, namespace.clone(), named.name.clone());
+    let refuse =
+        |message| Problem::new(Severity::Replaced, "UnsupportedValue", format!("{}.name", named.field), message);
+    let Some(response) = scope.get::<DirectResponses>(&NsName::new(id.namespace.clone(), id.name.clone())) else {
+        return Err(refuse(format!("{id} does not exist; create it, or correct the name")));
+    };
+    read(&response.spec).map_err(|fault| refuse(format!("{id} cannot be answered: {fault}")))
+}
+
+/// What is answered, or why it cannot be.
+pub(crate) fn read(spec: &DirectResponseSpec) -> Result<Action, Problem> {
+    let refuse = |field: &str, message: String| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
+    let Some(status) = u16::try_from(spec.status).ok().filter(|status| (200..600).contains(status)) else {
+        return Err(refuse(
+            "spec.status",
+            format!("{} is not a status that can be answered; use 200 to 599", spec.status),
+        ));
+    };
+    let fits = |body: &str, field: &str| {
+        let message = || {
+            format!(
+                "the body has {} bytes and may have {MAX_BODY} at most, whatever characters they are; shorten it",
+                body.len()
+            )
+        };
+        if body.len() > MAX_BODY { Err(refuse(field, message())) } else { Ok(()) }
+    };
+    let Some(format) = &spec.body_format else {
+        let body = spec.body.as_deref().unwrap_or_default();
+        fits(body, "spec.body")?;
+        return Ok(Action::DirectResponse { status, body: body.into() });
+    };
+    if spec.body.is_some() {
+        return Err(refuse("spec.bodyFormat", "it must not stand beside body; remove one of both".into()));
+    }
+    let at = |field: &'static str| move |invalid: Invalid| refuse(field, invalid.to_string());
+    let content = match (&format.text, &format.json) {
+        (Some(text), None) => {
+            fits(text, "spec.bodyFormat.text")?;
+            validate::format::text(text).map_err(at("spec.bodyFormat.text"))?;
+            BodyContent::Text(text.as_ref().into())
+        }
+        (None, Some(json)) => {
+            let text = json.to_string();
+            fits(&text, "spec.bodyFormat.json")?;
+            operators(json).map_err(at("spec.bodyFormat.json"))?;
+            BodyContent::Json(text.into())
+        }
+        _ => return Err(refuse("spec.bodyFormat", "it must have either text or json".into())),
+    };
+    let content_type = match format.content_type.as_deref().filter(|kind| !kind.is_empty()) {
+        Some(kind) => {
+            validate::header::value(kind).map_err(at("spec.bodyFormat.contentType"))?;
+            Some(kind.into())
+        }
+        None => None,
+    };
+    Ok(Action::Formatted { status, format: BodyFormat { content, content_type } })
+}
+
+/// Every text in it may have operators, at any depth.
+fn operators(json: &serde_json::Value) -> Result<(), Invalid> {
+    use serde_json::Value;
+    match json {
+        Value::String(text) => validate::format::text(text),
+        Value::Array(list) => list.iter().try_for_each(operators),
+        Value::Object(fields) => fields.values().try_for_each(operators),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(spec: Value) -> Result<Action, String> {
+        let spec: DirectResponseSpec = serde_json::from_value(spec).expect("a spec");
+        super::read(&spec).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_body_is_bound_by_its_bytes_not_its_characters() {
+        assert!(read(json!({"status": 200, "body": "a".repeat(4096)})).is_ok());
+        for long in [json!({"body": "é".repeat(2049)}), json!({"bodyFormat": {"text": "é".repeat(2049)}})] {
+            let mut spec = json!({"status": 200});
+            spec.as_object_mut().expect("a mapping").extend(long.as_object().expect("a mapping").clone());
+            let refused = read(spec).expect_err("refused");
+            assert!(refused.contains("the body has 4098 bytes and may have 4096 at most"), "{refused}");
+        }
+        let json = json!({"status": 200, "bodyFormat": {"json": {"a": "é".repeat(2049)}}});
+        assert!(read(json).expect_err("refused").contains("spec.bodyFormat.json"));
+    }
+
+    #[test]
+    fn what_envoy_would_refuse_is_refused() {
+        for spec in [
+            json!({"status": 199}),
+            json!({"status": 200, "bodyFormat": {}}),
+            json!({"status": 200, "bodyFormat": {"text": "%NOTHING%"}}),
+            json!({"status": 200, "bodyFormat": {"json": {"a": [{"b": "100%"}]}}}),
+            json!({"status": 200, "bodyFormat": {"text": "a", "contentType": "text/\nhtml"}}),
+        ] {
+            assert!(read(spec.clone()).is_err(), "{spec}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The status of policies.
+
+use std::sync::Arc;
+
+use api::{
+    Kind, ObjectId,
+    meta::ObjectMeta,
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    shared::ParentReference,
+    status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
+};
+use engine::{Derived, Emitter, Scope};
+use ir::{NsName, Problem, Severity};
+
+use super::{Conditions, Report, and_notes, listed};
+use crate::{
+    grant::GATEWAY_API,
+    policy::{key_of, section, target_kind, weight_problem},
+    tables::{
+        input::{Config, RewritePolicies, TrafficPolicies},
+        policy::{InForce, InvalidPolicies, PolicyGateways, PolicyRow, Sections, UsedEntry, Winner, Winners},
+    },
+};
+
+/// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
+const MAX_ANCESTORS: usize = 16;
+
+tables! {
+    /// Statuses of policies.
+    PolicyStatus: ObjectId => Report<Status>;
+}
+
+/// A policy of any kind, as its owner wrote it.
+struct Written<'a> {
+    metadata: &'a ObjectMeta,
+    refs: &'a [LocalPolicyTargetReference],
+    selectors: &'a [LocalPolicyTargetSelector],
+    /// The entries of a RewritePolicy.
+    entries: usize,
+}
+
+impl Derived for PolicyStatus {
+    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Self::Value> {
+        if id.kind == Kind::TrafficPolicy {
+            let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
+            let api::TrafficPolicy { metadata, spec } = &*policy;
+            let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: 0 };
+            report(scope, id, &written)
+        } else {
+            let policy = scope.get::<RewritePolicies>(&key_of(id))?;
+            let api::RewritePolicy { metadata, spec } = &*policy;
+            let entries = spec.replace_prefix.len();
+            let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
+            report(scope, id, &written)
+        }
+    }
+}
+
+fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Option<Report<Status>> {
+    let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
+    let missing = missing(scope, id, written);
+    let gateways = scope.group::<PolicyGateways>(id);
+    if gateways.is_empty() && missing.is_empty() && !(written.refs.is_empty() && written.selectors.is_empty()) {
+        let message = "it applies to nothing that is served";
+        notes.push(Problem::new(Severity::Warning, "TargetNotFound", "", message));
+    }
+    let mut problems = Vec::new();
+    let at_gateways = conditions(scope, id, written, &notes, !gateways.is_empty(), &mut problems);
+    let controller_name = scope.get::<Config>(&())?.controller_name.clone();
+    let entry = |ancestor_ref, conditions| PolicyAncestorStatus {
+        ancestor_ref,
+        controller_name: controller_name.clone(),
+        conditions,
+    };
+    let mut ancestors: Vec<_> =
+        gateways.iter().map(|(gateway, ())| entry(gateway_ref(gateway), at_gateways.clone())).collect();
+    for (target, problem) in &missing {
+        let mut conditions = Conditions::new(written.metadata.generation);
+        conditions.no("Accepted", problem.reason, problem.to_string());
+        ancestors.push(entry(target.clone(), conditions.list));
+    }
+    ancestors.truncate(MAX_ANCESTORS);
+    problems.extend(notes);
+    problems.extend(missing.into_iter().map(|(_, problem)| problem));
+    let status = (!ancestors.is_empty()).then_some(Status { ancestors });
+    Some(Report { status, problems })
+}
+
+fn gateway_ref(gateway: &NsName) -> ParentReference {
+    ParentReference {
+        group: GATEWAY_API.into(),
+        kind: "Gateway".into(),
+        namespace: Some(gateway.namespace.clone()),
+        name: gateway.name.clone(),
+        ..ParentReference::default()
+    }
+}
+
+/// What is to be said wherever the policy applies.
+fn conditions(
+    scope: &Scope<'_>,
+    id: &ObjectId,
+    written: &Written<'_>,
+    notes: &[Problem],
+    applies: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Condition> {
+    let mut conditions = Conditions::new(written.metadata.generation);
+    let fault = scope.get::<PolicyRow>(id).and_then(|policy| policy.path.clone().err());
+    match (scope.get::<InvalidPolicies>(id), fault) {
+        (Some(invalid), fault) => {
+            conditions.no("Accepted", invalid.reason, &*invalid.error);
+            let (field, message) = match &fault {
+                Some(fault) => (&*fault.field, &*fault.message),
+                None => ("spec.replacePrefix", &*invalid.error),
+            };
+            let severity = if fault.is_some() { Severity::Refused } else { Severity::Replaced };
+            problems.push(Problem::new(severity, invalid.reason, field, message));
+            if fault.is_some() {
+                return conditions.list;
+            }
+        }
+        (None, _) => conditions.yes("Accepted", "Accepted", and_notes("the policy is valid", notes)),
+    }
+    let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
+    match (&winners[..], scope.get::<InForce>(id).is_some()) {
+        ([], _) => conditions.yes("Attached", "Attached", "nothing overrides it"),
+        (_, true) => {
+            let message = format!("it holds at some rules and is overridden at others, by {}", listed(&winners));
+            conditions.yes("Attached", "Merged", message);
+        }
+        (_, false) => conditions.no("Attached", "Overridden", format!("it is overridden by {}", listed(&winners))),
+    }
+    let unused: Vec<_> = (0..written.entries)
+        .filter(|entry| u32::try_from(*entry).is_ok_and(|entry| scope.get::<UsedEntry>(&(id.clone(), entry)).is_none()))
+        .map(|entry| format!("spec.replacePrefix[{entry}]"))
+        .collect();
+    if applies && !unused.is_empty() {
+        let message = format!("no routing prefix is that of {}; correct it, or remove it", listed(&unused));
+        conditions.yes("portcullis.dev/UnusedReplacement", "UnusedReplacement", &message);
+        problems.push(Problem::new(Severity::Warning, "UnusedReplacement", &unused[0], message));
+    }
+    conditions.list
+}
+
+/// A winner, as the owner of a policy may know it.
+fn name(id: &ObjectId, winner: &Winner) -> String {
+    match winner {
+        Winner::Filter => "the URLRewrite filter of a rule".into(),
+        Winner::Policy(policy) if policy.namespace == id.namespace => policy.to_string(),
+        Winner::Policy(policy) => format!("a {} of another namespace", policy.kind),
+    }
+}
+
+/// Targets of kinds that no policy of this kind can apply to here.
+fn foreign_kinds(id: &ObjectId, written: &Written<'_>) -> Vec<Problem> {
+    let refs = written.refs.iter().map(|target| (&target.group, &target.kind)).enumerate();
+    let selectors = written.selectors.iter().map(|target| (&target.group, &target.kind)).enumerate();
+    let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
+    let foreign = all.filter(|(_, (_, (group, kind)))| target_kind(id.kind, group, kind).is_none());
+    let problem = |(list, (index, (group, kind))): (&str, (usize, (&Arc<str>, &Arc<str>)))| {
+        let message = format!("{kind} of group {group:?} is not served here, so it has no effect; remove it");
+        Problem::new(Severity::Ignored, "UnsupportedValue", format!("spec.{list}[{index}].kind"), message)
+    };
+    foreign.map(problem).collect()
+}
+
+/// Targets that are named and not there.
+fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(ParentReference, Problem)> {
+    let mut missing = Vec::new();
+    for (index, target) in written.refs.iter().enumerate() {
+        let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
+        let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
+        let wanted = section(target.section_name.as_ref());
+        let (field, message) = match (scope.get::<Sections>(&object), &wanted) {
+            (None, _) => ("name", format!("{object} does not exist; create it, or correct the name")),
+            (Some(sections), Some(section)) if !sections.contains(section) => {
+                let part = if kind == Kind::Gateway { "listener" } else { "rule" };
+                ("sectionName", format!("{object} has no {part} named {section}; name one so, or correct the name"))
+            }
+            _ => continue,
+        };
+        let field = format!("spec.targetRefs[{index}].{field}");
+        let reference = ParentReference {
+            group: target.group.clone(),
+            kind: target.kind.clone(),
+            namespace: Some(id.namespace.clone()),
+            name: target.name.clone(),
+            section_name: wanted,
+            ..ParentReference::default()
+        };
+        missing.push((reference, Problem::new(Severity::Ignored, "TargetNotFound", field, message)));
+    }
+    missing
+}

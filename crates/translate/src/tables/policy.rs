@@ -1,0 +1,105 @@
+//! Policies: what they say, to what they are attached, and where they hold.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use api::{Kind, ObjectId, meta::StringMap};
+use ir::{NsName, Problem, filter::PathModifier, matching::Age};
+
+tables! {
+    /// Policies as those need to know them that they apply to.
+    PolicyRow: ObjectId => Policy;
+    /// The policies attached to an object or to a section of it, in the order in which they count; absent where there are
+    /// none.
+    PoliciesOf: Target => Box<[ObjectId]>;
+    /// The names of an object's sections; absent for an object that does not exist.
+    Sections: ObjectId => Box<[Arc<str>]>;
+    /// A policy that applies to something that a Gateway serves.
+    PolicyAt: (ObjectId, NsName) => ();
+    /// A policy that holds somewhere.
+    InForce: ObjectId => ();
+    /// What holds somewhere in place of a policy.
+    Overridden: (ObjectId, Winner) => ();
+    /// An entry of a RewritePolicy that is used, by its place.
+    UsedEntry: (ObjectId, u32) => ();
+    /// A rule with matches that have no prefix, where a policy needs one.
+    WithoutPrefix: (ObjectId, NsName, u32) => ();
+    /// Why a policy is not valid; absent for one that is.
+    InvalidPolicies: ObjectId => InvalidPolicy;
+}
+
+groups! {
+    /// The policies that name an object or a section of it as their target.
+    Targeting: Target, Rank => ();
+    /// The policies that select objects of a namespace by a label, or (none) whatever labels they have.
+    Selecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    /// The Gateways that serve what a policy applies to.
+    PolicyGateways: ObjectId, NsName => ();
+    /// What holds in place of a policy, where something does.
+    Winners: ObjectId, Winner => ();
+    /// Rules with matches that have no prefix, where a policy needs one.
+    Prefixless: ObjectId, (NsName, u32) => ();
+}
+
+/// What a policy can be attached to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Target {
+    /// The HTTPRoute or Gateway.
+    pub(crate) object: ObjectId,
+    /// Its one rule or listener of this name; none means all of it.
+    pub(crate) section: Option<Arc<str>>,
+}
+
+/// Where a policy stands among those of its kind on one target: the smallest counts first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    /// Its kind, which keeps kinds apart.
+    pub(crate) kind: Kind,
+    /// The greater first.
+    pub(crate) weight: Reverse<i32>,
+    /// The older first.
+    pub(crate) age: Age,
+}
+
+impl Rank {
+    /// Whose rank it is.
+    pub(crate) fn policy(&self) -> ObjectId {
+        ObjectId::new(self.kind, self.age.name.namespace.clone(), self.age.name.name.clone())
+    }
+}
+
+/// Selects objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selector {
+    /// The labels that an object must have.
+    pub(crate) labels: StringMap,
+    /// The section of it that is meant.
+    pub(crate) section: Option<Arc<str>>,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Where it stands among others.
+    pub(crate) rank: Rank,
+    /// What becomes of the path of a request, if it says anything of it; or why nothing is served without the policy that
+    /// cannot be served with it.
+    pub(crate) path: Result<Option<PathModifier>, Problem>,
+}
+
+/// What holds in place of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Winner {
+    /// The URLRewrite filter of a rule.
+    Filter,
+    /// Another policy.
+    Policy(ObjectId),
+}
+
+/// Why a policy is not valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPolicy {
+    /// One word, as in its status.
+    pub reason: &'static str,
+    /// Field, value and remedy.
+    pub error: Arc<str>,
+}
