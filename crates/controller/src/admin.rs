@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::{
     Router,
     extract::{Query, State},
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -43,6 +43,7 @@ impl Admin {
             .route("/readyz", get(readyz))
             .route("/metrics", get(show_metrics))
             .route("/debug/snapshot", get(snapshot))
+            .route("/debug/routes", get(routes))
             .route("/debug/engine", get(engine))
             .with_state(self)
     }
@@ -66,6 +67,7 @@ const PAGES: &str = "/healthz         whether the engine answers\n\
                      /readyz          whether everything was read once and is published\n\
                      /metrics         figures, for Prometheus\n\
                      /debug/snapshot  what Envoys get and the statuses, as `portcullis translate -o json`\n\
+                     /debug/routes    the routes as a tree, as `portcullis tree`; ?format=json for JSON\n\
                      /debug/engine    what the tables hold; ?why=TABLE:KEY for one row\n";
 
 async fn healthz(State(admin): State<Admin>) -> Response {
@@ -109,6 +111,36 @@ async fn snapshot(State(admin): State<Admin>) -> Response {
     let text = tokio::task::spawn_blocking(|| Document::from_content(content)?.to_json()).await;
     match text {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    format: Option<String>,
+}
+
+async fn routes(State(admin): State<Admin>, Query(Wanted { format }): Query<Wanted>, headers: HeaderMap) -> Response {
+    let as_json = match format.as_deref() {
+        Some("json") => true,
+        Some("text") => false,
+        Some(_) => return (StatusCode::BAD_REQUEST, "format is text or json\n").into_response(),
+        None => {
+            let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+            accepted.is_some_and(|accepted| accepted.contains("application/json"))
+        }
+    };
+    let tree = match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
+        Ok(tree) => tree,
+        Err(error) => return stopped(&error),
+    };
+    let text = tokio::task::spawn_blocking(move || {
+        if as_json { serde_json::to_string_pretty(&tree).map(|text| text + "\n") } else { Ok(tree.to_string()) }
+    });
+    match text.await {
+        Ok(Ok(text)) if as_json => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Ok(Ok(text)) => text.into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

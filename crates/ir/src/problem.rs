@@ -53,7 +53,7 @@ impl Problem {
 }
 
 /// The text on one line, without its middle where it is too long: the remedy stands at its end.
-fn legible(text: String) -> String {
+pub fn legible(text: String) -> String {
     let text = if text.contains(disguises) { escaped(&text) } else { text };
     if text.len() <= MAX_TEXT {
         return text;

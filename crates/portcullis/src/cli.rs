@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Translate(Box<Translate>),
     /// Say what is wrong with manifests; exits 1 when anything is refused, replaced or ignored.
     Check(Box<Check>),
+    /// Print the routes as a tree: Gateways, listeners, root routes, and what they delegate to.
+    Tree(Box<Tree>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
     /// Print the CustomResourceDefinitions of the group gateway.portcullis.dev, for kubectl apply.
@@ -42,7 +44,7 @@ pub(crate) struct Run {
     /// without authentication.
     #[arg(long, env = "PORTCULLIS_XDS_ADDRESS", default_value = "127.0.0.1:18000", value_name = "ADDRESS")]
     pub(crate) xds_address: Bind,
-    /// Where /healthz, /readyz, /metrics, /debug/snapshot and /debug/engine are.
+    /// Where /healthz, /readyz, /metrics, /debug/snapshot, /debug/routes and /debug/engine are.
     #[arg(long, env = "PORTCULLIS_ADMIN_ADDRESS", default_value = "127.0.0.1:18001", value_name = "ADDRESS")]
     pub(crate) admin_address: SocketAddr,
     /// Run this Envoy for every Gateway.
@@ -79,6 +81,17 @@ pub(crate) struct Check {
     /// Exit 1 for warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tree {
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

@@ -53,10 +53,7 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 /// Prints what Envoys would get.
 pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
     let (translator, _, problems) = load(args.files, args.settings)?;
-    for problem in &problems {
-        // The document has no place for them, and must not be taken for the whole truth.
-        writeln!(std::io::stderr(), "{problem}")?;
-    }
+    tell(&problems)?;
     let document = Document::of(&translator)?;
     let text = match args.output {
         Format::Yaml => document.to_yaml()?,
@@ -80,6 +77,17 @@ pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
     };
     print(&text)?;
     Ok(if report.fails(args.strict) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints the routes as a tree.
+pub(crate) fn tree(args: Box<cli::Tree>) -> anyhow::Result<ExitCode> {
+    let (translator, _, problems) = load(args.files, args.settings)?;
+    tell(&problems)?;
+    let tree = translate::tree::tree(&translator);
+    print(&match args.output {
+        ReportFormat::Text => tree.to_string(),
+        ReportFormat::Json => serde_json::to_string_pretty(&tree)? + "\n",
+    })
 }
 
 /// Prints a bootstrap.
@@ -132,6 +140,11 @@ fn load(files: FileArgs, settings: SettingsArgs) -> anyhow::Result<(Translator, 
     }
     translator.settle();
     Ok((translator, files, problems.to_vec()))
+}
+
+/// What is printed has no place for what is wrong with files, and must not be taken for the whole truth.
+fn tell(problems: &[FileProblem]) -> std::io::Result<()> {
+    problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(run),
         Command::Translate(translate) => commands::translate(translate),
         Command::Check(check) => commands::check(check),
+        Command::Tree(tree) => commands::tree(tree),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
         Command::Crds => commands::crds(),
     };

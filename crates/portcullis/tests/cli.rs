@@ -168,12 +168,61 @@ fn warnings_fail_a_check_only_where_it_is_strict() {
     assert_eq!(portcullis(&["check", "-f", path(&files), "--strict"]).status.code(), Some(1));
 }
 
+/// A root that delegates `/shop` to a team, whose routes go to the Service.
+const DELEGATED: &str = "\
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: root, namespace: web}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [shop.example.com]
+  rules:
+  - matches: [{path: {type: PathPrefix, value: /shop}}]
+    timeouts: {request: 5s}
+    backendRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: cart}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart, namespace: web}
+spec:
+  rules:
+  - matches: [{path: {type: PathPrefix, value: /shop/cart}}]
+    filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}]
+    backendRefs: [{name: app, port: 80}]
+";
+
+#[test]
+fn tree_prints_who_delegates_to_whom() {
+    let files = folder(&[("a.yaml", GOOD), ("b.yaml", DELEGATED)]);
+    let output = portcullis(&["tree", "-f", path(&files)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "\
+Gateway web/edge
+  listener http (HTTP 80, *)
+    HTTPRoute web/app for *
+      rule 0: PathPrefix / -> Service web/app port 80
+    HTTPRoute web/root for shop.example.com
+      rule 0: PathPrefix /shop -> children
+        backendRefs[0], HTTPRoute web/cart
+          HTTPRoute web/cart
+            rule 0: PathPrefix /shop/cart -> Service web/app port 80
+"
+    );
+    let output = portcullis(&["tree", "-f", path(&files), "-o", "json"]);
+    let tree: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(tree["gateways"][0]["listeners"][0]["routes"][1]["hostnames"][0], "shop.example.com");
+}
+
 #[test]
 fn wrong_usage_and_files_that_are_not_there_exit_with_2() {
     for arguments in [
         &["translate"][..],
         &["translate", "-f", "/nonexistent"],
         &["check", "-f", "/nonexistent"],
+        &["tree", "-f", "/nonexistent"],
         &["run", "--files", "/nonexistent"],
         &["bootstrap", "--gateway", "edge"],
         &["bootstrap", "--gateway", "a/b", "--xds-address", "nowhere"],
@@ -330,6 +379,11 @@ fn run_serves_follows_and_ends_in_order() {
     }
     let translated = portcullis(&["translate", "-o", "json", "-f", path(&files)]);
     assert_eq!(running.get("/debug/snapshot"), (200, text(&translated.stdout)), "live and by command, they are equal");
+    let tree = portcullis(&["tree", "-f", path(&files)]);
+    assert_eq!(running.get("/debug/routes"), (200, text(&tree.stdout)));
+    let tree = portcullis(&["tree", "-o", "json", "-f", path(&files)]);
+    assert_eq!(running.get("/debug/routes?format=json"), (200, text(&tree.stdout)));
+    assert_eq!(running.get("/debug/routes?format=xml").0, 400);
     assert!(running.get("/debug/engine").1.contains("Routes"));
     assert_eq!(running.get("/debug/engine?why=Nothing:there").0, 404);
     assert!(socket.exists());

@@ -21,11 +21,13 @@ mod replacement;
 mod resolve;
 pub mod resource;
 mod route;
+pub mod seen;
 mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;
 pub mod translator;
+pub mod tree;
 pub mod validate;
 
 pub use resource::{Encoded, ResourceKey, ResourceKind};

@@ -148,7 +148,7 @@ impl Unwritten {
 }
 
 /// More than the parts of one match's path.
-const PARTS: u32 = 2;
+pub(crate) const PARTS: u32 = 2;
 
 impl Resolved {
     /// Why the rule serves nothing that it says, if so.
@@ -251,7 +251,7 @@ impl Lookup for ResolvedRule {
 }
 
 /// For what is the same at every listener.
-const ANYWHERE: RouteAt = RouteAt { scheme: Scheme::Http, port: 0 };
+pub(crate) const ANYWHERE: RouteAt = RouteAt { scheme: Scheme::Http, port: 0 };
 
 impl Findings {
     fn tell_anything(&self) -> bool {

@@ -10,6 +10,7 @@ mod policies;
 mod properties;
 mod replacement;
 mod scene;
+mod tree;
 mod world;
 
 use api::Object;

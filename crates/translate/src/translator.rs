@@ -269,6 +269,11 @@ impl Translator {
             .collect()
     }
 
+    /// The tables, for those who read them for people.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What the tables hold and cost, as text.
     pub fn engine_report(&self) -> String {
         let mut report = format!("{:<20} {:<8} {:>9} {:>9} {:>12}\n", "table", "kind", "rows", "computed", "in total");

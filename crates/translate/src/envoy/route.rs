@@ -28,6 +28,8 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use matching::route_match;
+
 /// The key of a route's metadata, which tells the object and rule that it came from.
 pub const METADATA: &str = "portcullis.dev";
 

@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::{
 };
 use ir::matching::{PathMatch, RequestMatch, ValueMatch};
 
-pub(super) fn route_match(request: &RequestMatch) -> RouteMatch {
+pub(crate) fn route_match(request: &RequestMatch) -> RouteMatch {
     let path = match &request.path {
         PathMatch::Exact(path) => PathSpecifier::Path(path.to_string()),
         PathMatch::Segments(path) => PathSpecifier::PathSeparatedPrefix(path.to_string()),

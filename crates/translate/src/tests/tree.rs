@@ -1,0 +1,173 @@
+//! The tree as people see it.
+
+use serde_json::{Value, json};
+
+use super::scene::{Scene, gateway, http, route, service};
+use crate::tree::tree;
+
+const GROUP: &str = "gateway.networking.k8s.io";
+
+fn prefix(path: &str) -> Value {
+    json!({"path": {"type": "PathPrefix", "value": path}})
+}
+
+fn forward(path: &str) -> Value {
+    json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
+}
+
+fn to(path: &str, names: &[&str]) -> Value {
+    let references = names.iter().map(|name| json!({"group": GROUP, "kind": "HTTPRoute", "name": name}));
+    json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
+}
+
+fn child(name: &str, rules: Value) -> Value {
+    let mut child = route(name, json!({"rules": rules}));
+    child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
+    child
+}
+
+fn scene(listeners: Value, objects: impl IntoIterator<Item = Value>) -> Scene {
+    Scene::new([gateway("edge", listeners), service("s")].into_iter().chain(objects))
+}
+
+fn text(scene: &Scene) -> String {
+    tree(&scene.0).to_string()
+}
+
+#[test]
+fn a_tree_goes_from_the_gateway_to_the_leaves() {
+    let scene = scene(
+        json!([http("web", 80, "*.example.com"), http("other", 81, "")]),
+        [
+            route("root", json!({"hostnames": ["a.example.com"], "rules": [to("/a", &["child"]), forward("/b")]})),
+            child("child", json!([forward("/a/x"), to("/a/y", &["leaf"])])),
+            child("leaf", json!([forward("/a/y"), forward("/elsewhere")])),
+        ],
+    );
+    assert_eq!(
+        text(&scene),
+        "\
+Gateway infra/edge
+  listener web (HTTP 80, *.example.com)
+    HTTPRoute apps/root for a.example.com
+      rule 0: PathPrefix /a -> children
+        backendRefs[0], HTTPRoute apps/child
+          HTTPRoute apps/child
+            rule 0: PathPrefix /a/x -> Service apps/s port 80
+            rule 1: PathPrefix /a/y -> children
+              backendRefs[0], HTTPRoute apps/leaf
+                HTTPRoute apps/leaf
+                  rule 0: PathPrefix /a/y -> Service apps/s port 80
+                  rule 1: PathPrefix /elsewhere -> left out: the path leads out of the parent's, which is PathPrefix /a/y
+      rule 1: PathPrefix /b -> Service apps/s port 80
+  listener other (HTTP 81, *)
+    HTTPRoute apps/root for a.example.com: as at listener web
+"
+    );
+}
+
+#[test]
+fn what_is_missing_or_broken_is_told_where_it_stands() {
+    let mut hostnames = child("hostnames", json!([forward("/c/x")]));
+    hostnames["spec"]["hostnames"] = json!(["x.example.com"]);
+    let mut broken = forward("/b/x");
+    broken["filters"] = json!([{"type": "ExtensionRef", "extensionRef": {"group": "x.dev", "kind": "Y", "name": "z"}}]);
+    let scene = scene(
+        json!([http("web", 80, "")]),
+        [
+            route(
+                "root",
+                json!({"rules": [
+                    to("/a", &["missing", "child"]),
+                    to("/b", &["broken"]),
+                    to("/c", &["hostnames"]),
+                    to("/d", &["child"]),
+                    to("/e", &["root"]),
+                ]}),
+            ),
+            child("child", json!([forward("/a/x")])),
+            child("broken", json!([broken])),
+            hostnames,
+        ],
+    );
+    let text = text(&scene);
+    for line in [
+        "      rule 0: PathPrefix /a -> children, else 500",
+        "        ! BackendNotFound: spec.rules[0].backendRefs[0].name: HTTPRoute apps/missing does not exist; create it, \
+         or correct the name (HTTPRoute apps/root)",
+        "        backendRefs[0], HTTPRoute apps/missing: nobody",
+        "            rule 0: PathPrefix /b/x -> 500 \"invalid route configuration: replaced by a direct response\"",
+        "          HTTPRoute apps/hostnames: replaced",
+        "            ! UnsupportedValue: spec.hostnames: a route that others delegate to is served for the hostnames of \
+         their root; remove them here (HTTPRoute apps/hostnames)",
+        "      rule 3: PathPrefix /d -> 404",
+        "          HTTPRoute apps/child: left out",
+        "      rule 4: PathPrefix /e -> 500",
+        "          HTTPRoute apps/root: left out, since it stands above",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\nin\n{text}");
+    }
+}
+
+#[test]
+fn who_does_not_consent_is_not_named() {
+    let mut other = child("secretive", json!([forward("/a/x")]));
+    other["spec"]["parentRefs"] = json!([{"group": GROUP, "kind": "HTTPRoute", "name": "another"}]);
+    let scene = scene(
+        json!([http("web", 80, "")]),
+        [route("root", json!({"rules": [to("/a", &["*"])]})), other, child("child", json!([forward("/a/y")]))],
+    );
+    let tree = tree(&scene.0);
+    let (text, json) = (tree.to_string(), serde_json::to_string(&tree).expect("JSON"));
+    assert!(text.contains("HTTPRoute apps/child\n"), "{text}");
+    assert!(!text.contains("secretive") && !json.contains("secretive"), "{text}");
+}
+
+#[test]
+fn a_child_that_a_rule_selects_twice_is_told_of_once() {
+    let scene = scene(
+        json!([http("web", 80, "")]),
+        [route("root", json!({"rules": [to("/a", &["child", "child"])]})), child("child", json!([forward("/a/y")]))],
+    );
+    let text = text(&scene);
+    assert!(
+        text.contains("        backendRefs[1], HTTPRoute apps/child\n          HTTPRoute apps/child: as above\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn listeners_and_routes_that_are_not_served_say_why() {
+    let mut detached = route("detached", json!({"hostnames": ["other.org"]}));
+    detached["spec"]["parentRefs"][0]["sectionName"] = json!("web");
+    let mut unserved = http("tcp", 81, "");
+    unserved["protocol"] = json!("TCP");
+    let scene = scene(json!([http("web", 80, "a.example.com"), unserved]), [detached]);
+    let text = text(&scene);
+    assert!(text.contains("  listener tcp ( 81, *), not served\n    ! "), "{text}");
+    assert!(
+        text.contains("  attached to no listener\n    ! NoMatchingListenerHostname: spec.parentRefs[0]: "),
+        "{text}"
+    );
+    assert!(text.contains("(HTTPRoute apps/detached)"), "{text}");
+}
+
+#[test]
+fn as_json_the_tree_has_the_same() {
+    let scene = scene(
+        json!([http("web", 80, "")]),
+        [route("root", json!({"rules": [to("/a", &["child"])]})), child("child", json!([forward("/a/x")]))],
+    );
+    let json = serde_json::to_value(tree(&scene.0)).expect("JSON");
+    let root = &json["gateways"][0]["listeners"][0]["routes"][0];
+    assert_eq!(root["route"], "apps/root");
+    assert_eq!(root["hostnames"], json!(["*"]));
+    let child = &root["rules"][0]["references"][0]["children"][0];
+    assert_eq!(child["route"], "apps/child");
+    assert_eq!(child["state"], "served");
+    assert_eq!(
+        child["rules"][0]["matches"],
+        json!([{"match": 0, "written": "PathPrefix /a/x", "answer":
+            {"kind": "backends", "backends": [{"service": "apps/s", "port": 80, "weight": 1}]}}])
+    );
+}
