@@ -11,12 +11,12 @@ pub(crate) mod wide;
 use std::sync::Arc;
 
 use api::{
-    Kind, ObjectId,
+    Kind, Object, ObjectId,
     meta::{ObjectMeta, StringMap},
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, matching::Age};
+use ir::{NsName, Problem, Severity, matching::Age};
 
 use crate::{
     grant::GATEWAY_API,
@@ -61,13 +61,27 @@ impl Derived for PolicyRow {
             let api::TrafficPolicy { metadata, spec } = &*policy;
             let rank =
                 file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
-            Some(Policy { rank, path: read::traffic(spec) })
+            let sound = sound(&Object::TrafficPolicy(api::TrafficPolicy::clone(&policy)));
+            Some(Policy { rank, path: sound.and_then(|()| read::traffic(spec)) })
         } else {
             let policy = scope.get::<RewritePolicies>(&key)?;
             let api::RewritePolicy { metadata, spec } = &*policy;
             let rank =
                 file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
-            Some(Policy { rank, path: read::rewrite(spec) })
+            let sound = sound(&Object::RewritePolicy(api::RewritePolicy::clone(&policy)));
+            Some(Policy { rank, path: sound.and_then(|()| read::rewrite(spec)) })
+        }
+    }
+}
+
+/// Refuses what an API server with our schema would not have taken: a file, or an older schema, may let it through.
+pub(crate) fn sound(policy: &Object) -> Result<(), Problem> {
+    match api::violations(policy).into_iter().next() {
+        None => Ok(()),
+        Some(violation) => {
+            let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
+            let message = format!("{value}{}", violation.message);
+            Err(Problem::new(Severity::Refused, "Invalid", violation.path, message))
         }
     }
 }

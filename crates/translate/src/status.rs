@@ -3,6 +3,7 @@
 //! Statuses are read by nothing in the translation. Messages are stable: the same fault gives the same words.
 
 pub(crate) mod class;
+mod delegation_policy;
 pub(crate) mod gateway;
 pub(crate) mod policy;
 pub(crate) mod route;

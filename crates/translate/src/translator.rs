@@ -208,7 +208,9 @@ impl Translator {
             Kind::GatewayClass => self.engine.get::<ClassStatus>(&id.name)?.status.as_ref().map(json),
             Kind::Gateway => self.engine.get::<GatewayStatus>(&key)?.status.as_ref().map(json),
             Kind::HttpRoute => self.engine.get::<RouteStatus>(&key)?.status().as_ref().map(json),
-            Kind::TrafficPolicy | Kind::RewritePolicy => self.engine.get::<PolicyStatus>(id)?.status.as_ref().map(json),
+            Kind::TrafficPolicy | Kind::RewritePolicy | Kind::DelegationPolicy => {
+                self.engine.get::<PolicyStatus>(id)?.status.as_ref().map(json)
+            }
             _ => None,
         }
     }
@@ -321,6 +323,10 @@ fn tables() -> Engine {
     fn rewrite(key: &NsName) -> Option<ObjectId> {
         Some(object_id(Kind::RewritePolicy, key.clone()))
     }
+    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
+    fn delegation(key: &NsName) -> Option<ObjectId> {
+        Some(object_id(Kind::DelegationPolicy, key.clone()))
+    }
     Engine::builder()
         .input::<Config>()
         .input::<Classes>()
@@ -416,6 +422,7 @@ fn tables() -> Engine {
         .group::<Prefixless>()
         .derived_for_each::<InvalidPolicies, TrafficPolicies>(traffic)
         .for_each::<InvalidPolicies, RewritePolicies>(rewrite)
+        .for_each::<InvalidPolicies, DelegationPolicies>(delegation)
         .track::<InvalidPolicies>()
         .derived::<Replaced>()
         .track::<Replaced>()
@@ -434,6 +441,7 @@ fn tables() -> Engine {
         .track::<RouteStatus>()
         .derived_for_each::<PolicyStatus, TrafficPolicies>(traffic)
         .for_each::<PolicyStatus, RewritePolicies>(rewrite)
+        .for_each::<PolicyStatus, DelegationPolicies>(delegation)
         .track::<PolicyStatus>()
         .build()
 }

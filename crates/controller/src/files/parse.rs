@@ -37,8 +37,9 @@ pub(super) struct Manifest {
 pub(super) enum Outcome {
     /// An object.
     Object(ObjectId, Arc<Object>),
-    /// An object that an API server would refuse.
-    Refused(ObjectId),
+    /// An object that an API server would refuse. A policy is served as it is unless it was sound before: translation
+    /// refuses it, and what it was to limit is not served without it.
+    Refused(ObjectId, Option<Arc<Object>>),
     /// Nothing that has a kind; the name, if that can be told.
     Unclear(Option<(String, String)>),
     /// An object of a kind that is none of ours.
@@ -156,7 +157,12 @@ fn manifest(
                 let problem = Problem::new(Severity::Refused, "Invalid", &violation.path, message);
                 problems.push((place(&violation.path), problem));
             }
-            if violations.is_empty() { Outcome::Object(id, Arc::new(object)) } else { Outcome::Refused(id) }
+            if violations.is_empty() {
+                Outcome::Object(id, Arc::new(object))
+            } else {
+                let limits = matches!(id.kind, Kind::TrafficPolicy | Kind::RewritePolicy | Kind::DelegationPolicy);
+                Outcome::Refused(id, limits.then(|| Arc::new(object)))
+            }
         }
         Err(error) => refusal(error, name, &mut problems, &mut place),
     };
@@ -189,14 +195,14 @@ fn refusal(
     match error {
         DecodeError::MissingField { object, path } => {
             refused(&path, "is missing: set it".to_owned());
-            Outcome::Refused(object)
+            Outcome::Refused(object, None)
         }
         DecodeError::WrongType { object, path, expected, found } => {
             // What stands there may be the value of a key.
             let found = if object.kind == Kind::Secret { String::new() } else { format!(", found {found}") };
             refused(&path, format!("must be {expected}{found}"));
             // What is wrong may be the name itself.
-            if object.name.is_empty() { Outcome::Unclear(None) } else { Outcome::Refused(object) }
+            if object.name.is_empty() { Outcome::Unclear(None) } else { Outcome::Refused(object, None) }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
             // A Deployment beside its routes is nobody's mistake; a kind of a group that is read should have had effect.

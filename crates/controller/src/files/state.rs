@@ -310,8 +310,8 @@ impl File {
                         file.occurs(id, entry(Some(Arc::clone(object)), false));
                         Some(id)
                     }
-                    Outcome::Refused(id) => {
-                        file.occurs(id, entry(last_good(id), true));
+                    Outcome::Refused(id, broken) => {
+                        file.occurs(id, entry(last_good(id).or_else(|| broken.clone()), true));
                         Some(id)
                     }
                     Outcome::Unclear(None) => {

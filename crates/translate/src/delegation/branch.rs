@@ -1,11 +1,13 @@
 //! How a tree grows from depth to depth.
 
+use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, NsName, settings::Consent};
 
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes},
     index::{Buckets, ChildHead, Members},
+    policy::SaidOf,
     select::{Children, consents},
 };
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
         delegation::{Branch, Candidate, Delegating, Delegation, Selection, Selections},
         host::Placement,
         input::{Config, Routes},
+        policy::PolicyAt,
     },
 };
 
@@ -35,6 +38,15 @@ impl Derived for Branch {
         }
         let attached = scope.get::<Attachment>(chain.top())?;
         let route = scope.get::<Routes>(chain.route())?;
+        let names = route.spec.rules.iter().filter_map(|rule| rule.name.clone()).map(Some);
+        for section in names.chain([None]) {
+            if let Some(said) = scope.get::<SaidOf>(&(chain.route().clone(), section)) {
+                let policy = ObjectId::new(Kind::DelegationPolicy, said.0.namespace.clone(), said.0.name.clone());
+                for listener in &attached.served {
+                    scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
+                }
+            }
+        }
         for (written, rule) in route.spec.rules.iter().zip(0..) {
             for listener in &attached.served {
                 scope.demand::<Placement>((chain.clone(), rule, listener.clone()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    HttpRoute,
+    DelegationPolicy, HttpRoute, Object,
     delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
     meta::LabelSelector,
     shared::BackendRef,
@@ -14,6 +14,7 @@ use ir::{NsName, Problem, Severity, matching::Age};
 use super::SortMethod;
 use crate::{
     grant::GATEWAY_API,
+    policy::sound,
     tables::{gateway::Fault, input::DelegationPolicies},
     validate,
 };
@@ -99,7 +100,10 @@ impl Eq for Backends {}
 impl Lookup for Ruling {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Said> {
         let policy = scope.get::<DelegationPolicies>(key)?;
-        Some(read(key, &policy.spec).unwrap_or_else(|fault| Said { refused: Some(fault), ..Said::default() }))
+        let sound = sound(&Object::DelegationPolicy(DelegationPolicy::clone(&policy)));
+        let sound = sound.map_err(|problem| Fault::at(problem.reason, problem.field, problem.message));
+        let said = sound.and_then(|()| read(key, &policy.spec));
+        Some(said.unwrap_or_else(|fault| Said { refused: Some(fault), ..Said::default() }))
     }
 }
 

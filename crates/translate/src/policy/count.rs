@@ -5,9 +5,13 @@ use api::{Kind, ObjectId};
 use engine::{Derived, Emitter};
 use ir::NsName;
 
-use crate::tables::policy::{
-    InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless, UsedEntry,
-    Winner, Winners, WithoutPrefix,
+use super::key_of;
+use crate::{
+    delegation::Ruling,
+    tables::policy::{
+        InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
+        UsedEntry, Winner, Winners, WithoutPrefix,
+    },
 };
 
 /// How many rules a message names before it counts the rest.
@@ -48,6 +52,10 @@ impl Derived for WithoutPrefix {
 
 impl Derived for InvalidPolicies {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<InvalidPolicy> {
+        if id.kind == Kind::DelegationPolicy {
+            let fault = scope.get::<Ruling>(&key_of(id))?.refused.clone()?;
+            return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
+        }
         let policy = scope.get::<PolicyRow>(id)?;
         if let Err(fault) = &policy.path {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });

@@ -12,7 +12,7 @@ use api::{
 use engine::{Derived, Emitter, Scope};
 use ir::{NsName, Problem, Severity};
 
-use super::{Conditions, Report, and_notes, listed};
+use super::{Conditions, Report, and_notes, delegation_policy, listed};
 use crate::{
     grant::GATEWAY_API,
     policy::{key_of, section, target_kind, weight_problem},
@@ -41,7 +41,9 @@ struct Written<'a> {
 
 impl Derived for PolicyStatus {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Self::Value> {
-        if id.kind == Kind::TrafficPolicy {
+        if id.kind == Kind::DelegationPolicy {
+            delegation_policy::report(scope, id)
+        } else if id.kind == Kind::TrafficPolicy {
             let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
             let api::TrafficPolicy { metadata, spec } = &*policy;
             let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: 0 };
@@ -66,27 +68,31 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Option<Rep
     }
     let mut problems = Vec::new();
     let at_gateways = conditions(scope, id, written, &notes, !gateways.is_empty(), &mut problems);
-    let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-    let entry = |ancestor_ref, conditions| PolicyAncestorStatus {
-        ancestor_ref,
-        controller_name: controller_name.clone(),
-        conditions,
-    };
     let mut ancestors: Vec<_> =
-        gateways.iter().map(|(gateway, ())| entry(gateway_ref(gateway), at_gateways.clone())).collect();
+        gateways.iter().map(|(gateway, ())| (gateway_ref(gateway), at_gateways.clone())).collect();
     for (target, problem) in &missing {
         let mut conditions = Conditions::new(written.metadata.generation);
         conditions.no("Accepted", problem.reason, problem.to_string());
-        ancestors.push(entry(target.clone(), conditions.list));
+        ancestors.push((target.clone(), conditions.list));
     }
-    ancestors.truncate(MAX_ANCESTORS);
     problems.extend(notes);
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
-    let status = (!ancestors.is_empty()).then_some(Status { ancestors });
-    Some(Report { status, problems })
+    Some(Report { status: entries(scope, ancestors)?, problems })
 }
 
-fn gateway_ref(gateway: &NsName) -> ParentReference {
+/// A status with an entry for each ancestor; none without any.
+pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Condition>)>) -> Option<Option<Status>> {
+    let controller_name = scope.get::<Config>(&())?.controller_name.clone();
+    let ancestors = list.into_iter().take(MAX_ANCESTORS).map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
+        ancestor_ref,
+        controller_name: controller_name.clone(),
+        conditions,
+    });
+    let ancestors: Vec<_> = ancestors.collect();
+    Some((!ancestors.is_empty()).then_some(Status { ancestors }))
+}
+
+pub(super) fn gateway_ref(gateway: &NsName) -> ParentReference {
     ParentReference {
         group: GATEWAY_API.into(),
         kind: "Gateway".into(),

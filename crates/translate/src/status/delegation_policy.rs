@@ -1,0 +1,95 @@
+//! The status of DelegationPolicies.
+
+use api::{ObjectId, shared::ParentReference, status::PolicyStatus as Status};
+use engine::Scope;
+use ir::{Chain, NsName, Problem, Severity, matching::Age};
+
+use super::{
+    Conditions, Report,
+    policy::{entries, gateway_ref},
+};
+use crate::{
+    delegation::{DelegationPoliciesOf, Ruling},
+    grant::GATEWAY_API,
+    policy::{key_of, section},
+    tables::{
+        delegation::{Branch, Places},
+        gateway::Fault,
+        input::{DelegationPolicies, Routes},
+        policy::PolicyGateways,
+    },
+};
+
+/// What is to be said of a policy.
+pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>> {
+    let key = key_of(id);
+    let policy = scope.get::<DelegationPolicies>(&key)?;
+    let said = scope.get::<Ruling>(&key)?;
+    let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    let own = Age { created, name: key.clone() };
+    let (mut lacking, mut older, mut not_root) = (Vec::new(), None, None);
+    for (index, target) in policy.spec.target_refs.iter().enumerate() {
+        let route = NsName::new(key.namespace.clone(), target.name.clone());
+        if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
+            continue; // a policy with such a target is refused
+        }
+        let section = section(target.section_name.as_ref());
+        let Some(object) = scope.get::<Routes>(&route) else {
+            let message = format!("HTTPRoute {route} does not exist; create it, or correct the name");
+            lacking.push((target, Fault::at("TargetNotFound", format!("spec.targetRefs[{index}].name"), message)));
+            continue;
+        };
+        if let Some(section) = &section
+            && object.spec.rules.iter().all(|rule| rule.name.as_ref() != Some(section))
+        {
+            let message = format!("HTTPRoute {route} has no rule named {section}; name one so, or correct the name");
+            let field = format!("spec.targetRefs[{index}].sectionName");
+            lacking.push((target, Fault::at("TargetNotFound", field, message)));
+            continue;
+        }
+        let first = scope.group::<DelegationPoliciesOf>(&(route.clone(), section));
+        if let Some((first, ())) = first.first().filter(|(first, ())| **first != own) {
+            older.get_or_insert_with(|| {
+                let message = format!("DelegationPolicy {} is older and has the same target; remove one", first.name);
+                Fault::at("Conflicted", format!("spec.targetRefs[{index}]"), message)
+            });
+        }
+        let below =
+            scope.get::<Branch>(&Chain::root(route.clone())).is_none() && !scope.group::<Places>(&route).is_empty();
+        if said.freezes && below {
+            not_root.get_or_insert_with(|| {
+                let message = format!("HTTPRoute {route} is no root, and only a whole tree can be frozen; remove it");
+                Fault::at("Invalid", "spec.failureMode", message)
+            });
+        }
+    }
+    let fault = said.refused.clone().or(older).or(not_root).or_else(|| said.failure_mode.clone());
+    let mut conditions = Conditions::new(policy.metadata.generation);
+    match &fault {
+        Some(fault) => conditions.no("Accepted", fault.reason, fault.to_string()),
+        None => conditions.yes("Accepted", "Accepted", "the policy is valid"),
+    }
+    let gateways = scope.group::<PolicyGateways>(id);
+    let mut ancestors: Vec<_> =
+        gateways.iter().map(|(gateway, ())| (gateway_ref(gateway), conditions.list.clone())).collect();
+    for (target, fault) in &lacking {
+        let mut conditions = Conditions::new(policy.metadata.generation);
+        conditions.no("Accepted", fault.reason, fault.to_string());
+        let reference = ParentReference {
+            group: target.group.clone(),
+            kind: target.kind.clone(),
+            namespace: Some(key.namespace.clone()),
+            name: target.name.clone(),
+            section_name: section(target.section_name.as_ref()),
+            ..ParentReference::default()
+        };
+        ancestors.push((reference, conditions.list));
+    }
+    let severity = if said.refused.is_some() { Severity::Refused } else { Severity::Ignored };
+    let problem = |(severity, fault): (Severity, &Fault)| {
+        Problem::new(severity, fault.reason, fault.field.clone(), fault.message.clone())
+    };
+    let all = fault.iter().map(|fault| (severity, fault));
+    let all = all.chain(lacking.iter().map(|(_, fault)| (Severity::Ignored, fault)));
+    Some(Report { problems: all.map(problem).collect(), status: entries(scope, ancestors)? })
+}
