@@ -4,6 +4,7 @@
 //! who wants to know something asks through [`EngineHandle::ask`].
 
 mod complaints;
+mod invalid_policies;
 mod ports;
 mod rejections;
 mod replacements;
@@ -23,6 +24,7 @@ use crate::{
     metrics::{GatewayLabel, Metrics, SourceLabel, TypeLabel},
 };
 use complaints::Complaints;
+use invalid_policies::InvalidPolicies;
 use rejections::Rejections;
 use replacements::Replacements;
 use snapshots::Snapshots;
@@ -102,6 +104,7 @@ pub struct EngineTask {
     snapshots: Snapshots,
     rejections: Rejections,
     replacements: Replacements,
+    invalid_policies: InvalidPolicies,
     complaints: Complaints,
     ports: Option<PortCheck>,
     metrics: Metrics,
@@ -120,6 +123,7 @@ impl EngineTask {
             snapshots: Snapshots::default(),
             rejections: Rejections::default(),
             replacements: Replacements::default(),
+            invalid_policies: InvalidPolicies::default(),
             complaints: Complaints::default(),
             ports,
             metrics,
@@ -252,6 +256,7 @@ impl EngineTask {
     fn absorb(&mut self, changes: Changes) {
         self.metrics.rows.inc_by(changes.computed as u64);
         self.replacements.note(changes.replacements, &self.metrics);
+        self.invalid_policies.note(changes.invalid_policies, &self.metrics);
         for (key, encoded) in changes.resources {
             let kind = TypeLabel::of(key.kind.message_name());
             self.metrics.resources.get_or_create(&kind).inc();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use api::ObjectId;
 use ir::Severity;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -63,6 +64,31 @@ pub struct ReplacementLabels {
     pub reason: String,
 }
 
+/// A policy that is not valid.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct PolicyLabels {
+    /// The policy's kind.
+    pub policy_kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub policy: String,
+    /// Why it is not valid, in one word.
+    pub reason: &'static str,
+}
+
+impl PolicyLabels {
+    /// Those of a policy.
+    pub fn of(policy: &ObjectId, reason: &'static str) -> Self {
+        Self {
+            policy_kind: policy.kind.to_string(),
+            namespace: policy.namespace.to_string(),
+            policy: policy.name.to_string(),
+            reason,
+        }
+    }
+}
+
 /// All metrics of the process. Clones count the same.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -94,6 +120,8 @@ pub struct Metrics {
     pub active_replacements: Family<ReplacementLabels, Gauge>,
     /// How often something that was valid was replaced.
     pub replacements: Family<ReplacementLabels, Counter>,
+    /// How often a policy that was valid, or not there, turned invalid; only of those that still are.
+    pub policy_failures: Family<PolicyLabels, Counter>,
     /// Files there are.
     pub files: Gauge,
     /// Files that do not parse or cannot be read.
@@ -119,6 +147,7 @@ impl Default for Metrics {
             problems: Family::default(),
             active_replacements: Family::default(),
             replacements: Family::default(),
+            policy_failures: Family::default(),
             files: Gauge::default(),
             files_broken: Gauge::default(),
             envoy_starts: Family::default(),
@@ -147,6 +176,8 @@ impl Metrics {
         all.register("active_replacements", active, self.active_replacements.clone());
         let replaced = "Times that something valid broke and was replaced by a direct response";
         all.register("invalid_route_replacements", replaced, self.replacements.clone());
+        let invalid = "Times that a policy turned invalid, of those that are";
+        all.register("policy_validation_failures", invalid, self.policy_failures.clone());
         all.register("files", "Manifest files", self.files.clone());
         all.register("files_broken", "Manifest files that do not parse or cannot be read", self.files_broken.clone());
         all.register("envoy_starts", "Starts of supervised Envoys", self.envoy_starts.clone());

@@ -1,6 +1,7 @@
 //! Generated objects for tests of this and of other crates: worlds that Envoy must survive whatever stands in them.
 
 mod edit;
+mod policy;
 mod rule;
 pub mod values;
 pub mod world;

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use translate::validate::{cors, duration, header, hostname, name, number, path, regex, tls};
+use translate::validate::{cors, duration, format, header, hostname, name, number, path, regex, tls};
 
 /// How many values are generated for each check; most are refused by most checks.
 const VALUES: usize = 300;
@@ -414,6 +414,30 @@ fn change(pem: &str, at: prop::sample::Index, byte: u8, flip: Option<prop::sampl
         Some(bit) => der[at] ^= 1 << bit.index(8),
     }
     format!("{}\n{}\n{}", &pem[..start], engine.encode(der), &pem[end..])
+}
+
+#[test]
+fn substitutions_and_formats() {
+    let mut runner = TestRunner::deterministic();
+    let pattern = regex::check("^/(a+)(b)?$").unwrap();
+    let rewrite = |text: &str| {
+        let substitute = json!({"pattern": {"regex": pattern.as_str()}, "substitution": text});
+        route(&prefix(), json!({"route": {"cluster": "c", "regex_rewrite": substitute}}))
+    };
+    let answer = |text: &str| {
+        let formats = [json!({"text_format_source": {"inline_string": text}}), json!({"json_format": {"a": [text]}})];
+        formats.map(|format| route(&prefix(), json!({"direct_response": {"status": 200, "body_format": format}})))
+    };
+    let texts =
+        prop_oneof![text(), "[/a\\\\0-3?#%]{1,8}", "(%[A-Z]{1,8}%|%REQ\\([a-z:?-]{1,6}\\)(:[0-9]{1,5})?%|%%|x){1,4}"];
+    let all = values(&mut runner, 4 * VALUES, &texts);
+    let substitutions: Vec<_> = all.iter().filter(|text| regex::substitution(&pattern, text).is_ok()).collect();
+    let formats: Vec<_> = all.iter().filter(|text| !text.is_empty() && format::text(text).is_ok()).collect();
+    assert!(substitutions.len() > 100 && formats.len() > 100, "{} and {}", substitutions.len(), formats.len());
+    let mut routes: Vec<_> = substitutions.into_iter().map(|text| rewrite(text)).collect();
+    routes.extend(formats.into_iter().flat_map(|text| answer(text)));
+    let (taken, output) = judge(&bootstrap(&[host(&["*"], &routes)], &[]));
+    assert!(taken, "{output}");
 }
 
 #[test]

@@ -42,14 +42,16 @@ impl Complaints {
     }
 }
 
-/// The conditions of a status, of its listeners and of its parents that say that something is wrong.
+/// The conditions of a status, of its listeners, parents and ancestors that say that something is wrong.
 fn collect(status: &Value, of: &str, complaints: &mut Vec<String>) {
     let list = |field| status.get(field).and_then(Value::as_array).into_iter().flatten();
     for condition in list("conditions") {
         let text = |field| condition.get(field).and_then(Value::as_str).unwrap_or_default();
         let wrong = match text("type") {
             "Accepted" | "Programmed" | "ResolvedRefs" => text("status") == "False",
-            "Conflicted" | "PartiallyInvalid" | "OverlappingTLSConfig" => text("status") == "True",
+            "Conflicted" | "PartiallyInvalid" | "OverlappingTLSConfig" | "portcullis.dev/UnusedReplacement" => {
+                text("status") == "True"
+            }
             _ => false,
         };
         if wrong {
@@ -60,6 +62,11 @@ fn collect(status: &Value, of: &str, complaints: &mut Vec<String>) {
     for listener in list("listeners") {
         let name = listener.get("name").and_then(Value::as_str).unwrap_or_default();
         collect(listener, &format!("listener {name}: "), complaints);
+    }
+    for ancestor in list("ancestors") {
+        let text = |field| ancestor.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("/ancestorRef/kind"), text("/ancestorRef/name"));
+        collect(ancestor, &format!("at {kind} {name}: "), complaints);
     }
     for parent in list("parents") {
         let name = parent.pointer("/parentRef/name").and_then(Value::as_str).unwrap_or_default();
@@ -85,6 +92,10 @@ mod tests {
                 "parentRef": {"name": "edge", "sectionName": "http"},
                 "conditions": [condition("ResolvedRefs", "False")],
             }],
+            "ancestors": [{
+                "ancestorRef": {"kind": "Gateway", "name": "edge"},
+                "conditions": [condition("Accepted", "False"), condition("Attached", "False")],
+            }],
         });
         let mut complaints = Vec::new();
         collect(&status, "", &mut complaints);
@@ -93,6 +104,7 @@ mod tests {
             [
                 "Programmed=False, Why: what and where",
                 "listener http: Conflicted=True, Why: what and where",
+                "at Gateway edge: Accepted=False, Why: what and where",
                 "at edge/http: ResolvedRefs=False, Why: what and where",
             ]
         );

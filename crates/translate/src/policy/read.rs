@@ -41,7 +41,7 @@ fn refused(reason: &'static str, field: impl Into<String>, message: impl Into<St
 /// What a TrafficPolicy says of paths.
 pub(super) fn traffic(spec: &TrafficPolicySpec) -> Result<Option<PathModifier>, Problem> {
     if let [first, rest @ ..] = &spec.unsupported[..] {
-        let others = rest.iter().map(|name| format!(", nor is {name}")).collect::<String>();
+        let others = rest.iter().fold(String::new(), |others, name| others + ", nor is " + name);
         let message = format!(
             "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
         );

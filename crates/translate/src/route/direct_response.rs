@@ -1,4 +1,4 @@
-//! DirectResponses: answers that rules give by themselves.
+//! DirectResponse: answers that rules give by themselves.
 
 use std::sync::Arc;
 

@@ -89,7 +89,7 @@ pub(crate) struct Policy {
 /// What holds in place of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Winner {
-    /// The URLRewrite filter of a rule.
+    /// The `URLRewrite` filter of a rule.
     Filter,
     /// Another policy.
     Policy(ObjectId),

@@ -19,9 +19,10 @@ pub(super) fn rule() -> BoxedStrategy<Value> {
         option::weighted(0.2, session()),
     );
     let redirect = redirect().prop_map(|redirect| json!({"filters": [redirect]}));
+    let answer = super::policy::extension().prop_map(|filter| json!({"filters": [filter]}));
     let forward = (vec(backend(), 0..4), vec(filter(), 0..3))
         .prop_map(|(backends, filters)| json!({"backendRefs": backends, "filters": filters}));
-    let does = prop_oneof![1 => redirect, 6 => forward];
+    let does = prop_oneof![2 => redirect, 1 => answer, 12 => forward];
     (vec(matching(), 0..4), does, extras)
         .prop_map(|(matches, mut rule, (name, timeouts, retry, session))| {
             rule["matches"] = json!(matches);
@@ -125,6 +126,7 @@ fn filter() -> BoxedStrategy<Value> {
         4 => rewrite(),
         3 => mirror(),
         4 => cors(),
+        1 => super::policy::extension(),
         1 => other(),
     ]
     .boxed()

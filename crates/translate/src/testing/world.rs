@@ -8,7 +8,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{edit, rule, values};
+use super::{edit, policy, rule, values};
 
 /// What depends on where the worlds are used.
 #[derive(Clone, Debug)]
@@ -52,17 +52,20 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
+        (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3)),
         prop::bool::weighted(0.8),
     );
     let edits = vec((any::<Index>(), edit::edit()), 0..=place.edits);
     (others, edits)
-        .prop_map(|((first, second, routes, services, slices, secrets, granted), edits)| {
+        .prop_map(|((first, second, routes, services, slices, secrets, (policies, answers), granted), edits)| {
             let mut world = vec![class(), first];
             world.extend(second);
             world.extend(numbered("r", routes));
             world.extend(numbered("s", services));
             world.extend(numbered("e", slices));
             world.extend(numbered("c", secrets));
+            world.extend(numbered("p", policies));
+            world.extend(numbered("d", answers));
             world.extend(granted.then(grant));
             for (at, edit) in edits {
                 // Without its class a world is empty.

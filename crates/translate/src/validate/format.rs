@@ -3,7 +3,7 @@
 use super::{Invalid, is_token_byte};
 
 /// Operators that take nothing, and that Envoy knows wherever an answer is written.
-const PLAIN: &[&str] = &[
+pub const PLAIN: &[&str] = &[
     "BYTES_RECEIVED",
     "CONNECTION_ID",
     "DOWNSTREAM_LOCAL_ADDRESS",

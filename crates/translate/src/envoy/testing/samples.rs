@@ -5,11 +5,16 @@ use std::{sync::Arc, time::Duration};
 use ir::{
     Hostname, NsName, Settings,
     backend::{Assignment, Cluster, Endpoint, Locality, Protocol},
-    filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, Redirect, Rewrite, Scheme},
+    filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
-    rule::{Action, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts, WeightedBackend},
+    rule::{
+        Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
+        WeightedBackend,
+    },
 };
+
+use crate::validate::format;
 
 /// The clusters that [`rules`] forward to; any other name is a broken share.
 pub const CLUSTERS: [&str; 3] = ["service/apps/one/80", "service/apps/two/8080", "service/apps/three/443"];
@@ -85,6 +90,7 @@ pub fn matches() -> Vec<RequestMatch> {
 pub fn rules() -> Vec<Rule> {
     let filters = |filters: Filters| Rule { filters, ..forward() };
     let mut rules = vec![forward(), Rule::direct_response(500, ""), Rule::direct_response(404, "%no% \"such\" page\n")];
+    rules.extend(formats().into_iter().map(|format| rule(Action::Formatted { status: 418, format })));
     rules.extend(shares().into_iter().map(|shares| rule(Action::Forward(shares))));
     rules.extend(redirects().into_iter().map(|redirect| rule(Action::Redirect(redirect))));
     rules.extend(rewrites().into_iter().map(|rewrite| filters(Filters { rewrite, ..Filters::default() })));
@@ -102,6 +108,22 @@ pub fn rules() -> Vec<Rule> {
         sessions().into_iter().map(|carrier| Rule { session: Some(SessionPersistence { carrier }), ..forward() }),
     );
     rules
+}
+
+fn formats() -> Vec<BodyFormat> {
+    let text = |text: &str| BodyContent::Text(text.into());
+    let json = |text: &str| BodyContent::Json(text.into());
+    // Every operator without a parameter that the checks let pass.
+    let operators: Vec<_> = format::PLAIN.iter().map(|operator| format!("%{operator}%")).collect();
+    let contents = [
+        text("100%% of %REQ(:path)% %REQ(x-a?:authority):12%"),
+        text(&operators.join(" ")),
+        json(r#"{"a": null, "b": [1, 2.5, true, {"c": "%RESPONSE_CODE%"}], "d": {}}"#),
+        json("{}"),
+    ];
+    let plain = contents.map(|content| BodyFormat { content, content_type: None });
+    let typed = BodyFormat { content: text("<p>"), content_type: Some("text/html; charset=utf-8".into()) };
+    plain.into_iter().chain([typed]).collect()
 }
 
 fn headers(tag: &str) -> HeaderModifier {
@@ -155,6 +177,17 @@ fn paths() -> Vec<PathModifier> {
         .map(|text| PathModifier::Prefix(text.into()))
         .into_iter()
         .chain(["/", "/full", "/full\\0%"].map(|text| PathModifier::Full(text.into())))
+        .chain([
+            PathModifier::Regex { pattern: "^/a(/.*)?$".into(), substitution: "/b\\1\\\\?x=\\0".into() },
+            PathModifier::Prefixes(
+                [(Some("/a"), "/named/"), (None, "/")]
+                    .map(|(prefix, replacement)| PrefixReplacement {
+                        prefix: prefix.map(Into::into),
+                        replacement: replacement.into(),
+                    })
+                    .into(),
+            ),
+        ])
         .collect()
 }
 

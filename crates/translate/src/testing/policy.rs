@@ -1,0 +1,95 @@
+//! Policies and answers of worlds, about half of them with something that Envoy refuses.
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::{BoxedStrategy, Just, Strategy, prop_oneof},
+    sample::select,
+};
+use serde_json::{Value, json};
+
+use super::{values, world::NAMESPACES};
+
+/// A policy on a route, a Gateway or nothing; its name comes later.
+pub(super) fn policy() -> BoxedStrategy<Value> {
+    let substitution = prop_oneof![
+        2 => values::new_path(),
+        2 => select(&["/\\1", "\\0/x", "/\\9", "/\\\\", "\\2\\1", "/%REQ(x)%"][..]).prop_map(str::to_owned),
+        1 => values::hostile(),
+    ];
+    let pattern = prop_oneof![
+        1 => values::regex(),
+        2 => select(&["^", "^/(.*)$", "(a)|(b)", "/+"][..]).prop_map(str::to_owned),
+    ];
+    let regex = (pattern, substitution).prop_map(|(pattern, substitution)| {
+        json!({"urlRewrite": {"pathRegex": {"pattern": pattern, "substitution": substitution}}})
+    });
+    let traffic = prop_oneof![24 => regex, 1 => Just(json!({"cors": {}})), 1 => Just(json!({}))];
+    let entry = (option::of(values::path()), values::new_path())
+        .prop_map(|(prefix, replacement)| json!({"prefix": prefix, "replacement": replacement}));
+    let rewrite = vec(entry, 1..3).prop_map(|entries| json!({"replacePrefix": entries}));
+    let kinds = prop_oneof![
+        traffic.prop_map(|spec| ("TrafficPolicy", "gateway.kgateway.dev", spec)),
+        rewrite.prop_map(|spec| ("RewritePolicy", "gateway.portcullis.dev", spec)),
+    ];
+    let targets = prop_oneof![
+        6 => (0..6_u8).prop_map(|route| json!([target("HTTPRoute", &format!("r{route}"))])),
+        1 => Just(json!([target("Gateway", "g1")])),
+        12 => Just(json!([])),
+    ];
+    (select(&NAMESPACES[..]), kinds, targets)
+        .prop_map(|(namespace, (kind, group, mut spec), targets)| {
+            spec["targetRefs"] = targets;
+            let version = format!("{group}/v1alpha1");
+            json!({"apiVersion": version, "kind": kind, "metadata": {"namespace": namespace}, "spec": spec})
+        })
+        .boxed()
+}
+
+fn target(kind: &str, name: &str) -> Value {
+    json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": name})
+}
+
+/// An answer; its name comes later.
+pub(super) fn answer() -> BoxedStrategy<Value> {
+    let text = || {
+        prop_oneof![
+            2 => values::hostile(),
+            1 => select(&["100%%", "%PROTOCOL%", "%REQ(:path)%", "%REQ(a b)%", "%X%", "%START_TIME(%s)%", "%", "%%%"][..])
+                .prop_map(str::to_owned),
+            1 => Just("a".repeat(4_096)),
+        ]
+    };
+    let json = (text(), text()).prop_map(|(a, b)| json!({"json": {"a": [a, null, 1.5], b.as_str(): {"c": b}}}));
+    let formats =
+        (prop_oneof![text().prop_map(|text| json!({"text": text})), json], option::of(values::header_value()));
+    let formats = formats.prop_map(|(mut format, kind)| {
+        format["contentType"] = json!(kind);
+        json!({"bodyFormat": format})
+    });
+    let bodies = prop_oneof![text().prop_map(|body| json!({"body": body})), formats];
+    (values::number_of(&[200, 204, 304, 503, 599]), bodies)
+        .prop_map(|(status, mut spec)| {
+            spec["status"] = json!(status);
+            json!({
+                "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse",
+                "metadata": {"namespace": "apps"}, "spec": spec,
+            })
+        })
+        .boxed()
+}
+
+/// A filter that names one of them.
+pub(super) fn extension() -> BoxedStrategy<Value> {
+    let kinds = [
+        ("gateway.kgateway.dev", "TrafficPolicy", 'p'),
+        ("gateway.portcullis.dev", "RewritePolicy", 'p'),
+        ("gateway.kgateway.dev", "DirectResponse", 'd'),
+    ];
+    (select(kinds.to_vec()), 0..3_u8)
+        .prop_map(|((group, kind, prefix), number)| {
+            let reference = json!({"group": group, "kind": kind, "name": format!("{prefix}{number}")});
+            json!({"type": "ExtensionRef", "extensionRef": reference})
+        })
+        .boxed()
+}
