@@ -7,6 +7,10 @@ use std::{
 
 use crate::{chain::Chain, hostname::HostPrecedence, id::NsName};
 
+mod lead;
+
+pub use lead::Lead;
+
 /// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Path {

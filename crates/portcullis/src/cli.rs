@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Check(Box<Check>),
     /// Print the routes as a tree: Gateways, listeners, root routes, and what they delegate to.
     Tree(Box<Tree>),
+    /// Tell what becomes of one request: which rule takes it, why, and what comes of it.
+    Explain(Box<Explain>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
     /// Print the CustomResourceDefinitions of the group gateway.portcullis.dev, for kubectl apply.
@@ -89,6 +91,30 @@ pub(crate) struct Check {
 pub(crate) struct Tree {
     #[command(flatten)]
     pub(crate) files: FileArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A file or folder of manifests (.yaml, .yml, .json), sub-folders included; may be given several times.
+    #[arg(short = 'f', long = "files", required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The Gateway: NAMESPACE/NAME.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
+    pub(crate) gateway: NsName,
+    /// The method.
+    #[arg(short = 'X', long, default_value = "GET", value_name = "METHOD")]
+    pub(crate) method: String,
+    /// A header of the request, `NAME: VALUE`; may be given several times. A host takes the place of the URL's.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub(crate) headers: Vec<String>,
+    /// What is asked for, as `http://HOST[:PORT]/PATH` or `https://HOST[:PORT]/PATH`; scheme and port choose the listener.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,

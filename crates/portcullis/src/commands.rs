@@ -90,6 +90,19 @@ pub(crate) fn tree(args: Box<cli::Tree>) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Tells what becomes of a request.
+pub(crate) fn explain(args: Box<cli::Explain>) -> anyhow::Result<ExitCode> {
+    let headers = args.headers.iter().map(String::as_str);
+    let request = translate::explain::Request::new(&args.method, &args.url, headers)?;
+    let (translator, _, problems) = load(FileArgs { paths: args.paths }, args.settings)?;
+    tell(&problems)?;
+    let explanation = translate::explain::explain(&translator, &args.gateway, &request);
+    print(&match args.output {
+        ReportFormat::Text => explanation.to_string(),
+        ReportFormat::Json => serde_json::to_string_pretty(&explanation)? + "\n",
+    })
+}
+
 /// Prints a bootstrap.
 pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
     let xds = xds_address(&args.xds_address)?;

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Translate(translate) => commands::translate(translate),
         Command::Check(check) => commands::check(check),
         Command::Tree(tree) => commands::tree(tree),
+        Command::Explain(explain) => commands::explain(explain),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
         Command::Crds => commands::crds(),
     };

@@ -217,6 +217,40 @@ Gateway web/edge
 }
 
 #[test]
+fn explain_tells_which_rule_takes_a_request_and_what_becomes_of_it() {
+    let files = folder(&[("a.yaml", GOOD), ("b.yaml", DELEGATED)]);
+    let explain = |arguments: &[&str]| {
+        portcullis(&[&["explain", "-f", path(&files), "--gateway", "web/edge"], arguments].concat())
+    };
+    let output = explain(&["http://shop.example.com//shop/cart/1?x=1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "\
+GET http://shop.example.com//shop/cart/1?x=1 at Gateway web/edge
+path       /shop/cart/1?x=1 (dot segments removed, slashes merged, escapes as in a URL)
+listener   http (port 80, *)
+host       shop.example.com, 2 routes
+route      HTTPRoute web/root rule 0: PathPrefix /shop -> backendRefs[0], HTTPRoute web/cart
+             HTTPRoute web/cart rule 0: PathPrefix /shop/cart
+           timeouts: request 5s, from HTTPRoute web/root rule 0
+           urlRewrite: what ^/shop/cart/? finds in the path becomes /, from HTTPRoute web/cart rule 0
+answer     Service web/app port 80
+asked for  http://shop.example.com/1?x=1
+would have matched too:
+  HTTPRoute web/app rule 0 match 0: PathPrefix /: the one taken goes first: shop.example.com is more specific than *
+"
+    );
+    let output = explain(&["-o", "json", "-X", "POST", "-H", "X-A: 1", "http://shop.example.com/shop"]);
+    let explanation: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(explanation["leaf"]["name"], "app");
+    assert_eq!(explanation["outcome"]["kind"], "backends");
+    for arguments in [&["shop.example.com/"][..], &["-H", "x", "http://a/"], &["-X", "", "http://a/"], &[]] {
+        assert_eq!(explain(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_and_files_that_are_not_there_exit_with_2() {
     for arguments in [
         &["translate"][..],

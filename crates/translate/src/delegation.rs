@@ -30,7 +30,7 @@ pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};
 pub(crate) use branch::{Expansion, Fan};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, IndexRow, Members};
-pub(crate) use inheritance::{Level, combine};
+pub(crate) use inheritance::{Level, combine, provenance};
 pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};
 pub(crate) use select::is_delegate;
 pub(crate) use standing::{Outcome, Rendered, SortMethod, Standing, describe};

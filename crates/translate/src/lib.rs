@@ -12,6 +12,7 @@ pub mod bytes;
 mod class;
 pub mod delegation;
 pub mod envoy;
+pub mod explain;
 mod gateway;
 mod grant;
 mod host;

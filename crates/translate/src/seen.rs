@@ -233,18 +233,18 @@ pub(crate) fn match_in_words(matching: &RouteMatch) -> String {
     };
     let method = matching.headers.iter().find(|header| header.name == ":method");
     let method = method.and_then(header_pattern).map(|pattern| format!("{} ", value_in_words(pattern).1));
-    let mut text = method.unwrap_or_default() + &path;
+    let mut parts = vec![method.unwrap_or_default() + &path];
     for header in matching.headers.iter().filter(|header| header.name != ":method") {
-        text += &format!(", {}", header_in_words(header));
+        parts.push(header_in_words(header));
     }
     for query in &matching.query_parameters {
         if let Some(QueryParameterMatchSpecifier::StringMatch(string)) = &query.query_parameter_match_specifier {
             let pattern = string.match_pattern.as_ref().map(value_in_words);
             let (sign, value) = pattern.unwrap_or(("=", ""));
-            text += &format!(", query {}{sign}{value}", query.name);
+            parts.push(format!("query {}{sign}{value}", query.name));
         }
     }
-    legible(text)
+    legible(parts.join(", "))
 }
 
 /// What a condition on a header asks for.

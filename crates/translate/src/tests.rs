@@ -4,6 +4,7 @@ mod attachment;
 mod changes;
 mod delegation;
 mod delegation_policy;
+mod explain;
 mod gateways;
 mod listeners;
 mod policies;

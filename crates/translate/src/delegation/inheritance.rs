@@ -11,6 +11,10 @@ use crate::route::{
     rule::Does,
 };
 
+mod provenance;
+
+pub(crate) use provenance::provenance;
+
 /// What one delegating rule hands down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {

@@ -206,3 +206,30 @@ pub(super) fn service(name: &str) -> Value {
         "spec": {"ports": [{"port": 80}]},
     })
 }
+
+/// The group of Gateway API's kinds.
+pub(super) const GATEWAY_API: &str = "gateway.networking.k8s.io";
+
+/// A match of the paths at and below one.
+pub(super) fn prefix(path: &str) -> Value {
+    json!({"path": {"type": "PathPrefix", "value": path}})
+}
+
+/// A rule that sends a path and all below it to `apps/s`.
+pub(super) fn forward(path: &str) -> Value {
+    json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
+}
+
+/// A rule that hands a path and all below it to HTTPRoutes of its namespace.
+pub(super) fn to(path: &str, names: &[&str]) -> Value {
+    let references = names.iter().map(|name| json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": name}));
+    json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
+}
+
+/// HTTPRoute `apps/NAME` without parents of its own.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
+pub(super) fn child(name: &str, rules: Value) -> Value {
+    let mut child = route(name, json!({"rules": rules}));
+    child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
+    child
+}

@@ -2,29 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::scene::{Scene, gateway, http, route, service};
+use super::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
 use crate::tree::tree;
-
-const GROUP: &str = "gateway.networking.k8s.io";
-
-fn prefix(path: &str) -> Value {
-    json!({"path": {"type": "PathPrefix", "value": path}})
-}
-
-fn forward(path: &str) -> Value {
-    json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
-}
-
-fn to(path: &str, names: &[&str]) -> Value {
-    let references = names.iter().map(|name| json!({"group": GROUP, "kind": "HTTPRoute", "name": name}));
-    json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
-}
-
-fn child(name: &str, rules: Value) -> Value {
-    let mut child = route(name, json!({"rules": rules}));
-    child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
-    child
-}
 
 fn scene(listeners: Value, objects: impl IntoIterator<Item = Value>) -> Scene {
     Scene::new([gateway("edge", listeners), service("s")].into_iter().chain(objects))
@@ -112,7 +91,7 @@ fn what_is_missing_or_broken_is_told_where_it_stands() {
 #[test]
 fn who_does_not_consent_is_not_named() {
     let mut other = child("secretive", json!([forward("/a/x")]));
-    other["spec"]["parentRefs"] = json!([{"group": GROUP, "kind": "HTTPRoute", "name": "another"}]);
+    other["spec"]["parentRefs"] = json!([{"group": GATEWAY_API, "kind": "HTTPRoute", "name": "another"}]);
     let scene = scene(
         json!([http("web", 80, "")]),
         [route("root", json!({"rules": [to("/a", &["*"])]})), other, child("child", json!([forward("/a/y")]))],

@@ -1,0 +1,140 @@
+//! Why one match goes before another, for people.
+
+use std::{cmp::Ordering, fmt};
+
+use super::{Age, At, Precedence, Specificity, Step};
+use crate::chain::Chain;
+
+/// The first thing in which a match that goes before another differs from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lead {
+    /// Its root names a more specific hostname.
+    Hostname,
+    /// Exact paths go before regular expressions, and these before prefixes.
+    PathKind,
+    /// Its path is longer.
+    PathLength,
+    /// It asks for a method.
+    Method,
+    /// It asks for more headers.
+    Headers,
+    /// It asks for more query parameters.
+    Queries,
+    /// The other is the bare path that a prefix with a slash at its end means too, and gives way to a written one.
+    Written,
+    /// Its root route is older.
+    RootAge,
+    /// Its root route is as old, and its name comes first.
+    RootName,
+    /// Its place is that of a match of a rule whose children are sorted by themselves.
+    Place,
+    /// The other stands in for references that are missing, behind what children serve.
+    StandIn,
+    /// Its route has the greater weight.
+    Weight,
+    /// Its route is named first by the parent.
+    Position,
+    /// Its route is older.
+    Age,
+    /// Its route is as old, and its name comes first.
+    Name,
+    /// Its rule comes first in the route.
+    Rule,
+    /// Its match comes first in the rule.
+    Match,
+    /// The way to it from the root comes first.
+    Way,
+}
+
+impl fmt::Display for Lead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hostname => "the hostname of its root route is more specific",
+            Self::PathKind => "Exact goes before RegularExpression, and that before PathPrefix",
+            Self::PathLength => "its path is longer",
+            Self::Method => "it asks for a method",
+            Self::Headers => "it asks for more headers",
+            Self::Queries => "it asks for more query parameters",
+            Self::Written => "its path is written without a slash at its end, and the other's with one",
+            Self::RootAge => "all else being equal, its root route is older",
+            Self::RootName => "all else being equal, the name of its root route comes first",
+            Self::Place => "the match of the parent that it stands below goes first",
+            Self::StandIn => "the other only answers for references that are missing",
+            Self::Weight => "all else being equal, its route has the greater route-weight",
+            Self::Position => "its route is named first by the parent",
+            Self::Age => "all else being equal, its route is older",
+            Self::Name => "all else being equal, the name of its route comes first",
+            Self::Rule => "all else being equal, its rule comes first in the route",
+            Self::Match => "all else being equal, its match comes first in the rule",
+            Self::Way => "all else being equal, its way from the root comes first",
+        })
+    }
+}
+
+impl Precedence {
+    /// The way from the root to the route that the match is of.
+    pub fn via(&self) -> &Chain {
+        &self.via
+    }
+
+    /// In what this goes before `other`; none if it does not.
+    pub fn lead(&self, other: &Self) -> Option<Lead> {
+        if self >= other {
+            return None;
+        }
+        if self.host != other.host {
+            return Some(Lead::Hostname);
+        }
+        let by_specificity = specificity(self.specificity.as_ref(), other.specificity.as_ref());
+        let by_root = || age(&self.root, &other.root, Lead::RootAge, Lead::RootName);
+        let by_steps = || {
+            let mut pairs = self.steps.iter().zip(other.steps.iter());
+            pairs.find_map(|(own, other)| step(own, other))
+        };
+        Some(by_specificity.or_else(by_root).or_else(by_steps).unwrap_or(Lead::Way))
+    }
+}
+
+fn specificity(own: Option<&Specificity>, other: Option<&Specificity>) -> Option<Lead> {
+    let (Some(own), Some(other)) = (own, other) else { return (own != other).then_some(Lead::Place) };
+    if own.kind != other.kind {
+        Some(Lead::PathKind)
+    } else if own.path_length != other.path_length {
+        Some(Lead::PathLength)
+    } else if own.without_method != other.without_method {
+        Some(Lead::Method)
+    } else if own.headers != other.headers {
+        Some(Lead::Headers)
+    } else if own.queries != other.queries {
+        Some(Lead::Queries)
+    } else {
+        (own.implied != other.implied).then_some(Lead::Written)
+    }
+}
+
+fn age(own: &Age, other: &Age, by_age: Lead, by_name: Lead) -> Option<Lead> {
+    match own.created.cmp(&other.created) {
+        Ordering::Equal => (own.name != other.name).then_some(by_name),
+        _ => Some(by_age),
+    }
+}
+
+fn step(own: &Step, other: &Step) -> Option<Lead> {
+    match (own, other) {
+        (Step::At(own), Step::At(other)) => at(own, other),
+        (Step::Last, Step::Last) => None,
+        _ => Some(Lead::StandIn),
+    }
+}
+
+fn at(own: &At, other: &At) -> Option<Lead> {
+    let by_specificity = specificity(own.specificity.as_ref(), other.specificity.as_ref());
+    let first = |differs: bool, lead| differs.then_some(lead);
+    by_specificity
+        .or(first(own.gives_way != other.gives_way, Lead::StandIn))
+        .or(first(own.weight != other.weight, Lead::Weight))
+        .or(first(own.position != other.position, Lead::Position))
+        .or(age(&own.age, &other.age, Lead::Age, Lead::Name))
+        .or(first(own.rule != other.rule, Lead::Rule))
+        .or(first(own.matching != other.matching, Lead::Match))
+}

@@ -1,0 +1,591 @@
+//! What becomes of one request, and why.
+//!
+//! It is read from the tables that Envoy's configuration is made from, and the routes are matched as Envoy matches them:
+//! by what stands in their messages, in their order.
+
+use engine::Engine;
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use ir::{
+    Chain, Hostname, ListenerId, NsName, RouteConfigId,
+    filter::Scheme,
+    matching::{Lead, Precedence},
+};
+use serde::Serialize;
+
+use crate::{
+    Translator,
+    bytes::Row,
+    delegation::provenance,
+    envoy::{extension, route::route_match},
+    host::{Owned, Owner, RoutesAt},
+    resolve::ResolvedRule,
+    route::rule,
+    seen::{Answer, SeenRoute, Share, Told, match_in_words, written_in_words},
+    tables::{
+        delegation::{Delegating, Selections},
+        gateway::GatewayRow,
+        host::HostsOf,
+        input::Routes,
+        listener::{ListenerRow, PortHosts, PortListeners},
+    },
+    tree,
+};
+use matching::{Miss, Sent};
+use request::{Normal, normalise};
+
+mod effects;
+mod matching;
+mod request;
+mod text;
+
+pub use request::{BadRequest, Request};
+
+/// How many routes are named of those that were tried before, and of those that would have matched too.
+const NAMED: usize = 20;
+
+/// What becomes of a request. Prints as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// `NAMESPACE/NAME`.
+    pub gateway: String,
+    /// The method, and the URL as it was given.
+    pub request: String,
+    /// Path and query string as they are routed, where that is not what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normalised: Option<String>,
+    /// The listener whose routes are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listener: Option<ListenerSeen>,
+    /// The domain of the virtual host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_host: Option<String>,
+    /// The rule and match that takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<Leaf>,
+    /// The way there, the root first and the leaf last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Link>,
+    /// What comes of it.
+    pub outcome: Outcome,
+    /// What is done to the request and its response, and by whom.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+    /// The routes that were tried.
+    pub tried: Tried,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListenerSeen {
+    /// Its section name.
+    pub name: String,
+    /// The Gateway's port.
+    pub port: u16,
+    /// Its hostname; `*` for any.
+    pub hostname: String,
+}
+
+/// A match of a rule of an HTTPRoute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leaf {
+    /// Of the route.
+    pub namespace: String,
+    /// Of the route.
+    pub name: String,
+    /// The place of the rule in the route.
+    pub rule: u32,
+    /// The place of the match in the rule.
+    #[serde(rename = "match")]
+    pub matching: u32,
+    /// What it asks for, its parents' matches counted in.
+    pub written: String,
+    /// The name of the Envoy route, as in access logs.
+    pub envoy_route: String,
+}
+
+/// A route on the way from a root to a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// `NAMESPACE/NAME`.
+    pub route: String,
+    /// The rule that the way goes on by.
+    pub rule: u32,
+    /// The rule's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<String>,
+    /// The match of that rule that takes the request.
+    pub written: String,
+    /// The reference that selects the next route; none at the leaf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selects: Option<String>,
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Outcome {
+    /// It goes to one of these, by weight.
+    Backends {
+        /// Each share.
+        backends: Vec<Share>,
+        /// The URL as the backend gets it; the scheme is the client's.
+        url: String,
+        /// Why a share answers 500.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        because: Vec<Told>,
+    },
+    /// The client is sent elsewhere.
+    Redirect {
+        /// The status code.
+        status: u32,
+        /// Where to.
+        location: String,
+    },
+    /// Envoy answers by itself.
+    DirectResponse {
+        /// The status code.
+        status: u32,
+        /// The body.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        body: String,
+        /// Why the rule does not do what it says, and who must act.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        because: Vec<Told>,
+    },
+    /// No route takes it: 404.
+    NotFound {
+        /// Why.
+        why: String,
+    },
+    /// 421: the host is another listener's, for which the client opens a connection of its own.
+    Misdirected,
+    /// Envoy refuses the request before it looks for a route: 400.
+    BadRequest {
+        /// Why.
+        why: String,
+    },
+    /// Nobody answers.
+    Unreachable {
+        /// Why.
+        why: String,
+        /// What is wrong, and who must act.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        because: Vec<Told>,
+    },
+}
+
+impl Outcome {
+    /// The status code that Envoy answers by itself; none where a backend answers, or nobody.
+    pub fn status(&self) -> Option<u32> {
+        match self {
+            Self::Backends { .. } | Self::Unreachable { .. } => None,
+            Self::Redirect { status, .. } | Self::DirectResponse { status, .. } => Some(*status),
+            Self::NotFound { .. } => Some(404),
+            Self::Misdirected => Some(421),
+            Self::BadRequest { .. } => Some(400),
+        }
+    }
+}
+
+/// Something that is done to a request or its response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Effect {
+    /// The field or filter: `timeouts`, `retry`, `sessionPersistence`, `urlRewrite`, `requestHeaderModifier` and so on.
+    pub what: &'static str,
+    /// In words.
+    pub value: String,
+    /// The rules that say so, of the leaf or above it; several where they are joined.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
+    /// The rules that say otherwise and are not heard.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<String>,
+}
+
+/// The Envoy routes of a virtual host, as far as they were tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tried {
+    /// How many there are.
+    pub routes: usize,
+    /// How many stand before the one that takes the request.
+    pub before: usize,
+    /// Those before whose path matches, in the order in which they are tried; where none takes the request, those that
+    /// come nearest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<Considered>,
+    /// Those behind that would match too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<Considered>,
+}
+
+/// A route that does not take the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Considered {
+    /// The route.
+    #[serde(flatten)]
+    pub leaf: Leaf,
+    /// Why it does not take the request.
+    pub why: String,
+}
+
+/// Tells what becomes of `request` at a Gateway. Goes through the routes of one virtual host: for people, not for a hot
+/// path.
+pub fn explain(translator: &Translator, gateway: &NsName, request: &Request) -> Explanation {
+    let engine = translator.engine();
+    let mut explanation = Explanation {
+        gateway: gateway.to_string(),
+        request: format!("{} {}://{}{}", request.method, request.scheme.as_str(), request.authority, request.target),
+        normalised: None,
+        listener: None,
+        virtual_host: None,
+        leaf: None,
+        chain: Vec::new(),
+        outcome: Outcome::Misdirected,
+        effects: Vec::new(),
+        tried: Tried::default(),
+    };
+    explanation.outcome = match outcome(engine, gateway, request, &mut explanation) {
+        Ok(outcome) | Err(outcome) => outcome,
+    };
+    explanation
+}
+
+/// Ends early where no route is looked for.
+fn outcome(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Explanation) -> Result<Outcome, Outcome> {
+    let config = connect(engine, gateway, request)?;
+    if let Some((name, _)) = request.headers.iter().find(|(name, _)| name.contains('_')) {
+        return Err(Outcome::BadRequest { why: format!("header {name} has an underscore in its name") });
+    }
+    let target = match normalise(&request.target) {
+        Normal::Target(target) => target,
+        Normal::Redirect(location) => {
+            told.normalised = Some(location.clone());
+            return Err(Outcome::Redirect { status: 307, location });
+        }
+        Normal::Refused(why) => return Err(Outcome::BadRequest { why: why.into() }),
+    };
+    if target != request.target {
+        told.normalised = Some(target.clone());
+    }
+    let (listener, hostname) = virtual_host(engine, &config, &request.host())?;
+    told.virtual_host = Some(hostname.domain());
+    let row = engine.get::<ListenerRow>(&listener);
+    told.listener = row.map(|row| ListenerSeen {
+        name: listener.name.to_string(),
+        port: row.model.port,
+        hostname: row.model.hostname.domain(),
+    });
+    let sent = Sent::new(request, &target);
+    Ok(route(engine, &listener, &hostname, &sent, told))
+}
+
+/// The route configuration of the connection that a client makes.
+fn connect(engine: &Engine, gateway: &NsName, request: &Request) -> Result<RouteConfigId, Outcome> {
+    let unreachable = |why: String, because| Outcome::Unreachable { why, because };
+    let object = format!("Gateway {gateway}");
+    let Some(model) = engine.get::<GatewayRow>(gateway) else {
+        return Err(unreachable(
+            format!("{object} does not exist, or is of a class of another controller"),
+            Vec::new(),
+        ));
+    };
+    let of_port = |port| model.listeners.iter().filter(move |listener| listener.port == port);
+    let port = request.port;
+    let bound = || model.listeners.iter().find(|listener| listener.bind_port == port).map(|listener| listener.port);
+    let port = if of_port(port).next().is_some() { port } else { bound().unwrap_or(port) };
+    let over: Vec<_> = of_port(port).filter(|listener| listener.scheme == Some(request.scheme)).collect();
+    if over.is_empty() {
+        let ports: Vec<_> = model.listeners.iter().map(|listener| listener.port.to_string()).collect();
+        let scheme = request.scheme.as_str().to_ascii_uppercase();
+        let why = format!("no listener takes {scheme} at port {port}; there are listeners at {}", ports.join(", "));
+        return Err(unreachable(why, Vec::new()));
+    }
+    let rows = over.iter().map(|listener| ListenerId { gateway: gateway.clone(), name: listener.name.clone() });
+    let rows: Vec<_> = rows.filter_map(|id| engine.get::<ListenerRow>(&id)).collect();
+    let withheld = |name: Option<&str>| -> Vec<Told> {
+        let rows = rows.iter().filter(|row| name.is_none_or(|name| *row.model.name == *name));
+        rows.filter_map(|row| row.withheld.as_ref().map(|fault| Told::fault(&object, fault))).collect()
+    };
+    if rows.iter().all(|row| row.withheld.is_some()) {
+        return Err(unreachable(format!("no listener at port {port} is served"), withheld(None)));
+    }
+    let config = |listener| RouteConfigId { gateway: gateway.clone(), port, listener };
+    if request.scheme == Scheme::Http {
+        return Ok(config(None));
+    }
+    // Chosen by the name that the client expects in the certificate.
+    let server = Hostname::Exact(request.server.as_str().into());
+    let chosen = server.covering().find_map(|hostname| {
+        let at = engine.group::<PortHosts>(&(gateway.clone(), port, Scheme::Https, hostname));
+        at.first().map(|(at, ())| at.clone())
+    });
+    match chosen {
+        None => {
+            Err(unreachable(format!("no listener at port {port} has a hostname for {}", request.server), Vec::new()))
+        }
+        Some((true, name)) => {
+            Err(unreachable(format!("listener {name} is not served, so connections are closed"), withheld(Some(&name))))
+        }
+        Some((false, name)) => Ok(config(Some(name))),
+    }
+}
+
+/// The virtual host for a host, and the listener whose routes it has.
+fn virtual_host(engine: &Engine, config: &RouteConfigId, host: &str) -> Result<(ListenerId, Hostname), Outcome> {
+    let hosts = engine.group::<HostsOf>(config);
+    let listeners = engine.group::<PortListeners>(&(config.gateway.clone(), config.port));
+    let is_others = |hostname: &Hostname| {
+        let mut others = listeners.iter().filter(|(_, at)| at.over == Scheme::Https).map(|(sort, _)| sort);
+        config.listener.is_some()
+            && others.any(|(other, name)| other == hostname && Some(name) != config.listener.as_ref())
+    };
+    for hostname in Hostname::Exact(host.into()).covering() {
+        if hosts.get(&hostname).is_none() {
+            if is_others(&hostname) {
+                return Err(Outcome::Misdirected);
+            }
+            continue;
+        }
+        return match engine.get::<Owner>(&(config.clone(), hostname.clone())).as_deref() {
+            Some(Owned::By(name)) => Ok((ListenerId { gateway: config.gateway.clone(), name: name.clone() }, hostname)),
+            _ => {
+                let why = format!("{hostname} belongs to a listener that is not served, and to no broader one");
+                Err(Outcome::NotFound { why })
+            }
+        };
+    }
+    let why = format!("no listener at port {} has a hostname for {host}", config.port);
+    Err(Outcome::NotFound { why })
+}
+
+/// A route of the virtual host.
+struct Candidate {
+    hostname: Hostname,
+    place: Precedence,
+    seen: SeenRoute,
+    misses: Vec<Miss>,
+}
+
+impl Candidate {
+    fn read(hostname: &Hostname, place: &Precedence, row: &Row, sent: &Sent<'_>) -> Option<Self> {
+        let seen = SeenRoute::read(row)?;
+        let misses = sent.misses(seen.message.r#match.as_ref()?);
+        Some(Self { hostname: hostname.clone(), place: place.clone(), seen, misses })
+    }
+
+    fn leaf(&self) -> Leaf {
+        let route = self.place.via().route();
+        Leaf {
+            namespace: route.namespace.to_string(),
+            name: route.name.to_string(),
+            rule: self.seen.rule,
+            matching: self.seen.matching,
+            written: self.seen.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
+            envoy_route: self.seen.message.name.clone(),
+        }
+    }
+
+    fn missed(&self) -> Considered {
+        let why: Vec<_> = self.misses.iter().map(Miss::in_words).collect();
+        Considered { leaf: self.leaf(), why: why.join(", ") }
+    }
+
+    /// Whether it is another Envoy route of the same match.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.place.via(), self.seen.rule, self.seen.matching)
+            == (other.place.via(), other.seen.rule, other.seen.matching)
+    }
+
+    /// Whether it has a part in what is told: that it needs a port is a matter between routes of one match.
+    fn counts(&self) -> bool {
+        !self.misses.contains(&Miss::HostPort)
+    }
+}
+
+fn route(
+    engine: &Engine,
+    listener: &ListenerId,
+    hostname: &Hostname,
+    sent: &Sent<'_>,
+    told: &mut Explanation,
+) -> Outcome {
+    let mut candidates = Vec::new();
+    for hostname in hostname.covering() {
+        let group = engine.group::<RoutesAt>(&(listener.clone(), hostname.clone()));
+        let rows = group.iter().filter_map(|(place, row)| Candidate::read(&hostname, place, row, sent));
+        candidates.extend(rows);
+    }
+    told.tried.routes = candidates.len();
+    let Some(place) = candidates.iter().position(|candidate| candidate.misses.is_empty()) else {
+        told.tried.before = candidates.len();
+        told.tried.missed = nearest(candidates, sent);
+        let why = if told.tried.routes == 0 { "the virtual host has no routes" } else { "no route matches" };
+        return Outcome::NotFound { why: why.into() };
+    };
+    let winner = &candidates[place];
+    let before = candidates[..place]
+        .iter()
+        .filter(|other| other.counts() && !other.misses.contains(&Miss::Path) && !other.is_same(winner));
+    let behind = candidates[place + 1..].iter().filter(|other| other.misses.is_empty() && !other.is_same(winner));
+    told.tried.before = place;
+    told.tried.missed = before.take(NAMED).map(Candidate::missed).collect();
+    told.tried.behind =
+        behind.take(NAMED).map(|other| Considered { leaf: other.leaf(), why: behind_why(winner, other) }).collect();
+    told.leaf = Some(winner.leaf());
+    let chain = winner.place.via();
+    told.chain = links(engine, chain, winner, sent);
+    told.effects = effects(engine, chain, winner);
+    answer(engine, winner, sent)
+}
+
+fn behind_why(winner: &Candidate, other: &Candidate) -> String {
+    if winner.hostname != other.hostname {
+        let (own, broader) = (&winner.hostname, &other.hostname);
+        return format!("the one taken goes first: {own} is more specific than {broader}");
+    }
+    let lead = winner.place.lead(&other.place).unwrap_or(Lead::Way);
+    format!("the one taken goes first: {lead}")
+}
+
+/// Those that come nearest: the path matches, or begins as theirs.
+fn nearest(candidates: Vec<Candidate>, sent: &Sent<'_>) -> Vec<Considered> {
+    let mut near: Vec<_> = candidates.into_iter().filter(Candidate::counts).collect();
+    let distance = |candidate: &Candidate| {
+        let off_path = candidate.misses.contains(&Miss::Path);
+        let path = candidate.leaf().written;
+        let path = path.split_once('/').map(|(_, path)| path.split(", ").next().unwrap_or(path).to_owned());
+        let common = path.map_or(0, |path| {
+            let own = sent.path.trim_start_matches('/');
+            own.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count()
+        });
+        (off_path, usize::MAX - common, candidate.misses.len())
+    };
+    near.sort_by_cached_key(distance);
+    near.truncate(5);
+    near.iter().map(Candidate::missed).collect()
+}
+
+/// The way from the root to a leaf.
+fn links(engine: &Engine, chain: &Chain, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
+    let name = |chain: &Chain, rule: u32| {
+        let route = engine.get::<Routes>(chain.route())?;
+        let name = route.spec.rules.get(rule as usize)?.name.as_ref()?;
+        (!name.is_empty()).then(|| name.to_string())
+    };
+    let mut links = vec![Link {
+        route: chain.route().to_string(),
+        rule: winner.seen.rule,
+        rule_name: name(chain, winner.seen.rule),
+        written: winner.leaf().written,
+        selects: None,
+    }];
+    for child in chain.upwards() {
+        let Some((parent, rule)) = child.above() else { break };
+        let key = (parent.clone(), rule);
+        let delegation = engine.get::<Delegating>(&key);
+        let matches = delegation.iter().flat_map(|delegation| &delegation.matches);
+        let taking = matches.filter(|rendered| {
+            rendered.written.requests().any(|request| sent.misses(&route_match(&request)).is_empty())
+        });
+        let narrowest =
+            taking.min_by_key(|rendered| rendered.written.requests().next().map(|request| request.specificity()));
+        let selections = engine.group::<Selections>(&key);
+        let selects = delegation
+            .iter()
+            .flat_map(|delegation| &delegation.children)
+            .find(|(position, _)| selections.get(&(*position, Some(child.route().clone()))).is_some());
+        links.push(Link {
+            route: parent.route().to_string(),
+            rule,
+            rule_name: name(parent, rule),
+            written: narrowest.map(|rendered| written_in_words(&rendered.written)).unwrap_or_default(),
+            selects: selects.map(|(position, who)| format!("backendRefs[{position}], {}", tree::selects(who))),
+        });
+    }
+    links.reverse();
+    links
+}
+
+/// What is done to the request, each with whose it is.
+fn effects(engine: &Engine, chain: &Chain, winner: &Candidate) -> Vec<Effect> {
+    let rule = winner.seen.rule;
+    let supplied = engine.get::<Routes>(chain.route()).and_then(|route| {
+        let own = rule::read(route.spec.rules.get(rule as usize)?, "").does.ok()?;
+        let above = chain.above().and_then(|(parent, rule)| engine.get::<Delegating>(&(parent.clone(), rule)));
+        let levels: Vec<_> = above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect();
+        Some(provenance(&own, &levels))
+    });
+    let rule_of = |level: &Option<usize>| {
+        // Levels are counted from the root, as depths are.
+        let below = chain.upwards().filter_map(|child| child.above());
+        let above = level.and_then(|level| below.into_iter().find(|(parent, _)| parent.depth() as usize == level));
+        let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
+        format!("HTTPRoute {route} rule {rule}")
+    };
+    let effects = effects::effects(&winner.seen.message).into_iter().map(|(what, value)| {
+        let supplied = supplied.iter().flatten().find(|field| field.what == what);
+        Effect {
+            what,
+            value,
+            from: supplied.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default(),
+            overridden: supplied.map(|field| field.overridden.iter().map(rule_of).collect()).unwrap_or_default(),
+        }
+    });
+    effects.collect()
+}
+
+fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
+    let chain = winner.place.via();
+    let resolved = engine.get::<ResolvedRule>(&(chain.clone(), winner.seen.rule));
+    let route = &winner.seen.message;
+    let preflight = sent.request.method == "OPTIONS"
+        && ["origin", "access-control-request-method"]
+            .iter()
+            .all(|name| sent.request.headers.iter().any(|(sent, _)| sent == name))
+        && route.typed_per_filter_config.contains_key(extension::CORS);
+    if preflight {
+        let body = String::new();
+        return Outcome::DirectResponse { status: 200, body, because: Vec::new() };
+    }
+    let problems = || tree::problems(chain, resolved.as_deref());
+    match winner.seen.answer(engine, resolved.as_deref()) {
+        Answer::Backends { backends } => {
+            let url = match &route.action {
+                Some(Action::Route(action)) => effects::forwarded(route, action, sent),
+                _ => String::new(),
+            };
+            let broken = backends.iter().any(|share| share.service.is_none());
+            Outcome::Backends {
+                backends,
+                url,
+                because: if broken { broken_shares(chain, resolved.as_deref()) } else { Vec::new() },
+            }
+        }
+        Answer::Redirect { status } => Outcome::Redirect {
+            status,
+            location: match &route.action {
+                Some(Action::Redirect(redirect)) => effects::location(route, redirect, sent),
+                _ => String::new(),
+            },
+        },
+        Answer::DirectResponse { status, body } => {
+            let all = problems();
+            // What is said of this very match counts before what is said of the rule.
+            let field = format!("spec.rules[{}].matches[{}]", winner.seen.rule, winner.seen.matching);
+            let of_match: Vec<_> = all.iter().filter(|told| told.field == field).cloned().collect();
+            let of_rule = all.into_iter().filter(|told| !told.field.contains(".matches["));
+            let because = if of_match.is_empty() { of_rule.collect() } else { of_match };
+            Outcome::DirectResponse { status, body, because }
+        }
+    }
+}
+
+fn broken_shares(chain: &Chain, resolved: Option<&crate::resolve::Resolved>) -> Vec<Told> {
+    let Some(findings) = resolved.and_then(|resolved| resolved.findings.as_deref()) else { return Vec::new() };
+    let problems = findings.unresolved.iter().chain(&findings.shares);
+    problems.map(|problem| Told::problem(&tree::object(chain.route()), problem)).collect()
+}

@@ -1,0 +1,132 @@
+//! Whether Envoy would take a route for a request.
+
+use envoy_types::pb::envoy::{
+    config::route::v3::{
+        HeaderMatcher, QueryParameterMatcher, RouteMatch, query_parameter_matcher::QueryParameterMatchSpecifier,
+        route_match::PathSpecifier,
+    },
+    r#type::matcher::v3::string_matcher::MatchPattern,
+};
+use regex::{Regex, RegexBuilder};
+
+use super::request::Request;
+use crate::seen::{header_in_words, header_pattern};
+
+/// A request as routes are matched with it.
+pub(super) struct Sent<'a> {
+    pub(super) request: &'a Request,
+    /// The host that is asked for.
+    pub(super) asked: String,
+    /// The normalised path.
+    pub(super) path: &'a str,
+    /// The query string, without its question mark.
+    pub(super) query: Option<&'a str>,
+}
+
+/// In what a request is not what a route matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    Path,
+    Method(String),
+    Header(String),
+    Query(String),
+    /// The host has no port, which is a matter between two Envoy routes of one match.
+    HostPort,
+}
+
+impl Miss {
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::Path => "the path does not match".into(),
+            Self::Method(method) => format!("the method is not {method}"),
+            Self::Header(header) => format!("it needs {header}"),
+            Self::Query(query) => format!("it needs {query}"),
+            Self::HostPort => "it needs a host with a port".into(),
+        }
+    }
+}
+
+impl<'a> Sent<'a> {
+    pub(super) fn new(request: &'a Request, target: &'a str) -> Self {
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        Self { request, asked: request.asked(), path, query }
+    }
+
+    /// In what it is not what `matching` asks for; nothing where it is.
+    pub(super) fn misses(&self, matching: &RouteMatch) -> Vec<Miss> {
+        let path = match &matching.path_specifier {
+            Some(PathSpecifier::Path(path)) => self.path == path,
+            Some(PathSpecifier::Prefix(prefix)) => self.path.starts_with(&**prefix),
+            Some(PathSpecifier::PathSeparatedPrefix(prefix)) => {
+                self.path.strip_prefix(&**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            Some(PathSpecifier::SafeRegex(pattern)) => matches_whole(&pattern.regex, self.path),
+            _ => false,
+        };
+        let mut misses = if path { Vec::new() } else { vec![Miss::Path] };
+        misses.extend(matching.headers.iter().filter_map(|header| self.header(header)));
+        misses.extend(matching.query_parameters.iter().filter_map(|query| self.query(query)));
+        misses
+    }
+
+    /// Envoy compares repeated headers one by one.
+    fn header(&self, header: &HeaderMatcher) -> Option<Miss> {
+        let pattern = header_pattern(header)?;
+        let is = |value: &str| matches(pattern, value);
+        match &*header.name {
+            ":method" => (!is(&self.request.method)).then(|| Miss::Method(text(pattern).to_owned())),
+            ":authority" => (!is(&self.asked)).then_some(Miss::HostPort),
+            name => {
+                let own = match name {
+                    "host" => Some(&*self.asked),
+                    // Written by Envoy, whatever the client says.
+                    "x-forwarded-proto" => Some(self.request.scheme.as_str()),
+                    _ => None,
+                };
+                let sent = self.request.headers.iter().filter(|(sent, _)| own.is_none() && sent == name);
+                let found = own.into_iter().chain(sent.map(|(_, value)| &**value)).any(is);
+                (!found).then(|| Miss::Header(header_in_words(header)))
+            }
+        }
+    }
+
+    /// Envoy compares the first parameter of a name, as it is written.
+    fn query(&self, matcher: &QueryParameterMatcher) -> Option<Miss> {
+        let pattern = match &matcher.query_parameter_match_specifier {
+            Some(QueryParameterMatchSpecifier::StringMatch(string)) => string.match_pattern.as_ref()?,
+            _ => return None,
+        };
+        let parameters = self.query.iter().flat_map(|query| query.split('&'));
+        let mut parameters = parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
+        let found = parameters.find(|(name, _)| *name == matcher.name);
+        let sign = if matches!(pattern, MatchPattern::SafeRegex(_)) { "~" } else { "=" };
+        let found = found.is_some_and(|(_, value)| matches(pattern, value));
+        (!found).then(|| Miss::Query(format!("query {}{sign}{}", matcher.name, text(pattern))))
+    }
+}
+
+fn matches(pattern: &MatchPattern, value: &str) -> bool {
+    match pattern {
+        MatchPattern::Exact(text) => value == text,
+        MatchPattern::SafeRegex(pattern) => matches_whole(&pattern.regex, value),
+        // Translation makes no others.
+        _ => false,
+    }
+}
+
+fn text(pattern: &MatchPattern) -> &str {
+    match pattern {
+        MatchPattern::Exact(text) => text,
+        MatchPattern::SafeRegex(pattern) => &pattern.regex,
+        _ => "",
+    }
+}
+
+fn matches_whole(pattern: &str, value: &str) -> bool {
+    compiled(&format!(r"\A(?:{pattern})\z")).is_some_and(|regex| regex.is_match(value))
+}
+
+/// What passed validation means the same here and in RE2. Only its size could be too much.
+pub(super) fn compiled(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).size_limit(1 << 28).build().ok()
+}
