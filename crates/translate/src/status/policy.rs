@@ -1,7 +1,5 @@
 //! The status of policies.
 
-use std::sync::Arc;
-
 use api::{
     Kind, ObjectId,
     meta::ObjectMeta,
@@ -164,11 +162,11 @@ fn foreign_kinds(id: &ObjectId, written: &Written<'_>) -> Vec<Problem> {
     let selectors = written.selectors.iter().map(|target| (&target.group, &target.kind)).enumerate();
     let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
     let foreign = all.filter(|(_, (_, (group, kind)))| target_kind(id.kind, group, kind).is_none());
-    let problem = |(list, (index, (group, kind))): (&str, (usize, (&Arc<str>, &Arc<str>)))| {
+    let problems = foreign.map(|(list, (index, (group, kind)))| {
         let message = format!("{kind} of group {group:?} is not served here, so it has no effect; remove it");
         Problem::new(Severity::Ignored, "UnsupportedValue", format!("spec.{list}[{index}].kind"), message)
-    };
-    foreign.map(problem).collect()
+    });
+    problems.collect()
 }
 
 /// Targets that are named and not there.

@@ -1,5 +1,7 @@
 //! Policies: where they are attached, which of several counts, and what a broken one does.
 
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
 use api::{Kind, ObjectId};
 use serde_json::{Value, json};
 
@@ -95,7 +97,7 @@ fn paths(scene: &Scene) -> Vec<String> {
     let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let hosts = config["virtualHosts"].as_array().into_iter().flatten();
     let mut all = Vec::new();
-    for route in hosts.flat_map(|host| host["routes"].as_array()).flatten() {
+    for route in hosts.filter_map(|host| host["routes"].as_array()).flatten() {
         let found = ["pathSeparatedPrefix", "prefix", "path"].iter().find_map(|kind| route["match"][kind].as_str());
         let path = found.or(route["match"]["safeRegex"]["regex"].as_str()).expect("a path");
         let to = &route["route"];

@@ -82,6 +82,7 @@ proptest! {
         let mut incremental = fresh(start.values());
         let mut objects = start;
         let mut pushed: BTreeMap<ResourceKey, Encoded> = incremental.resources().into_values().flatten().collect();
+        let mut statuses: BTreeMap<ObjectId, Value> = incremental.statuses().into_iter().collect();
         for batch in batches {
             for (value, removed) in batch {
                 let object = decode(value);
@@ -93,7 +94,14 @@ proptest! {
                     incremental.apply(Change::Put(object));
                 }
             }
-            for (key, encoded) in incremental.settle().resources {
+            let changes = incremental.settle();
+            for id in changes.statuses {
+                match incremental.status(&id) {
+                    Some(status) => statuses.insert(id, status),
+                    None => statuses.remove(&id),
+                };
+            }
+            for (key, encoded) in changes.resources {
                 let before = pushed.get(&key);
                 prop_assert_ne!(before, encoded.as_ref(), "{:?} is told though it did not change", key);
                 match encoded {
@@ -105,6 +113,8 @@ proptest! {
         }
         let scratch = said(&fresh(objects.values()));
         prop_assert_eq!(&said(&incremental), &scratch);
+        let told = scratch.statuses.iter().cloned().collect::<BTreeMap<_, _>>();
+        prop_assert_eq!(statuses, told, "a status turned, and nobody was told");
         prop_assert_eq!(pushed.into_iter().collect::<Vec<_>>(), {
             let mut resources = scratch.resources;
             resources.sort_by(|(a, _), (b, _)| a.cmp(b));
