@@ -256,6 +256,7 @@ impl EngineTask {
     fn absorb(&mut self, changes: Changes) {
         self.metrics.rows.inc_by(changes.computed as u64);
         self.replacements.note(changes.replacements, &self.metrics);
+        self.replacements.note_wide(changes.wide_replacements, &self.metrics);
         self.invalid_policies.note(changes.invalid_policies, &self.metrics);
         for (key, encoded) in changes.resources {
             let kind = TypeLabel::of(key.kind.message_name());

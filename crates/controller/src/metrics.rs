@@ -58,7 +58,7 @@ pub struct ReplacementLabels {
     pub gateway_namespace: String,
     /// The Gateway's name.
     pub gateway: String,
-    /// What is replaced: `route`.
+    /// What is replaced: `route`, `virtual_host` or `route_configuration`.
     pub scope: &'static str,
     /// Why, in one word.
     pub reason: String,

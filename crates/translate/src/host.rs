@@ -20,7 +20,7 @@ use crate::{
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
         policy::{InForce, Overridden, PolicyAt, UsedEntry, WithoutPrefix},
-        replacement::{Replaced, ReplacedRule},
+        replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
     },
 };
 
@@ -146,6 +146,8 @@ impl Derived for VirtualHost {
                 if config.listener.is_none() && scope.get::<BrokenListener>(&listener).is_some() {
                     let host = envoy::replaced::virtual_host(&hostname.domain());
                     scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+                    let host = Some((hostname.clone(), name.clone()));
+                    scope.demand::<ReplacedWide>(ReplacedScope { config: config.clone(), host });
                     return Some(());
                 }
                 hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect()

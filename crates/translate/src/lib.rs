@@ -33,7 +33,7 @@ pub mod validate;
 
 pub use resource::{Encoded, ResourceKey, ResourceKind};
 pub use tables::policy::InvalidPolicy;
-pub use tables::replacement::{ReplacedRule, Replacement};
+pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};
 pub use translator::{Change, Changes, Translator};
 
 #[cfg(test)]

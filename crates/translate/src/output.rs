@@ -21,6 +21,7 @@ use crate::{
         input::Config,
         listener::{PortListener, PortListeners},
         output::{OutputId, Outputs},
+        replacement::{ReplacedScope, ReplacedWide},
     },
     tls::Certificate,
 };
@@ -88,8 +89,9 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
     closed
 }
 
-fn route_configuration(scope: &Scope<'_>, id: &RouteConfigId) -> Encoded {
+fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     if is_replaced(scope, id) {
+        scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
         return bytes::route_configuration(&id.resource_name(), [envoy::replaced::virtual_host("*")].iter());
     }
     let hosts = scope.group::<HostsOf>(id);

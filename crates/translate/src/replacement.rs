@@ -2,9 +2,12 @@
 
 use engine::{Derived, Emitter};
 
+use ir::ListenerId;
+
 use crate::{
+    policy::wide::{BrokenGateway, BrokenListener},
     resolve::ResolvedRule,
-    tables::replacement::{Replaced, ReplacedRule, Replacement},
+    tables::replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
 };
 
 impl Derived for Replaced {
@@ -12,5 +15,22 @@ impl Derived for Replaced {
         let rule = scope.get::<ResolvedRule>(&(key.route.clone(), key.rule))?;
         let problem = rule.findings.as_ref()?.replaced.as_ref()?;
         Some(Replacement { reason: problem.reason, error: problem.to_string().into() })
+    }
+}
+
+impl Derived for ReplacedWide {
+    fn compute(scope: &Emitter<'_>, ReplacedScope { config, host }: &ReplacedScope) -> Option<Replacement> {
+        let of_gateway = scope.get::<BrokenGateway>(&config.gateway);
+        let listener = host.as_ref().map(|(_, listener)| listener).or(config.listener.as_ref());
+        let fault = match (of_gateway, listener) {
+            // Its route configuration is replaced already.
+            (Some(_), _) if host.is_some() => return None,
+            (Some(fault), _) => fault,
+            (None, Some(listener)) => {
+                scope.get::<BrokenListener>(&ListenerId { gateway: config.gateway.clone(), name: listener.clone() })?
+            }
+            (None, None) => return None,
+        };
+        Some(Replacement { reason: fault.reason, error: fault.message.as_str().into() })
     }
 }

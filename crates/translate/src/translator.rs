@@ -41,7 +41,7 @@ use crate::{
             InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
             Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
         },
-        replacement::{Replaced, ReplacedRule, Replacement},
+        replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
     },
     tls::{Certificate, CertificateState},
 };
@@ -67,6 +67,8 @@ pub struct Changes {
     pub statuses: Vec<ObjectId>,
     /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
     pub replacements: Vec<(ReplacedRule, Option<Replacement>)>,
+    /// The same of virtual hosts and route configurations as a whole.
+    pub wide_replacements: Vec<(ReplacedScope, Option<Replacement>)>,
     /// Policies that are not valid from now on, or for another reason, or are valid again, or gone.
     pub invalid_policies: Vec<(ObjectId, Option<InvalidPolicy>)>,
     /// How many rows were computed.
@@ -179,7 +181,21 @@ impl Translator {
             (rule, now)
         });
         let replacements = replacements.collect();
-        Changes { resources, gateways, statuses, replacements, invalid_policies, computed: batch.computed }
+        let wide = self.engine.take_changes::<ReplacedWide>().into_iter();
+        let wide_replacements = wide.map(|at| {
+            let now = self.engine.get::<ReplacedWide>(&at).map(|replacement| Replacement::clone(&replacement));
+            (at, now)
+        });
+        let wide_replacements = wide_replacements.collect();
+        Changes {
+            resources,
+            gateways,
+            statuses,
+            replacements,
+            wide_replacements,
+            invalid_policies,
+            computed: batch.computed,
+        }
     }
 
     /// The Gateways that get proxies, sorted.
@@ -434,6 +450,8 @@ fn tables() -> Engine {
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()
         .track::<Outputs>()
+        .derived::<ReplacedWide>()
+        .track::<ReplacedWide>()
         .derived_for_each::<ClassStatus, Classes>(|name: &Arc<str>| Some(name.clone()))
         .track::<ClassStatus>()
         .derived_for_each::<GatewayStatus, Gateways>(same)

@@ -1,15 +1,19 @@
-//! Rules that a direct response stands in place of: counted, and logged once a transition.
+//! What a direct response stands in place of: counted, and logged once a transition.
 
 use std::collections::BTreeMap;
 
-use translate::{ReplacedRule, Replacement};
+use ir::NsName;
+use translate::{ReplacedRule, ReplacedScope, Replacement};
 
 use super::LOGGED_AT_MOST;
 use crate::metrics::{Metrics, ReplacementLabels};
 
 /// What is replaced at the moment, and why.
 #[derive(Debug, Default)]
-pub(super) struct Replacements(BTreeMap<ReplacedRule, &'static str>);
+pub(super) struct Replacements {
+    rules: BTreeMap<ReplacedRule, &'static str>,
+    scopes: BTreeMap<ReplacedScope, &'static str>,
+}
 
 impl Replacements {
     /// Takes note of what was replaced, is so for another reason, or is well again.
@@ -21,42 +25,73 @@ impl Replacements {
         for (at, now) in changes {
             let ReplacedRule { gateway, route: chain, rule } = &at;
             let route = chain.route();
-            let labels = |reason: &str| ReplacementLabels {
-                gateway_namespace: gateway.namespace.to_string(),
-                gateway: gateway.name.to_string(),
-                scope: "route",
-                reason: reason.to_owned(),
-            };
-            let before = match &now {
-                Some(now) => self.0.insert(at.clone(), now.reason),
-                None => self.0.remove(&at),
-            };
-            if let Some(reason) = before {
-                metrics.active_replacements.get_or_create(&labels(reason)).dec();
-            }
+            count(&mut self.rules, &at, now.as_ref(), gateway, "route", metrics);
             match now {
-                Some(Replacement { reason, error }) => {
-                    metrics.active_replacements.get_or_create(&labels(reason)).inc();
-                    if before.is_none() {
-                        metrics.replacements.get_or_create(&labels(reason)).inc();
-                    }
-                    if one_by_one {
-                        // A rule is replaced for all of its matches.
-                        tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason, %error, "a rule was replaced");
-                    }
+                Some(Replacement { reason, error }) if one_by_one => {
+                    // A rule is replaced for all of its matches.
+                    tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason, %error, "a rule was replaced");
                 }
                 None if one_by_one => {
                     tracing::info!(%gateway, %route, %chain, rule, "a rule is no longer replaced");
                 }
-                None => {}
+                _ => {}
             }
+        }
+    }
+
+    /// The same of virtual hosts and route configurations as a whole.
+    pub(super) fn note_wide(&mut self, changes: Vec<(ReplacedScope, Option<Replacement>)>, metrics: &Metrics) {
+        let one_by_one = changes.len() <= LOGGED_AT_MOST;
+        for (at, now) in changes {
+            let ReplacedScope { config, host } = &at;
+            let gateway = &config.gateway;
+            let scope = if host.is_some() { "virtual_host" } else { "route_configuration" };
+            count(&mut self.scopes, &at, now.as_ref(), gateway, scope, metrics);
+            let config = config.resource_name();
+            let host = host.as_ref().map(|(hostname, _)| hostname.domain()).unwrap_or_else(|| "*".into());
+            match now {
+                Some(Replacement { reason, error }) if one_by_one => {
+                    tracing::warn!(%gateway, config, host, reason, %error, "everything of a {scope} was replaced");
+                }
+                None if one_by_one => tracing::info!(%gateway, config, host, "a {scope} is no longer replaced"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn count<K: Ord + Clone>(
+    known: &mut BTreeMap<K, &'static str>,
+    at: &K,
+    now: Option<&Replacement>,
+    gateway: &NsName,
+    scope: &'static str,
+    metrics: &Metrics,
+) {
+    let labels = |reason: &str| ReplacementLabels {
+        gateway_namespace: gateway.namespace.to_string(),
+        gateway: gateway.name.to_string(),
+        scope,
+        reason: reason.to_owned(),
+    };
+    let before = match now {
+        Some(now) => known.insert(at.clone(), now.reason),
+        None => known.remove(at),
+    };
+    if let Some(reason) = before {
+        metrics.active_replacements.get_or_create(&labels(reason)).dec();
+    }
+    if let Some(Replacement { reason, .. }) = now {
+        metrics.active_replacements.get_or_create(&labels(reason)).inc();
+        if before.is_none() {
+            metrics.replacements.get_or_create(&labels(reason)).inc();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ir::{Chain, NsName};
+    use ir::{Chain, Hostname, RouteConfigId};
 
     use super::*;
     use crate::metrics::render;
@@ -92,5 +127,23 @@ mod tests {
                 r#"portcullis_invalid_route_replacements_total{reason="A"} 3"#,
             ]
         );
+    }
+
+    #[test]
+    fn what_is_wider_than_a_route_is_counted_under_its_own_scope() {
+        let (mut replacements, metrics) = (Replacements::default(), Metrics::default());
+        let config = RouteConfigId { gateway: NsName::new("infra", "edge"), port: 80, listener: None };
+        let now = || Some(Replacement { reason: "A", error: "why".into() });
+        let host = Some((Hostname::Any, "web".into()));
+        replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host }, now())], &metrics);
+        replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host: None }, now())], &metrics);
+        replacements.note_wide(vec![(ReplacedScope { config, host: None }, None)], &metrics);
+        let shown = shown(&metrics).join("\n");
+        for line in [
+            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="virtual_host",reason="A"} 1"#,
+            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="route_configuration",reason="A"} 0"#,
+        ] {
+            assert!(shown.contains(line), "{line} in\n{shown}");
+        }
     }
 }

@@ -47,6 +47,10 @@ pub(crate) fn read(spec: &DirectResponseSpec) -> Result<Action, Problem> {
         };
         if body.len() > MAX_BODY { Err(refuse(field, message())) } else { Ok(()) }
     };
+    // Responses of these have no body (RFC 9110 section 6.4.1), and Envoy would announce one.
+    if matches!(status, 204 | 304) {
+        return Ok(Action::DirectResponse { status, body: "".into() });
+    }
     let Some(format) = &spec.body_format else {
         let body = spec.body.as_deref().unwrap_or_default();
         fits(body, "spec.body")?;
@@ -113,6 +117,13 @@ mod tests {
         }
         let json = json!({"status": 200, "bodyFormat": {"json": {"a": "é".repeat(2049)}}});
         assert!(read(json).expect_err("refused").contains("spec.bodyFormat.json"));
+    }
+
+    #[test]
+    fn a_status_that_has_no_body_gets_none() {
+        let bare = Ok(Action::DirectResponse { status: 204, body: "".into() });
+        assert_eq!(read(json!({"status": 204, "body": "text"})), bare);
+        assert_eq!(read(json!({"status": 204, "bodyFormat": {"text": "text"}})), bare);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ir::{Chain, NsName};
+use ir::{Chain, Hostname, NsName, RouteConfigId};
 
 tables! {
     /// Rules that a direct response stands in place of, for each Gateway that serves it.
     Replaced: ReplacedRule => Replacement;
+    /// Virtual hosts and route configurations that a direct response stands in place of.
+    ReplacedWide: ReplacedScope => Replacement;
 }
 
 /// A rule at a Gateway.
@@ -27,4 +29,13 @@ pub struct Replacement {
     pub reason: &'static str,
     /// Field, value and remedy.
     pub error: Arc<str>,
+}
+
+/// A virtual host, or all of a route configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReplacedScope {
+    /// The route configuration.
+    pub config: RouteConfigId,
+    /// The one virtual host of it, and the listener that serves it; none means all of the configuration.
+    pub host: Option<(Hostname, Arc<str>)>,
 }

@@ -473,7 +473,11 @@ fn listeners() -> Value {
 fn a_broken_policy_on_a_gateway_has_every_route_configuration_answer_500() {
     let (mut scene, broken) = wide(listeners(), None, json!({"extAuth": {}}));
     let before = scene.0.resources();
-    scene.put(broken.clone());
+    let changes = scene.put(broken.clone());
+    let told = changes.wide_replacements.iter();
+    let told: Vec<_> = told.map(|(at, now)| (at.config.resource_name(), at.host.is_some(), now.is_some())).collect();
+    let whole = |config: &str| (config.to_owned(), false, true);
+    assert_eq!(told, ["http/80", "http/81", "https/443/other", "https/443/tls"].map(whole));
     for config in ["http/80", "http/81", "https/443/tls", "https/443/other"] {
         assert_eq!(answers(&scene, config), ["* 500"], "{config}");
     }
@@ -490,9 +494,16 @@ fn a_broken_policy_on_a_gateway_has_every_route_configuration_answer_500() {
 fn a_broken_policy_on_an_http_listener_keeps_its_hosts_and_leaves_others_alone() {
     let (mut scene, broken) = wide(listeners(), Some("one"), json!({"extAuth": {}}));
     let before = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
-    let changed = scene.put(broken).resources;
-    let changed: Vec<_> = changed.iter().map(|(key, _)| &*key.name).collect();
+    let changes = scene.put(broken);
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| &*key.name).collect();
     assert_eq!(changed, ["http/80"]);
+    let hosts = changes.wide_replacements.iter().filter_map(|(at, now)| Some((at.host.as_ref()?, now.as_ref()?)));
+    let hosts: Vec<_> = hosts.map(|((hostname, listener), now)| (hostname.domain(), &**listener, now.reason)).collect();
+    let named = ["*.example.com", "a.one.example.com", "one.example.com"];
+    assert_eq!(hosts.len(), named.len());
+    for host in named {
+        assert!(hosts.contains(&(host.to_owned(), "one", "ListenerReplaced")), "{host} in {hosts:?}");
+    }
     let now = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let (before, now) =
         (before["virtualHosts"].as_array().expect("hosts"), now["virtualHosts"].as_array().expect("hosts"));

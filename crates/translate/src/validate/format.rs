@@ -1,4 +1,4 @@
-//! Texts in which Envoy fills something in (its command operators), such as `%RESPONSE_CODE%`.
+//! Texts in which Envoy fills something in (its command operators), such as `%PROTOCOL%`.
 
 use super::{Invalid, is_token_byte};
 
@@ -42,11 +42,7 @@ pub fn text(text: &str) -> Result<(), Invalid> {
         };
         if !is_known(operator) {
             let why = format!("%{}% is not an operator that is known here", super::shown(operator));
-            return Err(Invalid::new(
-                text,
-                why,
-                "use one such as %RESPONSE_CODE% or %REQ(NAME)%, or write %% for the sign",
-            ));
+            return Err(Invalid::new(text, why, "use one such as %PROTOCOL% or %REQ(NAME)%, or write %% for the sign"));
         }
         rest = after;
     }
