@@ -1,7 +1,7 @@
 //! The status of HTTPRoutes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -199,8 +199,10 @@ impl Wrong {
     /// What is wrong with a route where it stands at `chains`; each thing once.
     fn of<'a>(scope: &Scope<'_>, attached: &Attached, chains: impl IntoIterator<Item = &'a Chain>) -> Self {
         let mut wrong = Self { head: attached.problems.clone(), ..Self::default() };
-        let add = |list: &mut Vec<Problem>, problem: &Problem| {
-            if !list.contains(problem) {
+        // In many places there may be thousands of them.
+        let mut seen = HashSet::new();
+        let mut add = |list: &mut Vec<Problem>, problem: &Problem| {
+            if seen.insert(problem.clone()) {
                 list.push(problem.clone());
             }
         };
@@ -242,11 +244,12 @@ impl Verdict {
     /// Everything that is wrong; what is wrong at several parents once.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
+        let mut seen = HashSet::new();
         let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref()).chain(&self.elsewhere);
         for wrong in wrong {
             let Wrong { head, faults, empty, unresolved, warnings, .. } = &**wrong;
             for problem in head.iter().chain(faults).chain(empty).chain(unresolved).chain(warnings) {
-                if !problems.contains(problem) {
+                if seen.insert(problem) {
                     problems.push(problem.clone());
                 }
             }
