@@ -127,6 +127,48 @@ fn check_says_in_plain_words_and_with_the_place_what_is_broken() {
 }
 
 #[test]
+fn check_reports_what_is_wrong_with_policies_and_where_they_stand() {
+    let policies = "\
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {name: unsupported, namespace: web}
+spec:
+  targetRefs:
+  - {group: gateway.networking.k8s.io, kind: HTTPRoute, name: gone}
+  cors: {}
+---
+apiVersion: gateway.portcullis.dev/v1alpha1
+kind: RewritePolicy
+metadata: {name: rewrite, namespace: web}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: app}]
+  replacePrefix:
+  - {prefix: /old, replacement: /new}
+  - {prefix: /old/, replacement: new}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: DirectResponse
+metadata: {name: answer, namespace: web}
+spec:
+  status: 200
+  bodyFormat: {text: \"100%\"}
+";
+    let files = folder(&[("a.yaml", GOOD), ("b.yaml", policies)]);
+    let output = portcullis(&["check", "-f", path(&files)]);
+    let report = text(&output.stdout);
+    for line in [
+        "a.yaml:24:5: HTTPRoute web/app: replaced: spec.rules[0]: RewritePolicy web/rewrite is not valid",
+        "b.yaml:7:3: TrafficPolicy web/unsupported: refused: spec.cors: field cors is not supported",
+        "b.yaml:6:57: TrafficPolicy web/unsupported: ignored: spec.targetRefs[0].name: HTTPRoute web/gone does not exist",
+        "b.yaml:16:21: RewritePolicy web/rewrite: refused: spec.replacePrefix[1].replacement",
+        "b.yaml:23:16: DirectResponse web/answer: refused: spec.bodyFormat.text",
+    ] {
+        assert!(report.contains(line), "{line} in\n{report}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn check_reports_every_kind_of_fault_in_files() {
     let files = folder(&[
         ("a.yaml", GOOD),
