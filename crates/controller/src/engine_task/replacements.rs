@@ -48,7 +48,7 @@ impl Replacements {
             let scope = if host.is_some() { "virtual_host" } else { "route_configuration" };
             count(&mut self.scopes, &at, now.as_ref(), gateway, scope, metrics);
             let config = config.resource_name();
-            let host = host.as_ref().map(|(hostname, _)| hostname.domain()).unwrap_or_else(|| "*".into());
+            let host = host.as_ref().map_or_else(|| "*".into(), |(hostname, _)| hostname.domain());
             match now {
                 Some(Replacement { reason, error }) if one_by_one => {
                     tracing::warn!(%gateway, config, host, reason, %error, "everything of a {scope} was replaced");
