@@ -15,7 +15,7 @@ use ir::{Chain, NsName};
 use crate::tables::input::Config;
 
 /// How many routes a tree may look at for each match it may have.
-const CANDIDATES: u64 = 20;
+const CANDIDATES: u64 = 10;
 
 /// The matches of the routes at a depth of a root's tree.
 pub(crate) struct Rendering;

@@ -20,9 +20,8 @@ pub(super) fn answers(
     let (chain, rule) = (&unwritten.chain, unwritten.index);
     let at = (chain.clone(), rule);
     // Where the route stands at no Gateway of ours nothing is delegated, and nothing can be said.
-    let (Some(_), Some(delegation)) = (scope.get::<Branch>(chain), scope.get::<Delegating>(&at)) else {
-        return Box::default();
-    };
+    let delegation = scope.get::<Branch>(chain).and_then(|_| scope.get::<Delegating>(&at));
+    let Some(delegation) = delegation else { return Box::default() };
     let field = format!("spec.rules[{rule}]");
     if let Some(why) = why_too_many(scope, chain, rule) {
         let field = format!("{field}.backendRefs");

@@ -4,6 +4,7 @@ use api::{
     Kind, ObjectId,
     meta::ObjectMeta,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    rewrite_policy::ReplacePrefix,
     shared::ParentReference,
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
 };
@@ -34,7 +35,7 @@ struct Written<'a> {
     refs: &'a [LocalPolicyTargetReference],
     selectors: &'a [LocalPolicyTargetSelector],
     /// The entries of a RewritePolicy.
-    entries: usize,
+    entries: &'a [ReplacePrefix],
 }
 
 impl Derived for PolicyStatus {
@@ -44,12 +45,13 @@ impl Derived for PolicyStatus {
         } else if id.kind == Kind::TrafficPolicy {
             let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
             let api::TrafficPolicy { metadata, spec } = &*policy;
-            let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: 0 };
+            let written =
+                Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: &[] };
             report(scope, id, &written)
         } else {
             let policy = scope.get::<RewritePolicies>(&key_of(id))?;
             let api::RewritePolicy { metadata, spec } = &*policy;
-            let entries = spec.replace_prefix.len();
+            let entries = &spec.replace_prefix;
             let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
             report(scope, id, &written)
         }
@@ -135,14 +137,20 @@ fn conditions(
         }
         (_, false) => conditions.no("Attached", "Overridden", format!("it is overridden by {}", listed(&winners))),
     }
-    let unused: Vec<_> = (0..written.entries)
-        .filter(|entry| u32::try_from(*entry).is_ok_and(|entry| scope.get::<UsedEntry>(&(id.clone(), entry)).is_none()))
-        .map(|entry| format!("spec.replacePrefix[{entry}]"))
+    let is_unused =
+        |index: usize| u32::try_from(index).is_ok_and(|index| scope.get::<UsedEntry>(&(id.clone(), index)).is_none());
+    let unused = written.entries.iter().enumerate().filter(|(index, _)| is_unused(*index));
+    let unused: Vec<_> = unused
+        .map(|(index, entry)| {
+            let prefix = entry.prefix.as_ref().map(|prefix| format!(" ({prefix})")).unwrap_or_default();
+            (format!("spec.replacePrefix[{index}]"), prefix)
+        })
         .collect();
     if applies && !unused.is_empty() {
-        let message = format!("no routing prefix is that of {}; correct it, or remove it", listed(&unused));
+        let named: Vec<_> = unused.iter().map(|(field, prefix)| format!("{field}{prefix}")).collect();
+        let message = format!("no routing prefix is that of {}; correct it, or remove it", listed(&named));
         conditions.yes("portcullis.dev/UnusedReplacement", "UnusedReplacement", &message);
-        problems.push(Problem::new(Severity::Warning, "UnusedReplacement", &unused[0], message));
+        problems.push(Problem::new(Severity::Warning, "UnusedReplacement", &unused[0].0, message));
     }
     conditions.list
 }

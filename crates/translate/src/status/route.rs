@@ -146,25 +146,32 @@ fn stands_in_a_tree(scope: &Scope<'_>, route: &NsName) -> bool {
 
 /// What is to be said of a route at a parent that selects it, wherever that stands.
 fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, places: &[(&Chain, &Place)]) -> Parent {
-    let sound = || places.iter().filter(|(_, place)| place.fault.is_none());
-    let served: Vec<_> = sound().flat_map(|(_, place)| &*place.served).collect();
+    let is_branch = |chain: &Chain| scope.get::<Branch>(chain).is_some();
+    let sound: Vec<_> = places.iter().filter(|(chain, place)| place.fault.is_none() && is_branch(chain)).collect();
+    let sound = || sound.iter().copied();
+    let served: HashSet<_> = sound().flat_map(|(_, place)| place.served.iter().copied()).collect();
     if served.is_empty() {
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
+        let fault = fault.or_else(|| places.iter().find(|(_, place)| !place.served.is_empty()).map(|_| too_many()));
         let fault = fault.unwrap_or_else(|| nothing_fits(scope, attached, places));
         return Parent { reference, detached: Some(Box::new(fault)), refused: None, wrong: None };
     }
     let mut wrong = Wrong::of(scope, attached, sound().map(|(chain, _)| *chain));
-    let mut told = Vec::new();
+    let mut told = HashSet::new();
     for (rule, matching, why) in sound().flat_map(|(_, place)| &*place.left_out) {
         // What one rule of the parent leaves out another may serve.
-        if !served.contains(&&(*rule, *matching)) && !told.contains(&(rule, matching)) {
-            told.push((rule, matching));
+        if !served.contains(&(*rule, *matching)) && told.insert((*rule, *matching)) {
             let field = format!("spec.rules[{rule}].matches[{matching}]");
             wrong.faults.push(Problem::new(Severity::Refused, "NoMatchingParent", field, why.clone()));
         }
     }
     let refused = nothing_works(scope, sound());
     Parent { reference, detached: None, refused: refused.map(Box::new), wrong: wrong.shared() }
+}
+
+fn too_many() -> Fault {
+    let message = "the tree that it would stand in has more matches than are allowed; the parent's owner decides";
+    Fault::new("NotAllowedByParent", message)
 }
 
 fn nothing_fits(scope: &Scope<'_>, attached: &Attached, places: &[(&Chain, &Place)]) -> Fault {
