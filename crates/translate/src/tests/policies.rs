@@ -331,7 +331,7 @@ fn entries_are_chosen_by_the_prefix_as_all_parents_render_it() {
     assert_eq!(
         conditions(&scene, Kind::RewritePolicy, "p", true)[2],
         "edge portcullis.dev/UnusedReplacement=True UnusedReplacement: no routing prefix is that of \
-         spec.replacePrefix[2]; correct it, or remove it"
+         spec.replacePrefix[2] (/v9); correct it, or remove it"
     );
     let mut entries = entries;
     entries[2] = json!({"replacement": "/"});
