@@ -1,5 +1,5 @@
 //! Golden cases, one test for each: what `portcullis translate` prints for `tests/golden/TOPIC/CASE/input.yaml` stands
-//! beside it in `output.yaml`. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`,
+//! beside it in `output.yaml`, and for `examples/NAME` in `tests/golden/examples/NAME.yaml`. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`,
 //! and read the difference before it is committed.
 
 use std::path::{Path, PathBuf};
@@ -15,6 +15,13 @@ fn main() {
         .flat_map(|topic| folders(topic))
         .map(|case| Trial::test(name(&case), move || print_and_compare(&case)))
         .collect();
+    for example in folders(&here.join("../examples")) {
+        let output = here.join("golden/examples").join(example.file_name().unwrap_or_default()).with_extension("yaml");
+        trials.push(Trial::test(name(&example), move || {
+            expect_file![output].assert_eq(&translate(&example)?);
+            Ok(())
+        }));
+    }
     let quickstart = here.join("../examples/quickstart");
     let again = move || print_again_and_again(&quickstart);
     trials.push(Trial::test("the same files are printed the same way every time", again));
