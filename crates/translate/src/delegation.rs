@@ -22,9 +22,9 @@ mod regex;
 mod select;
 mod standing;
 
-pub use contain::{Outside, contains};
-pub use inherit::{Unjoinable, join};
-pub use select::{Children, LABEL, consents};
+pub(crate) use contain::contains;
+pub(crate) use inherit::join;
+pub(crate) use select::{Children, LABEL};
 
 pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};

@@ -10,7 +10,7 @@ mod attach;
 mod backend;
 pub mod bytes;
 mod class;
-pub mod delegation;
+mod delegation;
 pub mod envoy;
 pub mod explain;
 mod gateway;

@@ -134,7 +134,7 @@ impl Unwritten {
         let row = route::route(&source, request, &self.rule, at);
         let mut steps = rendered.steps.clone();
         // The parts of one match do not ask for equally much.
-        if let (Some(Step::At(first)), true) = (steps.last(), part % PARTS > 0)
+        if let (Some(Step::At(first)), true) = (steps.last(), !part.is_multiple_of(PARTS))
             && first.specificity.is_some()
         {
             let mut parted = steps.to_vec();

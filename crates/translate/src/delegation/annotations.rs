@@ -47,18 +47,21 @@ fn prefers_parent(value: &str) -> Option<bool> {
 
 /// The annotations whose value means nothing.
 pub(crate) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
-    let means_nothing: [(&str, fn(&str) -> bool, &str); 3] = [
-        (INHERIT_MATCHER, |value| yes_or_no(value).is_none(), "it counts as false; use true or false"),
-        (WEIGHT, |value| value.trim().parse::<i32>().is_err(), "it counts as 0; use a whole number of 32 bits"),
-        (
-            PRIORITY,
-            |value| prefers_parent(value).is_none(),
-            "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, DeepMergePreferChild or \
-             DeepMergePreferParent",
-        ),
-    ];
-    let written = means_nothing.into_iter().filter_map(|(name, wrong, remedy)| {
-        let value = metadata.annotations.get(name).filter(|value| wrong(value))?;
+    let is_weight = |value: &str| value.trim().parse::<i32>().is_ok();
+    let written = [INHERIT_MATCHER, WEIGHT, PRIORITY].into_iter().filter_map(|name| {
+        let value = metadata.annotations.get(name)?;
+        let (sound, remedy) = match name {
+            INHERIT_MATCHER => (yes_or_no(value).is_some(), "it counts as false; use true or false"),
+            WEIGHT => (is_weight(value), "it counts as 0; use a whole number of 32 bits"),
+            _ => (
+                prefers_parent(value).is_some(),
+                "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, DeepMergePreferChild or \
+                 DeepMergePreferParent",
+            ),
+        };
+        if sound {
+            return None;
+        }
         let message = format!("{value:?} means nothing here: {remedy}");
         Some(Problem::new(Severity::Ignored, "UnsupportedValue", format!("metadata.annotations[{name}]"), message))
     });

@@ -8,7 +8,7 @@ use super::regex;
 
 /// Why a child's match takes requests that its parent's does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
+pub(crate) enum Outside {
     /// The parent's path is not a prefix, so that nothing lies below it.
     NothingBelow,
     /// The path leads out of the parent's.
@@ -38,7 +38,7 @@ impl fmt::Display for Outside {
 ///
 /// # Errors
 /// The first that is not so.
-pub fn contains(parent: &Match, child: &Match) -> Result<(), Outside> {
+pub(crate) fn contains(parent: &Match, child: &Match) -> Result<(), Outside> {
     let Path::Prefix(prefix) = &parent.path else { return Err(Outside::NothingBelow) };
     let prefix = prefix.trim_end_matches('/');
     let below = match &child.path {

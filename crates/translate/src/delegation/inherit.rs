@@ -9,7 +9,7 @@ use crate::validate::{Invalid, regex};
 
 /// Why a child's match cannot be joined with its parent's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unjoinable {
+pub(crate) enum Unjoinable {
     /// The parent means one path, and the child asks for more of it.
     #[error("the parent's path is exact, and nothing lies below it: leave the path out")]
     BelowExact,
@@ -26,7 +26,7 @@ pub enum Unjoinable {
 ///
 /// A child path of `/` adds nothing, so the parent's stays. A path that is joined to a regular expression, or of one,
 /// becomes a regular expression.
-pub fn join(parent: &Match, child: &Match) -> Result<Match, Unjoinable> {
+pub(crate) fn join(parent: &Match, child: &Match) -> Result<Match, Unjoinable> {
     Ok(Match {
         path: path(&parent.path, &child.path)?,
         method: parent.method.clone().or_else(|| child.method.clone()),

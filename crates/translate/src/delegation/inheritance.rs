@@ -36,13 +36,16 @@ impl Level {
     }
 }
 
-/// A rule with what it inherits; each mirror with the route whose it is.
+/// A mirror with the route whose it is.
+pub(crate) type OwnedMirror<'a> = (&'a NsName, ReadMirror);
+
+/// A rule with what it inherits.
 pub(crate) fn combine<'a>(
     own: Does,
     route: &'a NsName,
     levels: impl DoubleEndedIterator<Item = &'a Level>,
     field: &str,
-) -> Result<(Does, Vec<(&'a NsName, ReadMirror)>), Problem> {
+) -> Result<(Does, Vec<OwnedMirror<'a>>), Problem> {
     let mut does = own;
     let mut mirrors: Vec<_> = std::mem::take(&mut does.filters.mirrors).into_iter().map(|own| (route, own)).collect();
     for level in levels.rev() {

@@ -11,11 +11,11 @@ use crate::grant::GATEWAY_API;
 const LABEL_GROUP: &str = "delegation.kgateway.dev";
 
 /// The label by whose value routes are selected.
-pub const LABEL: &str = "delegation.kgateway.dev/label";
+pub(crate) const LABEL: &str = "delegation.kgateway.dev/label";
 
 /// The HTTPRoutes that a reference delegates to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Children {
+pub(crate) enum Children {
     /// This one.
     Named(NsName),
     /// All of a namespace.
@@ -27,7 +27,7 @@ pub enum Children {
 impl Children {
     /// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend.
     /// `everywhere` is the word that means all namespaces in a reference by label, and only there.
-    pub fn of(reference: &BackendObjectReference, own: &Arc<str>, everywhere: &str) -> Option<Self> {
+    pub(crate) fn of(reference: &BackendObjectReference, own: &Arc<str>, everywhere: &str) -> Option<Self> {
         let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
         match (&*reference.group, &*reference.kind) {
             (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
@@ -50,7 +50,7 @@ pub(crate) fn is_delegate(reference: &BackendObjectReference) -> bool {
 
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
 /// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
-pub fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
+pub(crate) fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
     own.is_empty()
         || own.iter().any(|reference| {
             let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());

@@ -33,7 +33,7 @@ pub(super) fn answers(
     for (rendered, matching) in unwritten.matches.iter().zip(0..) {
         let fits = Fits::below(scope, &at, matching);
         let field = || format!("{field}.matches[{}]", rendered.index);
-        if fits.barred {
+        if fits.barred > 0 {
             let message = format!(
                 "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
                  annotate the children",
@@ -41,12 +41,12 @@ pub(super) fn answers(
             );
             findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
         }
-        if fits.serves {
-            if missing || fits.barred {
-                behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
+        if fits.serving > 0 {
+            if missing || fits.barred > 0 {
+                behind.push(rendered.behind(delegation.terms.sort, fits.as_much > 0));
             }
-        } else if missing || !selected || fits.any || fits.barred {
-            broken.push(if fits.any { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
+        } else if missing || !selected || fits.broken + fits.barred > 0 {
+            broken.push(if fits.broken > 0 { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
@@ -117,8 +117,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                 }
                 Selection::Cycle => {
                     let message = format!(
-                        "HTTPRoute {child} would stand below itself: {} rule {rule} > {child}; remove this reference",
-                        chain
+                        "HTTPRoute {child} would stand below itself: {chain} rule {rule} > {child}; remove this reference"
                     );
                     tell("RefNotPermitted", ".name", message);
                 }

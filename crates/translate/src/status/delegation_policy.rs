@@ -91,5 +91,5 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>>
     };
     let all = fault.iter().map(|fault| (severity, fault));
     let all = all.chain(lacking.iter().map(|(_, fault)| (Severity::Ignored, fault)));
-    Some(Report { problems: all.map(problem).collect(), status: entries(scope, ancestors)? })
+    Some(Report { problems: all.map(problem).collect(), status: entries(scope, ancestors) })
 }

@@ -47,18 +47,18 @@ impl Derived for PolicyStatus {
             let api::TrafficPolicy { metadata, spec } = &*policy;
             let written =
                 Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: &[] };
-            report(scope, id, &written)
+            Some(report(scope, id, &written))
         } else {
             let policy = scope.get::<RewritePolicies>(&key_of(id))?;
             let api::RewritePolicy { metadata, spec } = &*policy;
             let entries = &spec.replace_prefix;
             let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
-            report(scope, id, &written)
+            Some(report(scope, id, &written))
         }
     }
 }
 
-fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Option<Report<Status>> {
+fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Report<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     let missing = missing(scope, id, written);
     let gateways = scope.group::<PolicyGateways>(id);
@@ -77,11 +77,11 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Option<Rep
     }
     problems.extend(notes);
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
-    Some(Report { status: entries(scope, ancestors)?, problems })
+    Report { status: entries(scope, ancestors), problems }
 }
 
 /// A status with an entry for each ancestor; none without any.
-pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Condition>)>) -> Option<Option<Status>> {
+pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Condition>)>) -> Option<Status> {
     let controller_name = scope.get::<Config>(&())?.controller_name.clone();
     let ancestors = list.into_iter().take(MAX_ANCESTORS).map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
         ancestor_ref,
@@ -89,7 +89,7 @@ pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Conditi
         conditions,
     });
     let ancestors: Vec<_> = ancestors.collect();
-    Some((!ancestors.is_empty()).then_some(Status { ancestors }))
+    (!ancestors.is_empty()).then_some(Status { ancestors })
 }
 
 pub(super) fn gateway_ref(gateway: &NsName) -> ParentReference {

@@ -61,16 +61,16 @@ pub(crate) enum Fit {
     Barred,
 }
 
-/// What all children have below a match of their parent.
+/// How many children have what below a match of their parent.
 pub(crate) struct Fits {
-    /// Whether any serves.
-    pub(crate) serves: bool,
-    /// Whether any serves a match that asks for no more than the parent's.
-    pub(crate) as_much: bool,
-    /// Whether any is barred.
-    pub(crate) barred: bool,
-    /// Whether any serves, or would if it were sound.
-    pub(crate) any: bool,
+    /// They serve something.
+    pub(crate) serving: u64,
+    /// They serve a match that asks for no more than the parent's.
+    pub(crate) as_much: u64,
+    /// They would serve if they were sound.
+    pub(crate) broken: u64,
+    /// They are barred.
+    pub(crate) barred: u64,
 }
 
 impl Fits {
@@ -78,12 +78,8 @@ impl Fits {
     pub(crate) fn below(scope: &Scope<'_>, (chain, rule): &(Chain, u32), matching: u32) -> Self {
         let children = scope.group::<Fitting>(&(chain.clone(), *rule, matching));
         let count = |place: u32| children.byte_len() >> (place * COUNT) & ((1 << COUNT) - 1);
-        Self {
-            serves: count(0) > 0,
-            as_much: count(2) > 0,
-            barred: count(1) > 0,
-            any: children.len() as u64 > count(1),
-        }
+        let (serving, barred) = (count(0), count(1));
+        Self { serving, as_much: count(2), broken: children.len() as u64 - serving - barred, barred }
     }
 }
 

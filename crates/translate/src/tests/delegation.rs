@@ -26,11 +26,13 @@ pub(super) fn forward(path: &str) -> Value {
     json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
 pub(super) fn root(rules: Value) -> Value {
     route("root", json!({"rules": rules}))
 }
 
 /// A route without parents of its own.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
 pub(super) fn child(name: &str, rules: Value) -> Value {
     let mut child = route(name, json!({"rules": rules}));
     child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
@@ -48,7 +50,7 @@ pub(super) fn routes(scene: &Scene) -> Vec<String> {
     let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let mut all = Vec::new();
     for route in
-        config["virtualHosts"].as_array().into_iter().flatten().flat_map(|host| host["routes"].as_array()).flatten()
+        config["virtualHosts"].as_array().into_iter().flatten().filter_map(|host| host["routes"].as_array()).flatten()
     {
         let name = route["name"].as_str().expect("a name").trim_start_matches("httproute/apps/").replace("/rule/", ".");
         let status = &route["directResponse"]["status"];
