@@ -1,7 +1,8 @@
 //! What a change costs, in figures: time, instructions, memory.
 //!
 //! `cargo bench --bench translate` prints times; with `-- instructions` it counts instructions by running itself under
-//! valgrind, which no other load on the machine disturbs.
+//! valgrind, which no other load on the machine disturbs. `-- trees` has the times of delegated routes alone, and
+//! `-- tree-instructions` their instructions. With `report` behind the arguments of one run it says which rows it computed.
 
 use std::{
     hint::black_box,
@@ -12,8 +13,10 @@ use std::{
 use api::Object;
 use translate::{Change, Translator};
 
+mod tree;
 mod world;
 
+use tree::{Scene, Tree};
 use world::World;
 
 #[global_allocator]
@@ -33,10 +36,21 @@ const STEPS: [Step; 5] = [
 fn main() {
     let args: Vec<_> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["run", step, routes, times] => run(step, parse(routes), parse(times)),
-        ["instructions"] => instructions(),
-        ["cold", routes] => cold(parse(routes)),
-        _ => times(),
+        ["run", step, size, times] => drop(run(step, parse(size), parse(times))),
+        ["run", step, size, times, "report"] => println!("{}", run(step, parse(size), parse(times)).engine_report()),
+        ["instructions"] => {
+            instructions();
+            tree_instructions();
+        }
+        ["tree-instructions"] => tree_instructions(),
+        ["cold", "tree", leaves] => cold("tree of leaves", parse(leaves), Tree::new(parse(leaves)).objects()),
+        ["cold", "wildcards"] => cold("routes that delegate to each other", 12, tree::wildcards()),
+        ["cold", routes] => cold("routes", parse(routes), World::new(parse(routes)).objects()),
+        ["trees"] => tree_times(),
+        _ => {
+            times();
+            tree_times();
+        }
     }
 }
 
@@ -74,23 +88,67 @@ fn times() {
         }
     }
     for routes in [1_000, 10_000] {
-        one_host(routes);
+        let world = World::on_one_host(routes);
+        one_host("one route changed, all on one host", routes, world.objects(), |turn| world.route_with_header(turn));
     }
-    let own = std::env::current_exe().expect("its own path");
     for routes in ["1000", "10000", "100000"] {
-        // A process of its own, so that memory is that of one world.
-        Command::new(&own).args(["cold", routes]).status().expect("itself again");
+        cold_apart(&["cold", routes]);
     }
 }
 
+/// Times of delegated routes.
+fn tree_times() {
+    println!(
+        "{:<40} {:>20} {:>10} {:>10} {:>10} {:>8} {:>10}",
+        "change", "of", "p50", "p99", "max", "rows", "p50 each"
+    );
+    for tree::Step { name, of, sizes, scene } in tree::STEPS {
+        for &size in sizes {
+            let Scene { objects, change } = scene(size);
+            let mut translator = translator(objects);
+            let mut computed = 0;
+            let mut taken: Vec<_> = (0..tree::WAITING)
+                .map(|turn| {
+                    let object = change(turn);
+                    let start = Instant::now();
+                    translator.apply(Change::Put(object));
+                    computed = computed.max(black_box(translator.settle()).computed);
+                    start.elapsed()
+                })
+                .collect();
+            taken.sort_unstable();
+            let [p50, p99, max] = [50, 99, 100].map(|percent| taken[(taken.len() - 1) * percent / 100]);
+            let each = p50 / u32::try_from(size).unwrap_or(u32::MAX);
+            let [p50, p99, max, each] = [p50, p99, max, each].map(micros);
+            println!(
+                "{name:<40} {:>20} {p50:>10} {p99:>10} {max:>10} {computed:>8} {each:>10}",
+                format!("{size} {of}")
+            );
+        }
+    }
+    for leaves in [1_000, 10_000, 100_000] {
+        let tree = Tree::new(leaves);
+        one_host("one leaf changed", leaves, tree.objects(), |turn| tree.leaf_with_header(turn));
+    }
+    for leaves in ["1000", "10000", "100000"] {
+        cold_apart(&["cold", "tree", leaves]);
+    }
+    cold_apart(&["cold", "wildcards"]);
+}
+
+/// In a process of its own, so that memory is that of one world.
+fn cold_apart(args: &[&str]) {
+    let own = std::env::current_exe().expect("its own path");
+    Command::new(&own).args(args).status().expect("itself again");
+}
+
 /// One virtual host with all routes: its assembly is the part that must grow.
-fn one_host(routes: usize) {
-    let world = World::on_one_host(routes);
-    let mut translator = translator(world.objects());
+fn one_host(name: &str, routes: usize, objects: Vec<Object>, change: impl Fn(usize) -> Object) {
+    let mut translator = translator(objects);
     let mut bytes = 0;
-    let mut taken: Vec<_> = (0..200)
+    let mut taken: Vec<_> = (0..1_000)
         .map(|turn| {
-            let object = world.route_with_header(turn);
+            let object = change(turn);
             let start = Instant::now();
             translator.apply(Change::Put(object));
             let changes = translator.settle();
@@ -101,11 +159,11 @@ fn one_host(routes: usize) {
         .collect();
     taken.sort_unstable();
     let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
-    let per_megabyte = taken[100].as_secs_f64() * 1e3 / megabytes;
+    let per_megabyte = taken[500].as_secs_f64() * 1e3 / megabytes;
     println!(
-        "one route changed, all on one host           {routes:>8} {:>12} {:>12}   {megabytes:.2} MB, {per_megabyte:.3} ms/MB",
-        micros(taken[100]),
-        micros(taken[197]),
+        "{name:<44} {routes:>8} {:>12} {:>12}   {megabytes:.2} MB, {per_megabyte:.3} ms/MB",
+        micros(taken[500]),
+        micros(taken[989]),
     );
 }
 
@@ -114,15 +172,13 @@ fn micros(duration: Duration) -> String {
 }
 
 /// From objects in memory to every resource.
-fn cold(routes: usize) {
-    let world = World::new(routes);
-    let objects = world.objects();
+fn cold(of: &str, routes: usize, objects: Vec<Object>) {
     let (before, start) = (resident(), cpu_time());
     let translator = translator(objects);
     let elapsed = cpu_time().saturating_sub(start);
     let bytes: usize = translator.resources().values().flatten().map(|(_, encoded)| encoded.body.len()).sum();
     println!(
-        "cold start {routes:>8} routes: {:>8.1} ms of CPU, {} MB resident ({} MB before), {:.1} MB of resources",
+        "cold start {routes:>8} {of}: {:>8.1} ms of CPU, {} MB resident ({} MB before), {:.1} MB of resources",
         elapsed.as_secs_f64() * 1e3,
         resident() / 1024,
         before / 1024,
@@ -143,31 +199,49 @@ fn resident() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-fn run(step: &str, routes: usize, times: usize) {
-    let world = World::new(routes);
-    let mut translator = translator(world.objects());
-    let (_, change) = STEPS.iter().find(|(name, _)| *name == step).expect("a known step");
-    let objects: Vec<_> = (0..times).map(|turn| change(&world, turn)).collect();
+fn run(step: &str, size: usize, times: usize) -> Translator {
+    let Scene { objects, change } = match tree::STEPS.iter().find(|known| known.name == step) {
+        Some(known) => (known.scene)(size),
+        None => plain(step, size),
+    };
+    let mut translator = translator(objects);
+    let objects: Vec<_> = (0..times).map(change).collect();
     for object in objects {
         translator.apply(Change::Put(object));
         black_box(translator.settle());
     }
+    translator
+}
+
+fn plain(step: &str, routes: usize) -> Scene {
+    let world = World::new(routes);
+    let (_, change) = STEPS.iter().find(|(name, _)| *name == step).expect("a known step");
+    Scene { objects: world.objects(), change: Box::new(move |turn| change(&world, turn)) }
 }
 
 /// Instructions of one change: the difference of two runs that differ in the number of changes alone.
 fn instructions() {
     println!("{:<44} {:>8} {:>14}", "change", "routes", "instructions");
     for (index, (name, _)) in STEPS.iter().enumerate() {
-        let mut first = None;
         // The largest world takes minutes under valgrind, so only what is most frequent is shown there.
-        let sizes: &[usize] = if index < 2 { &[1_000, 10_000, 100_000] } else { &[1_000, 10_000] };
-        for &routes in sizes {
-            let each = (counted(name, routes, 60) - counted(name, routes, 20)) / 40;
-            let base = *first.get_or_insert(each);
-            let ratio =
-                f64::from(u32::try_from(each).unwrap_or(u32::MAX)) / f64::from(u32::try_from(base.max(1)).unwrap_or(1));
-            println!("{name:<44} {routes:>8} {each:>14}  x{ratio:.2}");
-        }
+        instructions_of(name, if index < 2 { &[1_000, 10_000, 100_000] } else { &[1_000, 10_000] });
+    }
+}
+
+fn tree_instructions() {
+    for tree::Step { name, sizes, .. } in tree::STEPS {
+        instructions_of(name, sizes);
+    }
+}
+
+fn instructions_of(name: &str, sizes: &[usize]) {
+    let mut first = None;
+    for &size in sizes {
+        let each = (counted(name, size, 60) - counted(name, size, 20)) / 40;
+        let base = *first.get_or_insert(each);
+        let ratio =
+            f64::from(u32::try_from(each).unwrap_or(u32::MAX)) / f64::from(u32::try_from(base.max(1)).unwrap_or(1));
+        println!("{name:<44} {size:>8} {each:>14}  x{ratio:.2}");
     }
 }
 

@@ -26,7 +26,9 @@ impl World {
     }
 
     pub(crate) fn settings() -> Settings {
-        Settings { shared_host: false, ..Settings::default() }
+        let mut settings = Settings { shared_host: false, ..Settings::default() };
+        settings.delegation.max_matches = 1_000_000;
+        settings
     }
 
     pub(crate) fn objects(&self) -> Vec<Object> {
@@ -93,22 +95,28 @@ impl World {
 }
 
 fn gateway(index: usize) -> Object {
+    let listener = json!({
+        "name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}},
+    });
+    gateway_with(&format!("gateway-{index}"), &json!([listener]))
+}
+
+pub(crate) fn gateway_with(name: &str, listeners: &Value) -> Object {
     decode(json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
-        "metadata": {"name": format!("gateway-{index}"), "namespace": "infra", "generation": 1},
-        "spec": {"gatewayClassName": "portcullis", "listeners": [
-            {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}}]},
+        "metadata": {"name": name, "namespace": "infra", "generation": 1},
+        "spec": {"gatewayClassName": "portcullis", "listeners": listeners},
     }))
 }
 
-fn service(index: usize) -> Object {
+pub(crate) fn service(index: usize) -> Object {
     decode(json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("service-{index}"), "namespace": "apps"},
         "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     }))
 }
 
-fn slice(index: usize, last: usize) -> Object {
+pub(crate) fn slice(index: usize, last: usize) -> Object {
     let endpoints: Vec<Value> = (0..4)
         .map(|endpoint| {
             let [a, b] = [index / 250 % 250, index % 250];
@@ -124,6 +132,6 @@ fn slice(index: usize, last: usize) -> Object {
     }))
 }
 
-fn decode(value: Value) -> Object {
+pub(crate) fn decode(value: Value) -> Object {
     api::decode(value).expect("a sound object").object
 }
