@@ -24,6 +24,7 @@ use crate::{
 };
 use backends::Resolver;
 pub(crate) use policies::Policies;
+pub(crate) use terms::not_allowed;
 
 mod backends;
 mod delegating;
@@ -192,11 +193,16 @@ impl Lookup for ResolvedRule {
                 return Err(broken);
             }
             if !does.delegates.is_empty() {
+                let not_allowed = not_allowed(&standing, &terms, chain.route(), &does);
+                if !not_allowed.is_empty() {
+                    resolver.unresolved.extend(not_allowed);
+                    return Ok(Ok(Rule::direct_response(500, "")));
+                }
                 resolver.handed_down(&does.filters.mirrors);
                 return Ok(Err(does));
             }
             let does = terms::apply(does, &terms, &field)?;
-            let not_allowed = terms::not_allowed(&standing, &terms, chain.route(), &does);
+            let not_allowed = not_allowed(&standing, &terms, chain.route(), &does);
             if !not_allowed.is_empty() {
                 resolver.unresolved.extend(not_allowed);
                 return Ok(Ok(Rule::direct_response(500, "")));

@@ -2,13 +2,16 @@
 
 use ir::{
     NsName, Problem, Severity,
-    filter::{HeaderModifier, Rewrite},
+    filter::{Filters, HeaderModifier, Rewrite},
     rule::{Retry, SessionPersistence, Timeouts},
 };
 
-use crate::route::{
-    filters::{ReadFilters, ReadMirror},
-    rule::Does,
+use crate::{
+    route::{
+        filters::{ReadFilters, ReadMirror},
+        rule::Does,
+    },
+    validate::header,
 };
 
 mod provenance;
@@ -75,6 +78,14 @@ pub(crate) fn combine<'a>(
         join(&mut own.request_headers, &theirs.request_headers, first);
         join(&mut own.response_headers, &theirs.response_headers, first);
         mirrors.extend(level.filters.mirrors.iter().map(|mirror| (&level.route, mirror.clone())));
+    }
+    // Each of them has no more than Envoy takes, but all together may.
+    let Filters { request_headers, response_headers, .. } = &does.filters.filters;
+    for headers in [request_headers, response_headers] {
+        header::changes(headers.set.len() + headers.add.len()).map_err(|invalid| {
+            let message = format!("with what is handed down: {invalid}");
+            Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message)
+        })?;
     }
     Ok((does, mirrors))
 }
@@ -147,6 +158,23 @@ mod tests {
             assert_eq!(headers.set, [pair("x", winner)]);
             let headers = combined(setting("y", "leaf"), &levels).filters.filters.request_headers;
             assert_eq!(headers.set.len(), 2, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn more_header_changes_than_envoy_takes_are_refused_though_each_level_has_few() {
+        let leaf = NsName::new("ns", "leaf");
+        for kind in ["request", "response"] {
+            let many = |name: &str, count: usize| {
+                let headers: Vec<_> = (0..count).map(|at| json!({"name": format!("{name}-{at}"), "value": "1"})).collect();
+                let filter = json!({"type": format!("{}HeaderModifier", if kind == "request" { "Request" } else { "Response" }),
+                    format!("{kind}HeaderModifier"): {"set": headers}});
+                json!({"filters": [filter]})
+            };
+            let levels = [level("root", many("root", 200), false), level("mid", many("mid", 200), false)];
+            assert!(combine(does(many("leaf", 100)), &leaf, levels.iter(), "spec.rules[0]").is_ok());
+            let refused = combine(does(many("leaf", 101)), &leaf, levels.iter(), "spec.rules[0]");
+            assert_eq!(refused.expect_err("refused").reason, "UnsupportedValue");
         }
     }
 

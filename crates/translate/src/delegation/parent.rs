@@ -7,6 +7,7 @@ use ir::Chain;
 
 use super::{Children, Level, Standing};
 use crate::{
+    resolve::not_allowed,
     route::rule,
     tables::{
         delegation::{Delegating, Delegation},
@@ -29,6 +30,10 @@ impl Lookup for Delegating {
         });
         let children = children.collect();
         let terms = standing.terms(scope, chain.route(), &route, read.name.as_ref()).ok()?;
+        // What it hands down goes to its children's requests, so it is bound as they are.
+        if !not_allowed(&standing, &terms, name, &does).is_empty() {
+            return None;
+        }
         let above = standing.above.iter().flat_map(|above| above.levels.iter().cloned());
         let level = Level::of(chain.route().clone(), does, standing.annotations.prefers_parent);
         Some(Delegation {

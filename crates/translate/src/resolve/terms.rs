@@ -32,8 +32,8 @@ pub(super) fn apply(mut does: Does, terms: &Terms, field: &str) -> Result<Does, 
     Ok(does)
 }
 
-/// The backends of a rule that those above it do not allow.
-pub(super) fn not_allowed(standing: &Standing, terms: &Terms, route: &NsName, does: &Does) -> Vec<Problem> {
+/// The backends of a rule that those above it do not allow, those of its mirrors included.
+pub(crate) fn not_allowed(standing: &Standing, terms: &Terms, route: &NsName, does: &Does) -> Vec<Problem> {
     let Some(above) = &standing.above else { return Vec::new() };
     let restrictions = &above.terms.restrictions;
     // What a policy gives is bound by those that stand above the policy.

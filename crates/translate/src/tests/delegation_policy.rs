@@ -171,6 +171,25 @@ fn a_childs_backend_that_is_not_allowed_answers_500_and_a_descendant_can_only_na
 }
 
 #[test]
+fn a_mirror_that_a_child_hands_down_is_bound_like_its_backends() {
+    let mut handing = to("/a/g", &["grand"]);
+    handing["filters"] =
+        json!([{"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "other", "port": 80}}}]);
+    let allowing = |name: &str| policy("p", "root", json!({"allowedChildren": {"backends": [{"name": name}]}}));
+    let mut scene = scene([
+        service("other"),
+        root(json!([to("/a", &["child"])])),
+        child("child", json!([handing, forward("/a/x")])),
+        child("grand", json!([forward("/a/g/1")])),
+        allowing("s"),
+    ]);
+    assert_eq!(routes(&scene), ["child.0.0 /a/g 500", "child.1.0 /a/x"]);
+    assert_eq!(scene.route("apps/child", 0, "ResolvedRefs"), "False RefNotPermitted");
+    scene.put(allowing("s|other"));
+    assert_eq!(routes(&scene), ["grand.0.0 /a/g/1", "child.1.0 /a/x"]);
+}
+
+#[test]
 fn a_refused_policy_never_means_that_everything_is_allowed() {
     let pattern = json!({"allowedChildren": {"backends": [{"name": "("}]}});
     let mut named = to("/b", &["child"]);

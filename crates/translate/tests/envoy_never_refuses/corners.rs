@@ -29,6 +29,25 @@ fn headers() -> Vec<Corner> {
         let backend = json!({"name": "s", "port": 80, "filters": [request(json!({"add": named(count)}))]});
         routed(&json!({"filters": [other(count)], "backendRefs": [backend]}))
     };
+    let levels = {
+        let changes = |letter: &str| {
+            let named = |at| json!({"name": format!("{letter}-{at}"), "value": "1"});
+            request(json!({"set": (0..400).map(named).collect::<Vec<_>>()}))
+        };
+        let delegating = |letter: &str, name: &str| {
+            let child = json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name});
+            json!({"filters": [changes(letter)], "backendRefs": [child]})
+        };
+        let mut objects = routed(&delegating("a", "child"));
+        let leaf = json!({"filters": [changes("c")], "backendRefs": [{"name": "s", "port": 80}]});
+        for (name, rule) in [("child", delegating("b", "leaf")), ("leaf", leaf)] {
+            objects.push(json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                "metadata": {"name": name, "namespace": "infra"}, "spec": {"rules": [rule]},
+            }));
+        }
+        objects
+    };
     let gone: Vec<_> = (0..2_000).map(|number| format!("x-{number}")).collect();
     vec![
         ("500 request headers", forward(json!({"filters": [request(json!({"set": named(500)}))]}))),
@@ -40,6 +59,7 @@ fn headers() -> Vec<Corner> {
         ("1,001 response headers", forward(json!({"filters": [response(json!({"add": named(1_001)}))]}))),
         ("1,000 headers, half of them of a backend", both(500)),
         ("1,200 headers, half of them of a backend", both(600)),
+        ("1,200 headers over three levels", levels),
         ("2,000 headers to remove", forward(json!({"filters": [request(json!({"remove": gone}))]}))),
     ]
 }
