@@ -2,6 +2,7 @@
 //!
 //! Statuses are read by nothing in the translation. Messages are stable: the same fault gives the same words.
 
+mod ancestors;
 pub(crate) mod class;
 mod delegation_policy;
 pub(crate) mod gateway;

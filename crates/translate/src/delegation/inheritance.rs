@@ -166,7 +166,8 @@ mod tests {
         let leaf = NsName::new("ns", "leaf");
         for kind in ["request", "response"] {
             let many = |name: &str, count: usize| {
-                let headers: Vec<_> = (0..count).map(|at| json!({"name": format!("{name}-{at}"), "value": "1"})).collect();
+                let headers: Vec<_> =
+                    (0..count).map(|at| json!({"name": format!("{name}-{at}"), "value": "1"})).collect();
                 let filter = json!({"type": format!("{}HeaderModifier", if kind == "request" { "Request" } else { "Response" }),
                     format!("{kind}HeaderModifier"): {"set": headers}});
                 json!({"filters": [filter]})

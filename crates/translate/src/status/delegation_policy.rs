@@ -6,7 +6,7 @@ use ir::{Chain, NsName, Problem, Severity, matching::Age};
 
 use super::{
     Conditions, Report,
-    policy::{entries, gateway_ref},
+    ancestors::{entries, gateway_ref},
 };
 use crate::{
     delegation::{DelegationPoliciesOf, Ruling},

@@ -6,23 +6,23 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
     rewrite_policy::ReplacePrefix,
     shared::ParentReference,
-    status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
+    status::{Condition, PolicyStatus as Status},
 };
 use engine::{Derived, Emitter, Scope};
-use ir::{NsName, Problem, Severity};
+use ir::{Problem, Severity};
 
-use super::{Conditions, Report, and_notes, delegation_policy, listed};
+use super::{
+    Conditions, Report,
+    ancestors::{entries, gateway_ref},
+    and_notes, delegation_policy, listed,
+};
 use crate::{
-    grant::GATEWAY_API,
     policy::{key_of, section, target_kind, weight_problem},
     tables::{
-        input::{Config, RewritePolicies, TrafficPolicies},
+        input::{RewritePolicies, TrafficPolicies},
         policy::{InForce, InvalidPolicies, PolicyGateways, PolicyRow, Sections, UsedEntry, Winner, Winners},
     },
 };
-
-/// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
-const MAX_ANCESTORS: usize = 16;
 
 tables! {
     /// Statuses of policies.
@@ -78,28 +78,6 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Report<Sta
     problems.extend(notes);
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
     Report { status: entries(scope, ancestors), problems }
-}
-
-/// A status with an entry for each ancestor; none without any.
-pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Condition>)>) -> Option<Status> {
-    let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-    let ancestors = list.into_iter().take(MAX_ANCESTORS).map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
-        ancestor_ref,
-        controller_name: controller_name.clone(),
-        conditions,
-    });
-    let ancestors: Vec<_> = ancestors.collect();
-    (!ancestors.is_empty()).then_some(Status { ancestors })
-}
-
-pub(super) fn gateway_ref(gateway: &NsName) -> ParentReference {
-    ParentReference {
-        group: GATEWAY_API.into(),
-        kind: "Gateway".into(),
-        namespace: Some(gateway.namespace.clone()),
-        name: gateway.name.clone(),
-        ..ParentReference::default()
-    }
 }
 
 /// What is to be said wherever the policy applies.

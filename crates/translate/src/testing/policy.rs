@@ -8,7 +8,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{values, world::NAMESPACES};
+use super::values;
 
 /// A policy on a route, a Gateway or nothing; its name comes later.
 pub(super) fn policy() -> BoxedStrategy<Value> {
@@ -37,7 +37,7 @@ pub(super) fn policy() -> BoxedStrategy<Value> {
         1 => Just(json!([target("Gateway", "g1")])),
         12 => Just(json!([])),
     ];
-    (select(&NAMESPACES[..]), kinds, targets)
+    (select(&values::NAMESPACES[..]), kinds, targets)
         .prop_map(|(namespace, (kind, group, mut spec), targets)| {
             spec["targetRefs"] = targets;
             let version = format!("{group}/v1alpha1");

@@ -7,6 +7,9 @@ use proptest::{
     sample::select,
 };
 
+/// The namespaces in which things live.
+pub(super) const NAMESPACES: [&str; 2] = ["apps", "infra"];
+
 /// Text that nobody should write anywhere.
 const HOSTILE: &[&str] = &[
     "",

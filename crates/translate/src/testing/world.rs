@@ -21,9 +21,6 @@ pub struct Place {
     pub edits: usize,
 }
 
-/// The namespaces in which things live.
-pub const NAMESPACES: [&str; 2] = ["apps", "infra"];
-
 /// The Gateways that worlds have, all in `infra`.
 pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 
@@ -177,7 +174,7 @@ fn route(place: &Place) -> BoxedStrategy<Value> {
             parent
         });
     let hostnames = prop_oneof![Just(Vec::new()), vec(values::hostname(), 1..4)];
-    (select(&NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4))
+    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4))
         .prop_map(|(namespace, parents, hostnames, rules)| {
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
