@@ -311,3 +311,48 @@ fn what_a_child_does_not_say_is_its_parents() {
     assert_eq!(route["route"]["timeout"], json!("5s"));
     assert_eq!(route["requestHeadersToAdd"][0]["header"], json!({"key": "x", "value": "1"}));
 }
+
+#[test]
+fn a_route_that_names_no_parent_is_anybodys_child_unless_settings_say_otherwise() {
+    let foreign = |parents: Value| {
+        let mut child = child("foreign", json!([forward("/a/x")]));
+        child["metadata"]["namespace"] = json!("other");
+        child["spec"]["parentRefs"] = parents;
+        child
+    };
+    let rule = json!({"matches": [prefix("/a")], "backendRefs": [{"group": GROUP, "kind": "HTTPRoute", "name": "*", "namespace": "other"}]});
+    let objects =
+        |parents: Value| [gateway("edge", json!([http("web", 80, "")])), root(json!([rule])), foreign(parents)];
+    let scene = Scene::new(objects(json!([])));
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert!(scene.route_message("apps/root", 0, "Accepted").contains("name no parent"), "the parent is warned");
+    let naming = json!([{"group": GROUP, "kind": "HTTPRoute", "name": "root", "namespace": "apps"}]);
+    let scene = Scene::new(objects(naming.clone()));
+    assert!(!scene.route_message("apps/root", 0, "Accepted").contains("name no parent"), "it asked for it");
+
+    let mut settings = ir::Settings::default();
+    settings.delegation.consent = ir::settings::Consent::CrossNamespaceExplicit;
+    let scene = Scene::with(settings.clone(), objects(json!([])));
+    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
+    assert_eq!(scene.parents("other/foreign"), 0);
+    let scene = Scene::with(settings, objects(naming));
+    assert_eq!(scene.route("other/foreign", 0, "Accepted"), "True Accepted");
+}
+
+#[test]
+fn the_word_that_means_all_namespaces_is_a_setting() {
+    let mut foreign = labelled(child("foreign", json!([forward("/a/x")])), "shop");
+    foreign["metadata"]["namespace"] = json!("other");
+    let everywhere = |word: &str| {
+        let mut rule = to_label("/a", "shop");
+        rule["backendRefs"][0]["namespace"] = json!(word);
+        root(json!([rule]))
+    };
+    let mut settings = ir::Settings::default();
+    settings.delegation.wildcard_namespace = "everywhere".into();
+    for (word, selected) in [("everywhere", "True ResolvedRefs"), ("all", "False BackendNotFound")] {
+        let objects = [gateway("edge", json!([http("web", 80, "")])), everywhere(word), foreign.clone()];
+        let scene = Scene::with(settings.clone(), objects);
+        assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), selected, "{word}");
+    }
+}
