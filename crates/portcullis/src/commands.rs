@@ -28,7 +28,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
         xds: args.xds_address,
         admin: args.admin_address,
         envoy: args.envoy,
-        settings: args.settings.settings(),
+        settings: args.settings.settings()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
@@ -110,7 +110,7 @@ pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
         Bind::Tcp(address) => AdminAddress::Tcp { address: address.ip(), port: address.port() },
         Bind::Unix(path) => AdminAddress::Unix(path),
     };
-    let edge = args.settings.settings().edge;
+    let edge = args.settings.settings()?.edge;
     let bootstrap = translate::envoy::bootstrap::bootstrap(&args.gateway, &args.node_id, &xds, &admin, &edge);
     let mut value = translate::envoy::bootstrap::bootstrap_json(&bootstrap)?;
     controller::document::whole_numbers(&mut value);
@@ -145,9 +145,10 @@ fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
 
 /// Everything there is, settled.
 fn load(files: FileArgs, settings: SettingsArgs) -> anyhow::Result<(Translator, Files, Vec<FileProblem>)> {
+    let settings = settings.settings()?;
     let mut files = Files::open(files.paths)?;
     let Update { changes, problems, .. } = files.load();
-    let mut translator = Translator::new(settings.settings());
+    let mut translator = Translator::new(settings);
     for change in changes {
         translator.apply(change);
     }

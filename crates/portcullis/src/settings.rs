@@ -1,223 +1,226 @@
-//! Settings by flags and environment: what the API is silent about. Their defaults are those of [`ir::Settings`].
+//! Settings: what the API is silent about. Each is declared once, in [`settings!`] below, and is set by a flag, else by its
+//! environment variable, else by a key of the file that `--config` names, else it has the default of [`ir::Settings`].
 
-use std::time::Duration;
+mod file;
+mod parse;
+#[cfg(test)]
+mod tests;
 
-use clap::{Args, ValueEnum};
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
 use ir::{
     Settings,
-    backend::ClusterLimits,
-    settings::{self, Delegation, Edge, PortMapping, Replacement},
+    settings::{Consent, PortMapping},
 };
+use serde_json::Value;
 
-/// Declares flags, each with its environment variable.
+pub(crate) use parse::not_empty;
+use parse::{body, consent, duration, ports, positive_duration, switch, whole};
+
+/// What a setting is called, and what it is, as declared.
+struct Setting {
+    /// In a file: `GROUP.NAME`, or `NAME`.
+    key: &'static str,
+    /// The flag, with `_` for `-` and without what begins it.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the page of settings is compared with it"))]
+    flag: &'static str,
+    /// The environment variable.
+    env: &'static str,
+    /// The default, as it would be written.
+    default: &'static str,
+    /// What it means, as a sentence.
+    meaning: &'static str,
+}
+
+impl Setting {
+    /// What `-h` says.
+    fn help(&self) -> String {
+        let Self { default, meaning, .. } = self;
+        format!("{} [default: {default}]", meaning.trim().trim_end_matches('.'))
+    }
+
+    /// What `--help` says.
+    fn long_help(&self) -> String {
+        let Self { key, env, .. } = self;
+        format!("{} [env: {env}] [file: {key}]", self.help())
+    }
+}
+
+/// Declares settings: `field: type => where it stands in ir::Settings, key, environment variable, value name, default,
+/// parser`. The parser judges what is written, wherever it is written.
 macro_rules! settings {
-    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty, $env:literal, $value:literal $(, $parser:expr)?;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $field:ident: $type:ty => $($target:ident).+, $key:literal, $env:literal, $value:literal, $default:literal, $parser:expr;
+    )+) => {
+        /// All settings, in the order in which they are told.
+        const SETTINGS: &[Setting] = &[$(Setting {
+            key: $key,
+            flag: stringify!($field),
+            env: $env,
+            default: $default,
+            meaning: concat!($($doc),+),
+        }),+];
+
+        /// What is set, by flags and environment or by a file; the rest is none.
         #[derive(Debug, Default, Args)]
         #[command(next_help_heading = "Settings")]
         pub(crate) struct SettingsArgs {
+            /// A file of settings, in YAML or JSON. Flags win over environment variables, those over the file, and the
+            /// file over defaults. It is read once, at the start.
+            #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "FILE", hide_env_values = true)]
+            config: Option<PathBuf>,
             $(
-                $(#[doc = $doc])+
-                #[arg(long, env = $env, value_name = $value, hide_env = true $(, value_parser = $parser)?)]
-                pub(crate) $field: Option<$type>,
+                #[arg(
+                    long,
+                    env = $env,
+                    hide_env = true,
+                    value_name = $value,
+                    help = setting($key).help(),
+                    long_help = setting($key).long_help(),
+                    value_parser = typed::<$type>($parser),
+                )]
+                $field: Option<$type>,
             )+
+        }
+
+        impl SettingsArgs {
+            /// Sets what has this key in a file; an error says what the value must be.
+            fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+                match key {
+                    $($key => self.$field = Some(file::scalar::<$type>(value, $parser)?),)+
+                    _ => return Err("is no setting".to_owned()),
+                }
+                Ok(())
+            }
+
+            /// What is set here, and what `weaker` sets where nothing is set here.
+            fn or(self, weaker: Self) -> Self {
+                Self { config: self.config, $($field: self.$field.or(weaker.$field)),+ }
+            }
+
+            /// Puts what is set in the place of what is there.
+            fn onto(self, settings: &mut Settings) {
+                $(if let Some(value) = self.$field {
+                    settings.$($target).+ = value.into();
+                })+
+            }
         }
     };
 }
 
 settings! {
-    /// GatewayClasses with this controllerName are ours [default: portcullis.dev/gateway-controller].
-    controller_name: String, "PORTCULLIS_CONTROLLER_NAME", "NAME", not_empty;
-    /// Which port Envoy binds for a listener's port: its own, or 10000 more where it is below 1024 [default: own].
-    ports: Ports, "PORTCULLIS_PORTS", "PORTS", clap::builder::EnumValueParser::<Ports>::new();
-    /// Proxies in front of this one whose x-forwarded-for is trusted [default: 0].
-    trusted_hops: u32, "PORTCULLIS_TRUSTED_HOPS", "COUNT";
-    /// Size of request headers at most, in KiB [default: 60].
-    max_request_headers_kib: u32, "PORTCULLIS_MAX_REQUEST_HEADERS_KIB", "KIB", clap::value_parser!(u32).range(1..=8192);
-    /// Count of request headers at most [default: 100].
-    max_request_headers: u32, "PORTCULLIS_MAX_REQUEST_HEADERS", "COUNT", clap::value_parser!(u32).range(1..);
-    /// Bytes buffered per connection of a client [default: 32768].
-    buffer_bytes: u32, "PORTCULLIS_BUFFER_BYTES", "BYTES", clap::value_parser!(u32).range(1..);
-    /// Streams per HTTP/2 connection at a time [default: 100].
-    max_concurrent_streams: u32, "PORTCULLIS_MAX_CONCURRENT_STREAMS", "COUNT", clap::value_parser!(u32).range(1..=2_147_483_647);
-    /// How long a stream may be silent [default: 5m].
-    stream_idle_timeout: Duration, "PORTCULLIS_STREAM_IDLE_TIMEOUT", "DURATION", duration;
-    /// How long the headers of a request may take [default: 10s].
-    request_headers_timeout: Duration, "PORTCULLIS_REQUEST_HEADERS_TIMEOUT", "DURATION", duration;
-    /// How long a connection may be without a request [default: 1h].
-    idle_timeout: Duration, "PORTCULLIS_IDLE_TIMEOUT", "DURATION", duration;
-    /// How long a connection is drained before it is closed [default: 5s].
-    drain_timeout: Duration, "PORTCULLIS_DRAIN_TIMEOUT", "DURATION", duration;
-    /// Connections of one Envoy at a time [default: 50000].
-    max_connections: u32, "PORTCULLIS_MAX_CONNECTIONS", "COUNT", clap::value_parser!(u32).range(1..);
-    /// Bytes of heap at which an Envoy sheds load; 0 switches it off [default: 0].
-    max_heap_bytes: u64, "PORTCULLIS_MAX_HEAP_BYTES", "BYTES";
-    /// Whether each request is logged, as one line of JSON to Envoy's standard output [default: true].
-    access_log: bool, "PORTCULLIS_ACCESS_LOG", "BOOL";
-    /// How long a connection to a backend may take to be made [default: 5s].
-    connect_timeout: Duration, "PORTCULLIS_CONNECT_TIMEOUT", "DURATION", positive_duration;
-    /// Open connections to one backend at most [default: 10000].
-    backend_max_connections: u32, "PORTCULLIS_BACKEND_MAX_CONNECTIONS", "COUNT";
-    /// Requests that wait for a connection to one backend at most [default: 10000].
-    backend_max_pending_requests: u32, "PORTCULLIS_BACKEND_MAX_PENDING_REQUESTS", "COUNT";
-    /// Requests to one backend at a time at most [default: 10000].
-    backend_max_requests: u32, "PORTCULLIS_BACKEND_MAX_REQUESTS", "COUNT";
-    /// Retries to one backend at a time at most [default: 100].
-    backend_max_retries: u32, "PORTCULLIS_BACKEND_MAX_RETRIES", "COUNT";
-    /// Bytes buffered per connection to a backend [default: 32768].
-    backend_buffer_bytes: u32, "PORTCULLIS_BACKEND_BUFFER_BYTES", "BYTES", clap::value_parser!(u32).range(1..);
-    /// Whether a broken rule is replaced by a direct response. If not, its matches are dropped, and a broader route may
-    /// take its requests [default: true].
-    replacement_enabled: bool, "PORTCULLIS_REPLACEMENT_ENABLED", "BOOL";
-    /// What a broken rule answers: 400 to 599 [default: 500].
-    replacement_status: u16, "PORTCULLIS_REPLACEMENT_STATUS", "STATUS", clap::value_parser!(u16).range(400..=599);
+    /// GatewayClasses with this `controllerName` are ours.
+    controller_name: String => controller_name, "controllerName", "PORTCULLIS_CONTROLLER_NAME", "NAME",
+        "portcullis.dev/gateway-controller", not_empty;
+    /// Which port Envoy binds for a listener's port: its `own`, or `mapped`, which is 10000 more where it is below 1024.
+    ports: PortMapping => ports, "ports", "PORTCULLIS_PORTS", "PORTS", "own", ports;
+    /// Proxies in front of this one whose `x-forwarded-for` is trusted; the client's address is otherwise the connection's.
+    trusted_hops: u32 => edge.trusted_hops, "edge.trustedHops", "PORTCULLIS_TRUSTED_HOPS", "COUNT", "0",
+        whole(0..=ANY_U32);
+    /// Size of request headers at most, in KiB.
+    max_request_headers_kib: u32 => edge.max_request_headers_kib, "edge.maxRequestHeadersKib",
+        "PORTCULLIS_MAX_REQUEST_HEADERS_KIB", "KIB", "60", whole(1..=8192);
+    /// Count of request headers at most.
+    max_request_headers: u32 => edge.max_request_headers, "edge.maxRequestHeaders", "PORTCULLIS_MAX_REQUEST_HEADERS",
+        "COUNT", "100", whole(1..=ANY_U32);
+    /// Bytes buffered per connection of a client.
+    buffer_bytes: u32 => edge.buffer_bytes, "edge.bufferBytes", "PORTCULLIS_BUFFER_BYTES", "BYTES", "32768",
+        whole(1..=ANY_U32);
+    /// Streams per HTTP/2 connection at a time.
+    max_concurrent_streams: u32 => edge.max_concurrent_streams, "edge.maxConcurrentStreams",
+        "PORTCULLIS_MAX_CONCURRENT_STREAMS", "COUNT", "100", whole(1..=2_147_483_647);
+    /// How long a stream may be silent.
+    stream_idle_timeout: Duration => edge.stream_idle_timeout, "edge.streamIdleTimeout",
+        "PORTCULLIS_STREAM_IDLE_TIMEOUT", "DURATION", "5m", duration;
+    /// How long the headers of a request may take.
+    request_headers_timeout: Duration => edge.request_headers_timeout, "edge.requestHeadersTimeout",
+        "PORTCULLIS_REQUEST_HEADERS_TIMEOUT", "DURATION", "10s", duration;
+    /// How long a connection may be without a request.
+    idle_timeout: Duration => edge.idle_timeout, "edge.idleTimeout", "PORTCULLIS_IDLE_TIMEOUT", "DURATION", "1h",
+        duration;
+    /// How long a connection is drained before it is closed.
+    drain_timeout: Duration => edge.drain_timeout, "edge.drainTimeout", "PORTCULLIS_DRAIN_TIMEOUT", "DURATION", "5s",
+        duration;
+    /// Connections of one Envoy at a time.
+    max_connections: u32 => edge.max_connections, "edge.maxConnections", "PORTCULLIS_MAX_CONNECTIONS", "COUNT", "50000",
+        whole(1..=ANY_U32);
+    /// Bytes of heap at which an Envoy sheds load; 0 switches it off.
+    max_heap_bytes: u64 => edge.max_heap_bytes, "edge.maxHeapBytes", "PORTCULLIS_MAX_HEAP_BYTES", "BYTES", "0",
+        whole(0..=u64::MAX);
+    /// Whether each request is logged, as one line of JSON to Envoy's standard output, with the route's name and
+    /// `response_code_details`.
+    access_log: bool => edge.access_log, "edge.accessLog", "PORTCULLIS_ACCESS_LOG", "BOOL", "true", switch;
+    /// How long a connection to a backend may take to be made.
+    connect_timeout: Duration => connect_timeout, "backend.connectTimeout", "PORTCULLIS_CONNECT_TIMEOUT", "DURATION",
+        "5s", positive_duration;
+    /// Open connections to one backend at most.
+    backend_max_connections: u32 => cluster.connections, "backend.maxConnections", "PORTCULLIS_BACKEND_MAX_CONNECTIONS",
+        "COUNT", "10000", whole(0..=ANY_U32);
+    /// Requests that wait for a connection to one backend at most.
+    backend_max_pending_requests: u32 => cluster.pending_requests, "backend.maxPendingRequests",
+        "PORTCULLIS_BACKEND_MAX_PENDING_REQUESTS", "COUNT", "10000", whole(0..=ANY_U32);
+    /// Requests to one backend at a time at most.
+    backend_max_requests: u32 => cluster.requests, "backend.maxRequests", "PORTCULLIS_BACKEND_MAX_REQUESTS", "COUNT",
+        "10000", whole(0..=ANY_U32);
+    /// Retries to one backend at a time at most.
+    backend_max_retries: u32 => cluster.retries, "backend.maxRetries", "PORTCULLIS_BACKEND_MAX_RETRIES", "COUNT", "100",
+        whole(0..=ANY_U32);
+    /// Bytes buffered per connection to a backend.
+    backend_buffer_bytes: u32 => cluster.buffer_bytes, "backend.bufferBytes", "PORTCULLIS_BACKEND_BUFFER_BYTES", "BYTES",
+        "32768", whole(1..=ANY_U32);
+    /// Whether a broken rule is replaced by a direct response; if not, its matches are dropped, and a broader route may
+    /// take its requests.
+    replacement_enabled: bool => replacement.enabled, "invalidRouteReplacement.enabled",
+        "PORTCULLIS_REPLACEMENT_ENABLED", "BOOL", "true", switch;
+    /// What a broken rule answers: 400 to 599.
+    replacement_status: u16 => replacement.status, "invalidRouteReplacement.statusCode",
+        "PORTCULLIS_REPLACEMENT_STATUS", "STATUS", "500", whole(400..=599);
     /// The body of that answer, at most 4096 bytes; all that a client sees of the fault.
-    replacement_body: String, "PORTCULLIS_REPLACEMENT_BODY", "TEXT", body;
-    /// What means all namespaces in a reference to routes by label [default: all].
-    delegation_wildcard_namespace: String, "DELEGATION_WILDCARD_NAMESPACE", "NAME", not_empty;
-    /// Whose children a route may be that names no parent: anybody's, or only those of its own namespace [default: any].
-    delegation_consent: Consent, "PORTCULLIS_DELEGATION_CONSENT", "CONSENT", clap::builder::EnumValueParser::<Consent>::new();
-    /// How many routes may stand above another [default: 32].
-    delegation_max_depth: u32, "PORTCULLIS_DELEGATION_MAX_DEPTH", "COUNT", clap::value_parser!(u32).range(1..=64);
-    /// How many matches the routes of one tree may have together [default: 10000].
-    delegation_max_matches: u32, "PORTCULLIS_DELEGATION_MAX_MATCHES", "COUNT", clap::value_parser!(u32).range(1..);
+    replacement_body: String => replacement.body, "invalidRouteReplacement.body", "PORTCULLIS_REPLACEMENT_BODY", "TEXT",
+        "invalid route configuration: replaced by a direct response", body;
+    /// What means all namespaces in a reference to routes by label.
+    delegation_wildcard_namespace: String => delegation.wildcard_namespace, "delegation.wildcardNamespace",
+        "DELEGATION_WILDCARD_NAMESPACE", "NAME", "all", not_empty;
+    /// Whose children a route may be that names no parent: anybody's (`Any`), or only those of its own namespace
+    /// (`CrossNamespaceExplicit`).
+    delegation_consent: Consent => delegation.consent, "delegation.consent", "PORTCULLIS_DELEGATION_CONSENT", "CONSENT",
+        "Any", consent;
+    /// How many routes may stand above another: 1 to 64.
+    delegation_max_depth: u32 => delegation.max_depth, "delegation.maxDepth", "PORTCULLIS_DELEGATION_MAX_DEPTH", "COUNT",
+        "32", whole(1..=64);
+    /// How many matches the routes of one tree may have together.
+    delegation_max_matches: u32 => delegation.max_matches, "delegation.maxMatches", "PORTCULLIS_DELEGATION_MAX_MATCHES",
+        "COUNT", "10000", whole(1..=ANY_U32);
 }
 
-/// Which port Envoy binds.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Ports {
-    /// The listener's own.
-    Own,
-    /// 10000 more where it is below 1024.
-    Mapped,
-}
-
-/// Whose children a route may be that names no parent.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Consent {
-    /// Anybody's.
-    Any,
-    /// Those of its own namespace; a parent in another one must be named.
-    CrossNamespaceExplicit,
-}
+/// The highest value of a setting of 32 bits that has no bound of its own.
+const ANY_U32: u64 = u32::MAX as u64;
 
 impl SettingsArgs {
-    /// The settings that these flags make.
-    pub(crate) fn settings(self) -> Settings {
-        let Settings { controller_name, ports, shared_host, edge, cluster, connect_timeout, replacement, delegation } =
-            Settings::default();
-        Settings {
-            controller_name: self.controller_name.map_or(controller_name, Into::into),
-            ports: match self.ports {
-                None => ports,
-                Some(Ports::Own) => PortMapping::Own,
-                Some(Ports::Mapped) => PortMapping::Mapped,
-            },
-            // Files are served by Envoys of one host, whoever starts them.
-            shared_host,
-            edge: Edge {
-                trusted_hops: self.trusted_hops.unwrap_or(edge.trusted_hops),
-                max_request_headers_kib: self.max_request_headers_kib.unwrap_or(edge.max_request_headers_kib),
-                max_request_headers: self.max_request_headers.unwrap_or(edge.max_request_headers),
-                buffer_bytes: self.buffer_bytes.unwrap_or(edge.buffer_bytes),
-                max_concurrent_streams: self.max_concurrent_streams.unwrap_or(edge.max_concurrent_streams),
-                stream_idle_timeout: self.stream_idle_timeout.unwrap_or(edge.stream_idle_timeout),
-                request_headers_timeout: self.request_headers_timeout.unwrap_or(edge.request_headers_timeout),
-                idle_timeout: self.idle_timeout.unwrap_or(edge.idle_timeout),
-                drain_timeout: self.drain_timeout.unwrap_or(edge.drain_timeout),
-                max_connections: self.max_connections.unwrap_or(edge.max_connections),
-                max_heap_bytes: self.max_heap_bytes.unwrap_or(edge.max_heap_bytes),
-                access_log: self.access_log.unwrap_or(edge.access_log),
-            },
-            cluster: ClusterLimits {
-                connections: self.backend_max_connections.unwrap_or(cluster.connections),
-                pending_requests: self.backend_max_pending_requests.unwrap_or(cluster.pending_requests),
-                requests: self.backend_max_requests.unwrap_or(cluster.requests),
-                retries: self.backend_max_retries.unwrap_or(cluster.retries),
-                buffer_bytes: self.backend_buffer_bytes.unwrap_or(cluster.buffer_bytes),
-            },
-            connect_timeout: self.connect_timeout.unwrap_or(connect_timeout),
-            replacement: Replacement {
-                enabled: self.replacement_enabled.unwrap_or(replacement.enabled),
-                status: self.replacement_status.unwrap_or(replacement.status),
-                body: self.replacement_body.map_or(replacement.body, Into::into),
-            },
-            delegation: Delegation {
-                wildcard_namespace: self
-                    .delegation_wildcard_namespace
-                    .map_or(delegation.wildcard_namespace, Into::into),
-                consent: match self.delegation_consent {
-                    None => delegation.consent,
-                    Some(Consent::Any) => settings::Consent::Any,
-                    Some(Consent::CrossNamespaceExplicit) => settings::Consent::CrossNamespaceExplicit,
-                },
-                max_depth: self.delegation_max_depth.unwrap_or(delegation.max_depth),
-                max_matches: self.delegation_max_matches.unwrap_or(delegation.max_matches),
-            },
-        }
+    /// The settings that flags, environment and file make.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or something in it is no valid setting; all such things are told.
+    pub(crate) fn settings(self) -> anyhow::Result<Settings> {
+        let from_file = self.config.as_deref().map_or_else(|| Ok(Self::default()), file::read)?;
+        // Files are served by Envoys of one host, whoever starts them: `shared_host` stays.
+        let mut settings = Settings::default();
+        self.or(from_file).onto(&mut settings);
+        Ok(settings)
     }
 }
 
-pub(crate) fn not_empty(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("must not be empty".into()) } else { Ok(text.to_owned()) }
+/// What is declared under `key`.
+fn setting(key: &str) -> &'static Setting {
+    SETTINGS.iter().find(|setting| setting.key == key).expect("only keys that are declared are asked for")
 }
 
-fn body(text: &str) -> Result<String, String> {
-    if text.len() > 4096 { Err("must have 4096 bytes at most".into()) } else { Ok(text.to_owned()) }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    translate::validate::duration::parse(text).map_err(|error| error.to_string())
-}
-
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    let duration = duration(text)?;
-    if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Alone {
-        #[command(flatten)]
-        settings: SettingsArgs,
-    }
-
-    fn settings(flags: &[&str]) -> Result<Settings, clap::Error> {
-        let all = std::iter::once("test").chain(flags.iter().copied());
-        Alone::try_parse_from(all).map(|alone| alone.settings.settings())
-    }
-
-    #[test]
-    fn without_flags_the_defaults_hold() {
-        assert_eq!(settings(&[]).expect("valid"), Settings::default());
-    }
-
-    #[test]
-    fn flags_change_their_own_setting() {
-        let changed =
-            settings(&["--ports", "mapped", "--idle-timeout", "1m30s", "--access-log", "false"]).expect("valid");
-        let mut expected = Settings { ports: PortMapping::Mapped, ..Settings::default() };
-        expected.edge.idle_timeout = Duration::from_secs(90);
-        expected.edge.access_log = false;
-        assert_eq!(changed, expected);
-    }
-
-    #[test]
-    fn what_envoy_would_refuse_is_refused_here() {
-        for flags in [
-            ["--connect-timeout", "0s"],
-            ["--idle-timeout", "1.5s"],
-            ["--replacement-status", "200"],
-            ["--max-request-headers-kib", "0"],
-            ["--max-request-headers-kib", "9000"],
-            ["--ports", "other"],
-        ] {
-            assert!(settings(&flags).is_err(), "{flags:?}");
-        }
-        assert!(settings(&["--replacement-body", &"x".repeat(4097)]).is_err());
-    }
+/// The parser, with its type told.
+fn typed<T>(
+    parser: impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    parser
 }

@@ -1,0 +1,65 @@
+//! What may be written for settings. Errors continue "the value …", and so say the remedy too.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use ir::settings::{Consent, PortMapping};
+
+/// The longest body of a direct response that Envoy takes, in bytes.
+const MAX_BODY: usize = 4096;
+
+/// A whole number of this range.
+pub(super) fn whole<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "must be true or false".to_owned())
+}
+
+/// Any text but none.
+pub(crate) fn not_empty(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// Text that Envoy takes as the body of a direct response.
+pub(super) fn body(text: &str) -> Result<String, String> {
+    if text.len() > MAX_BODY {
+        return Err(format!("must have {MAX_BODY} bytes at most, and has {}", text.len()));
+    }
+    Ok(text.to_owned())
+}
+
+/// A duration as Gateway API writes it.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    translate::validate::duration::parse(text)
+        .map_err(|_| "must be a duration such as 500ms, 10s or 1h30m, without fractions".to_owned())
+}
+
+/// A duration above zero.
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.is_zero() { Err("must be more than zero".to_owned()) } else { Ok(duration) }
+}
+
+/// Which port Envoy binds.
+pub(super) fn ports(text: &str) -> Result<PortMapping, String> {
+    match text {
+        "own" => Ok(PortMapping::Own),
+        "mapped" => Ok(PortMapping::Mapped),
+        _ => Err("must be own or mapped".to_owned()),
+    }
+}
+
+/// Whose children a route may be that names no parent. The second spelling is that of flags.
+pub(super) fn consent(text: &str) -> Result<Consent, String> {
+    match text {
+        "Any" | "any" => Ok(Consent::Any),
+        "CrossNamespaceExplicit" | "cross-namespace-explicit" => Ok(Consent::CrossNamespaceExplicit),
+        _ => Err("must be Any or CrossNamespaceExplicit".to_owned()),
+    }
+}
