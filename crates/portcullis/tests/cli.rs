@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -422,6 +422,14 @@ impl Running {
         (status, body.to_owned())
     }
 
+    /// Asks for the metrics until this one is there.
+    fn wait_for_metric(&self, metric: &str) {
+        let begin = Instant::now();
+        while !self.get("/metrics").1.contains(metric) {
+            assert!(begin.elapsed() < Duration::from_mins(1), "{metric} is not there");
+        }
+    }
+
     fn terminate(&mut self) -> Option<i32> {
         let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill runs");
         assert!(kill.success());
@@ -468,7 +476,8 @@ fn run_serves_follows_and_ends_in_order() {
     let line = running.wait_for("b.yaml:1:");
     let line: Value = serde_json::from_str(&line).expect("a log line is JSON");
     assert_eq!(line["level"], "WARN");
-    assert!(running.get("/metrics").1.contains("portcullis_files_broken 1"));
+    // What is counted follows what is logged.
+    running.wait_for_metric("portcullis_files_broken 1");
 
     assert_eq!(running.terminate(), Some(0));
     assert!(!socket.exists(), "nothing is left behind");
