@@ -1,4 +1,4 @@
-//! Settings: what the API is silent about. Each is declared once, in [`settings!`] below, and is set by a flag, else by its
+//! Settings: what the API is silent about. Each is declared once, in `settings!` below, and is set by a flag, else by its
 //! environment variable, else by a key of the file that `--config` names, else it has the default of [`ir::Settings`].
 
 mod file;

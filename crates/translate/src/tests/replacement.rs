@@ -77,7 +77,7 @@ fn root(mut rules: Value) -> Value {
 }
 
 /// TrafficPolicy `apps/p` with these fields.
-fn policy(spec: Value) -> Value {
+fn policy(spec: &Value) -> Value {
     json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
         "metadata": {"name": "p", "namespace": "apps", "generation": 7}, "spec": spec})
 }
@@ -125,7 +125,7 @@ fn without_replacement_a_broken_policy_drops_the_rules_that_it_applies_to_and_no
     named["name"] = json!("b");
     let by_rule = json!({"targetRefs": [
         {"group": GATEWAY_API, "kind": "HTTPRoute", "name": "root", "sectionName": "b"}], "cors": {}});
-    let objects = [root(json!([forward("/a"), named])), policy(by_rule)];
+    let objects = [root(json!([forward("/a"), named])), policy(&by_rule)];
     let [replaced, dropped] = replaced_and_dropped(&objects);
     assert_eq!(routes(&replaced), ["root.0.0 /a", "root.1.0 /b 500", "root.2.0 /"]);
     assert_eq!(routes(&dropped), ["root.0.0 /a", "root.2.0 /"]);
@@ -137,7 +137,7 @@ fn without_replacement_a_broken_policy_drops_the_rules_that_it_applies_to_and_no
         root(json!([to("/a", &["leaf", "other"])])),
         child("leaf", json!([forward("/a/x"), forward("/a/y")])),
         child("other", json!([forward("/a/z")])),
-        policy(of_route),
+        policy(&of_route),
     ];
     let [replaced, dropped] = replaced_and_dropped(&objects);
     assert_eq!(routes(&replaced), ["leaf.0.0 /a/x 500", "leaf.1.0 /a/y 500", "other.0.0 /a/z", "root.1.0 /"]);
@@ -197,7 +197,7 @@ fn nothing_goes_past_a_broken_policy_to_a_backend_unless_dropping_is_asked_for()
             child("mid", json!([named(asking(to("/a/b", &["leaf"]), *by_mid), "it")])),
             leaf,
             child("broad", json!([forward("/a")])),
-            policy(spec.clone()),
+            policy(&spec),
         ];
         let [replaced, dropped] = replaced_and_dropped(&objects);
         let answer = takes(&replaced, "/a/b/c/d");
