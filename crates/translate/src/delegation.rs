@@ -22,8 +22,6 @@ mod regex;
 mod select;
 mod standing;
 
-pub(crate) use contain::contains;
-pub(crate) use inherit::join;
 pub(crate) use select::{Children, LABEL};
 
 pub(crate) use annotations::{Annotations, problems as annotation_problems};

@@ -10,7 +10,7 @@ use crate::{
     route::rule,
     tables::{
         delegation::{Branch, Candidate, Fit, Fitting, Place, Places},
-        input::Routes,
+        input::{Config, Routes},
     },
 };
 
@@ -23,9 +23,14 @@ impl Derived for Candidate {
         let (mut served, mut left_out) = (Vec::new(), Vec::new());
         let mut below = BTreeMap::new();
         let mut rendered = 0;
+        // One that alone exceeds the bound is not rendered further: the tree is cut above it.
+        let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
         for (rule, index) in route.spec.rules.iter().zip(0..) {
+            if rendered > most {
+                break;
+            }
             let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
-            let outcome = standing.render(index, &read);
+            let outcome = standing.render_some(index, &read, most - rendered);
             rendered += outcome.matches.len();
             served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
             left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ir::matching::{Condition, Match, Path};
 
-use super::regex;
+use super::regex::Pattern;
 
 /// Why a child's match takes requests that its parent's does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,29 +33,47 @@ impl fmt::Display for Outside {
     }
 }
 
-/// Whether everything that `child` takes is taken by `parent`, which must be a path prefix; compared by segment. Of
-/// headers, query parameters and the method the child must ask for all that the parent asks for, in the same words.
-///
-/// # Errors
-/// The first that is not so.
-pub(crate) fn contains(parent: &Match, child: &Match) -> Result<(), Outside> {
-    let Path::Prefix(prefix) = &parent.path else { return Err(Outside::NothingBelow) };
-    let prefix = prefix.trim_end_matches('/');
-    let below = match &child.path {
-        Path::Exact(path) | Path::Prefix(path) => is_below(prefix, path),
-        Path::Regex(pattern) => regex::stays_below(prefix, pattern),
-    };
-    let all = |asked: &[Condition], by: &[Condition]| asked.iter().all(|condition| by.contains(condition));
-    if !below {
-        Err(Outside::Path)
-    } else if !all(&parent.headers, &child.headers) {
-        Err(Outside::Header)
-    } else if !all(&parent.queries, &child.queries) {
-        Err(Outside::Query)
-    } else if parent.method.is_some() && parent.method != child.method {
-        Err(Outside::Method)
-    } else {
-        Ok(())
+/// A child's match, ready to be held against many of its parents'.
+pub(super) struct Inner<'a> {
+    child: &'a Match,
+    /// Of a regular expression: reading it is most of the work.
+    pattern: Option<Pattern>,
+}
+
+impl<'a> Inner<'a> {
+    pub(super) fn of(child: &'a Match) -> Self {
+        let pattern = match &child.path {
+            Path::Regex(pattern) => Some(Pattern::read(pattern)),
+            Path::Exact(_) | Path::Prefix(_) => None,
+        };
+        Self { child, pattern }
+    }
+
+    /// Whether everything that it takes is taken by `parent`, which must be a path prefix; compared by segment. Of
+    /// headers, query parameters and the method it must ask for all that the parent asks for, in the same words.
+    ///
+    /// # Errors
+    /// The first that is not so.
+    pub(super) fn lies_below(&self, parent: &Match) -> Result<(), Outside> {
+        let Path::Prefix(prefix) = &parent.path else { return Err(Outside::NothingBelow) };
+        let prefix = prefix.trim_end_matches('/');
+        let child = self.child;
+        let below = match (&child.path, &self.pattern) {
+            (_, Some(pattern)) => pattern.stays_below(prefix),
+            (Path::Exact(path) | Path::Prefix(path) | Path::Regex(path), None) => is_below(prefix, path),
+        };
+        let all = |asked: &[Condition], by: &[Condition]| asked.iter().all(|condition| by.contains(condition));
+        if !below {
+            Err(Outside::Path)
+        } else if !all(&parent.headers, &child.headers) {
+            Err(Outside::Header)
+        } else if !all(&parent.queries, &child.queries) {
+            Err(Outside::Query)
+        } else if parent.method.is_some() && parent.method != child.method {
+            Err(Outside::Method)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -71,6 +89,10 @@ mod tests {
     use ir::matching::ValueMatch;
 
     use super::*;
+
+    fn contains(parent: &Match, child: &Match) -> Result<(), Outside> {
+        Inner::of(child).lies_below(parent)
+    }
 
     fn at(path: Path) -> Match {
         Match { path, method: None, headers: Vec::new(), queries: Vec::new() }

@@ -7,24 +7,38 @@ use regex_syntax::{
 
 use crate::validate::regex::ignores_case;
 
-/// Whether every path that `pattern` matches is `prefix`, which has no slash at its end, or begins with it and `/`.
-/// What ignores case is never below anything: how much it matches is easily misread.
-///
-/// The pattern is walked with the set of places in the prefix at which a path may stand, so that no number of
-/// alternatives costs more than their text. Anchors and word boundaries count for nothing, as if they always held.
-pub(super) fn stays_below(prefix: &str, pattern: &str) -> bool {
-    !ignores_case(pattern) && every_path_is_below(prefix, pattern)
+/// A pattern, read once for all prefixes that it is held against.
+pub(super) struct Pattern {
+    /// None for what is no pattern.
+    hir: Option<Hir>,
+    ignores_case: bool,
 }
 
-/// Whether everything that `pattern` matches begins with a slash, but for nothing at all.
-pub(super) fn begins_with_slash(pattern: &str) -> bool {
-    every_path_is_below("", pattern)
-}
+impl Pattern {
+    pub(super) fn read(pattern: &str) -> Self {
+        let hir = ParserBuilder::new().utf8(false).build().parse(pattern).ok();
+        Self { hir, ignores_case: ignores_case(pattern) }
+    }
 
-fn every_path_is_below(prefix: &str, pattern: &str) -> bool {
-    let Ok(hir) = ParserBuilder::new().utf8(false).build().parse(pattern) else { return false };
-    let walk = Walk { prefix: prefix.as_bytes() };
-    walk.step(&hir, Places::at(0, prefix.len())).is_some_and(|ends| walk.is_below(&ends))
+    /// Whether every path that it matches is `prefix`, which has no slash at its end, or begins with it and `/`.
+    /// What ignores case is never below anything: how much it matches is easily misread.
+    ///
+    /// The pattern is walked with the set of places in the prefix at which a path may stand, so that no number of
+    /// alternatives costs more than their text. Anchors and word boundaries count for nothing, as if they always held.
+    pub(super) fn stays_below(&self, prefix: &str) -> bool {
+        !self.ignores_case && self.all_is_below(prefix)
+    }
+
+    /// Whether everything that it matches begins with a slash, but for nothing at all.
+    pub(super) fn begins_with_slash(&self) -> bool {
+        self.all_is_below("")
+    }
+
+    fn all_is_below(&self, prefix: &str) -> bool {
+        let Some(hir) = &self.hir else { return false };
+        let walk = Walk { prefix: prefix.as_bytes() };
+        walk.step(hir, Places::at(0, prefix.len())).is_some_and(|ends| walk.is_below(&ends))
+    }
 }
 
 /// Where in the prefix a path may stand: after so many of its bytes, or (the last place) below it.
@@ -125,6 +139,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn stays_below(prefix: &str, pattern: &str) -> bool {
+        Pattern::read(pattern).stays_below(prefix)
+    }
 
     #[test]
     fn a_pattern_stays_below_only_if_all_that_it_matches_does() {

@@ -8,7 +8,11 @@ use ir::{
     matching::{Age, At, Match, Path, Specificity, Step},
 };
 
-use super::{Annotations, Terms, contains, join};
+use super::{
+    Annotations, Terms,
+    contain::Inner,
+    inherit::{join, joinable},
+};
 use crate::{
     attach::NamespaceLabels,
     route::rule::ReadMatch,
@@ -103,6 +107,11 @@ impl Standing {
 
     /// What the matches of rule number `rule` become.
     pub(crate) fn render(&self, rule: u32, read: &[ReadMatch]) -> Outcome {
+        self.render_some(rule, read, usize::MAX)
+    }
+
+    /// [`Self::render`], given up when there are more than `most`: each match can be joined with many of its parent's.
+    pub(super) fn render_some(&self, rule: u32, read: &[ReadMatch], most: usize) -> Outcome {
         let mut outcome = Outcome::default();
         let Some(above) = &self.above else {
             outcome.matches.extend(read.iter().map(|read| Rendered {
@@ -123,7 +132,12 @@ impl Standing {
             let before = outcome.matches.len();
             let mut why = None;
             if self.annotations.inherits_matcher {
-                for (parent, ordinal) in above.matches.iter().zip(0..) {
+                let joinable = joinable(&read.written).map_err(|unjoinable| why = Some(unjoinable.to_string()));
+                let with = if joinable.is_ok() { &*above.matches } else { &[] };
+                for (parent, ordinal) in with.iter().zip(0..) {
+                    if outcome.matches.len() > most {
+                        return outcome;
+                    }
                     match join(&parent.written, &read.written) {
                         Ok(joined) => {
                             *outcome.below.entry(ordinal).or_default() |=
@@ -136,8 +150,9 @@ impl Standing {
             } else {
                 // Of several parents' matches around it, it belongs to the narrowest.
                 let mut around: Option<&Rendered> = None;
+                let inner = Inner::of(&read.written);
                 for (parent, ordinal) in above.matches.iter().zip(0..) {
-                    match contains(&parent.written, &read.written) {
+                    match inner.lies_below(&parent.written) {
                         Ok(()) => {
                             *outcome.below.entry(ordinal).or_default() |=
                                 asks_for(&parent.written) == asks_for(&read.written);
