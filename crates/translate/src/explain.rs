@@ -15,11 +15,9 @@ use serde::Serialize;
 use crate::{
     Translator,
     bytes::Row,
-    delegation::provenance,
     envoy::{extension, route::route_match},
     host::{Owned, Owner, RoutesAt},
     resolve::ResolvedRule,
-    route::rule,
     seen::{Answer, SeenRoute, Share, Told, match_in_words, written_in_words},
     tables::{
         delegation::{Delegating, Selections},
@@ -37,6 +35,7 @@ mod effects;
 mod matching;
 mod request;
 mod text;
+mod whose;
 
 pub use request::{BadRequest, Request};
 
@@ -438,7 +437,7 @@ fn route(
     told.leaf = Some(winner.leaf());
     let chain = winner.place.via();
     told.chain = links(engine, chain, winner, sent);
-    told.effects = effects(engine, chain, winner);
+    told.effects = whose::effects(engine, chain, &winner.seen);
     answer(engine, winner, sent)
 }
 
@@ -508,34 +507,6 @@ fn links(engine: &Engine, chain: &Chain, winner: &Candidate, sent: &Sent<'_>) ->
     }
     links.reverse();
     links
-}
-
-/// What is done to the request, each with whose it is.
-fn effects(engine: &Engine, chain: &Chain, winner: &Candidate) -> Vec<Effect> {
-    let rule = winner.seen.rule;
-    let supplied = engine.get::<Routes>(chain.route()).and_then(|route| {
-        let own = rule::read(route.spec.rules.get(rule as usize)?, "").does.ok()?;
-        let above = chain.above().and_then(|(parent, rule)| engine.get::<Delegating>(&(parent.clone(), rule)));
-        let levels: Vec<_> = above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect();
-        Some(provenance(&own, &levels))
-    });
-    let rule_of = |level: &Option<usize>| {
-        // Levels are counted from the root, as depths are.
-        let below = chain.upwards().filter_map(|child| child.above());
-        let above = level.and_then(|level| below.into_iter().find(|(parent, _)| parent.depth() as usize == level));
-        let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
-        format!("HTTPRoute {route} rule {rule}")
-    };
-    let effects = effects::effects(&winner.seen.message).into_iter().map(|(what, value)| {
-        let supplied = supplied.iter().flatten().find(|field| field.what == what);
-        Effect {
-            what,
-            value,
-            from: supplied.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default(),
-            overridden: supplied.map(|field| field.overridden.iter().map(rule_of).collect()).unwrap_or_default(),
-        }
-    });
-    effects.collect()
 }
 
 fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {

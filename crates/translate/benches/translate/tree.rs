@@ -107,7 +107,7 @@ impl Tree {
             routes *= fan;
         }
         objects.extend((0..routes).map(|index| self.leaf(index, 0)));
-        objects.extend((0..routes / 2 + 1).flat_map(|index| [service(index), slice(index, 0)]));
+        objects.extend((0..=routes / 2).flat_map(|index| [service(index), slice(index, 0)]));
         objects
     }
 

@@ -17,7 +17,12 @@ impl fmt::Display for Explanation {
             writeln!(f, "listener   {name} (port {port}, {hostname})")?;
         }
         if let Some(domain) = virtual_host {
-            writeln!(f, "host       {domain}, {} routes", tried.routes)?;
+            writeln!(
+                f,
+                "host       {domain}, {} {}",
+                tried.routes,
+                if tried.routes == 1 { "route" } else { "routes" }
+            )?;
         }
         for (depth, Link { route, rule, rule_name, written, selects }) in chain.iter().enumerate() {
             let head = if depth == 0 { "route" } else { "" };

@@ -381,3 +381,20 @@ fn as_json_an_explanation_names_its_leaf_and_outcome() {
         json!({"kind": "backends", "url": "http://x/a", "backends": [{"service": "apps/s", "port": 80, "weight": 1}]})
     );
 }
+
+#[test]
+fn a_rewrite_that_a_policy_makes_is_told_with_the_policy() {
+    let policy = |name: &str, weight: &str, replacement: &str| {
+        json!({"apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "RewritePolicy",
+            "metadata": {"name": name, "namespace": "apps", "annotations": {"kgateway.dev/policy-weight": weight}},
+            "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "root"}],
+                "replacePrefix": [{"replacement": replacement}]}})
+    };
+    let root = route("root", json!({"rules": [forward("/a")]}));
+    let scene = scene([root, policy("first", "2", "/b"), policy("second", "1", "/c")]);
+    let told = get(&scene, "http://x.org/a/x");
+    assert_eq!(said(&told), "root.0.0 apps/s:1 http://x.org/b/x");
+    let rewrite = told.effects.iter().find(|effect| effect.what == "urlRewrite").expect("a rewrite");
+    assert_eq!(rewrite.from, ["RewritePolicy apps/first"]);
+    assert_eq!(rewrite.overridden, ["RewritePolicy apps/second"]);
+}

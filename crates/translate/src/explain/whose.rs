@@ -1,0 +1,45 @@
+//! What becomes of a request, and whose word that is.
+
+use engine::Engine;
+use ir::Chain;
+
+use super::{Effect, effects};
+use crate::{
+    delegation::provenance,
+    resolve::ResolvedRule,
+    route::rule,
+    seen::SeenRoute,
+    tables::{delegation::Delegating, input::Routes},
+};
+
+/// What is done to the request, each with whose it is.
+pub(super) fn effects(engine: &Engine, chain: &Chain, seen: &SeenRoute) -> Vec<Effect> {
+    let rule = seen.rule;
+    let supplied = engine.get::<Routes>(chain.route()).and_then(|route| {
+        let own = rule::read(route.spec.rules.get(rule as usize)?, "").does.ok()?;
+        let above = chain.above().and_then(|(parent, rule)| engine.get::<Delegating>(&(parent.clone(), rule)));
+        let levels: Vec<_> = above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect();
+        Some(provenance(&own, &levels))
+    });
+    let rule_of = |level: &Option<usize>| {
+        // Levels are counted from the root, as depths are.
+        let below = chain.upwards().filter_map(|child| child.above());
+        let above = level.and_then(|level| below.into_iter().find(|(parent, _)| parent.depth() as usize == level));
+        let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
+        format!("HTTPRoute {route} rule {rule}")
+    };
+    let resolved = engine.get::<ResolvedRule>(&(chain.clone(), rule));
+    let policies = resolved.as_ref().and_then(|resolved| resolved.policies.as_deref());
+    let effects = effects::effects(&seen.message).into_iter().map(|(what, value)| {
+        let supplied = supplied.iter().flatten().find(|field| field.what == what);
+        let mut from: Vec<_> = supplied.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default();
+        let mut overridden: Vec<_> =
+            supplied.map(|field| field.overridden.iter().map(rule_of).collect()).unwrap_or_default();
+        if let Some(policies) = policies.filter(|_| what == "urlRewrite") {
+            from.extend(policies.in_force.iter().map(ToString::to_string));
+            overridden.extend(policies.overridden().map(|(policy, _)| policy.to_string()));
+        }
+        Effect { what, value, from, overridden }
+    });
+    effects.collect()
+}
