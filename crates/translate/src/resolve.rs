@@ -227,7 +227,7 @@ impl Lookup for ResolvedRule {
                     findings.replaced = Some(problem);
                 } else {
                     unwritten.matches.clear();
-                    findings.dropped.insert(0, problem);
+                    findings.dropped.insert(0, Problem { severity: Severity::Refused, ..problem });
                 }
                 unwritten.rule = Rule::direct_response(config.replacement.status, config.replacement.body.clone());
                 None

@@ -142,7 +142,8 @@ pub(super) fn aside(
         return Vec::new();
     }
     if !replacement.enabled {
-        findings.dropped.extend(problems);
+        let dropped = |problem| Problem { severity: Severity::Refused, ..problem };
+        findings.dropped.extend(problems.into_iter().map(dropped));
         return Vec::new();
     }
     findings.closed.extend(problems);
