@@ -10,6 +10,7 @@ pub mod echo;
 pub mod envoy;
 pub mod expect;
 pub mod manifests;
+pub mod objects;
 pub mod oracle;
 pub mod portcullis;
 pub mod ports;

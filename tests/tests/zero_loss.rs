@@ -10,8 +10,8 @@ use portcullis_tests::client::{Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::ports;
 use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::{objects, objects::service, ports};
 use tokio::task::JoinSet;
 
 const MOVES: usize = 200;
@@ -20,46 +20,6 @@ const CONNECTIONS: usize = 4;
 
 /// What every request carries that was routed by the move of this number.
 const MOVE: &str = "x-move";
-
-fn gateway(listener: &str) -> String {
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: portcullis}}
-spec: {{controllerName: portcullis.dev/gateway-controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{namespace: infra, name: gateway}}
-spec:
-  gatewayClassName: portcullis
-  listeners: [{listener}]
-"
-    )
-}
-
-/// A Service that no route used before, and its endpoint.
-fn service(name: &str, backend: &Echo) -> String {
-    let address = backend.address();
-    let (ip, port) = (address.ip(), address.port());
-    format!(
-        "
----
-apiVersion: v1
-kind: Service
-metadata: {{namespace: infra, name: {name}}}
-spec: {{ports: [{{port: 80}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: infra, name: {name}-a, labels: {{kubernetes.io/service-name: {name}}}}}
-addressType: IPv4
-ports: [{{name: '', port: {port}}}]
-endpoints: [{{addresses: [{ip}]}}]
-"
-    )
-}
 
 fn route(number: usize, backend: &str) -> String {
     format!(
@@ -80,22 +40,7 @@ spec:
 }
 
 fn secret(certificate: &Certificate) -> String {
-    let indent = |pem: &str| pem.trim().replace('\n', "\n    ");
-    format!(
-        "
-apiVersion: v1
-kind: Secret
-metadata: {{namespace: infra, name: certificate}}
-type: kubernetes.io/tls
-stringData:
-  tls.crt: |
-    {}
-  tls.key: |
-    {}
-",
-        indent(&certificate.certificate),
-        indent(&certificate.key)
-    )
+    objects::secret("certificate", &certificate.certificate, &certificate.key)
 }
 
 fn file(name: &str, content: String) -> (String, String) {
@@ -165,7 +110,7 @@ async fn a_route_that_moves_to_new_backends_loses_no_request() -> Result<()> {
     let port = ports::free_port()?;
     let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
     let files = [
-        file("a-gateway.yaml", gateway(&listener)),
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
         file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
     ];
     let mut portcullis = Portcullis::start(&files).await?;
@@ -213,7 +158,7 @@ async fn certificates_that_rotate_lose_no_request() -> Result<()> {
     let listener = format!("{{name: https, port: {port}, protocol: HTTPS, {tls}}}");
     let names = ["example.com".to_owned()];
     let files = [
-        file("a-gateway.yaml", gateway(&listener)),
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
         file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
         file("secret.yaml", secret(&Certificate::new(&names, KeyKind::Ecdsa)?)),
     ];
@@ -251,7 +196,7 @@ async fn a_restart_of_the_control_plane_loses_no_request_and_changes_nothing() -
     let port = ports::free_port()?;
     let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
     let files = [
-        file("a-gateway.yaml", gateway(&listener)),
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
         file("route.yaml", format!("{}{}", service("b-0", &echo), route(0, "b-0"))),
     ];
     let mut portcullis = Portcullis::start(&files).await?;

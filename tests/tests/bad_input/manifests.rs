@@ -1,52 +1,28 @@
 //! Manifests of namespace `infra`, good ones and parts to break.
 
-use portcullis_tests::echo::Echo;
+pub(crate) use portcullis_tests::objects::secret;
+use portcullis_tests::{echo::Echo, objects};
 
 /// The host of the route that nothing may touch.
 pub(crate) const HEALTHY: &str = "healthy.example";
 
 /// A Gateway with an HTTP listener, and two for HTTPS on one port: that of the healthy host, and one to be broken.
 pub(crate) fn gateway(http: u16, https: u16) -> String {
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: portcullis}}
-spec: {{controllerName: portcullis.dev/gateway-controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{namespace: infra, name: gateway}}
-spec:
-  gatewayClassName: portcullis
-  listeners:
-  - {{name: http, port: {http}, protocol: HTTP}}
-  - {{name: https, port: {https}, protocol: HTTPS, hostname: {HEALTHY}, tls: {{certificateRefs: [{{name: good}}]}}}}
-  - {{name: bad, port: {https}, protocol: HTTPS, hostname: bad.example, tls: {{certificateRefs: [{{name: bad}}]}}}}
-"
-    )
+    let over_tls = |name: &str, host: &str, secret: &str| {
+        format!(
+            "{{name: {name}, port: {https}, protocol: HTTPS, hostname: {host}, tls: {{certificateRefs: [{{name: {secret}}}]}}}}"
+        )
+    };
+    objects::gateway(&[
+        format!("{{name: http, port: {http}, protocol: HTTP}}"),
+        over_tls("https", HEALTHY, "good"),
+        over_tls("bad", "bad.example", "bad"),
+    ])
 }
 
 /// A Service with one endpoint.
 pub(crate) fn backend(echo: &Echo) -> String {
-    let address = echo.address();
-    format!(
-        "
-apiVersion: v1
-kind: Service
-metadata: {{namespace: infra, name: backend}}
-spec: {{ports: [{{port: 80}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: infra, name: backend-a, labels: {{kubernetes.io/service-name: backend}}}}
-addressType: IPv4
-ports: [{{name: '', port: {}}}]
-endpoints: [{{addresses: [{}]}}]
-",
-        address.port(),
-        address.ip()
-    )
+    objects::service("backend", echo)
 }
 
 /// A route on hosts, with these rules in YAML.
@@ -78,25 +54,4 @@ pub(crate) fn route(name: &str, host: &str, prefix: &str) -> String {
 /// A rule whose match is a regular expression of the path.
 pub(crate) fn regex(pattern: &str) -> String {
     rule(&format!("{{path: {{type: RegularExpression, value: '{pattern}'}}}}"))
-}
-
-/// A Secret with a certificate and a key, in whatever state they are.
-pub(crate) fn secret(name: &str, certificate: &str, key: &str) -> String {
-    let indent = |pem: &str| pem.trim().replace('\n', "\n    ");
-    format!(
-        "
----
-apiVersion: v1
-kind: Secret
-metadata: {{namespace: infra, name: {name}}}
-type: kubernetes.io/tls
-stringData:
-  tls.crt: |
-    {}
-  tls.key: |
-    {}
-",
-        indent(certificate),
-        indent(key)
-    )
 }
