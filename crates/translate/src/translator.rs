@@ -28,7 +28,7 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
-        delegation::{Branch, Candidate, Delegating, Fitting, Places, Selections},
+        delegation::{Branch, Candidate, Delegating, Fitting, Overfull, Places, Selections, Unlisted},
         gateway::{GatewayRow, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
@@ -421,6 +421,8 @@ fn tables() -> Engine {
         .group::<Selections>()
         .group::<Fitting>()
         .group::<Places>()
+        .derived::<Overfull>()
+        .group::<Unlisted>()
         .lookup::<ResolvedRule>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Unacceptable, Routes>(same)

@@ -9,7 +9,7 @@ use super::{Rendering, Standing, standing::NOT_ALLOWED};
 use crate::{
     route::rule,
     tables::{
-        delegation::{Branch, Candidate, Fit, Fitting, Place, Places},
+        delegation::{Branch, Candidate, Fit, Fitting, Overfull, Place, Places},
         input::{Config, Routes},
     },
 };
@@ -59,6 +59,7 @@ impl Derived for Candidate {
             scope.demand::<Branch>(chain.clone());
         }
         scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
+        scope.demand::<Overfull>(name.clone());
         Some(())
     }
 

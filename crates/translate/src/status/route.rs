@@ -6,19 +6,20 @@ use std::{
 };
 
 use api::{
+    HttpRoute,
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
-use engine::{Derived, Emitter, Scope};
+use engine::{Derived, Emitter, Scope, View};
 use ir::{Chain, NsName, Problem, Severity};
 
-use super::{Conditions, and_notes, listed};
+use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
     grant::GATEWAY_API,
     resolve::ResolvedRule,
     tables::{
-        attachment::{Attached, Attachment, Unacceptable},
-        delegation::{Branch, Place, Places},
+        attachment::{Attached, Attachment, ParentState, Unacceptable},
+        delegation::{Branch, Overfull, Place, Places, Unlisted},
         gateway::Fault,
         input::{Config, Routes},
     },
@@ -73,56 +74,35 @@ impl Derived for RouteStatus {
         let route = scope.get::<Routes>(key)?;
         let attached = scope.get::<Attachment>(key)?;
         let places = scope.group::<Places>(key);
-        let mut parents: Vec<_> = Vec::new();
         let mut elsewhere = None;
+        let mut own = None;
         if !attached.parents.is_empty() || places.is_empty() {
             let wrong = Wrong::of(scope, &attached, [&Chain::root(key.clone())]).shared();
-            let refused = scope.get::<Unacceptable>(key).map(|fault| Box::new((*fault).clone()));
-            parents.extend(attached.parents.iter().map(|parent| Parent {
-                reference: route.spec.parent_refs.get(parent.index).cloned().unwrap_or_default(),
-                detached: parent.refused.clone(),
-                refused: refused.clone(),
-                wrong: wrong.clone(),
-            }));
+            own = Some((wrong, scope.get::<Unacceptable>(key).map(|fault| Box::new((*fault).clone()))));
+        }
+        let mut parents = Vec::new();
+        for entry in entries(scope, key, &route, &attached, &places).into_iter().take(MAX_PARENTS) {
+            parents.push(match (entry, &own) {
+                (Entry::Gateway(state), own) => {
+                    let (wrong, refused) = own.clone().unwrap_or_default();
+                    let reference = route.spec.parent_refs.get(state.index).cloned().unwrap_or_default();
+                    Parent { reference, detached: state.refused.clone(), refused, wrong }
+                }
+                (Entry::Selecting(reference, _, places), _) => child(scope, &attached, reference, &places),
+                (Entry::Never(reference, parent), _) => {
+                    let message =
+                        format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
+                    let detached = Some(Box::new(Fault::new("NoMatchingParent", message)));
+                    Parent { reference, detached, refused: None, wrong: None }
+                }
+            });
+        }
+        if let (Some((wrong, _)), true) = (own, attached.parents.is_empty()) {
             elsewhere = wrong.filter(|_| parents.is_empty());
-        }
-        let mut below: BTreeMap<&NsName, Vec<_>> = BTreeMap::new();
-        for (chain, place) in places.iter() {
-            if let Some((parent, _)) = chain.above() {
-                below.entry(parent.route()).or_default().push((chain, &**place));
-            }
-        }
-        for reference in &route.spec.parent_refs {
-            let Some(parent) = route_named(reference, key) else { continue };
-            if let Some(places) = below.remove(&parent) {
-                parents.push(child(scope, &attached, reference.clone(), &places));
-            } else if !parents.iter().any(|known| route_named(&known.reference, key).as_ref() == Some(&parent))
-                && stands_in_a_tree(scope, &parent)
-            {
-                let message =
-                    format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
-                parents.push(Parent {
-                    reference: reference.clone(),
-                    detached: Some(Box::new(Fault::new("NoMatchingParent", message))),
-                    refused: None,
-                    wrong: None,
-                });
-            }
-        }
-        for (parent, places) in below {
-            let reference = ParentReference {
-                group: GATEWAY_API.into(),
-                kind: "HTTPRoute".into(),
-                namespace: Some(parent.namespace.clone()),
-                name: parent.name.clone(),
-                ..ParentReference::default()
-            };
-            parents.push(child(scope, &attached, reference, &places));
         }
         if parents.is_empty() && elsewhere.is_none() {
             return None;
         }
-        parents.truncate(MAX_PARENTS);
         Some(Verdict {
             generation: route.metadata.generation,
             controller_name: scope.get::<Config>(&())?.controller_name.clone(),
@@ -130,6 +110,95 @@ impl Derived for RouteStatus {
             elsewhere,
         })
     }
+}
+
+/// What one entry of a status is about.
+enum Entry<'a> {
+    /// A Gateway of ours that the route names.
+    Gateway(&'a ParentState),
+    /// An HTTPRoute that selects it, and where it stands below that.
+    Selecting(ParentReference, NsName, Vec<(&'a Chain, &'a Place)>),
+    /// An HTTPRoute that it names, and that never selects it.
+    Never(ParentReference, NsName),
+}
+
+/// The entries of a route's status, more than there is room for: those for its own `parentRefs` first, then by name.
+fn entries<'a>(
+    scope: &Scope<'_>,
+    key: &NsName,
+    route: &HttpRoute,
+    attached: &'a Attached,
+    places: &'a View<Places>,
+) -> Vec<Entry<'a>> {
+    let mut entries: Vec<_> = attached.parents.iter().map(Entry::Gateway).collect();
+    let mut below: BTreeMap<&NsName, Vec<_>> = BTreeMap::new();
+    for (chain, place) in places.iter() {
+        if let Some((parent, _)) = chain.above() {
+            below.entry(parent.route()).or_default().push((chain, &**place));
+        }
+    }
+    let mut named = HashSet::new();
+    for reference in &route.spec.parent_refs {
+        let Some(parent) = route_named(reference, key) else { continue };
+        if let Some(places) = below.remove(&parent) {
+            named.insert(parent.clone());
+            entries.push(Entry::Selecting(reference.clone(), parent, places));
+        } else if !named.contains(&parent) && stands_in_a_tree(scope, &parent) {
+            named.insert(parent.clone());
+            entries.push(Entry::Never(reference.clone(), parent));
+        }
+    }
+    entries.extend(below.into_iter().map(|(parent, places)| {
+        let reference = ParentReference {
+            group: GATEWAY_API.into(),
+            kind: "HTTPRoute".into(),
+            namespace: Some(parent.namespace.clone()),
+            name: parent.name.clone(),
+            ..ParentReference::default()
+        };
+        Entry::Selecting(reference, parent.clone(), places)
+    }));
+    entries
+}
+
+impl Derived for Overfull {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+        let places = scope.group::<Places>(key);
+        let route = scope.get::<Routes>(key)?;
+        if places.len() + route.spec.parent_refs.len() <= MAX_PARENTS {
+            return None;
+        }
+        let attached = scope.get::<Attachment>(key)?;
+        for entry in entries(scope, key, &route, &attached, &places).into_iter().skip(MAX_PARENTS) {
+            if let Entry::Selecting(_, parent, _) = entry {
+                scope.emit::<Unlisted>(parent, key.clone(), ());
+            }
+        }
+        Some(())
+    }
+}
+
+/// What is to be said of the children of a route whose statuses do not tell of it.
+fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
+    let children = scope.group::<Unlisted>(parent);
+    if children.is_empty() {
+        return None;
+    }
+    // Of another namespace there are only such that do not name the parent: those come first in their statuses.
+    let first = NsName::new(parent.namespace.clone(), "");
+    let own = children.range_from(&first).map(|(child, ())| child);
+    let own = own.take_while(|child| child.namespace == parent.namespace);
+    let mut names: Vec<_> = own.take(MAX_LISTED).map(|child| format!("HTTPRoute {child}")).collect();
+    let others = children.len() - names.len();
+    if others > 0 {
+        names.push(format!("{others} more"));
+    }
+    let message = format!(
+        "children with more than {MAX_PARENTS} parents do not tell of this one in their statuses: {}; have them name it \
+         in parentRefs",
+        names.join(", ")
+    );
+    Some(Problem::new(Severity::Warning, "TooManyParents", "", message))
 }
 
 /// The HTTPRoute that a reference of `own` names as a parent.
@@ -213,7 +282,10 @@ impl Wrong {
                 list.push(problem.clone());
             }
         };
+        let mut unlisted_of = None;
         for chain in chains {
+            // One route, in all of its places.
+            unlisted_of.get_or_insert(chain);
             for rule in 0..attached.rules {
                 let Some(rule) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
                 let Some(findings) = &rule.findings else { continue };
@@ -226,6 +298,7 @@ impl Wrong {
                 findings.warnings.iter().for_each(|problem| add(&mut wrong.warnings, problem));
             }
         }
+        wrong.warnings.extend(unlisted_of.and_then(|chain| unlisted(scope, chain.route())));
         wrong
     }
 

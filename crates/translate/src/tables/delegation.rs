@@ -15,6 +15,8 @@ tables! {
     Candidate: Chain => ();
     /// A route that is served at its place in a tree.
     Branch: Chain => ();
+    /// Has the parents of a child know it that its status has no room for.
+    Overfull: NsName => ();
 }
 
 groups! {
@@ -22,6 +24,8 @@ groups! {
     Selections: (Chain, u32), (u32, Option<NsName>) => Selection;
     /// Where below others a route stands.
     Places: NsName, Chain => Arc<Place>;
+    /// The children of a route whose statuses have no room for it.
+    Unlisted: NsName, NsName => ();
 }
 
 /// What the children of a delegating rule have below one of its matches.

@@ -356,3 +356,33 @@ fn the_word_that_means_all_namespaces_is_a_setting() {
         assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), selected, "{word}");
     }
 }
+
+#[test]
+fn parents_for_whom_a_childs_status_has_no_room_are_told_themselves() {
+    let parent = |at: usize| route(&format!("p{at:02}"), json!({"rules": [to(&format!("/{at}"), &["child"])]}));
+    let inherits = |spec: Value| {
+        let mut child =
+            annotated(child("child", json!([forward("/")])), "delegation.kgateway.dev/inherit-parent-matcher", "true");
+        if !spec.is_null() {
+            child["spec"]["parentRefs"] = spec;
+        }
+        child
+    };
+    let mut scene = scene((0..34).map(parent).chain([inherits(json!(null))]));
+    assert_eq!(scene.parents("apps/child"), 32);
+    let told = |scene: &Scene, at: usize| {
+        let message = scene.route_message(&format!("apps/p{at:02}"), 0, "Accepted");
+        assert!(message.starts_with("True Accepted"), "{message}");
+        message.contains("HTTPRoute apps/child;")
+    };
+    assert_eq!((0..34).filter(|at| told(&scene, *at)).collect::<Vec<_>>(), [32, 33]);
+    // Those that it names come first.
+    let named = (0..34).rev().map(|at| json!({"group": GROUP, "kind": "HTTPRoute", "name": format!("p{at:02}")}));
+    scene.put(inherits(named.collect()));
+    assert_eq!((0..34).filter(|at| told(&scene, *at)).collect::<Vec<_>>(), [0, 1]);
+    for at in 2..4 {
+        scene.remove(parent(at));
+    }
+    assert_eq!((0..34).filter(|at| *at < 2 || *at > 3).filter(|at| told(&scene, *at)).count(), 0);
+    assert_eq!(scene.parents("apps/child"), 32);
+}
