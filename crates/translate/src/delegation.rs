@@ -22,7 +22,7 @@ mod regex;
 mod select;
 mod standing;
 
-pub(crate) use select::{Children, LABEL};
+pub(crate) use select::{Children, LABEL, consents};
 
 pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};

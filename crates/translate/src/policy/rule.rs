@@ -68,7 +68,8 @@ pub(crate) struct Above {
     before: Fields,
     /// What counts after it: the nearest.
     after: Fields,
-    broken: Option<Arc<str>>,
+    /// The route that hands down what is broken, and why it is.
+    broken: Option<(NsName, Arc<str>)>,
     policies: Vec<(ObjectId, bool)>,
 }
 
@@ -150,13 +151,18 @@ impl Level {
         self.policies.is_empty() && self.broken.is_none()
     }
 
-    /// This level below others; `field` is that of its rule.
-    pub(crate) fn below(self, above: Option<&Above>, field: &str) -> Effective {
+    /// This level below others; `field` is that of its rule, which is one of `namespace`.
+    pub(crate) fn below(self, above: Option<&Above>, namespace: &str, field: &str) -> Effective {
         let nothing = Above::default();
         let above = above.unwrap_or(&nothing);
         let Fields { rewrite, traffic } = above.before.clone().or(self.fields).or(above.after.clone());
         let own = self.broken.map(|Broken { field: at, message }| (at.unwrap_or_else(|| field.into()), message));
-        let broken = own.or_else(|| above.broken.as_ref().map(|message| (field.into(), message.to_string())));
+        let handed_down = |(route, message): &(NsName, Arc<str>)| {
+            // The policies of another namespace are not named: its owner is told of them on the route.
+            let what = if *route.namespace == *namespace { message } else { "a policy is not valid or not there" };
+            (field.into(), format!("HTTPRoute {route} hands down what is broken: {what}"))
+        };
+        let broken = own.or_else(|| above.broken.as_ref().map(handed_down));
         let mut policies = self.policies;
         join(&mut policies, &above.policies);
         Effective {
@@ -196,7 +202,7 @@ impl Lookup for HandedDown {
             }
             above.after = level.fields.clone().or(above.after);
             if let Some(Broken { message, .. }) = &level.broken {
-                above.broken = Some(format!("HTTPRoute {} hands down what is broken: {message}", chain.route()).into());
+                above.broken = Some((chain.route().clone(), message.as_str().into()));
             }
             let further = mem::replace(&mut above.policies, level.policies.clone());
             join(&mut above.policies, &further);

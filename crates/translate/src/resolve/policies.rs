@@ -49,7 +49,8 @@ impl Policies {
     ) -> Self {
         let extensions = does.map_or(&[][..], |does| &does.filters.extensions);
         let level = Level::of(scope, chain.route(), name, extensions);
-        let Effective { broken, says, policies } = level.below(above(scope, chain).as_deref(), field);
+        let Effective { broken, says, policies } =
+            level.below(above(scope, chain).as_deref(), &chain.route().namespace, field);
         let (in_force, path) = says.map(|says| (says.policy, says.path)).unzip();
         Self { all: policies, in_force, path, broken, ..Self::default() }
     }

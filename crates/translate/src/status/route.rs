@@ -15,11 +15,12 @@ use ir::{Chain, NsName, Problem, Severity};
 
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
+    delegation::consents,
     grant::GATEWAY_API,
     resolve::ResolvedRule,
     tables::{
         attachment::{Attached, Attachment, ParentState, Unacceptable},
-        delegation::{Branch, Overfull, Place, Places, Unlisted},
+        delegation::{Branch, Delegating, Overfull, Place, Places, Unlisted},
         gateway::Fault,
         input::{Config, Routes},
     },
@@ -142,6 +143,10 @@ fn entries<'a>(
         let Some(parent) = route_named(reference, key) else { continue };
         if let Some(places) = below.remove(&parent) {
             named.insert(parent.clone());
+            // One that names a rule that selects it, if there are several.
+            let mut all =
+                route.spec.parent_refs.iter().filter(|other| route_named(other, key).as_ref() == Some(&parent));
+            let reference = all.find(|other| admits(scope, other, key, &places)).unwrap_or(reference);
             entries.push(Entry::Selecting(reference.clone(), parent, places));
         } else if !named.contains(&parent) && stands_in_a_tree(scope, &parent) {
             named.insert(parent.clone());
@@ -159,6 +164,16 @@ fn entries<'a>(
         Entry::Selecting(reference, parent.clone(), places)
     }));
     entries
+}
+
+/// Whether a reference of `own` admits a rule that selects it.
+fn admits(scope: &Scope<'_>, reference: &ParentReference, own: &NsName, places: &[(&Chain, &Place)]) -> bool {
+    let mut rules = places.iter().filter_map(|(chain, _)| chain.above());
+    rules.any(|(parent, rule)| {
+        let delegation = scope.get::<Delegating>(&(parent.clone(), rule));
+        let name = delegation.as_ref().and_then(|delegation| delegation.rule_name.as_deref());
+        consents(std::slice::from_ref(reference), &own.namespace, parent.route(), name)
+    })
 }
 
 impl Derived for Overfull {

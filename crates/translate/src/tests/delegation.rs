@@ -386,3 +386,18 @@ fn parents_for_whom_a_childs_status_has_no_room_are_told_themselves() {
     assert_eq!((0..34).filter(|at| *at < 2 || *at > 3).filter(|at| told(&scene, *at)).count(), 0);
     assert_eq!(scene.parents("apps/child"), 32);
 }
+
+#[test]
+fn of_several_rules_of_a_parent_that_a_child_names_its_entry_has_one_that_selects_it() {
+    let named = |name: &str, mut rule: Value| {
+        rule["name"] = json!(name);
+        rule
+    };
+    let mut both = child("child", json!([forward("/b")]));
+    let parent = |rule: &str| json!({"group": GROUP, "kind": "HTTPRoute", "name": "root", "sectionName": rule});
+    both["spec"]["parentRefs"] = json!([parent("one"), parent("two")]);
+    let scene = scene([root(json!([named("one", forward("/a")), named("two", to("/b", &["child"]))])), both]);
+    assert_eq!(routes(&scene), ["child.0.0 /b", "root.0.0 /a"]);
+    assert_eq!(scene.parents("apps/child"), 1);
+    assert_eq!(scene.parent_ref("apps/child", 0)["sectionName"], "two");
+}

@@ -576,3 +576,24 @@ fn a_rule_answers_by_itself_where_a_filter_names_a_direct_response() {
         assert_eq!(scene.route("apps/r", 0, "Accepted"), "False IncompatibleFilters");
     }
 }
+
+#[test]
+fn a_child_of_another_namespace_is_told_who_hands_down_what_is_broken_and_not_which_policy() {
+    let mut foreign = child("foreign", json!([rule("/a", json!({}))]));
+    foreign["metadata"]["namespace"] = json!("other");
+    let mut both = to("/a", "child", json!({}));
+    let reference = json!({"group": GROUP, "kind": "HTTPRoute", "name": "foreign", "namespace": "other"});
+    both["backendRefs"].as_array_mut().expect("a list").push(reference);
+    let broken = policy("TrafficPolicy", "secret", with(at("HTTPRoute", "root"), json!({"extAuth": {}})));
+    let scene = scene([
+        route("root", json!({"rules": [both]})),
+        child("child", json!([rule("/a", json!({}))])),
+        foreign,
+        broken,
+    ]);
+    let told = |name: &str| scene.route_message(name, 0, "Accepted");
+    assert!(told("apps/child").contains("HTTPRoute apps/root") && told("apps/child").contains("apps/secret"));
+    let foreign = told("other/foreign");
+    assert!(foreign.starts_with("False UnsupportedValue") && foreign.contains("HTTPRoute apps/root"), "{foreign}");
+    assert!(!foreign.contains("secret") && !foreign.contains("extAuth"), "{foreign}");
+}

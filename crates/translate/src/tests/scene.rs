@@ -81,6 +81,10 @@ impl Scene {
         self.status(Kind::HttpRoute, name)["parents"].as_array().map_or(0, Vec::len)
     }
 
+    pub(super) fn parent_ref(&self, name: &str, parent: usize) -> Value {
+        self.status(Kind::HttpRoute, name)["parents"][parent]["parentRef"].clone()
+    }
+
     pub(super) fn resource(&self, gateway: &str, kind: ResourceKind, name: &str) -> Option<Value> {
         let resources = self.0.resources();
         let (_, list) = resources.iter().find(|(key, _)| key.to_string() == gateway)?;
