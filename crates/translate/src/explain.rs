@@ -492,11 +492,9 @@ fn links(engine: &Engine, chain: &Chain, winner: &Candidate, sent: &Sent<'_>) ->
         });
         let narrowest =
             taking.min_by_key(|rendered| rendered.written.requests().next().map(|request| request.specificity()));
-        let selections = engine.group::<Selections>(&key);
-        let selects = delegation
-            .iter()
-            .flat_map(|delegation| &delegation.children)
-            .find(|(position, _)| selections.get(&(*position, Some(child.route().clone()))).is_some());
+        let selects = delegation.iter().flat_map(|delegation| &delegation.children).find(|(position, _)| {
+            engine.group::<Selections>(&(parent.clone(), rule, *position)).get(child.route()).is_some()
+        });
         links.push(Link {
             route: parent.route().to_string(),
             rule,

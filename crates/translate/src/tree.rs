@@ -347,13 +347,10 @@ pub(crate) fn problems(chain: &Chain, resolved: Option<&Resolved>) -> Vec<Told> 
 
 fn references(engine: &Engine, key: &(Chain, u32), delegation: &Delegation) -> Vec<Reference> {
     let (chain, rule) = key;
-    let selections = engine.group::<Selections>(key);
     let mut seen = HashSet::new();
     let references = delegation.children.iter().map(|(position, children)| {
-        let from = (*position, None);
-        let selected = selections.range_from(&from).take_while(|((at, _), _)| at == position);
-        let children_here = selected.filter_map(|((_, child), selection)| {
-            let name = child.as_ref()?;
+        let selections = engine.group::<Selections>(&(chain.clone(), *rule, *position));
+        let children_here = selections.iter().filter_map(|(name, selection)| {
             let left_out =
                 |state| Arc::new(Node { route: name.to_string(), state, problems: Vec::new(), rules: Vec::new() });
             match selection {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use api::Object;
+use ir::Settings;
 use translate::{Change, Translator};
 
 mod tree;
@@ -43,9 +44,12 @@ fn main() {
             tree_instructions();
         }
         ["tree-instructions"] => tree_instructions(),
-        ["cold", "tree", leaves] => cold("tree of leaves", parse(leaves), Tree::new(parse(leaves)).objects()),
-        ["cold", "wildcards"] => cold("routes that delegate to each other", 12, tree::wildcards()),
-        ["cold", routes] => cold("routes", parse(routes), World::new(parse(routes)).objects()),
+        ["cold", "tree", leaves] => {
+            cold("leaves of a tree", parse(leaves), Tree::settings(), Tree::new(parse(leaves)).objects());
+        }
+        // Within the bounds that there are.
+        ["cold", "wildcards"] => cold("routes that delegate to *", 12, World::settings(), tree::wildcards()),
+        ["cold", routes] => cold("routes", parse(routes), World::settings(), World::new(parse(routes)).objects()),
         ["trees"] => tree_times(),
         _ => {
             times();
@@ -59,7 +63,11 @@ fn parse(number: &str) -> usize {
 }
 
 fn translator(objects: Vec<Object>) -> Translator {
-    let mut translator = Translator::new(World::settings());
+    translator_with(World::settings(), objects)
+}
+
+fn translator_with(settings: Settings, objects: Vec<Object>) -> Translator {
+    let mut translator = Translator::new(settings);
     for object in objects {
         translator.apply(Change::Put(object));
     }
@@ -105,7 +113,7 @@ fn tree_times() {
     for tree::Step { name, of, sizes, scene } in tree::STEPS {
         for &size in sizes {
             let Scene { objects, change } = scene(size);
-            let mut translator = translator(objects);
+            let mut translator = translator_with(Tree::settings(), objects);
             let mut computed = 0;
             let mut taken: Vec<_> = (0..tree::WAITING)
                 .map(|turn| {
@@ -144,7 +152,7 @@ fn cold_apart(args: &[&str]) {
 
 /// One virtual host with all routes: its assembly is the part that must grow.
 fn one_host(name: &str, routes: usize, objects: Vec<Object>, change: impl Fn(usize) -> Object) {
-    let mut translator = translator(objects);
+    let mut translator = translator_with(Tree::settings(), objects);
     let mut bytes = 0;
     let mut taken: Vec<_> = (0..1_000)
         .map(|turn| {
@@ -172,9 +180,9 @@ fn micros(duration: Duration) -> String {
 }
 
 /// From objects in memory to every resource.
-fn cold(of: &str, routes: usize, objects: Vec<Object>) {
+fn cold(of: &str, routes: usize, settings: Settings, objects: Vec<Object>) {
     let (before, start) = (resident(), cpu_time());
-    let translator = translator(objects);
+    let translator = translator_with(settings, objects);
     let elapsed = cpu_time().saturating_sub(start);
     let bytes: usize = translator.resources().values().flatten().map(|(_, encoded)| encoded.body.len()).sum();
     println!(
@@ -204,7 +212,7 @@ fn run(step: &str, size: usize, times: usize) -> Translator {
         Some(known) => (known.scene)(size),
         None => plain(step, size),
     };
-    let mut translator = translator(objects);
+    let mut translator = translator_with(Tree::settings(), objects);
     let objects: Vec<_> = (0..times).map(change).collect();
     for object in objects {
         translator.apply(Change::Put(object));

@@ -4,9 +4,10 @@
 //! level, the leaves, have a Service each two of them. All stand on one hostname.
 
 use api::Object;
+use ir::Settings;
 use serde_json::{Value, json};
 
-use crate::world::{decode, gateway_with, service, slice};
+use crate::world::{World, decode, gateway_with, service, slice};
 
 /// A world, and what is done to it: the number makes each change different.
 pub(crate) struct Scene {
@@ -95,6 +96,13 @@ impl Tree {
         Self { inherits: true, ..self }
     }
 
+    /// Trees may be as large as they are.
+    pub(crate) fn settings() -> Settings {
+        let mut settings = World::settings();
+        settings.delegation.max_matches = 1_000_000;
+        settings
+    }
+
     fn leaves(&self) -> usize {
         self.fans.iter().product()
     }
@@ -134,7 +142,7 @@ impl Tree {
             route["spec"]["hostnames"] = json!(["tree.example.com"]);
         } else {
             let label = format!("below-{}-{}", level - 1, index / self.fans[level - 1]);
-            route["metadata"]["labels"] = json!({"delegation.kgateway.dev": label});
+            route["metadata"]["labels"] = json!({"delegation.kgateway.dev/label": label});
         }
         if self.inherits {
             route["metadata"]["annotations"] = json!({"delegation.kgateway.dev/inherit-parent-matcher": "true"});
@@ -201,7 +209,7 @@ impl Tree {
                 "spec": {"rules": [leaf_rule(&format!("/added-{index}"), 0, 0)]},
             });
             match labelled {
-                Some(true) => route["metadata"]["labels"] = json!({"delegation.kgateway.dev": "below-0-0"}),
+                Some(true) => route["metadata"]["labels"] = json!({"delegation.kgateway.dev/label": "below-0-0"}),
                 Some(false) => {
                     route["spec"]["parentRefs"] = parent_refs();
                     route["spec"]["hostnames"] = json!(["tree.example.com"]);

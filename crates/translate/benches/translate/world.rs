@@ -26,9 +26,7 @@ impl World {
     }
 
     pub(crate) fn settings() -> Settings {
-        let mut settings = Settings { shared_host: false, ..Settings::default() };
-        settings.delegation.max_matches = 1_000_000;
-        settings
+        Settings { shared_host: false, ..Settings::default() }
     }
 
     pub(crate) fn objects(&self) -> Vec<Object> {

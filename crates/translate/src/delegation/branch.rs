@@ -84,7 +84,7 @@ impl Derived for Expansion {
             match children {
                 Children::Named(child) => {
                     let selection = select(scope, key, &delegation, child);
-                    scope.emit::<Selections>(key.clone(), (*position, Some(child.clone())), selection);
+                    scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
                 }
                 all => {
                     for (bucket, _) in scope.group::<Buckets>(all).iter() {
@@ -114,7 +114,7 @@ impl Derived for Fan {
             let selection = select(scope, &key, &delegation, child);
             // Nor is a route told, or told of, that does not consent.
             if !matches!(selection, Selection::Missing | Selection::NotPermitted) {
-                scope.emit::<Selections>(key.clone(), (*position, Some(child.clone())), selection);
+                scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
             }
         }
         Some(())

@@ -7,7 +7,7 @@ use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     delegation::{Children, Rendered, describe, why_too_many},
     route::rule::Does,
-    tables::delegation::{Branch, Delegating, Fits, Selection, Selections},
+    tables::delegation::{self, Branch, Delegating, Fits, Selection, Selections},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -82,25 +82,23 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
     let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) else {
         return References::default();
     };
-    let selections = scope.group::<Selections>(&(chain.clone(), rule));
     let References { mut missing, mut selected } = References::default();
     for (position, children) in &delegation.children {
         let field = does.delegates.get(*position as usize).map_or("", |delegate| &delegate.field);
         let mut tell = |reason, name: &str, message: String| {
             findings.unresolved.push(Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message));
         };
-        let mut unasked = false;
-        let from = (*position, None);
-        let mut of_reference = selections.range_from(&from).take_while(|((at, _), _)| at == position).peekable();
-        if of_reference.peek().is_none() {
+        let selections = scope.group::<Selections>(&(chain.clone(), rule, *position));
+        if selections.is_empty() {
             missing = true;
             tell("BackendNotFound", ".name", nobody(children));
         }
-        for ((_, child), selection) in of_reference {
-            let Some(child) = child else { continue };
+        let (below, unasked) = delegation::selected(&selections);
+        selected |= below > 0;
+        let all_below = below == selections.len() as u64;
+        for (child, selection) in selections.iter().filter(|_| !all_below) {
             match selection {
-                Selection::Selected => selected = true,
-                Selection::Unasked => (selected, unasked) = (true, true),
+                Selection::Selected | Selection::Unasked => {}
                 Selection::Missing => {
                     missing = true;
                     let message = format!("HTTPRoute {child} does not exist; create it, or correct the name");
@@ -123,7 +121,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                 }
             }
         }
-        if unasked {
+        if unasked > 0 {
             let message = "routes of another namespace are served here that name no parent: they did not ask for it. Have \
                            them name this route in parentRefs";
             findings.warnings.push(Problem::new(Severity::Warning, "RefNotPermitted", field, message));

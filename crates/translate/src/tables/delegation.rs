@@ -20,12 +20,35 @@ tables! {
 }
 
 groups! {
-    /// What became of the references of a delegating rule, by reference and child.
-    Selections: (Chain, u32), (u32, Option<NsName>) => Selection;
     /// Where below others a route stands.
     Places: NsName, Chain => Arc<Place>;
     /// The children of a route whose statuses have no room for it.
     Unlisted: NsName, NsName => ();
+}
+
+/// What became of a reference of a delegating rule, by child.
+pub(crate) struct Selections;
+
+impl engine::Group for Selections {
+    const NAME: &'static str = "Selections";
+    type Key = (Chain, u32, u32);
+    type Sort = NsName;
+    type Entry = Selection;
+
+    /// How many stand below, how many of them unasked: the rule need not look at each when one comes or goes.
+    fn digest(selection: &Selection) -> engine::Digest {
+        let len = match selection {
+            Selection::Selected => 1,
+            Selection::Unasked => 1 | 1 << COUNT,
+            Selection::Missing | Selection::NotPermitted | Selection::Cycle => 0,
+        };
+        engine::Digest { len, hash: [0; 16] }
+    }
+}
+
+/// How many of a reference's children stand below, and how many of them unasked.
+pub(crate) fn selected(selections: &engine::View<Selections>) -> (u64, u64) {
+    (selections.byte_len() & ((1 << COUNT) - 1), selections.byte_len() >> COUNT)
 }
 
 /// What the children of a delegating rule have below one of its matches.
