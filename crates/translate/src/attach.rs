@@ -10,6 +10,7 @@ use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
 
 use crate::{
+    delegation,
     resolve::ResolvedRule,
     route::head::{self, ParentRef},
     status::listed_with,
@@ -123,6 +124,7 @@ fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<st
 impl Derived for Attachment {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Attached> {
         let route = scope.get::<Routes>(key)?;
+        delegation::file(scope, key, &route);
         let mut head = head::read(&route, &key.namespace);
         let mut parents = Vec::with_capacity(head.parents.len());
         let mut listeners = BTreeMap::new();

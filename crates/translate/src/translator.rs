@@ -11,8 +11,8 @@ use crate::{
     backend::{SliceRow, SlicesOf},
     class::OurClasses,
     delegation::{
-        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, IndexRow, Members,
-        Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
+        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Members, Planned,
+        Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -363,6 +363,7 @@ fn tables() -> Engine {
         .input::<UnusablePorts>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
         .for_each::<PolicyRow, RewritePolicies>(rewrite)
+        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
         .group::<Targeting>()
         .group::<Selecting>()
         .lookup::<PoliciesOf>()
@@ -394,16 +395,14 @@ fn tables() -> Engine {
         .lookup::<Open>()
         .lookup::<Candidates>()
         .lookup::<Presence>()
-        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
         .group::<DelegationPoliciesOf>()
         .lookup::<Ruling>()
         .lookup::<SaidOf>()
-        .derived_for_each::<IndexRow, Routes>(same)
+        .derived_for_each::<Attachment, Routes>(same)
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
         .lookup::<ChildHead>()
-        .derived_for_each::<Attachment, Routes>(same)
         .layered(|tables| {
             tables
                 .lookup::<Delegating>()

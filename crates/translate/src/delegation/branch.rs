@@ -7,7 +7,7 @@ use ir::{Chain, NsName, settings::Consent};
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes},
     index::{Buckets, ChildHead, Members},
-    policy::SaidOf,
+    policy::said_of,
     select::{Children, consents},
 };
 use crate::{
@@ -40,7 +40,7 @@ impl Derived for Branch {
         let route = scope.get::<Routes>(chain.route())?;
         let names = route.spec.rules.iter().filter_map(|rule| rule.name.clone()).map(Some);
         for section in names.chain([None]) {
-            if let Some(said) = scope.get::<SaidOf>(&(chain.route().clone(), section)) {
+            if let Some(said) = said_of(scope, chain.route(), section) {
                 let policy = ObjectId::new(Kind::DelegationPolicy, said.0.namespace.clone(), said.0.name.clone());
                 for listener in &attached.served {
                     scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));

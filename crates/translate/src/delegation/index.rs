@@ -9,7 +9,7 @@ use api::shared::ParentReference;
 use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
 use ir::NsName;
 
-use super::select::{Children, LABEL};
+use super::select::{Children, LABEL, may_consent};
 use crate::tables::input::Routes;
 
 /// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket
@@ -17,8 +17,6 @@ use crate::tables::input::Routes;
 const BUCKETS: u64 = 64;
 
 tables! {
-    /// Files a route under its namespace and its label.
-    IndexRow: NsName => ();
     /// Files a bucket under what it is a bucket of.
     BucketRow: (Children, u8) => ();
     /// What a parent needs to know of a route to select it.
@@ -44,21 +42,21 @@ impl Group for Buckets {
     }
 }
 
-impl Derived for IndexRow {
-    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
-        let route = scope.get::<Routes>(key)?;
-        let bucket = bucket(key);
-        let file = |children: Children| {
-            scope.emit::<Members>((children.clone(), bucket), key.clone(), ());
-            scope.demand::<BucketRow>((children, bucket));
-        };
-        file(Children::InNamespace(key.namespace.clone()));
-        if let Some(label) = route.metadata.labels.get(LABEL) {
-            let label: Arc<str> = label.as_ref().into();
-            file(Children::Labelled(label.clone(), Some(key.namespace.clone())));
-            file(Children::Labelled(label, None));
-        }
-        Some(())
+/// Files a route under its namespace and its label, if it can be anybody's child.
+pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &api::HttpRoute) {
+    if !may_consent(&route.spec.parent_refs) {
+        return;
+    }
+    let bucket = bucket(key);
+    let file = |children: Children| {
+        scope.emit::<Members>((children.clone(), bucket), key.clone(), ());
+        scope.demand::<BucketRow>((children, bucket));
+    };
+    file(Children::InNamespace(key.namespace.clone()));
+    if let Some(label) = route.metadata.labels.get(LABEL) {
+        let label: Arc<str> = label.as_ref().into();
+        file(Children::Labelled(label.clone(), Some(key.namespace.clone())));
+        file(Children::Labelled(label, None));
     }
 }
 

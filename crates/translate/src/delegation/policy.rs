@@ -1,9 +1,9 @@
 //! DelegationPolicies: what the owner of a parent asks of its children.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use api::{
-    DelegationPolicy, HttpRoute, Object,
+    DelegationPolicy, HttpRoute, Kind, Object, ObjectId,
     delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
     meta::LabelSelector,
     shared::BackendRef,
@@ -15,7 +15,11 @@ use super::SortMethod;
 use crate::{
     grant::GATEWAY_API,
     policy::sound,
-    tables::{gateway::Fault, input::DelegationPolicies},
+    tables::{
+        gateway::Fault,
+        input::DelegationPolicies,
+        policy::{PoliciesOf, Rank, Target, Targeting},
+    },
     validate,
 };
 
@@ -45,6 +49,8 @@ impl Derived for DelegationPolicyRow {
                 let route = NsName::new(key.namespace.clone(), target.name.clone());
                 let section = target.section_name.clone().filter(|section| !section.is_empty());
                 let age = Age { created, name: key.clone() };
+                let rank = Rank { kind: Kind::DelegationPolicy, weight: Reverse(0), age: age.clone() };
+                scope.emit::<Targeting>(target_of(&route, section.clone()), rank, ());
                 scope.emit::<DelegationPoliciesOf>((route, section), age, ());
             }
         }
@@ -113,6 +119,22 @@ impl Lookup for SaidOf {
         let (Age { name, .. }, ()) = policies.first()?;
         Some((name.clone(), scope.get::<Ruling>(name)?))
     }
+}
+
+fn target_of(route: &NsName, section: Option<Arc<str>>) -> Target {
+    Target { object: ObjectId::new(Kind::HttpRoute, route.namespace.clone(), route.name.clone()), section }
+}
+
+/// What is said of an HTTPRoute or of its rule of a name. Most have no such policy, which the list of all policies, read
+/// anyway, tells: so they need no rows here.
+pub(crate) fn said_of(
+    scope: &Scope<'_>,
+    route: &NsName,
+    section: Option<Arc<str>>,
+) -> Option<Arc<(NsName, Arc<Said>)>> {
+    let policies = scope.get::<PoliciesOf>(&target_of(route, section.clone()))?;
+    let any = policies.iter().any(|policy| policy.kind == Kind::DelegationPolicy);
+    any.then(|| scope.get::<SaidOf>(&(route.clone(), section)))?
 }
 
 fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Said, Fault> {
@@ -237,8 +259,8 @@ impl Terms {
             let who = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
             terms.requires_auth.get_or_insert_with(who);
         }
-        let of_route = scope.get::<SaidOf>(&(route.clone(), None));
-        let of_rule = rule.and_then(|rule| scope.get::<SaidOf>(&(route.clone(), Some(rule.clone()))));
+        let of_route = said_of(scope, route, None);
+        let of_rule = rule.and_then(|rule| said_of(scope, route, Some(rule.clone())));
         // What is said of the rule comes last, since it is the more precise.
         for said in of_route.iter().chain(&of_rule) {
             let (policy, said) = &**said;

@@ -48,6 +48,15 @@ pub(crate) fn is_delegate(reference: &BackendObjectReference) -> bool {
     matches!((&*reference.group, &*reference.kind), (GATEWAY_API, "HTTPRoute") | (LABEL_GROUP, "label"))
 }
 
+/// Whether a route lets any other delegate to it. Most routes stand at Gateways and do not.
+pub(crate) fn may_consent(own: &[ParentReference]) -> bool {
+    own.is_empty() || own.iter().any(names_route)
+}
+
+fn names_route(reference: &ParentReference) -> bool {
+    (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
+}
+
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
 /// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
 pub(crate) fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
@@ -55,7 +64,7 @@ pub(crate) fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent
         || own.iter().any(|reference| {
             let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
             let section = reference.section_name.as_deref().filter(|section| !section.is_empty());
-            (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
+            names_route(reference)
                 && reference.name == parent.name
                 && *namespace.unwrap_or(own_namespace) == parent.namespace
                 && section.is_none_or(|section| rule == Some(section))

@@ -122,7 +122,7 @@ impl Level {
 
     /// The next policies; those before count first.
     fn add(&mut self, scope: &Scope<'_>, policies: impl Iterator<Item = ObjectId>) {
-        for id in policies {
+        for id in policies.filter(|id| id.kind != Kind::DelegationPolicy) {
             if self.policies.iter().any(|(known, _)| *known == id) {
                 continue;
             }

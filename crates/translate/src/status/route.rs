@@ -15,7 +15,7 @@ use ir::{Chain, NsName, Problem, Severity};
 
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
-    delegation::consents,
+    delegation::{consents, may_consent},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
     tables::{
@@ -74,15 +74,15 @@ impl Derived for RouteStatus {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Verdict> {
         let route = scope.get::<Routes>(key)?;
         let attached = scope.get::<Attachment>(key)?;
-        let places = scope.group::<Places>(key);
+        let places = may_consent(&route.spec.parent_refs).then(|| scope.group::<Places>(key));
         let mut elsewhere = None;
         let mut own = None;
-        if !attached.parents.is_empty() || places.is_empty() {
+        if !attached.parents.is_empty() || places.as_ref().is_none_or(View::is_empty) {
             let wrong = Wrong::of(scope, &attached, [&Chain::root(key.clone())]).shared();
             own = Some((wrong, scope.get::<Unacceptable>(key).map(|fault| Box::new((*fault).clone()))));
         }
         let mut parents = Vec::new();
-        for entry in entries(scope, key, &route, &attached, &places).into_iter().take(MAX_PARENTS) {
+        for entry in entries(scope, key, &route, &attached, places.as_ref()).into_iter().take(MAX_PARENTS) {
             parents.push(match (entry, &own) {
                 (Entry::Gateway(state), own) => {
                     let (wrong, refused) = own.clone().unwrap_or_default();
@@ -129,11 +129,11 @@ fn entries<'a>(
     key: &NsName,
     route: &HttpRoute,
     attached: &'a Attached,
-    places: &'a View<Places>,
+    places: Option<&'a View<Places>>,
 ) -> Vec<Entry<'a>> {
     let mut entries: Vec<_> = attached.parents.iter().map(Entry::Gateway).collect();
     let mut below: BTreeMap<&NsName, Vec<_>> = BTreeMap::new();
-    for (chain, place) in places.iter() {
+    for (chain, place) in places.into_iter().flat_map(View::iter) {
         if let Some((parent, _)) = chain.above() {
             below.entry(parent.route()).or_default().push((chain, &**place));
         }
@@ -184,7 +184,7 @@ impl Derived for Overfull {
             return None;
         }
         let attached = scope.get::<Attachment>(key)?;
-        for entry in entries(scope, key, &route, &attached, &places).into_iter().skip(MAX_PARENTS) {
+        for entry in entries(scope, key, &route, &attached, Some(&places)).into_iter().skip(MAX_PARENTS) {
             if let Entry::Selecting(_, parent, _) = entry {
                 scope.emit::<Unlisted>(parent, key.clone(), ());
             }
