@@ -1,8 +1,9 @@
 //! How large a tree may grow.
 //!
 //! A few routes that each delegate to all of their namespace make millions of chains, so a tree is counted while it grows:
-//! at each depth before its rules expand, by how many routes they select, and after, by how many matches these have. The
-//! rules are taken in order, and those that exceed the bound expand no further. Other trees have counts of their own.
+//! at each depth before its rules expand, by how many routes they select, and after, by how many matches these have. Of
+//! the rules at one depth the small ones are taken first, so that who asks for too much is who goes without, and those
+//! that exceed the bound expand no further. Other trees have counts of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -126,7 +127,7 @@ fn above((root, depth): &(NsName, u32)) -> Option<(NsName, u32)> {
     depth.checked_sub(1).map(|depth| (root.clone(), depth))
 }
 
-/// Takes as many rules as fit in what is left of `bound`, in their order. `of` tells the rule that an entry counts for.
+/// Takes as many rules as fit in what is left of `bound`, the small ones first, then in their order. `of` tells the rule that an entry counts for.
 fn take<G: Group>(
     before: u64,
     bound: u64,
@@ -144,6 +145,8 @@ fn take<G: Group>(
     }
     let mut total = before;
     let mut over = BTreeSet::new();
+    let mut by_rule: Vec<_> = by_rule.into_iter().collect();
+    by_rule.sort_by_key(|(_, count)| *count);
     for (rule, count) in by_rule {
         match total.checked_add(count).filter(|total| *total <= bound) {
             Some(fits) => total = fits,

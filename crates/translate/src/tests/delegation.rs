@@ -284,6 +284,24 @@ fn a_tree_has_a_bound_and_others_do_not_feel_it() {
 }
 
 #[test]
+fn a_child_that_is_too_large_takes_nothing_from_its_siblings() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_matches = 10;
+    let large = |count: usize| child("large", (0..count).map(|at| forward(&format!("/a/{at}"))).collect());
+    let base = [
+        gateway("edge", json!([http("web", 80, "")])),
+        service("s"),
+        root(json!([to("/a", &["large"]), to("/b", &["small"])])),
+        child("small", json!([forward("/b/1"), forward("/b/2")])),
+    ];
+    let mut scene = Scene::with(settings, base.into_iter().chain([large(7)]));
+    assert_eq!(routes(&scene).len(), 9);
+    scene.put(large(9));
+    assert_eq!(routes(&scene), ["small.0.0 /b/1", "small.1.0 /b/2", "root.0.0 /a 500"]);
+    assert!(scene.route_message("apps/root", 0, "ResolvedRefs").contains("spec.rules[0]"));
+}
+
+#[test]
 fn a_tree_is_as_deep_as_is_allowed() {
     let mut settings = ir::Settings::default();
     settings.delegation.max_depth = 2;
