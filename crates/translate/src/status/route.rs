@@ -18,6 +18,7 @@ use crate::{
     delegation::{consents, may_consent},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
+    route::rule::delegates,
     tables::{
         attachment::{Attached, Attachment, ParentState, Unacceptable},
         delegation::{Branch, Delegating, Overfull, Place, Places, Unlisted},
@@ -195,6 +196,10 @@ impl Derived for Overfull {
 
 /// What is to be said of the children of a route whose statuses do not tell of it.
 fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
+    let route = scope.get::<Routes>(parent)?;
+    if !route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).any(delegates) {
+        return None;
+    }
     let children = scope.group::<Unlisted>(parent);
     if children.is_empty() {
         return None;
