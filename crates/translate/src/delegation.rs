@@ -27,7 +27,7 @@ pub(crate) use select::{Children, LABEL, consents};
 pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};
 pub(crate) use branch::{Expansion, Fan};
-pub(crate) use index::{BucketRow, Buckets, ChildHead, Members, file};
+pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
 pub(crate) use inheritance::{Level, combine, provenance};
 pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};
 pub(crate) use select::{is_delegate, may_consent};

@@ -11,8 +11,8 @@ use crate::{
     backend::{SliceRow, SlicesOf},
     class::OurClasses,
     delegation::{
-        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Members, Planned,
-        Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
+        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Filled, Members,
+        Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -28,7 +28,9 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
-        delegation::{Branch, Candidate, Delegating, Fitting, Overfull, Places, Selections, Unlisted},
+        delegation::{
+            Branch, Candidate, Delegating, FitsBelow, Fitting, Overfull, Places, Referred, Selections, Unlisted,
+        },
         gateway::{GatewayRow, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
@@ -402,6 +404,7 @@ fn tables() -> Engine {
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
+        .lookup::<Filled>()
         .lookup::<ChildHead>()
         .layered(|tables| {
             tables
@@ -419,6 +422,8 @@ fn tables() -> Engine {
         })
         .group::<Selections>()
         .group::<Fitting>()
+        .lookup::<FitsBelow>()
+        .lookup::<Referred>()
         .group::<Places>()
         .derived::<Overfull>()
         .group::<Unlisted>()

@@ -6,7 +6,7 @@ use ir::{Chain, NsName, settings::Consent};
 
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes},
-    index::{Buckets, ChildHead, Members},
+    index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::said_of,
     select::{Children, consents},
 };
@@ -87,8 +87,9 @@ impl Derived for Expansion {
                     scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
                 }
                 all => {
-                    for (bucket, _) in scope.group::<Buckets>(all).iter() {
-                        scope.demand::<Fan>((chain.clone(), *rule, *position, *bucket));
+                    let filled = scope.get::<Filled>(all).map_or(0, |filled| *filled);
+                    for bucket in buckets(filled) {
+                        scope.demand::<Fan>((chain.clone(), *rule, *position, bucket));
                     }
                 }
             }

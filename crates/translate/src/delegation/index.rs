@@ -13,12 +13,14 @@ use super::select::{Children, LABEL, may_consent};
 use crate::tables::input::Routes;
 
 /// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket
-/// alone.
+/// alone. As many as a number has bits.
 const BUCKETS: u64 = 64;
 
 tables! {
     /// Files a bucket under what it is a bucket of.
     BucketRow: (Children, u8) => ();
+    /// Which buckets hold anything, a bit each: most routes that come or go change nothing of that.
+    Filled: Children => u64;
     /// What a parent needs to know of a route to select it.
     ChildHead: NsName => Head;
 }
@@ -64,6 +66,17 @@ fn bucket(route: &NsName) -> u8 {
     let mut hasher = DefaultHasher::new();
     route.hash(&mut hasher);
     u8::try_from(hasher.finish() % BUCKETS).unwrap_or_default()
+}
+
+impl Lookup for Filled {
+    fn compute(scope: &Scope<'_>, key: &Children) -> Option<u64> {
+        Some(scope.group::<Buckets>(key).iter().fold(0, |filled, (bucket, _)| filled | 1 << bucket))
+    }
+}
+
+/// The buckets of `filled`.
+pub(crate) fn buckets(filled: u64) -> impl Iterator<Item = u8> {
+    (0..64).filter(move |bucket| filled >> bucket & 1 == 1)
 }
 
 impl Derived for BucketRow {

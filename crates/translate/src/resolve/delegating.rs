@@ -7,7 +7,7 @@ use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     delegation::{Children, Rendered, describe, why_too_many},
     route::rule::Does,
-    tables::delegation::{self, Branch, Delegating, Fits, Selection, Selections},
+    tables::delegation::{Branch, Delegating, FitsBelow, Referred, Selection},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -31,9 +31,9 @@ pub(super) fn answers(
     let References { missing, selected } = references(scope, unwritten, does, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for (rendered, matching) in unwritten.matches.iter().zip(0..) {
-        let fits = Fits::below(scope, &at, matching);
+        let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
         let field = || format!("{field}.matches[{}]", rendered.index);
-        if fits.barred > 0 {
+        if fits.barred {
             let message = format!(
                 "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
                  annotate the children",
@@ -41,12 +41,12 @@ pub(super) fn answers(
             );
             findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
         }
-        if fits.serving > 0 {
-            if missing || fits.barred > 0 {
-                behind.push(rendered.behind(delegation.terms.sort, fits.as_much > 0));
+        if fits.serves {
+            if missing || fits.barred {
+                behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
             }
-        } else if missing || !selected || fits.broken + fits.barred > 0 {
-            broken.push(if fits.broken > 0 { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
+        } else if missing || !selected || fits.broken || fits.barred {
+            broken.push(if fits.broken { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
@@ -88,15 +88,13 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
         let mut tell = |reason, name: &str, message: String| {
             findings.unresolved.push(Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message));
         };
-        let selections = scope.group::<Selections>(&(chain.clone(), rule, *position));
-        if selections.is_empty() {
+        let Some(referral) = scope.get::<Referred>(&(chain.clone(), rule, *position)) else {
             missing = true;
             tell("BackendNotFound", ".name", nobody(children));
-        }
-        let (below, unasked) = delegation::selected(&selections);
-        selected |= below > 0;
-        let all_below = below == selections.len() as u64;
-        for (child, selection) in selections.iter().filter(|_| !all_below) {
+            continue;
+        };
+        selected |= referral.selected;
+        for (child, selection) in &referral.others {
             match selection {
                 Selection::Selected | Selection::Unasked => {}
                 Selection::Missing => {
@@ -121,7 +119,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                 }
             }
         }
-        if unasked > 0 {
+        if referral.unasked {
             let message = "routes of another namespace are served here that name no parent: they did not ask for it. Have \
                            them name this route in parentRefs";
             findings.warnings.push(Problem::new(Severity::Warning, "RefNotPermitted", field, message));

@@ -17,6 +17,11 @@ tables! {
     Branch: Chain => ();
     /// Has the parents of a child know it that its status has no room for.
     Overfull: NsName => ();
+    /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
+    /// this, so that few wake it.
+    FitsBelow: (Chain, u32, u32) => Fits;
+    /// What a reference of a delegating rule comes to, for the same reason.
+    Referred: (Chain, u32, u32) => Referral;
 }
 
 groups! {
@@ -46,9 +51,35 @@ impl engine::Group for Selections {
     }
 }
 
-/// How many of a reference's children stand below, and how many of them unasked.
-pub(crate) fn selected(selections: &engine::View<Selections>) -> (u64, u64) {
-    (selections.byte_len() & ((1 << COUNT) - 1), selections.byte_len() >> COUNT)
+/// Whom a reference means, taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Referral {
+    /// Somebody stands below.
+    pub(crate) selected: bool,
+    /// Somebody does who did not ask for it.
+    pub(crate) unasked: bool,
+    /// Those that do not, and why.
+    pub(crate) others: Box<[(NsName, Selection)]>,
+}
+
+impl engine::Lookup for Referred {
+    /// None where nobody is meant.
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Referral> {
+        let selections = scope.group::<Selections>(key);
+        if selections.is_empty() {
+            return None;
+        }
+        let (selected, unasked) = (selections.byte_len() & ((1 << COUNT) - 1), selections.byte_len() >> COUNT);
+        let others = selections.iter().filter(|(_, selection)| {
+            matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Cycle)
+        });
+        let others = others.map(|(child, selection)| (child.clone(), *selection));
+        Some(Referral {
+            selected: selected > 0,
+            unasked: unasked > 0,
+            others: if selected == selections.len() as u64 { Box::default() } else { others.collect() },
+        })
+    }
 }
 
 /// What the children of a delegating rule have below one of its matches.
@@ -88,25 +119,32 @@ pub(crate) enum Fit {
     Barred,
 }
 
-/// How many children have what below a match of their parent.
+/// What all children have below a match of their parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(crate) struct Fits {
-    /// They serve something.
-    pub(crate) serving: u64,
-    /// They serve a match that asks for no more than the parent's.
-    pub(crate) as_much: u64,
-    /// They would serve if they were sound.
-    pub(crate) broken: u64,
-    /// They are barred.
-    pub(crate) barred: u64,
+    /// Somebody serves something.
+    pub(crate) serves: bool,
+    /// Somebody serves a match that asks for no more than the parent's.
+    pub(crate) as_much: bool,
+    /// Somebody would serve if it were sound.
+    pub(crate) broken: bool,
+    /// Somebody is barred.
+    pub(crate) barred: bool,
 }
 
-impl Fits {
-    /// Below match number `matching` of a rule.
-    pub(crate) fn below(scope: &Scope<'_>, (chain, rule): &(Chain, u32), matching: u32) -> Self {
-        let children = scope.group::<Fitting>(&(chain.clone(), *rule, matching));
+impl engine::Lookup for FitsBelow {
+    /// By the place of the match.
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
+        let children = scope.group::<Fitting>(key);
         let count = |place: u32| children.byte_len() >> (place * COUNT) & ((1 << COUNT) - 1);
         let (serving, barred) = (count(0), count(1));
-        Self { serving, as_much: count(2), broken: children.len() as u64 - serving - barred, barred }
+        Some(Fits {
+            serves: serving > 0,
+            as_much: count(2) > 0,
+            broken: children.len() as u64 > serving + barred,
+            barred: barred > 0,
+        })
     }
 }
 
