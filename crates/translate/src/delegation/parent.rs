@@ -39,6 +39,7 @@ impl Lookup for Delegating {
         Some(Delegation {
             rule_name: read.name,
             children,
+            by_prefix: Delegation::sorted_by_prefix(&matches),
             matches: matches.into(),
             levels: above.chain([Arc::new(level)]).collect(),
             terms,

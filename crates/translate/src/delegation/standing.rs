@@ -151,21 +151,26 @@ impl Standing {
                 // Of several parents' matches around it, it belongs to the narrowest.
                 let mut around: Option<&Rendered> = None;
                 let inner = Inner::of(&read.written);
-                for (parent, ordinal) in above.matches.iter().zip(0..) {
-                    match inner.lies_below(&parent.written) {
-                        Ok(()) => {
-                            *outcome.below.entry(ordinal).or_default() |=
-                                asks_for(&parent.written) == asks_for(&read.written);
-                            let narrower = |other: &Rendered| asks_for(&parent.written) < asks_for(&other.written);
-                            if around.is_none_or(narrower) {
-                                around = Some(parent);
-                            }
-                        }
-                        Err(outside) => {
-                            let described = describe(&parent.written);
-                            why = why.or_else(|| Some(format!("{outside}, which is {described}")));
+                // Of all others it is known that the path leads out of them.
+                let near = match &read.written.path {
+                    Path::Exact(path) | Path::Prefix(path) => Some(above.around(path)),
+                    Path::Regex(_) => None,
+                };
+                let near = near.unwrap_or_else(|| (0..).take(above.matches.len()).collect());
+                for ordinal in near {
+                    let Some(parent) = above.matches.get(ordinal as usize) else { continue };
+                    if inner.lies_below(&parent.written).is_ok() {
+                        *outcome.below.entry(ordinal).or_default() |=
+                            asks_for(&parent.written) == asks_for(&read.written);
+                        let narrower = |other: &Rendered| asks_for(&parent.written) < asks_for(&other.written);
+                        if around.is_none_or(narrower) {
+                            around = Some(parent);
                         }
                     }
+                }
+                if let (None, Some(first)) = (around, above.matches.first()) {
+                    let outside = inner.lies_below(&first.written).err();
+                    why = outside.map(|outside| format!("{outside}, which is {}", describe(&first.written)));
                 }
                 outcome.matches.extend(around.map(|parent| place(parent, 0, read.written.clone())));
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Scope;
-use ir::{Chain, NsName};
+use ir::{Chain, NsName, matching::Path};
 
 use super::gateway::Fault;
 use crate::delegation::{Children, Level, Rendered, Terms};
@@ -148,6 +148,14 @@ impl engine::Lookup for FitsBelow {
     }
 }
 
+/// The prefix that a match is, without a slash at its end.
+fn prefix(rendered: &Rendered) -> Option<&str> {
+    match &rendered.written.path {
+        Path::Prefix(path) => Some(path.trim_end_matches('/')),
+        Path::Exact(_) | Path::Regex(_) => None,
+    }
+}
+
 /// A delegating rule at its place in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delegation {
@@ -157,6 +165,8 @@ pub(crate) struct Delegation {
     pub(crate) children: Box<[(u32, Children)]>,
     /// Its matches, those of its own parents counted in.
     pub(crate) matches: Box<[Rendered]>,
+    /// The places of those of them that are prefixes, sorted by these: children may be held against thousands.
+    pub(crate) by_prefix: Box<[u32]>,
     /// What it and the rules above it hand down, the root's first.
     pub(crate) levels: Box<[Arc<Level>]>,
     /// What is asked of its children.
@@ -190,6 +200,29 @@ pub(crate) struct Place {
 }
 
 impl Delegation {
+    /// The places of matches by their prefixes, for [`Self::by_prefix`].
+    pub(crate) fn sorted_by_prefix(matches: &[Rendered]) -> Box<[u32]> {
+        let mut places: Vec<_> =
+            (0..).zip(matches).filter(|(_, rendered)| prefix(rendered).is_some()).map(|(place, _)| place).collect();
+        places.sort_by_key(|place: &u32| matches.get(*place as usize).and_then(prefix));
+        places.into()
+    }
+
+    /// The places, in order, of the matches whose prefix is `path` or lies above it.
+    pub(crate) fn around(&self, path: &str) -> Vec<u32> {
+        let of = |place: &u32| self.matches.get(*place as usize).and_then(prefix);
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        let mut around: Vec<_> = ends
+            .flat_map(|end| {
+                let above = path.get(..end);
+                let from = self.by_prefix.partition_point(|place| of(place) < above);
+                self.by_prefix[from..].iter().take_while(move |place| of(place) == above).copied()
+            })
+            .collect();
+        around.sort_unstable();
+        around
+    }
+
     /// The place of the reference that names a child, if one does.
     pub(crate) fn position(&self, child: &NsName) -> Option<u32> {
         let names = |children: &Children| matches!(children, Children::Named(name) if name == child);

@@ -419,3 +419,25 @@ fn of_several_rules_of_a_parent_that_a_child_names_its_entry_has_one_that_select
     assert_eq!(scene.parents("apps/child"), 1);
     assert_eq!(scene.parent_ref("apps/child", 0)["sectionName"], "two");
 }
+
+#[test]
+fn of_many_matches_of_a_parent_a_childs_belongs_to_the_narrowest_that_holds_it() {
+    let paths = ["/x/1", "/a/b", "/a", "/ab", "/a/b/", "/x", "/x/1/2"];
+    let mut rule = to("/", &["child"]);
+    rule["matches"] = paths.iter().map(|path| prefix(path)).collect();
+    rule["matches"][2]["method"] = json!("GET");
+    rule["matches"].as_array_mut().expect("a list").push(json!({"path": {"type": "Exact", "value": "/e"}}));
+    let mut get = forward("/a/c");
+    get["matches"][0]["method"] = json!("GET");
+    let mut scene = scene([
+        root(json!([rule])),
+        child("child", json!([forward("/a/b/c"), forward("/a/c"), get, forward("/abc"), forward("/x/1/")])),
+    ]);
+    let served: Vec<_> = routes(&scene).into_iter().filter(|route| route.starts_with("child")).collect();
+    // A slash at the end means two routes, the path itself and what lies below.
+    assert_eq!(served, ["child.0.0 /a/b/c", "child.4.0 /x/1/", "child.2.0 /a/c", "child.4.0/1 /x/1"]);
+    // What lies nowhere is told of the first.
+    scene.put(child("child", json!([forward("/c")])));
+    let told = scene.route_message("apps/child", 0, "Accepted");
+    assert!(told.contains("leads out of the parent's, which is PathPrefix /x/1"), "{told}");
+}
