@@ -21,6 +21,7 @@ pub(super) fn apply(mut does: Does, terms: &Terms, field: &str) -> Result<Does, 
     if let Some(defaults) = &terms.defaults
         && does.backends.is_empty()
         && does.filters.redirect.is_none()
+        && does.filters.direct_response().is_none()
     {
         let backends = defaults.backends.iter().enumerate();
         let backends = backends.map(|(index, backend)| default_backend(backend.clone(), &defaults.policy, index));
