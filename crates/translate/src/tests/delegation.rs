@@ -441,3 +441,69 @@ fn of_many_matches_of_a_parent_a_childs_belongs_to_the_narrowest_that_holds_it()
     let told = scene.route_message("apps/child", 0, "Accepted");
     assert!(told.contains("leads out of the parent's, which is PathPrefix /x/1"), "{told}");
 }
+
+#[test]
+fn where_consent_must_be_explicit_a_child_of_another_namespace_has_to_name_its_parent() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.consent = ir::settings::Consent::CrossNamespaceExplicit;
+    let foreign = |name: &str, parents: Value| {
+        let mut foreign = child(name, json!([forward(&format!("/a/{name}"))]));
+        foreign["metadata"]["namespace"] = json!("other");
+        if !parents.is_null() {
+            foreign["spec"]["parentRefs"] = parents;
+        }
+        foreign
+    };
+    let mut rule = to("/a", &["own"]);
+    let all = json!({"group": GROUP, "kind": "HTTPRoute", "name": "*", "namespace": "other"});
+    rule["backendRefs"].as_array_mut().expect("a list").push(all);
+    let names = json!([{"group": GROUP, "kind": "HTTPRoute", "name": "root", "namespace": "apps"}]);
+    let objects = [root(json!([rule])), child("own", json!([forward("/a/own")]))];
+    let objects = objects.into_iter().chain([foreign("silent", json!(null)), foreign("asks", names)]);
+    let base = [gateway("edge", json!([http("web", 80, "")])), service("s")];
+    let scene = Scene::with(settings, base.into_iter().chain(objects.clone()));
+    let reached = |scene: &Scene| {
+        routes(scene).iter().filter_map(|route| route.split(' ').nth(1).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(reached(&scene), ["/a/asks", "/a/own"]);
+    assert_eq!(scene.parents("other/silent"), 0);
+    let scene = super::delegation::scene(objects);
+    assert!(reached(&scene).contains(&"/a/silent".to_owned()));
+    assert!(scene.route_message("apps/root", 0, "Accepted").contains("Warning"));
+}
+
+#[test]
+fn a_reference_to_routes_has_no_filters_and_its_weight_counts_for_nothing() {
+    let with = |field: &str, value: Value| {
+        let mut rule = to("/a", &["child"]);
+        rule["backendRefs"][0][field] = value;
+        scene([root(json!([rule, forward("/")])), child("child", json!([forward("/a/x")]))])
+    };
+    let filters =
+        json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x", "value": "1"}]}}]);
+    assert_eq!(routes(&with("filters", filters)), ["root.0.0 /a 500", "root.1.0 /"]);
+    let weighted = with("weight", json!(0));
+    assert_eq!(routes(&weighted), ["child.0.0 /a/x", "root.1.0 /"]);
+    assert!(weighted.problems().iter().any(|told| told.contains("backendRefs[0].weight")), "{:?}", weighted.problems());
+}
+
+#[test]
+fn the_word_for_all_namespaces_is_a_setting_and_counts_for_labels_alone() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.wildcard_namespace = "everywhere".into();
+    let labelled = |namespace: &str| {
+        let mut labelled = child("child", json!([forward("/a/x")]));
+        labelled["metadata"]["namespace"] = json!(namespace);
+        labelled["metadata"]["labels"] = json!({"delegation.kgateway.dev/label": "l"});
+        labelled
+    };
+    let selecting = |namespace: &str| {
+        let mut rule = to_label("/a", "l");
+        rule["backendRefs"][0]["namespace"] = json!(namespace);
+        let base = [gateway("edge", json!([http("web", 80, "")])), service("s"), root(json!([rule]))];
+        Scene::with(settings.clone(), base.into_iter().chain([labelled("one"), labelled("two")]))
+    };
+    let count = |scene: &Scene| routes(scene).iter().filter(|route| route.contains("/a/x")).count();
+    assert_eq!(count(&selecting("everywhere")), 2);
+    assert_eq!(routes(&selecting("all")), ["root.0.0 /a 500"]);
+}
