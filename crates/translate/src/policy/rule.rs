@@ -74,7 +74,7 @@ pub(crate) struct Above {
 }
 
 /// What all levels come to for a rule.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Effective {
     /// Why the rule is replaced.
     pub(crate) broken: Option<Problem>,
@@ -153,6 +153,9 @@ impl Level {
 
     /// This level below others; `field` is that of its rule, which is one of `namespace`.
     pub(crate) fn below(self, above: Option<&Above>, namespace: &str, field: &str) -> Effective {
+        if above.is_none() && self.is_empty() {
+            return Effective::default();
+        }
         let nothing = Above::default();
         let above = above.unwrap_or(&nothing);
         let Fields { rewrite, traffic } = above.before.clone().or(self.fields).or(above.after.clone());
