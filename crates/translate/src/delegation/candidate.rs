@@ -42,10 +42,16 @@ impl Derived for Candidate {
         let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
         if standing.fault.is_some() {
             // Nobody knows what it would have, were it sound.
-            below.extend(standing.above.iter().flat_map(|above| (0..).zip(&above.matches).map(|(at, _)| (at, false))));
+            for (at, _) in standing.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
+                below.entry(at).or_insert(false);
+            }
         }
         for (matching, as_much) in below {
-            let fit = if standing.fault.is_none() { Fit::Serves { as_much } } else { Fit::Broken };
+            let fit = if standing.fault.is_none() {
+                Fit::Serves { as_much }
+            } else {
+                Fit::Broken { as_much: as_much && allowed }
+            };
             scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
         }
         for matching in standing.barred().into_iter().filter(|_| standing.fault.is_none()) {

@@ -46,7 +46,11 @@ pub(super) fn answers(
                 behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
             }
         } else if missing || !selected || fits.broken || fits.barred {
-            broken.push(if fits.broken { rendered.behind(delegation.terms.sort, false) } else { rendered.clone() });
+            broken.push(if fits.broken {
+                rendered.behind(delegation.terms.sort, fits.as_much)
+            } else {
+                rendered.clone()
+            });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",

@@ -93,9 +93,10 @@ impl engine::Group for Fitting {
 
     /// How many there are of each kind, side by side.
     fn digest(fit: &Fit) -> engine::Digest {
+        let asks = |as_much: bool| if as_much { 1 << (2 * COUNT) } else { 0 };
         let len = match fit {
-            Fit::Serves { as_much } => 1 + if *as_much { 1 << (2 * COUNT) } else { 0 },
-            Fit::Broken => 0,
+            Fit::Serves { as_much } => 1 + asks(*as_much),
+            Fit::Broken { as_much } => asks(*as_much),
             Fit::Barred => 1 << COUNT,
         };
         engine::Digest { len, hash: [0; 16] }
@@ -114,7 +115,10 @@ pub(crate) enum Fit {
         as_much: bool,
     },
     /// Nothing that it serves, since the child as a whole is broken or not allowed.
-    Broken,
+    Broken {
+        /// Whether it answers by itself where it asks for no more than the parent's.
+        as_much: bool,
+    },
     /// Nothing: the match is no prefix, and the child does not inherit.
     Barred,
 }
@@ -125,7 +129,7 @@ pub(crate) enum Fit {
 pub(crate) struct Fits {
     /// Somebody serves something.
     pub(crate) serves: bool,
-    /// Somebody serves a match that asks for no more than the parent's.
+    /// Somebody has a match that asks for no more than the parent's, be it broken.
     pub(crate) as_much: bool,
     /// Somebody would serve if it were sound.
     pub(crate) broken: bool,

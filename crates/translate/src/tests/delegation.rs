@@ -507,3 +507,11 @@ fn the_word_for_all_namespaces_is_a_setting_and_counts_for_labels_alone() {
     assert_eq!(count(&selecting("everywhere")), 2);
     assert_eq!(routes(&selecting("all")), ["root.0.0 /a 500"]);
 }
+
+#[test]
+fn a_faulty_child_answers_before_what_is_left_of_its_parent() {
+    let mut faulty = child("zz", json!([forward("/a")]));
+    faulty["spec"]["hostnames"] = json!(["a.example.com"]);
+    let scene = scene([root(json!([to("/a", &["zz"]), forward("/b")])), faulty]);
+    assert_eq!(routes(&scene), ["root.1.0 /b", "zz.0.0 /a 500", "root.0.0 /a 500"]);
+}
