@@ -242,7 +242,12 @@ impl<'a> Tree<'a> {
 
     fn select(&self, at: &At<'a>) -> Selected<'a> {
         let mut selected = Selected::default();
-        for (position, delegate) in at.rule.delegates.iter().enumerate() {
+        // By position stand those that are named; all others come behind them.
+        let position = |child: &Route| {
+            let names = |delegate: &Delegate| matches!(delegate, Delegate::Named(name) if *name == child.name);
+            at.rule.delegates.iter().position(names).unwrap_or(usize::MAX)
+        };
+        for delegate in &at.rule.delegates {
             let mut found: Vec<&'a Route> =
                 self.world.routes.iter().filter(|route| self.means(delegate, at, route)).collect();
             found.sort_by_key(|route| (&route.created, route.name.to_string()));
@@ -260,7 +265,7 @@ impl<'a> Tree<'a> {
                 } else if at.policies.iter().any(refused) {
                     selected.left_out.push(format!("{} is not allowed", child.name));
                 } else if selected.children.iter().all(|(_, known)| known.name != child.name) {
-                    selected.children.push((position, child));
+                    selected.children.push((position(child), child));
                 }
             }
         }
