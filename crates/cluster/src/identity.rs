@@ -1,0 +1,1 @@
+//! Who a proxy is, and how it knows that this is the control plane.

@@ -1,0 +1,1 @@
+//! Writes statuses to their objects.

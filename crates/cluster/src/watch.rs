@@ -1,0 +1,1 @@
+//! Watches of every kind that is read.
