@@ -145,7 +145,7 @@ pub fn yaml(value: &impl Serialize) -> Result<String, DocumentError> {
 fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Result<GatewayEntry, DocumentError> {
     let mut entry = GatewayEntry { gateway: gateway.to_string(), ..GatewayEntry::default() };
     for (key, encoded) in resources {
-        let mut value = json::value(key.kind.message_name(), &encoded.body)
+        let mut value = json::value(key.kind.message_name(), &encoded.body.to_bytes())
             .map_err(|source| DocumentError::Resource { key: Box::new(key.clone()), source })?;
         whole_numbers(&mut value);
         match key.kind {

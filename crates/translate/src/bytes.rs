@@ -6,8 +6,8 @@
 //! its fields, whatever their order.
 //!
 //! The same property composes a virtual host from its encoded routes, and a route configuration from its encoded
-//! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, so that assembling
-//! costs one copy of the bytes and 16 hashed bytes a part.
+//! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, and large parts are
+//! shared, not copied ([`Body`]), so that assembling costs 16 hashed bytes a part and a copy of what is small.
 
 use bytes::Bytes;
 use envoy_types::pb::{
@@ -18,8 +18,12 @@ use prost::{Message, Name};
 
 use crate::resource::Encoded;
 
+mod body;
 #[cfg(test)]
 mod tests;
+
+pub use body::Body;
+use body::Joiner;
 
 /// A 128-bit content hash.
 pub type Hash = [u8; 16];
@@ -58,12 +62,11 @@ impl Encoded {
     /// A resource whose version is over its bytes.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        let version = version([&*body]);
-        Self { version, body }
+        Self { version: version([&*body]), body: body.into() }
     }
 }
 
-/// A virtual host in pieces, so that its bytes are copied once only: into the route configuration.
+/// A virtual host in pieces, so that its bytes are copied at most once: into the route configuration, if they are few.
 ///
 /// Two are equal if their hashes are.
 #[derive(Clone, Debug)]
@@ -81,8 +84,8 @@ impl Host {
     }
 
     /// Its content hash.
-    pub fn hash(&self) -> Hash {
-        self.hash
+    pub fn hash(&self) -> &Hash {
+        &self.hash
     }
 
     /// The encoded `envoy.config.route.v3.VirtualHost` in one piece.
@@ -132,28 +135,34 @@ pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterato
     Host { len: pieces.iter().map(Bytes::len).sum(), hash: version([&*hashes]), pieces }
 }
 
-/// The route configuration of `hosts`.
+/// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
+pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
+    let mut joiner = Joiner::default();
+    for host in hosts {
+        varint(joiner.buffer(), key_of(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS));
+        varint(joiner.buffer(), host.len);
+        for piece in &host.pieces {
+            joiner.push(piece);
+        }
+    }
+    joiner.finish()
+}
+
+/// The route configuration of pieces made by [`hosts`], each with the hashes of its virtual hosts. How virtual hosts are
+/// split into pieces changes neither bytes nor version.
 ///
 /// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
 /// passed on.
-pub fn route_configuration<'a>(name: &str, hosts: impl Iterator<Item = &'a Host>) -> Encoded {
-    const TAG: u32 = tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS;
+pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body, &'a [Hash])>) -> Encoded {
     let head = route_configuration_head(name).encode_to_vec();
-    let hosts: Vec<_> = hosts.collect();
-    let length = head.len() + hosts.iter().map(|host| field_len(TAG, host.len)).sum::<usize>();
     let mut hashes = version([&*head]).to_vec();
-    let mut body = Vec::with_capacity(length);
-    body.extend_from_slice(&head);
-    for host in hosts {
-        hashes.extend_from_slice(&host.hash);
-        varint(&mut body, key_of(TAG));
-        varint(&mut body, host.len);
-        for piece in &host.pieces {
-            body.extend_from_slice(piece);
-        }
+    let mut joiner = Joiner::default();
+    joiner.buffer().extend_from_slice(&head);
+    for (piece, of_hosts) in hosts {
+        hashes.extend_from_slice(of_hosts.as_flattened());
+        joiner.extend(&piece);
     }
-    debug_assert_eq!(body.len(), length);
-    Encoded { version: version([&*hashes]), body: body.into() }
+    Encoded { version: version([&*hashes]), body: joiner.finish() }
 }
 
 fn route_configuration_head(name: &str) -> RouteConfiguration {

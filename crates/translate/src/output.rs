@@ -10,7 +10,7 @@ use ir::{
 };
 
 use crate::{
-    bytes::{self, Host},
+    bytes::{self, Body, Hash, Host},
     envoy,
     policy::wide::{BrokenGateway, BrokenListener},
     resource::Encoded,
@@ -92,11 +92,20 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     if is_replaced(scope, id) {
         scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
-        return bytes::route_configuration(&id.resource_name(), [envoy::replaced::virtual_host("*")].iter());
+        return bytes::route_configuration(&id.resource_name(), [alone(&envoy::replaced::virtual_host("*"))]);
     }
     let hosts = scope.group::<HostsOf>(id);
+    let pieces = hosts.pages().map(|page| {
+        let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
+        ((*hosts).clone(), page.hashes())
+    });
     let misdirected = misdirected(scope, id);
-    bytes::route_configuration(&id.resource_name(), hosts.iter().map(|(_, host)| host).chain(misdirected.as_ref()))
+    bytes::route_configuration(&id.resource_name(), pieces.chain(misdirected.as_ref().map(alone)))
+}
+
+/// A virtual host as a piece of its own.
+fn alone(host: &Host) -> (Body, &[Hash]) {
+    (bytes::hosts(std::iter::once(host)), std::slice::from_ref(host.hash()))
 }
 
 /// Whether a policy of the Gateway is broken, or one of the listener that has the route configuration for itself.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use ir::NsName;
+
+use crate::bytes::Body;
 
 /// The kinds of Envoy resources that are served, in the order in which a change is made before another is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,10 +49,20 @@ pub struct ResourceKey {
 }
 
 /// An Envoy message as bytes. Equal messages have equal bytes and equal versions, on every replica and in every run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Two are equal if their versions are.
+#[derive(Clone, Debug)]
 pub struct Encoded {
     /// A 128-bit content hash.
     pub version: [u8; 16],
     /// The message, without a type URL.
-    pub body: Bytes,
+    pub body: Body,
 }
+
+impl PartialEq for Encoded {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
+}
+
+impl Eq for Encoded {}

@@ -87,8 +87,9 @@ fn sample_routes() -> Value {
     let pieces = || [(bytes::routes(rows.iter()), &hashes[..])];
     let hosts = [["*"], ["*.example.com"], ["a.example.com"]]
         .map(|domains| bytes::virtual_host(domains[0], &domains.map(str::to_owned), pieces()));
-    let mut routes =
-        resource(ResourceKind::RouteConfiguration, &bytes::route_configuration("https/443/any", hosts.iter()).body);
+    let hashes = hosts.each_ref().map(|host| *host.hash());
+    let config = bytes::route_configuration("https/443/any", [(bytes::hosts(hosts.iter()), &hashes[..])]);
+    let mut routes = resource(ResourceKind::RouteConfiguration, &config.body.to_bytes());
     // The default over RDS; a static one would have to know its clusters.
     routes["validateClusters"] = json!(false);
     routes
@@ -99,8 +100,8 @@ fn sample_clusters() -> Vec<Value> {
     for (index, sample) in samples::clusters().into_iter().enumerate() {
         for (variant, assignment) in samples::assignments(&sample.name).iter().enumerate() {
             let mut message = with_endpoints(
-                resource(ResourceKind::Cluster, &cluster::cluster(&sample).body),
-                resource(ResourceKind::Endpoints, &cluster::endpoints(assignment).body),
+                resource(ResourceKind::Cluster, &cluster::cluster(&sample).body.to_bytes()),
+                resource(ResourceKind::Endpoints, &cluster::endpoints(assignment).body.to_bytes()),
             );
             if variant > 0 {
                 message["name"] = json!(format!("{index}/{variant}"));
@@ -122,7 +123,7 @@ fn sample_secrets() -> Vec<(Arc<str>, Value)> {
             chain: certificate.pem().into_bytes().into(),
             key: key.serialize_pem().into_bytes().into(),
         };
-        (sample.name.clone(), resource(ResourceKind::Secret, &secret::secret(&sample).body))
+        (sample.name.clone(), resource(ResourceKind::Secret, &secret::secret(&sample).body.to_bytes()))
     });
     secrets.collect()
 }
@@ -135,7 +136,9 @@ fn envoy_takes_every_route_cluster_listener_and_secret() {
     let routes = sample_routes();
     let listeners: Vec<_> = samples::listeners(&names)
         .iter()
-        .map(|sample| with_routes(resource(ResourceKind::Listener, &listener::listener(sample, &edge).body), &routes))
+        .map(|sample| {
+            with_routes(resource(ResourceKind::Listener, &listener::listener(sample, &edge).body.to_bytes()), &routes)
+        })
         .collect();
     let mut whole = base(&edge);
     let resources = &mut whole["staticResources"];
@@ -151,12 +154,14 @@ fn envoy_takes_listeners_and_clusters_that_read_everything_over_ads() {
     let mut whole = base(&edge);
     let resources = &mut whole["staticResources"];
     let clusters = samples::clusters();
-    let clusters = clusters.iter().map(|sample| resource(ResourceKind::Cluster, &cluster::cluster(sample).body));
+    let clusters =
+        clusters.iter().map(|sample| resource(ResourceKind::Cluster, &cluster::cluster(sample).body.to_bytes()));
     resources["clusters"].as_array_mut().expect("clusters").extend(clusters);
     let listeners = samples::listeners(&["secret/apps/cert".into()]);
     let listeners = listeners.iter();
-    resources["listeners"] =
-        listeners.map(|sample| resource(ResourceKind::Listener, &listener::listener(sample, &edge).body)).collect();
+    resources["listeners"] = listeners
+        .map(|sample| resource(ResourceKind::Listener, &listener::listener(sample, &edge).body.to_bytes()))
+        .collect();
     assert_eq!(refused(&whole), None);
 }
 
@@ -166,7 +171,7 @@ fn the_check_notices_what_envoy_refuses() {
     let mut routes = sample_routes();
     routes["virtualHosts"][1]["domains"] = json!(["*"]);
     let listeners = samples::listeners(&[]);
-    let plain = resource(ResourceKind::Listener, &listener::listener(&listeners[0], &Edge::default()).body);
+    let plain = resource(ResourceKind::Listener, &listener::listener(&listeners[0], &Edge::default()).body.to_bytes());
     whole["staticResources"]["listeners"] = json!([with_routes(plain, &routes)]);
     let said = refused(&whole).expect("one domain twice is refused");
     assert!(said.contains("Only a single wildcard domain"), "{said}");

@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::resource::{Resource, ResourceType, field_len, put_length};
 
-/// Bodies below this size are copied into a common buffer: a frame of its own would cost more than the copy.
+/// Pieces of bodies below this size are copied into a common buffer: a frame of its own would cost more than the copy.
 const COALESCE: usize = 4096;
 
 /// A `DeltaDiscoveryResponse` as gRPC message.
@@ -20,7 +20,7 @@ pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], rem
     for name in removed {
         put_text(6, name, &mut tail);
     }
-    let len = tail.len() + resources.iter().map(|r| r.delta_head().len() + r.body().len()).sum::<usize>();
+    let len = tail.len() + resources.iter().map(|r| r.delta_head().len() + r.body_len()).sum::<usize>();
     let mut frames = Frames::new(len);
     for resource in resources {
         frames.buffer.put_slice(resource.delta_head());
@@ -35,7 +35,7 @@ pub(crate) fn sotw(kind: ResourceType, nonce: &str, version: &str, resources: &[
     put_text(1, version, &mut tail);
     put_text(4, kind.type_url(), &mut tail);
     put_text(5, nonce, &mut tail);
-    let len = tail.len() + resources.iter().map(|r| r.sotw_head_len() + r.body().len()).sum::<usize>();
+    let len = tail.len() + resources.iter().map(|r| r.sotw_head_len() + r.body_len()).sum::<usize>();
     let mut frames = Frames::new(len);
     for resource in resources {
         resource.put_sotw_head(&mut frames.buffer);
@@ -64,12 +64,16 @@ impl Frames {
         Self { done: Vec::new(), buffer }
     }
 
-    fn body(&mut self, body: &Bytes) {
-        if body.len() < COALESCE {
-            self.buffer.put_slice(body);
-        } else {
-            self.done.push(self.buffer.split().freeze());
-            self.done.push(body.clone());
+    fn body(&mut self, body: &[Bytes]) {
+        for piece in body {
+            if piece.len() < COALESCE {
+                self.buffer.put_slice(piece);
+                continue;
+            }
+            if !self.buffer.is_empty() {
+                self.done.push(self.buffer.split().freeze());
+            }
+            self.done.push(piece.clone());
         }
     }
 
@@ -96,6 +100,10 @@ mod tests {
                 let version = [u8::try_from(i).expect("few"); 16];
                 Resource::new(ResourceType::Cluster, &format!("c{i}"), version, vec![7; len].into())
             })
+            .chain(std::iter::once({
+                let pieces = [10, 5000, 6000, 10, 20, 4096, 1].map(|len| vec![8; len].into());
+                Resource::in_pieces(ResourceType::Cluster, "in pieces", [9; 16], Arc::new(pieces))
+            }))
             .collect()
     }
 
@@ -107,7 +115,7 @@ mod tests {
     }
 
     fn any(resource: &Resource) -> Any {
-        Any { type_url: resource.kind().type_url().into(), value: resource.body().to_vec() }
+        Any { type_url: resource.kind().type_url().into(), value: resource.body().concat() }
     }
 
     #[test]
@@ -154,9 +162,9 @@ mod tests {
     fn a_large_body_is_shared_and_small_ones_are_coalesced() {
         let resources = resources();
         let frames = delta(ResourceType::Cluster, "n1", &resources, &[]);
-        for large in resources.iter().filter(|r| r.body().len() >= COALESCE) {
-            assert!(frames.iter().any(|frame| frame.as_ptr() == large.body().as_ptr()));
+        for large in resources.iter().flat_map(Resource::body).filter(|piece| piece.len() >= COALESCE) {
+            assert!(frames.iter().any(|frame| frame.as_ptr() == large.as_ptr()));
         }
-        assert_eq!(frames.len(), 5);
+        assert_eq!(frames.len(), 10);
     }
 }

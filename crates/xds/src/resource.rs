@@ -115,21 +115,28 @@ struct Inner {
     /// What precedes `body` in a delta response: field 2, `Resource{name, version, resource: Any{type_url, value}}`.
     /// Empty for a resource that is only known by name, see [`Resource::unknown`].
     delta_head: Bytes,
-    body: Bytes,
+    body: Arc<[Bytes]>,
+    len: usize,
 }
 
 impl Resource {
     /// A resource of type `kind`. `version` must be a hash of `body`; `body` is the encoded Envoy message, whose own
     /// name field must be `name`.
     pub fn new(kind: ResourceType, name: &str, version: [u8; 16], body: Bytes) -> Self {
+        Self::in_pieces(kind, name, version, Arc::new([body]))
+    }
+
+    /// The same of a message that is these pieces one after the other. They are sent as they are, never joined.
+    pub fn in_pieces(kind: ResourceType, name: &str, version: [u8; 16], body: Arc<[Bytes]>) -> Self {
         let version = Version(version);
-        let delta_head = delta_head(kind, name, version, body.len());
-        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body }))
+        let len = body.iter().map(Bytes::len).sum();
+        let delta_head = delta_head(kind, name, version, len);
+        Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body, len }))
     }
 
     /// A resource that a client says it has, and of which nothing but that is known.
     pub(crate) fn unknown(kind: ResourceType, name: Arc<str>, version: Version) -> Self {
-        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Bytes::new() }))
+        Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Arc::default(), len: 0 }))
     }
 
     /// Whether this can be sent: false for what [`Resource::unknown`] made.
@@ -161,9 +168,14 @@ impl Resource {
         self.0.version
     }
 
-    /// The encoded Envoy message.
-    pub fn body(&self) -> &Bytes {
+    /// The encoded Envoy message, which is these pieces one after the other.
+    pub fn body(&self) -> &[Bytes] {
         &self.0.body
+    }
+
+    /// How long the encoded Envoy message is.
+    pub(crate) fn body_len(&self) -> usize {
+        self.0.len
     }
 
     /// What precedes the body as an element of `DeltaDiscoveryResponse.resources`.
@@ -174,13 +186,13 @@ impl Resource {
     /// Writes what precedes the body as an element of `DiscoveryResponse.resources`: field 2, `Any{type_url, value}`.
     pub(crate) fn put_sotw_head(&self, out: &mut BytesMut) {
         let url = self.0.kind.type_url();
-        put_length(2, any_len(url, self.0.body.len()), out);
-        put_any_head(url, self.0.body.len(), out);
+        put_length(2, any_len(url, self.0.len), out);
+        put_any_head(url, self.0.len, out);
     }
 
     pub(crate) fn sotw_head_len(&self) -> usize {
-        let any = any_len(self.0.kind.type_url(), self.0.body.len());
-        1 + encoded_len_varint(any as u64) + any - self.0.body.len()
+        let any = any_len(self.0.kind.type_url(), self.0.len);
+        1 + encoded_len_varint(any as u64) + any - self.0.len
     }
 }
 
@@ -196,7 +208,7 @@ impl Eq for Resource {}
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The body may be a private key.
-        write!(f, "{} {}@{} ({} bytes)", self.0.kind, self.0.name, self.0.version, self.0.body.len())
+        write!(f, "{} {}@{} ({} bytes)", self.0.kind, self.0.name, self.0.version, self.0.len)
     }
 }
 

@@ -28,7 +28,7 @@ impl Snapshots {
         let kind = resource_type(key.kind);
         match encoded {
             Some(Encoded { version, body }) => {
-                entry.snapshot.insert(Resource::new(kind, &key.name, version, body));
+                entry.snapshot.insert(Resource::in_pieces(kind, &key.name, version, body.pieces().clone()));
             }
             None => {
                 entry.snapshot.remove(kind, &key.name);

@@ -7,7 +7,7 @@ use envoy_types::pb::{
 };
 use prost::Message;
 
-use super::{Fields, Hash, Host, Row, Value, any, route_configuration, routes, structure, tag, version};
+use super::{Encoded, Fields, Hash, Host, Row, Value, any, route_configuration, routes, structure, tag, version};
 
 fn rows(count: usize) -> Vec<Row> {
     (0..count)
@@ -50,14 +50,33 @@ fn a_composed_route_configuration_equals_the_plain_one() {
     let hosts: Vec<_> = (0..50)
         .map(|index| virtual_host(&format!("host {index}"), &[format!("{index}.com")], rows(index).iter()))
         .collect();
-    let composed = route_configuration("http/80", hosts.iter());
+    let hashes: Vec<_> = hosts.iter().map(|host| *host.hash()).collect();
+    let composed = |size| {
+        let pieces =
+            hosts.chunks(size).zip(hashes.chunks(size)).map(|(some, hashes)| (super::hosts(some.iter()), hashes));
+        route_configuration("http/80", pieces)
+    };
     let plain = RouteConfiguration {
         name: "http/80".into(),
         virtual_hosts: hosts.iter().map(|host| VirtualHost::decode(host.to_bytes()).expect("a virtual host")).collect(),
         ignore_port_in_host_matching: true,
         ..RouteConfiguration::default()
     };
-    assert_eq!(RouteConfiguration::decode(&*composed.body).expect("a route configuration"), plain);
+    for size in [1, 7, 50] {
+        let Encoded { body, version } = composed(size);
+        assert_eq!(RouteConfiguration::decode(body.to_bytes()).expect("a route configuration"), plain);
+        assert_eq!(body.len(), body.to_bytes().len());
+        assert_eq!(version, composed(50).version, "how virtual hosts are split changes nothing");
+    }
+}
+
+#[test]
+fn large_parts_of_a_route_configuration_are_not_copied() {
+    let large = routes(rows(200).iter());
+    let host = super::virtual_host("host", &["a.com".to_owned()], [(large.clone(), &[Hash::default()][..])]);
+    let body = route_configuration("http/80", [(super::hosts(std::iter::once(&host)), &[*host.hash()][..])]).body;
+    assert!(body.pieces().iter().any(|piece| piece.as_ptr() == large.as_ptr()));
+    assert_eq!(body.pieces().iter().filter(|piece| piece.len() < 4096).count(), 1, "what is small is joined");
 }
 
 #[test]

@@ -22,6 +22,6 @@ impl Group for HostsOf {
     type Entry = Host;
 
     fn digest(host: &Host) -> Digest {
-        Digest { len: host.len() as u64, hash: host.hash() }
+        Digest { len: host.len() as u64, hash: *host.hash() }
     }
 }

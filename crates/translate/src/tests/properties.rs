@@ -63,7 +63,8 @@ fn batches() -> impl Strategy<Value = Vec<Vec<(Value, bool)>>> {
 
 /// The Envoy routes of a route configuration by virtual host, in order, with their names.
 fn routes(encoded: &Encoded) -> BTreeMap<String, Vec<(String, Value)>> {
-    let config = envoy::json::value(ResourceKind::RouteConfiguration.message_name(), &encoded.body).expect("JSON");
+    let config =
+        envoy::json::value(ResourceKind::RouteConfiguration.message_name(), &encoded.body.to_bytes()).expect("JSON");
     let text = |value: &Value| value.as_str().expect("a name").to_owned();
     let hosts = config["virtualHosts"].as_array().expect("virtual hosts").iter();
     hosts

@@ -89,7 +89,7 @@ impl Scene {
         let resources = self.0.resources();
         let (_, list) = resources.iter().find(|(key, _)| key.to_string() == gateway)?;
         let (_, encoded) = list.iter().find(|(key, _)| key.kind == kind && &*key.name == name)?;
-        Some(envoy::json::value(kind.message_name(), &encoded.body).expect("JSON"))
+        Some(envoy::json::value(kind.message_name(), &encoded.body.to_bytes()).expect("JSON"))
     }
 
     /// The virtual hosts of a route configuration of `infra/edge` by domain, each with the names of its routes.

@@ -40,7 +40,7 @@ impl Sent {
         let mut sent = Self::default();
         for (gateway, list) in translator.resources() {
             let by_name = list.into_iter().map(|(key, encoded)| {
-                let value = envoy_json::value(key.kind.message_name(), &encoded.body).expect("JSON");
+                let value = envoy_json::value(key.kind.message_name(), &encoded.body.to_bytes()).expect("JSON");
                 ((key.kind, key.name.to_string()), value)
             });
             let resources = Resources { prefix: format!("{prefix}/{gateway}/"), by_name: by_name.collect() };

@@ -102,7 +102,7 @@ fn the_descriptor_set_holds_what_our_messages_need_and_nothing_else() {
 fn a_private_key_is_never_printed() {
     let secret =
         ir::listener::TlsSecret { name: "secret/ns/cert".into(), chain: (*b"CHAIN").into(), key: (*b"PRIVATE").into() };
-    let body = crate::envoy::secret::secret(&secret).body;
+    let body = crate::envoy::secret::secret(&secret).body.to_bytes();
     let plain = value("envoy.extensions.transport_sockets.tls.v3.Secret", &body).expect("a secret");
     assert_eq!(plain["tlsCertificate"]["privateKey"]["inlineString"], "PRIVATE");
     let printed = redacted(plain);

@@ -16,11 +16,13 @@ fn secrets() -> [Arc<str>; 2] {
 }
 
 fn built(index: usize) -> Value {
-    json::value(LISTENER, &listener(&listeners(&secrets())[index], &Edge::default()).body).expect("a listener")
+    json::value(LISTENER, &listener(&listeners(&secrets())[index], &Edge::default()).body.to_bytes())
+        .expect("a listener")
 }
 
 fn manager(index: usize, edge: &Edge) -> Value {
-    let built = json::value(LISTENER, &listener(&listeners(&secrets())[index], edge).body).expect("a listener");
+    let built =
+        json::value(LISTENER, &listener(&listeners(&secrets())[index], edge).body.to_bytes()).expect("a listener");
     built["filterChains"][0]["filters"][0]["typedConfig"].clone()
 }
 
@@ -31,7 +33,7 @@ fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
     for sample in listeners(&secrets()) {
         for edge in &edges {
             let encoded = listener(&sample, edge);
-            assert_eq!(pgv::violations(LISTENER, &encoded.body).expect("readable"), [], "{sample:?}");
+            assert_eq!(pgv::violations(LISTENER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
             assert!((0..100).all(|_| listener(&sample, edge) == encoded), "{sample:?}");
         }
     }

@@ -1,0 +1,90 @@
+//! Bytes in pieces, so that what is made of large parts shares them with it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A part below this size is copied: to keep and to send it on its own would cost more than the copy.
+const SHARED: usize = 4096;
+
+/// An encoded message in pieces. Large parts that it was made of are shared with it and were not copied.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    pieces: Arc<[Bytes]>,
+    len: usize,
+}
+
+impl Body {
+    /// How long the message is.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the message has no field set.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pieces, which are the message one after the other.
+    pub fn pieces(&self) -> &Arc<[Bytes]> {
+        &self.pieces
+    }
+
+    /// The message in one piece: a copy, unless it is one already.
+    pub fn to_bytes(&self) -> Bytes {
+        match &*self.pieces {
+            [whole] => whole.clone(),
+            pieces => pieces.concat().into(),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(whole: Bytes) -> Self {
+        Self { len: whole.len(), pieces: Arc::new([whole]) }
+    }
+}
+
+/// A [`Body`] under construction.
+#[derive(Default)]
+pub(super) struct Joiner {
+    done: Vec<Bytes>,
+    buffer: Vec<u8>,
+}
+
+impl Joiner {
+    /// The place for what is written now.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Appends a part, shared if it is large.
+    pub(super) fn push(&mut self, part: &Bytes) {
+        if part.len() < SHARED {
+            self.buffer.extend_from_slice(part);
+        } else {
+            self.flush();
+            self.done.push(part.clone());
+        }
+    }
+
+    /// Appends all pieces of a body.
+    pub(super) fn extend(&mut self, body: &Body) {
+        for piece in &*body.pieces {
+            self.push(piece);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.buffer.is_empty() {
+            // A copy of the right size: the buffer has room to spare, and is used again.
+            self.done.push(Bytes::copy_from_slice(&self.buffer));
+            self.buffer.clear();
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Body {
+        self.flush();
+        Body { len: self.done.iter().map(Bytes::len).sum(), pieces: self.done.into() }
+    }
+}
