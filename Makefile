@@ -9,7 +9,7 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	cargo build --quiet --bin portcullis --bin echo
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
-test: envoy lint docs ## Format, clippy, docs, all tests.
+test: envoy kubernetes lint docs ## Format, clippy, docs, all tests.
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
 
 bench: ## Print the figures of benches/: times, memory, and instructions (which takes valgrind and some minutes).
@@ -21,6 +21,9 @@ bench: ## Print the figures of benches/: times, memory, and instructions (which 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
 
+kubernetes: ## Build the API server of the tests into .tools/, which takes some minutes once.
+	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver
+
 fmt: ## Format the code.
 	cargo fmt --all
 
@@ -31,4 +34,4 @@ lint: ## Check format and clippy.
 docs: ## Build the API documentation.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
 
-.PHONY: run test bench envoy fmt lint docs
+.PHONY: run test bench envoy kubernetes fmt lint docs

@@ -4,6 +4,7 @@
 //! with what came back, [`portcullis`] and [`envoy`] start the two programs under test, [`echo`] stands behind them
 //! and [`client`] in front. Nothing here knows how Portcullis translates: it is used from the outside, as a user would.
 
+pub mod api_server;
 pub mod certificates;
 pub mod client;
 pub mod echo;

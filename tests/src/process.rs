@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::process::{Child, Command};
@@ -60,7 +60,8 @@ pub async fn kill(id: u32) -> Result<()> {
     signal("KILL", id).await
 }
 
-async fn signal(name: &str, id: u32) -> Result<()> {
+/// Sends the signal `name`, without `SIG`, to a process.
+pub async fn signal(name: &str, id: u32) -> Result<()> {
     // Signals other than this program's own need unsafe code or a crate; the command is everywhere.
     let sent = Command::new("kill").args(["-s", name, &id.to_string()]).status().await?;
     if !sent.success() {
@@ -113,7 +114,15 @@ impl Process {
     }
 
     /// Waits until `attempt` succeeds, but not for a program that has ended.
-    pub async fn wait_until<F>(&mut self, mut attempt: impl FnMut() -> F) -> Result<()>
+    pub async fn wait_until<F>(&mut self, attempt: impl FnMut() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        self.wait_until_within(PATIENCE, attempt).await
+    }
+
+    /// The same for a program that takes longer to start.
+    pub async fn wait_until_within<F>(&mut self, patience: Duration, mut attempt: impl FnMut() -> F) -> Result<()>
     where
         F: Future<Output = Result<()>>,
     {
@@ -124,12 +133,22 @@ impl Process {
             self.check_alive()?;
             match attempted {
                 Ok(()) => return Ok(()),
-                Err(error) if start.elapsed() >= PATIENCE => {
+                Err(error) if start.elapsed() >= patience => {
                     return Err(error.context(self.log_tail()));
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+
+    /// The process' id, unless it has ended and that was seen.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Ends the program without asking it, and waits until it has ended.
+    pub async fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill().await?)
     }
 
     /// Asks the program to end, as an init system would, and waits until it has.
