@@ -1,11 +1,19 @@
 //! From a parsed manifest to an object.
 
-use serde::de::DeserializeOwned;
+use std::slice;
+
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    Kind, Object, ObjectId,
-    schema::openapi::{self, Node, Path, WrongType},
+    DelegationPolicy, Kind, Object, ObjectId, ObjectMeta, RewritePolicy, TrafficPolicy,
+    delegation_policy::DelegationPolicySpec,
+    rewrite_policy::RewritePolicySpec,
+    schema::{
+        Violation,
+        openapi::{self, Node, Path, WrongType},
+    },
+    traffic_policy::TrafficPolicySpec,
 };
 
 #[cfg(test)]
@@ -97,6 +105,19 @@ impl DecodeError {
             _ => None,
         }
     }
+
+    /// What is wrong with which field of the object, where the manifest says which object it is.
+    pub fn violation(&self) -> Option<Violation> {
+        match self {
+            Self::MissingField { path, .. } => Some(Violation::without_value(path, "is missing: set it")),
+            Self::WrongType { object, path, expected, found } => {
+                // What stands there may be the value of a key.
+                let found = if object.kind == Kind::Secret { String::new() } else { format!(", found {found}") };
+                Some(Violation::without_value(path, format!("must be {expected}{found}")))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Decodes a manifest; an object without a namespace, of a kind that has one, is in `default`.
@@ -114,33 +135,91 @@ pub fn decode(manifest: Value) -> Result<Decoded, DecodeError> {
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded, DecodeError> {
-    let kind = kind_of(&manifest)?;
-    let json = own_json(&mut manifest, kind).map(|json| std::mem::replace(json, Value::Bool(true)));
-    drop_nulls(&mut manifest);
-    if let (Some(json), Some(place)) = (json, own_json(&mut manifest, kind)) {
+    decode_mut(&mut manifest, default_namespace)
+}
+
+/// Decodes a manifest as [`decode`] does. Of a policy that does not decode, there is what it targets beside the error:
+/// a policy that [`violations`](crate::violations) refuses with that error, so that what it was to limit can be closed.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode_or_targets(mut manifest: Value) -> Result<Decoded, (DecodeError, Option<Object>)> {
+    decode_mut(&mut manifest, "default").map_err(|error| {
+        let targets = targets(&manifest, &error);
+        (error, targets)
+    })
+}
+
+fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, DecodeError> {
+    let kind = kind_of(manifest)?;
+    let json = own_json(manifest, kind).map(|json| std::mem::replace(json, Value::Bool(true)));
+    drop_nulls(manifest);
+    if let (Some(json), Some(place)) = (json, own_json(manifest, kind)) {
         *place = json;
     }
-    let id = name(&mut manifest, kind, default_namespace)?;
+    let id = name(manifest, kind, default_namespace)?;
     let unknown_fields = match openapi::spec(kind) {
-        Some(table) => survey(&id, &manifest, table)?,
+        Some(table) => survey(&id, manifest, table)?,
         None => Vec::new(),
     };
     let object = match kind {
-        Kind::GatewayClass => typed::<crate::GatewayClass>(id, &manifest)?,
-        Kind::Gateway => typed::<crate::Gateway>(id, &manifest)?,
-        Kind::HttpRoute => typed::<crate::HttpRoute>(id, &manifest)?,
-        Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(id, &manifest)?,
-        Kind::TrafficPolicy => typed::<crate::TrafficPolicy>(id, &manifest)?,
-        Kind::DirectResponse => typed::<crate::DirectResponse>(id, &manifest)?,
-        Kind::RewritePolicy => typed::<crate::RewritePolicy>(id, &manifest)?,
-        Kind::DelegationPolicy => typed::<crate::DelegationPolicy>(id, &manifest)?,
-        Kind::Service => typed::<crate::core::Service>(id, &manifest)?,
-        Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, &manifest)?,
-        Kind::Secret => typed::<crate::core::Secret>(id, &manifest)?,
-        Kind::ConfigMap => typed::<crate::core::ConfigMap>(id, &manifest)?,
-        Kind::Namespace => typed::<crate::core::Namespace>(id, &manifest)?,
+        Kind::GatewayClass => typed::<crate::GatewayClass>(id, manifest)?,
+        Kind::Gateway => typed::<crate::Gateway>(id, manifest)?,
+        Kind::HttpRoute => typed::<crate::HttpRoute>(id, manifest)?,
+        Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(id, manifest)?,
+        Kind::TrafficPolicy => typed::<crate::TrafficPolicy>(id, manifest)?,
+        Kind::DirectResponse => typed::<crate::DirectResponse>(id, manifest)?,
+        Kind::RewritePolicy => typed::<crate::RewritePolicy>(id, manifest)?,
+        Kind::DelegationPolicy => typed::<crate::DelegationPolicy>(id, manifest)?,
+        Kind::Service => typed::<crate::core::Service>(id, manifest)?,
+        Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, manifest)?,
+        Kind::Secret => typed::<crate::core::Secret>(id, manifest)?,
+        Kind::ConfigMap => typed::<crate::core::ConfigMap>(id, manifest)?,
+        Kind::Namespace => typed::<crate::core::Namespace>(id, manifest)?,
     };
     Ok(Decoded { object, unknown_fields })
+}
+
+/// A policy with no more than its targets, which is refused for what `error` says.
+fn targets(manifest: &Value, error: &DecodeError) -> Option<Object> {
+    let id = error.object().filter(|id| !id.name.is_empty() && !id.namespace.is_empty())?;
+    let invalid = Box::from([error.violation()?]);
+    let metadata = manifest.get("metadata").and_then(|metadata| ObjectMeta::deserialize(metadata).ok());
+    let metadata = metadata.unwrap_or_else(|| ObjectMeta {
+        name: id.name.clone(),
+        namespace: id.namespace.clone(),
+        ..ObjectMeta::default()
+    });
+    let spec = manifest.get("spec").unwrap_or(&Value::Null);
+    let target_refs = readable(&spec["targetRefs"]);
+    Some(match id.kind {
+        Kind::TrafficPolicy => {
+            let target_selectors = readable(&spec["targetSelectors"]);
+            let spec = TrafficPolicySpec { target_refs, target_selectors, invalid, ..Default::default() };
+            TrafficPolicy { metadata, spec }.into()
+        }
+        Kind::RewritePolicy => {
+            let target_selectors = readable(&spec["targetSelectors"]);
+            let spec = RewritePolicySpec { target_refs, target_selectors, invalid, ..Default::default() };
+            RewritePolicy { metadata, spec }.into()
+        }
+        Kind::DelegationPolicy => {
+            let spec = DelegationPolicySpec { target_refs, invalid, ..Default::default() };
+            DelegationPolicy { metadata, spec }.into()
+        }
+        _ => return None,
+    })
+}
+
+/// The targets that can be read; one of which only the section cannot is all of its object.
+fn readable<T: DeserializeOwned>(list: &Value) -> Vec<T> {
+    let items = list.as_array().map_or(slice::from_ref(list), Vec::as_slice);
+    let whole = |item: &Value| {
+        let mut item = item.clone();
+        item.as_object_mut()?.remove("sectionName")?;
+        T::deserialize(item).ok()
+    };
+    items.iter().filter_map(|item| T::deserialize(item).ok().or_else(|| whole(item))).collect()
 }
 
 /// Names the unknown fields of an object of Gateway API, or of a policy.

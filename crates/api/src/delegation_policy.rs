@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     meta::{LabelSelector, ObjectMeta},
     policy::LocalPolicyTargetReference,
+    schema::Violation,
     shared::BackendRef,
 };
 
@@ -53,6 +54,9 @@ pub struct DelegationPolicySpec {
     /// `RouteReplacement` if not set. Only on a route that no other delegates to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<FailureMode>,
+    /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
+    #[serde(skip)]
+    pub invalid: Box<[Violation]>,
 }
 
 open_enum! {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     meta::ObjectMeta,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    schema::Violation,
 };
 
 /// Says by what the routing prefix of a request is replaced before the request goes to a backend.
@@ -37,6 +38,9 @@ pub struct RewritePolicySpec {
     /// response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace_prefix: Vec<ReplacePrefix>,
+    /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
+    #[serde(skip)]
+    pub invalid: Box<[Violation]>,
 }
 
 /// By what one routing prefix is replaced.

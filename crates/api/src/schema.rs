@@ -48,13 +48,17 @@ impl fmt::Display for Violation {
 }
 
 /// What an API server would refuse about the object: first what is wrong with a field by itself, in the order of the
-/// fields, then what does not go together. For a slim model, what was left out of it.
+/// fields, then what does not go together. For a slim model, and for a policy that could not be read, what was left out
+/// of it.
 pub fn violations(object: &Object) -> Vec<Violation> {
     match object {
         Object::GatewayClass(GatewayClass { spec, .. }) => custom_resource(object, spec),
         Object::Gateway(Gateway { spec, .. }) => custom_resource(object, spec),
         Object::HttpRoute(HttpRoute { spec, .. }) => custom_resource(object, spec),
         Object::ReferenceGrant(ReferenceGrant { spec, .. }) => custom_resource(object, spec),
+        Object::TrafficPolicy(TrafficPolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
+        Object::RewritePolicy(RewritePolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
+        Object::DelegationPolicy(DelegationPolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
         Object::TrafficPolicy(TrafficPolicy { spec, .. }) => custom_resource(object, spec),
         Object::DirectResponse(DirectResponse { spec, .. }) => custom_resource(object, spec),
         Object::RewritePolicy(RewritePolicy { spec, .. }) => custom_resource(object, spec),

@@ -10,6 +10,7 @@ use serde::{
 use crate::{
     meta::ObjectMeta,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    schema::Violation,
 };
 
 /// Says how the traffic of Gateways, listeners and routes is treated.
@@ -41,6 +42,9 @@ pub struct TrafficPolicySpec {
     /// never heard of is among them: it may be one that protects something.
     #[serde(skip)]
     pub unsupported: Vec<Arc<str>>,
+    /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
+    #[serde(skip)]
+    pub invalid: Box<[Violation]>,
 }
 
 impl TrafficPolicySpec {

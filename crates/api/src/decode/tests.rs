@@ -224,3 +224,64 @@ fn metadata_that_is_read_is_kept() {
     assert_eq!(metadata.creation_timestamp.map(|time| time.to_string()).as_deref(), Some("2024-01-02T03:04:05Z"));
     assert_eq!(metadata.deletion_timestamp, None);
 }
+
+#[test]
+fn of_a_policy_that_does_not_decode_the_targets_that_can_be_read_are_left() {
+    let route = |name: &str| json!({ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name });
+    let labelled = json!({ "group": "g", "kind": "K", "matchLabels": { "a": "b" } });
+    let mut in_section = route("b");
+    in_section["sectionName"] = json!(5);
+    let kinds = [
+        ("gateway.kgateway.dev", "TrafficPolicy", "urlRewrite"),
+        ("gateway.portcullis.dev", "RewritePolicy", "replacePrefix"),
+        ("gateway.portcullis.dev", "DelegationPolicy", "requireAuth"),
+    ];
+    let refs = [
+        (json!([route("a")]), vec!["a"]),
+        (json!([route("a"), "b", in_section]), vec!["a", "b"]),
+        (route("a"), vec!["a"]),
+        (json!("a"), vec![]),
+    ];
+    for (group, kind, field) in kinds {
+        for (refs, left) in &refs {
+            let mut spec = json!({ "targetRefs": refs, field: 5 });
+            if kind != "DelegationPolicy" {
+                spec["targetSelectors"] = json!([labelled, { "group": "g", "kind": "K", "matchLabels": 5 }]);
+            }
+            let manifest = json!({
+                "apiVersion": format!("{group}/v1alpha1"), "kind": kind,
+                "metadata": { "name": "p", "namespace": "ns", "generation": 7 }, "spec": spec,
+            });
+            let (error, targets) = super::decode_or_targets(manifest).expect_err("refused");
+            let targets = targets.expect("a policy");
+            assert_eq!(targets.id().to_string(), format!("{kind} ns/p"));
+            assert_eq!(targets.metadata().map(|metadata| metadata.generation), Some(7));
+            assert_eq!(crate::violations(&targets), [error.violation().expect("a field")], "{error}");
+            let (refs, selectors) = match &targets {
+                Object::TrafficPolicy(policy) => (&policy.spec.target_refs, policy.spec.target_selectors.len()),
+                Object::RewritePolicy(policy) => (&policy.spec.target_refs, policy.spec.target_selectors.len()),
+                Object::DelegationPolicy(policy) => (&policy.spec.target_refs, 1),
+                other => panic!("another kind: {other:?}"),
+            };
+            assert_eq!(refs.iter().map(|target| &*target.name).collect::<Vec<_>>(), *left);
+            assert!(refs.iter().all(|target| target.section_name.is_none()));
+            assert_eq!(selectors, 1, "a selector of which the labels cannot be read selects nothing");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_policy_without_a_name_and_of_other_kinds() {
+    let left = |kind: &str, metadata: Value, spec: Value| {
+        let group =
+            if kind == "HTTPRoute" { "gateway.networking.k8s.io/v1" } else { "gateway.portcullis.dev/v1alpha1" };
+        let manifest = json!({ "apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec });
+        super::decode_or_targets(manifest).expect_err("refused").1
+    };
+    assert_eq!(left("DelegationPolicy", json!({ "name": 5 }), json!({})), None);
+    assert_eq!(left("DelegationPolicy", json!({ "name": "p", "namespace": 5 }), json!({})), None);
+    assert_eq!(left("HTTPRoute", json!({ "name": "r" }), json!({ "rules": 5 })), None);
+    let odd = left("DelegationPolicy", json!({ "name": "p", "labels": 5 }), json!({ "targetRefs": [] }));
+    assert_eq!(odd.map(|policy| policy.id().to_string()).as_deref(), Some("DelegationPolicy default/p"));
+    assert!(left("DelegationPolicy", json!({ "name": "p" }), json!(5)).is_some());
+}

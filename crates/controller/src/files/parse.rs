@@ -37,8 +37,8 @@ pub(super) struct Manifest {
 pub(super) enum Outcome {
     /// An object.
     Object(ObjectId, Arc<Object>),
-    /// An object that an API server would refuse. A policy is served as it is unless it was sound before: translation
-    /// refuses it, and what it was to limit is not served without it.
+    /// An object that an API server would refuse. A policy is served as far as it can be read unless it was sound
+    /// before: translation refuses it, and what it was to limit is not served without it.
     Refused(ObjectId, Option<Arc<Object>>),
     /// Nothing that has a kind; the name, if that can be told.
     Unclear(Option<(String, String)>),
@@ -130,7 +130,7 @@ fn manifest(
     complete(&mut value);
     let name = name_of(&value);
     let mut problems = Vec::new();
-    let outcome = match api::decode(value) {
+    let outcome = match api::decode_or_targets(value) {
         Ok(decoded) => {
             let mut object = decoded.object;
             // The number of a change is counted by an API server; in files every state is the first.
@@ -164,7 +164,7 @@ fn manifest(
                 Outcome::Refused(id, limits.then(|| Arc::new(object)))
             }
         }
-        Err(error) => refusal(error, name, &mut problems, &mut place),
+        Err((error, targets)) => refusal(error, targets, name, &mut problems, &mut place),
     };
     Manifest { document, item, position, outcome, problems }
 }
@@ -184,6 +184,7 @@ fn name_of(value: &Value) -> Option<(String, String)> {
 
 fn refusal(
     error: DecodeError,
+    targets: Option<Object>,
     name: Option<(String, String)>,
     problems: &mut Vec<(Position, Problem)>,
     place: &mut impl FnMut(&str) -> Position,
@@ -192,17 +193,17 @@ fn refusal(
     let mut refused = |field: &str, message: String| {
         problems.push((place(field), Problem::new(Severity::Refused, "Invalid", field, message)));
     };
+    if let Some(violation) = error.violation() {
+        refused(&violation.path, violation.message);
+    }
     match error {
-        DecodeError::MissingField { object, path } => {
-            refused(&path, "is missing: set it".to_owned());
-            Outcome::Refused(object, None)
-        }
-        DecodeError::WrongType { object, path, expected, found } => {
-            // What stands there may be the value of a key.
-            let found = if object.kind == Kind::Secret { String::new() } else { format!(", found {found}") };
-            refused(&path, format!("must be {expected}{found}"));
+        DecodeError::MissingField { object, .. } | DecodeError::WrongType { object, .. } => {
             // What is wrong may be the name itself.
-            if object.name.is_empty() { Outcome::Unclear(None) } else { Outcome::Refused(object, None) }
+            if object.name.is_empty() {
+                Outcome::Unclear(None)
+            } else {
+                Outcome::Refused(object, targets.map(Arc::new))
+            }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
             // A Deployment beside its routes is nobody's mistake; a kind of a group that is read should have had effect.

@@ -3,8 +3,9 @@
 //! The rules, each held by a test:
 //!
 //! - A file that does not parse keeps its last good objects, all of them.
-//! - A manifest that an API server would refuse keeps its own last good object; the others of its file change. Where
-//!   it cannot be told which object it is, nothing of the file is removed.
+//! - A manifest that an API server would refuse keeps its own last good object; the others of its file change. A policy
+//!   that never was good is served as far as it can be read, so that what it targets is refused and not open. Where it
+//!   cannot be told which object it is, nothing of the file is removed.
 //! - An object that occurs twice is that of the first file, by argument, path and document; the other is reported.
 //! - An object without a timestamp is as old as its place (see [`super::age`]), and a namespace in which something
 //!   lives has a Namespace object.
@@ -97,6 +98,13 @@ struct Entry {
     item: Option<usize>,
 }
 
+impl Entry {
+    /// Whether it is a policy that never was good, which closes what it targets.
+    fn closes(&self) -> bool {
+        self.refused && self.object.as_deref().is_some_and(|object| !sound(object))
+    }
+}
+
 impl Manifests {
     /// A file is there with this content. Loading the same content again changes nothing.
     pub fn load(&mut self, key: FileKey, content: &[u8]) {
@@ -143,10 +151,17 @@ impl Manifests {
 
     /// Where a served object comes from; none for a Namespace that nobody wrote.
     pub fn origin(&self, id: &ObjectId) -> Option<Origin> {
-        let key = self.candidates.get(id)?.first()?;
-        let entry = self.files.get(key)?.entries.get(id)?;
+        let (key, entry) = self.winner(id)?;
         let Entry { position, piece, document, item, .. } = *entry;
         Some(Origin { file: Arc::clone(key), position, piece, document, item })
+    }
+
+    /// The first file that has the object, and where in it; one that has it sound before one that only closes it.
+    fn winner(&self, id: &ObjectId) -> Option<(&Arc<FileKey>, &Entry)> {
+        let keys = self.candidates.get(id)?.iter();
+        let mut entries = keys.filter_map(|key| Some((key, self.files.get(key)?.entries.get(id)?)));
+        let first = entries.next()?;
+        if first.1.closes() { entries.find(|(_, entry)| !entry.closes()).or(Some(first)) } else { Some(first) }
     }
 
     /// What is wrong, sorted by place.
@@ -167,14 +182,14 @@ impl Manifests {
             }
             problems.extend(file.problems.iter().map(|(position, object, problem)| {
                 let refused = problem.severity == Severity::Refused;
-                let kept = refused && object.as_ref().is_some_and(|id| self.served.contains_key(id));
+                let served = object.as_ref().and_then(|id| self.served.get(id));
+                let kept = refused && served.is_some_and(|served| sound(&served.object));
                 told(*position, object.clone(), problem.clone(), kept)
             }));
         }
         for id in &self.contested {
-            let mut keys = self.candidates.get(id).into_iter().flatten();
-            let Some(first) = keys.next() else { continue };
-            for key in keys {
+            let Some((first, _)) = self.winner(id) else { continue };
+            for key in self.candidates.get(id).into_iter().flatten().filter(|key| *key != first) {
                 let Some(entry) = self.files.get(key).and_then(|file| file.entries.get(id)) else { continue };
                 problems.push(FileProblem {
                     file: key.path().to_owned(),
@@ -200,9 +215,14 @@ impl Manifests {
     }
 
     fn settle(&mut self, id: ObjectId) -> Option<Change> {
-        let winner = self.candidates.get(&id).and_then(BTreeSet::first);
-        let object = winner.and_then(|key| self.files.get(key)?.entries.get(&id)?.object.clone());
-        let created = winner.and_then(|key| self.ages.get(key, &id));
+        let winner = self.winner(&id);
+        if winner.is_some_and(|(_, entry)| entry.closes())
+            && self.served.get(&id).is_some_and(|served| sound(&served.object))
+        {
+            return None;
+        }
+        let object = winner.and_then(|(_, entry)| entry.object.clone());
+        let created = winner.and_then(|(key, _)| self.ages.get(key, &id));
         let implied = || {
             let inhabited = id.kind == Kind::Namespace && self.inhabitants.contains_key(&id.name);
             inhabited.then(|| Arc::new(Object::from(Namespace::named(Arc::clone(&id.name)))))
@@ -290,7 +310,7 @@ impl File {
         let mut file = Self::default();
         let nothing = IndexMap::new();
         let before = old.map_or(&nothing, |file| &file.entries);
-        let last_good = |id: &ObjectId| before.get(id).and_then(|entry| entry.object.clone());
+        let last_good = |id: &ObjectId| before.get(id)?.object.clone().filter(|object| sound(object));
         // Objects that the new text may not have at all, since it does not say what it has.
         let mut unclear: Vec<Entry> = Vec::new();
         let mut unclear_names: Vec<(String, String, Entry)> = Vec::new();
@@ -394,6 +414,11 @@ fn aged(served: &Served) -> Object {
 fn ages(object: &Object) -> bool {
     object.kind() != Kind::ReferenceGrant
         && object.metadata().is_some_and(|metadata| metadata.creation_timestamp.is_none())
+}
+
+/// Whether an API server would take the object.
+fn sound(object: &Object) -> bool {
+    api::violations(object).is_empty()
 }
 
 fn same(a: Option<&Arc<Object>>, b: Option<&Arc<Object>>) -> bool {

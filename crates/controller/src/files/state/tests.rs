@@ -234,6 +234,67 @@ fn a_field_that_nobody_knows_has_no_effect_unless_the_policy_is_refused_for_it()
     assert_eq!(world.problems(), expected);
 }
 
+/// A policy on the routes named, of which the rest of the spec is `rest`.
+fn policy(targets: &[&str], rest: &str) -> String {
+    let target = |name: &&str| format!("  - {{group: gateway.networking.k8s.io, kind: HTTPRoute, name: {name}}}\n");
+    let targets: String = targets.iter().map(target).collect();
+    format!(
+        "---\napiVersion: gateway.portcullis.dev/v1alpha1\nkind: DelegationPolicy\nmetadata:\n  name: p\n  \
+         namespace: web\nspec:\n  targetRefs:\n{targets}  {rest}\n"
+    )
+}
+
+impl World {
+    /// What the policy targets, and whether translation refuses it.
+    fn policy(&self) -> Option<(Vec<&str>, bool)> {
+        let object = self.objects.get(&ObjectId::new(Kind::DelegationPolicy, "web", "p"))?;
+        let Object::DelegationPolicy(policy) = object else { panic!("another kind: {object:?}") };
+        Some((policy.spec.target_refs.iter().map(|target| &*target.name).collect(), !sound(object)))
+    }
+}
+
+#[test]
+fn a_policy_that_does_not_decode_is_refused_on_all_that_it_targets() {
+    let mut world = World::default();
+    let told = world.load("a.yaml", &policy(&["a", "b"], "requireAuth: \"yes\""));
+    assert_eq!(told, ["put DelegationPolicy web/p", "put Namespace web"]);
+    assert_eq!(world.policy(), Some((vec!["a", "b"], true)));
+    let problem =
+        "a.yaml:11:3 DelegationPolicy web/p refused spec.requireAuth: must be true or false, found a string \"yes\"";
+    assert_eq!(world.problems(), [problem]);
+    world.load("a.yaml", &policy(&["b"], "requireAuth: 1"));
+    assert_eq!(world.policy(), Some((vec!["b"], true)), "it is edited like any other");
+    world.load("a.yaml", &policy(&["c"], "requireAuth: true"));
+    assert_eq!(world.policy(), Some((vec!["c"], false)));
+    assert_eq!(world.remove("a.yaml"), ["remove DelegationPolicy web/p", "remove Namespace web"]);
+}
+
+#[test]
+fn a_policy_that_no_longer_decodes_stays_what_it_was() {
+    let (good, bad) = (policy(&["a"], "requireAuth: true"), policy(&["b"], "requireAuth: 1"));
+    let mut world = World::default();
+    world.load("a.yaml", &good);
+    assert_eq!(world.load("a.yaml", &bad), [""; 0]);
+    assert_eq!(world.policy(), Some((vec!["a"], false)));
+    let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
+    assert!(problem.ends_with("found a number 1 (kept)"), "{problem}");
+    assert_eq!(world.load("b.yaml", &bad), [""; 0]);
+    assert_eq!(world.remove("a.yaml"), [""; 0], "nor where it moves to another file");
+    assert_eq!(world.policy(), Some((vec!["a"], false)));
+}
+
+#[test]
+fn a_policy_that_does_not_decode_yields_to_one_of_its_name_that_does() {
+    let mut world = World::default();
+    world.manifests.load(key("a.yaml"), policy(&["a"], "requireAuth: 1").as_bytes());
+    world.load("b.yaml", &policy(&["b"], "requireAuth: true"));
+    assert_eq!(world.policy(), Some((vec!["b"], false)));
+    let [problem, _] = &world.problems()[..] else { panic!("two problems: {:?}", world.problems()) };
+    assert!(problem.contains("the one in b.yaml is the one that counts"), "{problem}");
+    world.load("b.yaml", &policy(&["c"], "requireAuth: true"));
+    assert_eq!(world.policy(), Some((vec!["c"], false)));
+}
+
 #[test]
 fn of_two_objects_with_one_name_the_first_counts_whichever_came_first() {
     let mut world = World::default();
