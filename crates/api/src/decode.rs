@@ -143,9 +143,9 @@ pub fn decode_in(mut manifest: Value, default_namespace: &str) -> Result<Decoded
 ///
 /// # Errors
 /// See [`DecodeError`].
-pub fn decode_or_targets(mut manifest: Value) -> Result<Decoded, (DecodeError, Option<Object>)> {
+pub fn decode_or_targets(mut manifest: Value) -> Result<Decoded, (DecodeError, Option<Box<Object>>)> {
     decode_mut(&mut manifest, "default").map_err(|error| {
-        let targets = targets(&manifest, &error);
+        let targets = targets(&manifest, &error).map(Box::new);
         (error, targets)
     })
 }

@@ -9,7 +9,7 @@ use translate::Translator;
 
 use crate::{
     document::Name,
-    files::{FileProblem, Files},
+    files::{FilePlaces, FileProblem, Files},
 };
 
 /// One thing that is wrong.
@@ -34,12 +34,15 @@ pub struct Report(Vec<Finding>);
 impl Report {
     /// What files and a settled translator know to be wrong.
     pub fn of(files: &Files, file_problems: &[FileProblem], translator: &Translator) -> Self {
-        let mut texts = HashMap::new();
+        let mut files_places = HashMap::new();
         let mut locate = |id: &ObjectId, field: &str| {
             let origin = files.manifests().origin(id)?;
             let path = origin.file.path().to_owned();
-            let text = texts.entry(path.clone()).or_insert_with(|| std::fs::read_to_string(&path).unwrap_or_default());
-            Some((path, origin.locate(text, field)))
+            let places = files_places
+                .entry(path.clone())
+                .or_insert_with(|| FilePlaces::of(&std::fs::read_to_string(&path).unwrap_or_default()));
+            let position = places.locate(&origin, field);
+            Some((path, position))
         };
         let mut findings: Vec<_> = file_problems
             .iter()

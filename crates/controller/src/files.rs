@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-pub use parse::Origin;
+pub use parse::{FilePlaces, Origin};
 pub use source::{Files, Following, SourceError, Update};
 pub use state::{FileProblem, Manifests};
 pub use yaml::Position;

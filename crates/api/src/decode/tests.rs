@@ -257,7 +257,7 @@ fn of_a_policy_that_does_not_decode_the_targets_that_can_be_read_are_left() {
             assert_eq!(targets.id().to_string(), format!("{kind} ns/p"));
             assert_eq!(targets.metadata().map(|metadata| metadata.generation), Some(7));
             assert_eq!(crate::violations(&targets), [error.violation().expect("a field")], "{error}");
-            let (refs, selectors) = match &targets {
+            let (refs, selectors) = match &*targets {
                 Object::TrafficPolicy(policy) => (&policy.spec.target_refs, policy.spec.target_selectors.len()),
                 Object::RewritePolicy(policy) => (&policy.spec.target_refs, policy.spec.target_selectors.len()),
                 Object::DelegationPolicy(policy) => (&policy.spec.target_refs, 1),

@@ -184,7 +184,7 @@ fn name_of(value: &Value) -> Option<(String, String)> {
 
 fn refusal(
     error: DecodeError,
-    targets: Option<Object>,
+    targets: Option<Box<Object>>,
     name: Option<(String, String)>,
     problems: &mut Vec<(Position, Problem)>,
     place: &mut impl FnMut(&str) -> Position,
@@ -202,7 +202,7 @@ fn refusal(
             if object.name.is_empty() {
                 Outcome::Unclear(None)
             } else {
-                Outcome::Refused(object, targets.map(Arc::new))
+                Outcome::Refused(object, targets.map(Arc::from))
             }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
@@ -262,15 +262,34 @@ pub struct Origin {
     pub(super) item: Option<usize>,
 }
 
-impl Origin {
-    /// Where a field of the manifest stands in `text`, the text of the file as it was when it was loaded.
-    pub fn locate(&self, text: &str, field: &str) -> Position {
-        let chunks = yaml::chunks(text);
-        let found = chunks.get(self.piece).and_then(|chunk| {
-            let prefix = self.item.map(|item| format!("items[{item}].")).unwrap_or_default();
-            let place = Places::of(chunk.text).locate(self.document, &(prefix + field))?;
-            Some(place.below(chunk.lines_before))
+/// Where the fields of a file's manifests stand. A file may have thousands of faults, so no piece of it is read twice.
+#[derive(Default)]
+pub struct FilePlaces(Vec<PiecePlaces>);
+
+struct PiecePlaces {
+    lines_before: u32,
+    text: String,
+    places: Option<Places>,
+}
+
+impl FilePlaces {
+    /// Those of a file with this text. Its pieces are parsed when first asked for.
+    pub fn of(text: &str) -> Self {
+        let piece = |chunk: yaml::Chunk<'_>| PiecePlaces {
+            lines_before: chunk.lines_before,
+            text: chunk.text.to_owned(),
+            places: None,
+        };
+        Self(yaml::chunks(text).into_iter().map(piece).collect())
+    }
+
+    /// Where a field of a manifest stands, if the text is that from which the manifest was loaded.
+    pub fn locate(&mut self, origin: &Origin, field: &str) -> Position {
+        let found = self.0.get_mut(origin.piece).and_then(|piece| {
+            let prefix = origin.item.map(|item| format!("items[{item}].")).unwrap_or_default();
+            let places = piece.places.get_or_insert_with(|| Places::of(&piece.text));
+            Some(places.locate(origin.document, &(prefix + field))?.below(piece.lines_before))
         });
-        found.unwrap_or(self.position)
+        found.unwrap_or(origin.position)
     }
 }

@@ -3,6 +3,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::files::FilePlaces;
 
 fn key(path: &str) -> FileKey {
     FileKey::new(0, Path::new(path))
@@ -380,14 +381,28 @@ fn a_namespace_that_is_written_takes_the_place_of_the_implied_one() {
 }
 
 #[test]
-fn the_place_of_a_field_can_be_found_later() {
+fn the_places_of_fields_can_be_found_later() {
     let mut world = World::default();
-    let text = "# top\n".to_owned() + &route("a", "a.com") + &route("b", "b.com");
+    let item = |name: &str| {
+        let manifest = route(name, "c.com").replace("---\n", "").replace('\n', "\n  ");
+        format!("- {}\n", manifest.trim_end())
+    };
+    let list = "---\nkind: List\napiVersion: v1\nitems:\n".to_owned() + &item("c") + &item("d");
+    let text = "# top\n".to_owned() + &route("a", "a.com") + &route("b", "b.com") + &list;
     world.load("a.yaml", &text);
-    let origin = world.manifests.origin(&ObjectId::new(Kind::HttpRoute, "web", "b")).expect("it is there");
-    assert_eq!(origin.position.line, 12);
-    assert_eq!(origin.locate(&text, "spec.hostnames[0]"), Position { line: 19, column: 5 });
-    assert_eq!(origin.locate(&text, "spec.rules[0].matches").line, 17);
+    let mut places = FilePlaces::of(&text);
+    let mut locate = |name: &str, field: &str| {
+        let origin = world.manifests.origin(&ObjectId::new(Kind::HttpRoute, "web", name)).expect("it is there");
+        let Position { line, column } = places.locate(&origin, field);
+        (origin.position.line, line, column)
+    };
+    assert_eq!(locate("b", "spec.hostnames[0]"), (12, 19, 5));
+    assert_eq!(locate("b", "spec.rules[0].matches"), (12, 17, 1));
+    assert_eq!(locate("b", "metadata.name"), (12, 15, 3));
+    assert_eq!(locate("a", "spec.hostnames[0]"), (3, 10, 5));
+    assert_eq!(locate("a", ""), (3, 3, 1));
+    assert_eq!(locate("d", "spec.hostnames[0]"), (32, 39, 7));
+    assert_eq!(locate("c", "spec.hostnames[0]"), (24, 31, 7));
     assert_eq!(world.manifests.origin(&ObjectId::new(Kind::Namespace, "", "web")), None);
 }
 
