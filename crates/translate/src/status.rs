@@ -42,22 +42,13 @@ impl Conditions {
     }
 
     fn set(&mut self, kind: &'static str, status: ConditionStatus, reason: &'static str, message: impl Into<String>) {
-        let mut message = message.into();
-        if message.len() > MAX_MESSAGE {
-            let mut end = MAX_MESSAGE - 3;
-            while !message.is_char_boundary(end) {
-                end -= 1;
-            }
-            message.truncate(end);
-            message.push('…');
-        }
         self.list.push(Condition {
             r#type: kind.into(),
             status,
             observed_generation: Some(self.generation),
             last_transition_time: None,
             reason: reason.into(),
-            message,
+            message: bounded(message.into()),
         });
     }
 
@@ -68,6 +59,15 @@ impl Conditions {
     fn no(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
         self.set(kind, ConditionStatus::False, reason, message);
     }
+}
+
+/// A message, cut where it is too long.
+fn bounded(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8()));
+        message.push('…');
+    }
+    message
 }
 
 /// Joins what `items` say, the first eight, and counts the rest.

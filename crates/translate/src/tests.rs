@@ -1,6 +1,7 @@
 //! What the whole translation does, through its door.
 
 mod attachment;
+mod bounds;
 mod changes;
 mod delegation;
 mod delegation_policy;

@@ -65,8 +65,6 @@ pub(crate) struct Said {
     pub(crate) refused: Option<Fault>,
     /// Why its failure mode cannot be honoured; the rest is.
     pub(crate) failure_mode: Option<Fault>,
-    /// Whether it asks for a tree to be frozen, which only a root can.
-    pub(crate) freezes: bool,
     sort: Option<SortMethod>,
     restriction: Option<Arc<Restriction>>,
     defaults: Arc<[BackendRef]>,
@@ -169,7 +167,6 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Said, Fault> {
     Ok(Said {
         refused: None,
         failure_mode,
-        freezes: spec.failure_mode == Some(FailureMode::FreezeConfig),
         sort,
         restriction: restriction.map(Arc::new),
         defaults: spec.default_backend_refs.clone().into(),

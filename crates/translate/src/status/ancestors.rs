@@ -1,27 +1,57 @@
 //! The entries of a policy's status (Gateway API `PolicyStatus`).
 
+use std::slice;
+
 use api::{
     shared::ParentReference,
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
 };
 use engine::Scope;
-use ir::NsName;
+use ir::{NsName, Problem, Severity};
 
+use super::{and_notes, bounded, listed_with};
 use crate::{grant::GATEWAY_API, tables::input::Config};
 
 /// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
 const MAX_ANCESTORS: usize = 16;
 
-/// A status with an entry for each ancestor; none without any.
-pub(super) fn entries(scope: &Scope<'_>, list: Vec<(ParentReference, Vec<Condition>)>) -> Option<Status> {
-    let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-    let ancestors = list.into_iter().take(MAX_ANCESTORS).map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
+/// A status with an entry for each ancestor, none without any, and what is to be told if there is no room for all: the
+/// first stay, and the last of them says so too.
+pub(super) fn entries(
+    scope: &Scope<'_>,
+    mut list: Vec<(ParentReference, Vec<Condition>)>,
+) -> (Option<Status>, Option<Problem>) {
+    let Some(controller_name) = scope.get::<Config>(&()).map(|config| config.controller_name.clone()) else {
+        return (None, None);
+    };
+    let left_out = list.split_off(list.len().min(MAX_ANCESTORS));
+    let untold = untold(&left_out);
+    if let (Some(untold), Some(condition)) =
+        (&untold, list.last_mut().and_then(|(_, conditions)| conditions.first_mut()))
+    {
+        condition.message = bounded(and_notes(&condition.message, slice::from_ref(untold)));
+    }
+    let ancestors = list.into_iter().map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
         ancestor_ref,
         controller_name: controller_name.clone(),
         conditions,
     });
     let ancestors: Vec<_> = ancestors.collect();
-    (!ancestors.is_empty()).then_some(Status { ancestors })
+    ((!ancestors.is_empty()).then_some(Status { ancestors }), untold)
+}
+
+/// What is to be said of ancestors for which a status has no room.
+fn untold(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> {
+    let name = |(ancestor, _): &(ParentReference, _)| {
+        let ParentReference { kind, name, namespace, .. } = ancestor;
+        format!("{kind} {}/{name}", namespace.as_deref().unwrap_or_default())
+    };
+    let names: Vec<_> = left_out.iter().map(name).collect();
+    let message = format!(
+        "a status names {MAX_ANCESTORS} ancestors, and the policy has more: {}; have several policies share the targets",
+        listed_with(", ", &names)
+    );
+    (!names.is_empty()).then(|| Problem::new(Severity::Warning, "TooManyAncestors", "", message))
 }
 
 /// A Gateway as an ancestor.

@@ -56,9 +56,10 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>>
         }
         let below =
             scope.get::<Branch>(&Chain::root(route.clone())).is_none() && !scope.group::<Places>(&route).is_empty();
-        if said.freezes && below {
+        if policy.spec.failure_mode.is_some() && below {
             not_root.get_or_insert_with(|| {
-                let message = format!("HTTPRoute {route} is no root, and only a whole tree can be frozen; remove it");
+                let message =
+                    format!("HTTPRoute {route} is no root, and only whole trees have a failure mode; remove it");
                 Fault::at("Invalid", "spec.failureMode", message)
             });
         }
@@ -91,5 +92,6 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>>
     };
     let all = fault.iter().map(|fault| (severity, fault));
     let all = all.chain(lacking.iter().map(|(_, fault)| (Severity::Ignored, fault)));
-    Some(Report { problems: all.map(problem).collect(), status: entries(scope, ancestors) })
+    let (status, untold) = entries(scope, ancestors);
+    Some(Report { problems: all.map(problem).chain(untold).collect(), status })
 }

@@ -77,7 +77,9 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Report<Sta
     }
     problems.extend(notes);
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
-    Report { status: entries(scope, ancestors), problems }
+    let (status, untold) = entries(scope, ancestors);
+    problems.extend(untold);
+    Report { status, problems }
 }
 
 /// What is to be said wherever the policy applies.
