@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tonic::Status;
 
+use crate::identity::Authenticate;
 use crate::limits::Limits;
 use crate::request::Node;
 
@@ -29,7 +30,7 @@ pub struct Peer {
 
 /// Decides which gateway's resources a stream may read: `NAMESPACE/NAME`, or the status with which it is refused.
 ///
-/// Asked once a stream, with the node of its first message.
+/// Asked once a stream, with the node of its first message, where [`Config::authenticate`] is not set.
 pub type Authorize = Arc<dyn Fn(&Peer, &Node) -> Result<String, Status> + Send + Sync>;
 
 /// Settings of a [`crate::Server`].
@@ -60,7 +61,22 @@ pub struct Config {
     pub max_connection_age: Option<Duration>,
     /// How long a connection that was asked to go may take before it is cut.
     pub drain_timeout: Duration,
-    /// Who may read what. Default: [`trust_node_cluster`].
+    /// How many connections there may be on which nobody was let in yet. When there are more, the next wait until one
+    /// was, or went.
+    pub max_newcomers: usize,
+    /// How long a connection may stand before somebody is let in on it, TLS handshake included.
+    pub newcomer_timeout: Duration,
+    /// Finds out who a stream is, and so which gateway's resources it may read, whatever its node claims: a claim of
+    /// another gateway is refused. `None`: nobody has to show who they are; for loopback and Unix sockets only
+    /// ([`crate::check_bind`]).
+    pub authenticate: Option<Arc<dyn Authenticate>>,
+    /// How many tokens may be judged at once. Others wait in line.
+    pub max_concurrent_authentications: usize,
+    /// How long it may take to judge a token, the wait in line included.
+    pub authentication_timeout: Duration,
+    /// How long it takes until a running stream's token is judged again that could not be.
+    pub recheck_interval: Duration,
+    /// Who may read what where nobody has to show who they are. Default: [`trust_node_cluster`].
     pub authorize: Authorize,
 }
 
@@ -77,6 +93,12 @@ impl Default for Config {
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: None,
             drain_timeout: Duration::from_secs(5),
+            max_newcomers: 512,
+            newcomer_timeout: Duration::from_secs(10),
+            authenticate: None,
+            max_concurrent_authentications: 32,
+            authentication_timeout: Duration::from_secs(5),
+            recheck_interval: Duration::from_secs(10),
             authorize: Arc::new(|_, node| trust_node_cluster(node)),
         }
     }
@@ -92,6 +114,8 @@ impl fmt::Debug for Config {
             .field("keepalive_interval", &self.keepalive_interval)
             .field("max_connection_age", &self.max_connection_age)
             .field("drain_timeout", &self.drain_timeout)
+            .field("max_newcomers", &self.max_newcomers)
+            .field("authenticates", &self.authenticate.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use crate::identity::Refusal;
 use crate::resource::{ResourceType, Version};
 
 /// Something a proxy did or said. `stream` is unique in this process; `gateway` is what the stream was authorised for.
@@ -77,6 +78,14 @@ pub enum Event {
         stream: u64,
         /// What was waited for.
         gate: Gate,
+    },
+    /// Somebody was refused, or a stream ended since it is no longer who it was. Told as a count, so that who is
+    /// refused often costs no more than who is refused once.
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// How many there were since this was told last.
+        count: u64,
     },
     /// A stream ended. What it had rejected is rejected no longer.
     Disconnected {

@@ -1,21 +1,25 @@
 //! The aggregated discovery service (ADS): what Envoys are told, and when.
 //!
 //! This crate knows resource names, versions and bytes, nothing else. What the bytes mean is decided before they come
-//! here; whom they are for is decided by [`Config::authorize`].
+//! here; whom they are for is decided by [`Config::authenticate`], and where nobody has to show who they are by
+//! [`Config::authorize`].
 //!
 //! * [`Resource`] is one encoded Envoy message, [`Snapshot`] is all that one gateway's proxies shall have, [`Hub`] is
 //!   where snapshots are published.
 //! * [`stream`] is the protocol of one stream without IO: messages and times go in, responses come out.
 //! * [`Server`] is the gRPC service around it. It sends every resource's bytes without copying them.
+//! * [`Authenticate`] finds out who a stream is before anything of it is read, and [`Certificate`] is who the server is.
 //! * [`Event`] is what is learned from proxies: what they accepted and what they rejected.
 //!
 //! Order within an update is make-before-break; [`stream`] says how.
 
+mod admission;
 mod body;
 mod config;
 mod event;
 mod frame;
 mod hub;
+mod identity;
 mod limits;
 mod request;
 mod resource;
@@ -23,12 +27,15 @@ mod server;
 mod service;
 mod snapshot;
 pub mod stream;
+mod tls;
 
 pub use config::{Authorize, Config, Peer, PeerAddress, trust_node_cluster};
 pub use event::{Event, Reporter, reporter};
 pub use hub::{Hub, Publication};
+pub use identity::{Authenticate, Identity, MAX_TOKEN_BYTES, Refusal, Token};
 pub use limits::Limits;
 pub use request::{DeltaRequest, Node, ParseError, SotwRequest};
 pub use resource::{Resource, ResourceType, Version};
 pub use server::{BindError, ServeError, Server, check_bind};
 pub use snapshot::Snapshot;
+pub use tls::{Certificate, CertificateError};

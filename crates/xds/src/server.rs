@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
@@ -15,12 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
+use crate::admission::{Admission, Newcomer};
 use crate::config::{Config, Peer, PeerAddress};
 use crate::event::Reporter;
 use crate::hub::Hub;
+use crate::identity::Refusal;
 use crate::service::{Ads, Shared};
+use crate::tls::Certificate;
 
 /// A pause after a failed accept, so that running out of file descriptors does not also burn the CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +35,7 @@ const MAX_HEADER_BYTES: u32 = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The address can be reached from elsewhere, and anybody who reaches it can read private keys.
-    #[error("xDS carries private keys and has no authentication here, so it binds loopback or a Unix socket, not {0}")]
+    #[error("xDS carries private keys, so without TLS and authentication it binds loopback or a Unix socket, not {0}")]
     NotLoopback(SocketAddr),
 }
 
@@ -46,7 +50,7 @@ pub enum ServeError {
     Listener(#[from] io::Error),
 }
 
-/// Whether the server may listen on `address`: streams are not authenticated, so only on loopback.
+/// Whether the server may listen on `address` without TLS and authentication: only on loopback.
 pub fn check_bind(address: SocketAddr) -> Result<(), BindError> {
     if address.ip().to_canonical().is_loopback() { Ok(()) } else { Err(BindError::NotLoopback(address)) }
 }
@@ -62,37 +66,69 @@ impl Server {
         let streams = Arc::new(Semaphore::new(config.max_streams.min(Semaphore::MAX_PERMITS)));
         let large_sends = Arc::new(Semaphore::new(config.max_concurrent_large_sends.clamp(1, Semaphore::MAX_PERMITS)));
         let next_stream = AtomicU64::new(1);
-        Self { shared: Arc::new(Shared { hub, config, reporter, streams, large_sends, next_stream }) }
+        let admission = Admission::new(&config);
+        Self { shared: Arc::new(Shared { hub, config, reporter, streams, large_sends, next_stream, admission }) }
     }
 
-    /// Serves TCP connections until `shutdown`, then asks clients to go and cuts those that are still there after
-    /// [`Config::drain_timeout`]. The listener is closed first.
+    /// Serves TCP connections in clear until `shutdown`, then asks clients to go and cuts those that are still there
+    /// after [`Config::drain_timeout`]. The listener is closed first.
     pub async fn serve_tcp(
         self,
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
         check_bind(listener.local_addr()?)?;
-        self.serve(listener, shutdown).await;
+        self.serve(listener, None, shutdown).await;
+        Ok(())
+    }
+
+    /// Serves TLS connections, as [`Server::serve_tcp`], with `certificate`, which may change meanwhile. Elsewhere than
+    /// on loopback only with [`Config::authenticate`].
+    pub async fn serve_tls(
+        self,
+        listener: TcpListener,
+        certificate: &Certificate,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        if self.shared.config.authenticate.is_none() {
+            check_bind(listener.local_addr()?)?;
+        }
+        let acceptor = TlsAcceptor::from(certificate.server_config());
+        self.serve(listener, Some(acceptor), shutdown).await;
         Ok(())
     }
 
     /// Serves connections to a Unix socket, as [`Server::serve_tcp`]. Who may connect is up to the socket's
     /// permissions.
     pub async fn serve_unix(self, listener: UnixListener, shutdown: impl Future<Output = ()> + Send) {
-        self.serve(listener, shutdown).await;
+        self.serve(listener, None, shutdown).await;
     }
 
-    async fn serve<L: Listener>(self, listener: L, shutdown: impl Future<Output = ()> + Send) {
+    async fn serve<L: Listener>(
+        self,
+        listener: L,
+        tls: Option<TlsAcceptor>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
+        let newcomers = Arc::new(Semaphore::new(self.shared.config.max_newcomers.clamp(1, Semaphore::MAX_PERMITS)));
         loop {
+            let accepted = async {
+                // Never closed, so there is always a place at some time.
+                let place = newcomers.clone().acquire_owned().await.ok();
+                (place, listener.accept().await)
+            };
             tokio::select! {
                 () = &mut shutdown => break,
-                accepted = listener.accept() => match accepted {
+                (place, accepted) = accepted => match accepted {
                     Ok((io, address)) => {
-                        connections.spawn(connection(self.shared.clone(), io, Peer { address }, stopped.clone()));
+                        let until = Instant::now() + self.shared.config.newcomer_timeout;
+                        let newcomer = Arc::new(Newcomer::new(place, until));
+                        let peer = Peer { address };
+                        let accepted = Accepted { shared: self.shared.clone(), peer, newcomer, stopped: stopped.clone() };
+                        connections.spawn(accepted.serve(io, tls.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an xDS connection");
@@ -135,54 +171,86 @@ impl Listener for UnixListener {
     }
 }
 
-/// Serves one connection until the client leaves, it is too old, or the server stops.
-async fn connection<I>(shared: Arc<Shared>, io: I, peer: Peer, mut stopped: watch::Receiver<bool>)
-where
-    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let config = shared.config.clone();
-    let (drain, draining) = watch::channel(false);
-    let used = Arc::new(AtomicBool::new(false));
-    let ads = Ads { shared, peer, draining, used: used.clone() };
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive_interval(config.keepalive_interval)
-        .keep_alive_timeout(config.keepalive_timeout)
-        .max_concurrent_streams(config.max_streams_per_connection)
-        .max_header_list_size(MAX_HEADER_BYTES);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(ads)));
-    let silence = config.keepalive_interval + config.keepalive_timeout;
-    let (mut silent, mut heard) = (pin!(sleep(silence)), false);
-    let mut old = pin!(sleep(config.max_connection_age.map_or(Duration::MAX, jitter)));
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "an xDS connection ended");
-                }
-                return;
-            }
-            // Keepalive begins with HTTP/2: before that only this ends a connection that says nothing.
-            () = &mut silent, if !heard => {
-                heard = used.load(Ordering::Relaxed);
-                if !heard {
-                    return;
-                }
-            }
-            () = &mut old, if config.max_connection_age.is_some() => break,
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+/// A connection that was accepted.
+struct Accepted {
+    shared: Arc<Shared>,
+    peer: Peer,
+    newcomer: Arc<Newcomer>,
+    /// True once the server stops.
+    stopped: watch::Receiver<bool>,
+}
+
+impl Accepted {
+    async fn serve<I>(mut self, io: I, tls: Option<TlsAcceptor>)
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let Some(acceptor) = tls else { return self.connection(io).await };
+        let handshake = timeout_at(self.newcomer.until(), acceptor.accept(io));
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            _ = self.stopped.wait_for(|stopped| *stopped) => return,
+        };
+        if let Ok(Ok(io)) = shaken {
+            self.connection(io).await;
+        } else {
+            let reason = shaken.map_or_else(
+                |late| late.to_string(),
+                |done| done.err().map_or_else(String::new, |error| error.to_string()),
+            );
+            tracing::debug!(peer = ?self.peer.address, reason, "a TLS handshake failed");
+            drop(self.shared.admission.refuse(&self.shared.reporter, Refusal::Handshake));
         }
     }
-    connection.as_mut().graceful_shutdown();
-    drain.send_replace(true);
-    if timeout(config.drain_timeout, connection).await.is_err() {
-        tracing::debug!("an xDS connection was cut, since it did not end by itself");
+
+    /// Serves the connection until the client leaves, it is too old, or the server stops.
+    async fn connection<I>(mut self, io: I)
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let config = self.shared.config.clone();
+        let newcomer = self.newcomer;
+        let (drain, draining) = watch::channel(false);
+        let ads = Ads { shared: self.shared, peer: self.peer, draining, newcomer: newcomer.clone() };
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(config.keepalive_interval)
+            .keep_alive_timeout(config.keepalive_timeout)
+            .max_concurrent_streams(config.max_streams_per_connection)
+            .max_header_list_size(MAX_HEADER_BYTES);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(ads)));
+        let (mut too_late, mut known) = (pin!(sleep_until(newcomer.until())), false);
+        let mut old = pin!(sleep(config.max_connection_age.map_or(Duration::MAX, jitter)));
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "an xDS connection ended");
+                    }
+                    return;
+                }
+                // Keepalive begins with HTTP/2, and answers also those who want nothing.
+                () = &mut too_late, if !known => {
+                    known = newcomer.was_let_in();
+                    if !known {
+                        return;
+                    }
+                }
+                () = &mut old, if config.max_connection_age.is_some() => break,
+                _ = self.stopped.wait_for(|stopped| *stopped) => break,
+            }
+        }
+        connection.as_mut().graceful_shutdown();
+        drain.send_replace(true);
+        if timeout(config.drain_timeout, connection).await.is_err() {
+            tracing::debug!("an xDS connection was cut, since it did not end by itself");
+        }
     }
 }
 
 /// The age, a tenth more or less by chance, so that proxies that came together do not leave together.
-fn jitter(age: Duration) -> Duration {
+pub(crate) fn jitter(age: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     // Each RandomState has other keys, which is all the randomness that is needed.
     let chance = RandomState::new().hash_one(0_u8) % 2001;

@@ -1,13 +1,14 @@
 //! The gRPC service: one task per stream drives its [`Stream`].
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use futures::future::{Ready, ready};
+use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -15,10 +16,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::codec::{DecodeBuf, Decoder, Streaming};
 use tonic::{Code, Status};
 
+use crate::admission::{Admission, Newcomer, Standing};
 use crate::body::{Part, StreamBody};
 use crate::config::{Config, Peer};
 use crate::event::{Event, Reporter};
 use crate::hub::{Hub, Publication};
+use crate::identity::Refusal;
 use crate::request::{DeltaRequest, Node, ParseError, SotwRequest, printable};
 use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
 
@@ -40,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) large_sends: Arc<Semaphore>,
     pub(crate) next_stream: AtomicU64,
+    pub(crate) admission: Admission,
 }
 
 /// The service as one connection sees it.
@@ -49,8 +53,8 @@ pub(crate) struct Ads {
     pub(crate) peer: Peer,
     /// True once the connection's streams shall end.
     pub(crate) draining: watch::Receiver<bool>,
-    /// Set by the first request.
-    pub(crate) used: Arc<AtomicBool>,
+    /// Whether anybody was let in on the connection.
+    pub(crate) newcomer: Arc<Newcomer>,
 }
 
 impl<B> tower::Service<Request<B>> for Ads
@@ -60,20 +64,20 @@ where
 {
     type Response = Response<StreamBody>;
     type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.used.store(true, Ordering::Relaxed);
-        ready(Ok(self.open(request).unwrap_or_else(Status::into_http)))
+        let ads = self.clone();
+        async move { Ok(ads.open(request).await.unwrap_or_else(Status::into_http)) }.boxed()
     }
 }
 
 impl Ads {
-    fn open<B>(&self, request: Request<B>) -> Result<Response<StreamBody>, Status>
+    async fn open<B>(self, request: Request<B>) -> Result<Response<StreamBody>, Status>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -89,18 +93,21 @@ impl Ads {
         if !self.shared.hub.is_ready() {
             return Err(Status::unavailable("the configuration was not read completely yet"));
         }
+        let standing = self.shared.admission.admit(&self.shared, &self.peer, request.headers()).await?;
         let slot = self.shared.streams.clone().try_acquire_owned();
         let slot = slot.map_err(|_| Status::unavailable("there are as many streams as are allowed"))?;
+        self.newcomer.let_in();
         let limit = self.shared.config.limits.request_bytes;
         let requests = Streaming::new_request(RawDecoder, request.into_body(), None, Some(limit));
         let (parts, body) = mpsc::channel(1);
         let task = StreamTask {
-            ads: self.clone(),
             id: self.shared.next_stream.fetch_add(1, Ordering::Relaxed),
             protocol,
             requests,
             parts,
             unreported: Vec::new(),
+            standing,
+            ads: self,
             _slot: slot,
         };
         tokio::spawn(task.run());
@@ -147,6 +154,8 @@ struct StreamTask {
     parts: mpsc::Sender<Part>,
     /// Events that found no room, oldest first.
     unreported: Vec<Event>,
+    /// Who the stream is, where that has to be shown.
+    standing: Option<Standing>,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -192,7 +201,11 @@ impl StreamTask {
         let Some(node) = request.node() else {
             return Err(Status::invalid_argument("the first request must carry the node"));
         };
-        let gateway = (self.ads.shared.config.authorize)(&self.ads.peer, node)?;
+        let gateway = match &self.standing {
+            None => (config.authorize)(&self.ads.peer, node)?,
+            Some(standing) if standing.gateway() == node.cluster => node.cluster.clone(),
+            Some(_) => return Err(self.ads.shared.admission.refuse(&self.ads.shared.reporter, Refusal::WrongGateway)),
+        };
         let node_id = printable(&node.id, 256);
         tracing::debug!(stream = self.id, gateway, node_id, protocol = ?self.protocol, "xDS stream begins");
         self.report(Event::Connected { gateway: gateway.clone(), node_id, stream: self.id });
@@ -217,6 +230,14 @@ impl StreamTask {
         let mut stream = Stream::new(self.protocol, first.node().cloned().unwrap_or_default(), settings);
         let mut draining = self.ads.draining.clone();
         let mut seen = Publication::Awaited;
+        let standing = self.standing.take();
+        let (shared, peer) = (self.ads.shared.clone(), self.ads.peer.clone());
+        let mut lost = pin!(async move {
+            match standing {
+                Some(standing) => standing.lost(&shared, &peer).await,
+                None => std::future::pending().await,
+            }
+        });
         take_snapshot(&mut stream, view, &mut seen);
         if let Err(violation) = on_request(&mut stream, first) {
             return refused(&violation);
@@ -267,6 +288,7 @@ impl StreamTask {
                         Err(_) => self.unreported.clear(),
                     }
                 }
+                status = lost.as_mut() => return status,
                 _ = draining.wait_for(|draining| *draining) => return going_away(),
                 () = self.parts.closed() => return Status::ok(""),
             }

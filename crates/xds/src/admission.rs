@@ -1,0 +1,146 @@
+//! Who is let in, and for how long: everything that happens before a byte of a stream is parsed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+
+use crate::config::{Config, Peer};
+use crate::event::{Event, Reporter};
+use crate::identity::{Identity, Refusal, Token};
+use crate::server::jitter;
+use crate::service::Shared;
+
+/// Tokens are not judged again more often than this, whatever the judge says.
+const MIN_RECHECK: Duration = Duration::from_millis(100);
+
+/// A connection on which nobody was let in yet takes one of few places, for a short time.
+pub(crate) struct Newcomer {
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+    until: Instant,
+}
+
+impl Newcomer {
+    pub(crate) fn new(place: Option<OwnedSemaphorePermit>, until: Instant) -> Self {
+        Self { place: Mutex::new(place), until }
+    }
+
+    /// When the connection ends if nobody was let in.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Somebody was: the place is free for others.
+    pub(crate) fn let_in(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(crate) fn was_let_in(&self) -> bool {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// Judges who comes, a few at a time, and counts whom it refuses.
+pub(crate) struct Admission {
+    turns: Semaphore,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Admission {
+    pub(crate) fn new(config: &Config) -> Self {
+        let turns = config.max_concurrent_authentications.clamp(1, Semaphore::MAX_PERMITS);
+        Self { turns: Semaphore::new(turns), refused: Default::default() }
+    }
+
+    /// Who a stream is. `None` where nobody has to show that.
+    pub(crate) async fn admit(
+        &self,
+        shared: &Shared,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<Option<Standing>, Status> {
+        if shared.config.authenticate.is_none() {
+            return Ok(None);
+        }
+        let admitted = match Token::of(headers) {
+            Ok(token) => self.judge(&shared.config, peer, &token).await.map(|identity| Standing { token, identity }),
+            Err(refusal) => Err(refusal),
+        };
+        match admitted {
+            Ok(standing) => Ok(Some(standing)),
+            Err(refusal) => {
+                tracing::debug!(peer = ?peer.address, reason = %refusal, "an xDS stream was refused");
+                Err(self.refuse(&shared.reporter, refusal))
+            }
+        }
+    }
+
+    async fn judge(&self, config: &Config, peer: &Peer, token: &Token) -> Result<Identity, Refusal> {
+        let Some(authenticate) = &config.authenticate else { return Err(Refusal::Denied) };
+        let judged = async {
+            // Whoever waits longest is next, so that nobody keeps others out by asking often.
+            let _turn = self.turns.acquire().await.map_err(|_| Refusal::Unavailable)?;
+            authenticate.authenticate(peer, token).await
+        };
+        timeout(config.authentication_timeout, judged).await.unwrap_or(Err(Refusal::Unavailable))
+    }
+
+    /// Counts a refusal and gives the words for it, which are the same for all that say something about the client.
+    pub(crate) fn refuse(&self, reporter: &Reporter, reason: Refusal) -> Status {
+        let untold = &self.refused[reason.index()];
+        untold.fetch_add(1, Ordering::Relaxed);
+        // Without room the next one tells.
+        if let Ok(room) = reporter.sender().try_reserve() {
+            match untold.swap(0, Ordering::Relaxed) {
+                0 => {}
+                count => room.send(Event::Refused { reason, count }),
+            }
+        }
+        match reason {
+            Refusal::Unavailable => Status::unavailable("identities cannot be checked now"),
+            _ => Status::unauthenticated("not authenticated"),
+        }
+    }
+}
+
+/// What a stream was let in with.
+pub(crate) struct Standing {
+    token: Token,
+    identity: Identity,
+}
+
+impl Standing {
+    /// The gateway whose resources the stream may read.
+    pub(crate) fn gateway(&self) -> &str {
+        &self.identity.gateway
+    }
+
+    /// Waits until the stream is no longer what it was let in as, and gives the status with which it ends.
+    pub(crate) async fn lost(mut self, shared: &Arc<Shared>, peer: &Peer) -> Status {
+        loop {
+            let after = self.identity.recheck_after;
+            // Streams that came together do not ask together.
+            sleep(jitter(after).min(after).max(MIN_RECHECK)).await;
+            let judged = shared.admission.judge(&shared.config, peer, &self.token).await;
+            let refusal = match judged {
+                Ok(identity) if identity.gateway == self.identity.gateway => {
+                    self.identity = identity;
+                    continue;
+                }
+                // Nothing was learned about the client.
+                Err(Refusal::Unavailable) => {
+                    self.identity.recheck_after = shared.config.recheck_interval;
+                    continue;
+                }
+                Ok(_) => Refusal::WrongGateway,
+                Err(refusal) => refusal,
+            };
+            tracing::debug!(identity = self.identity.name, reason = %refusal, "an xDS stream lost its standing");
+            return shared.admission.refuse(&shared.reporter, refusal);
+        }
+    }
+}
