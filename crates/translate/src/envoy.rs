@@ -27,6 +27,9 @@ pub mod testing;
 pub(crate) mod extension {
     pub(crate) const CORS: &str = "envoy.filters.http.cors";
     pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
+    pub(crate) const CREDENTIAL_INJECTOR: &str = "envoy.filters.http.credential_injector";
+    pub(crate) const GENERIC_CREDENTIAL: &str = "envoy.http.injected_credentials.generic";
+    pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";
     pub(crate) const ROUTER: &str = "envoy.filters.http.router";
     pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
     pub(crate) const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";

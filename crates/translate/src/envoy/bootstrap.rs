@@ -1,6 +1,10 @@
 //! The bootstrap of an Envoy: who it is, where its configuration comes from, what it is limited to as a process.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use envoy_types::pb::{
     envoy::{
@@ -15,8 +19,8 @@ use envoy_types::pb::{
                 cluster::{ClusterDiscoveryType, DiscoveryType},
             },
             core::v3::{
-                Address, ApiConfigSource, ApiVersion, GrpcService, Http2ProtocolOptions, KeepaliveSettings, Node, Pipe,
-                address,
+                Address, ApiConfigSource, ApiVersion, BackoffStrategy, GrpcService, Http2ProtocolOptions,
+                KeepaliveSettings, Node, Pipe, RetryPolicy, address,
                 api_config_source::ApiType,
                 grpc_service::{EnvoyGrpc, TargetSpecifier},
             },
@@ -29,6 +33,7 @@ use envoy_types::pb::{
             },
         },
         extensions::{
+            filters::network::http_connection_manager::v3::HttpFilter,
             resource_monitors::{
                 downstream_connections::v3::DownstreamConnectionsConfig, fixed_heap::v3::FixedHeapConfig,
             },
@@ -50,8 +55,12 @@ use crate::{
     envoy::{ads, duration, extension, json, socket_address, tcp_keepalive},
 };
 
+mod observed;
+mod secured;
 #[cfg(test)]
 mod tests;
+
+pub use secured::{Credentials, SecretFile};
 
 /// The name of the static cluster that configuration comes from.
 pub const XDS_CLUSTER: &str = "xds";
@@ -59,6 +68,11 @@ pub const XDS_CLUSTER: &str = "xds";
 /// What stock Envoy refuses beyond 100 instructions, an ordinary repetition already is. Validation has a safe bound
 /// below this one.
 pub const MAX_REGEX_PROGRAM_SIZE: u32 = 32_768;
+
+/// How long Envoy waits before it asks a controller again that went away, growing from one to the other, each time
+/// less by chance. To be asked in vain costs a controller little.
+const RECONNECT_BASE: Duration = Duration::from_millis(250);
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// Where the controller serves xDS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +106,10 @@ pub enum AdminAddress {
 pub fn bootstrap(gateway: &NsName, node_id: &str, xds: &XdsAddress, admin: &AdminAddress, edge: &Edge) -> Bootstrap {
     Bootstrap {
         node: Some(Node { id: node_id.into(), cluster: gateway.to_string(), ..Node::default() }),
-        static_resources: Some(StaticResources { clusters: vec![xds_cluster(xds)], ..StaticResources::default() }),
+        static_resources: Some(StaticResources {
+            clusters: vec![xds_cluster(xds, vec![])],
+            ..StaticResources::default()
+        }),
         dynamic_resources: Some(DynamicResources {
             lds_config: Some(ads()),
             cds_config: Some(ads()),
@@ -114,6 +131,30 @@ pub fn bootstrap(gateway: &NsName, node_id: &str, xds: &XdsAddress, admin: &Admi
     }
 }
 
+/// The bootstrap of a proxy in a cluster: as [`bootstrap`], with a controller that is reached over TLS and shown a token,
+/// and with a listener at `observed` that tells kubelet and Prometheus what they ask for, and nothing else to anybody.
+///
+/// The files of [`Credentials::files`] have to stand where `credentials` says.
+pub fn secured_bootstrap(
+    gateway: &NsName,
+    node_id: &str,
+    xds: &XdsAddress,
+    credentials: &Credentials,
+    admin: &AdminAddress,
+    observed: SocketAddr,
+    edge: &Edge,
+) -> Bootstrap {
+    let mut bootstrap = bootstrap(gateway, node_id, xds, admin, edge);
+    let mut cluster = xds_cluster(xds, vec![credentials.token_filter(), secured::codec_filter()]);
+    cluster.transport_socket = Some(credentials.transport_socket());
+    bootstrap.static_resources = Some(StaticResources {
+        listeners: vec![observed::listener(observed)],
+        clusters: vec![cluster, observed::admin_cluster(admin)],
+        ..StaticResources::default()
+    });
+    bootstrap
+}
+
 /// A bootstrap as JSON, which Envoy reads from a file or from its command line.
 pub fn bootstrap_json(bootstrap: &Bootstrap) -> Result<serde_json::Value, json::Error> {
     json::value("envoy.config.bootstrap.v3.Bootstrap", &bootstrap.encode_to_vec())
@@ -126,6 +167,13 @@ fn ads_config() -> ApiConfigSource {
         grpc_services: vec![GrpcService {
             target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                 cluster_name: XDS_CLUSTER.into(),
+                retry_policy: Some(RetryPolicy {
+                    retry_back_off: Some(BackoffStrategy {
+                        base_interval: Some(duration(RECONNECT_BASE)),
+                        max_interval: Some(duration(RECONNECT_MAX)),
+                    }),
+                    ..RetryPolicy::default()
+                }),
                 ..EnvoyGrpc::default()
             })),
             ..GrpcService::default()
@@ -135,7 +183,8 @@ fn ads_config() -> ApiConfigSource {
     }
 }
 
-fn xds_cluster(xds: &XdsAddress) -> Cluster {
+/// Where xDS comes from. A token is added by `filters`, so that each stream has the one of its time.
+fn xds_cluster(xds: &XdsAddress, filters: Vec<HttpFilter>) -> Cluster {
     let (address, discovery) = match xds {
         XdsAddress::Unix(path) => (pipe(path), DiscoveryType::Static),
         XdsAddress::Tcp { host, port } => {
@@ -159,6 +208,7 @@ fn xds_cluster(xds: &XdsAddress) -> Cluster {
                 ..Http2ProtocolOptions::default()
             })),
         })),
+        http_filters: filters,
         ..HttpProtocolOptions::default()
     };
     Cluster {

@@ -13,7 +13,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 24] = [
+pub const MESSAGES: [&str; 27] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -22,11 +22,14 @@ pub const MESSAGES: [&str; 24] = [
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.filters.http.cors.v3.Cors",
     "envoy.extensions.filters.http.cors.v3.CorsPolicy",
+    "envoy.extensions.filters.http.credential_injector.v3.CredentialInjector",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+    "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    "envoy.extensions.http.injected_credentials.generic.v3.Generic",
     "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",

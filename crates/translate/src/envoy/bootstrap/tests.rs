@@ -2,7 +2,7 @@ use ir::{NsName, settings::Edge};
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::{AdminAddress, XdsAddress, bootstrap, bootstrap_json};
+use super::{AdminAddress, Credentials, XdsAddress, bootstrap, bootstrap_json, secured_bootstrap};
 use crate::envoy::testing::pgv;
 
 fn built(xds: &XdsAddress, admin: &AdminAddress, edge: &Edge) -> Value {
@@ -32,7 +32,10 @@ fn a_proxy_says_who_it_is_and_reads_everything_over_delta_ads() {
         json!({
             "apiType": "DELTA_GRPC",
             "transportApiVersion": "V3",
-            "grpcServices": [{"envoyGrpc": {"clusterName": "xds"}}],
+            "grpcServices": [{"envoyGrpc": {
+                "clusterName": "xds",
+                "retryPolicy": {"retryBackOff": {"baseInterval": "0.250s", "maxInterval": "1s"}},
+            }}],
             "setNodeOnFirstMessageOnly": true,
         })
     );
@@ -72,4 +75,68 @@ fn connections_are_bounded_and_the_heap_where_asked_for() {
 fn regular_expressions_may_be_as_large_as_validation_allows() {
     let runtime = built(&tcp("a"), &loopback(), &Edge::default())["layeredRuntime"].clone();
     assert_eq!(runtime["layers"][0]["staticLayer"]["re2.max_program_size.error_level"], 32_768.0);
+}
+
+fn credentials() -> Credentials {
+    Credentials {
+        server_name: "portcullis.infra.svc".into(),
+        authorities_file: "/etc/xds/authorities/ca.crt".into(),
+        token_file: "/var/run/secrets/xds/token".into(),
+        folder: "/etc/xds".into(),
+    }
+}
+
+fn secured() -> Value {
+    let observed = "0.0.0.0:19001".parse().expect("an address");
+    let gateway = NsName::new("infra", "edge");
+    let xds = tcp("portcullis.infra.svc");
+    let message = secured_bootstrap(&gateway, "pod-1", &xds, &credentials(), &loopback(), observed, &Edge::default());
+    let violations = pgv::violations("envoy.config.bootstrap.v3.Bootstrap", &message.encode_to_vec());
+    assert_eq!(violations.expect("readable"), []);
+    bootstrap_json(&message).expect("JSON")
+}
+
+#[test]
+fn a_secured_proxy_trusts_one_name_and_shows_its_token_on_each_stream() {
+    let built = secured();
+    let cluster = &built["staticResources"]["clusters"][0];
+    let tls = &cluster["transportSocket"]["typedConfig"];
+    assert_eq!(tls["sni"], "portcullis.infra.svc");
+    let authorities = &tls["commonTlsContext"]["validationContextSdsSecretConfig"];
+    assert_eq!(authorities["sdsConfig"]["pathConfigSource"]["path"], "/etc/xds/xds-authorities.json");
+    let options = &cluster["typedExtensionProtocolOptions"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"];
+    let injector = &options["httpFilters"][0]["typedConfig"];
+    // Without a token it fails here and not at the controller.
+    assert_eq!(injector["allowRequestWithoutCredential"], Value::Null);
+    let generic = &injector["credential"]["typedConfig"];
+    assert_eq!(generic["headerValuePrefix"], "Bearer ");
+    assert_eq!(generic["credential"]["sdsConfig"]["pathConfigSource"]["path"], "/etc/xds/xds-token.json");
+}
+
+#[test]
+fn secrets_stay_in_files_that_the_bootstrap_only_names() {
+    let [authorities, token] = credentials().files().expect("JSON");
+    assert_eq!((authorities.name, token.name), ("xds-authorities.json", "xds-token.json"));
+    let context = &authorities.content["resources"][0]["validationContext"];
+    assert_eq!(context["trustedCa"], json!({"filename": "/etc/xds/authorities/ca.crt"}));
+    assert_eq!(context["watchedDirectory"], json!({"path": "/etc/xds/authorities"}));
+    let names = json!([{"sanType": "DNS", "matcher": {"exact": "portcullis.infra.svc"}}]);
+    assert_eq!(context["matchTypedSubjectAltNames"], names);
+    let secret = &token.content["resources"][0]["genericSecret"]["secret"];
+    assert_eq!(*secret, json!({"filename": "/var/run/secrets/xds/token"}));
+}
+
+#[test]
+fn a_secured_proxy_shows_two_pages_of_its_admin_interface() {
+    let built = secured();
+    let listeners = built["staticResources"]["listeners"].as_array().expect("listeners");
+    assert_eq!(listeners.len(), 1);
+    let manager = &listeners[0]["filterChains"][0]["filters"][0]["typedConfig"];
+    let routes = manager["routeConfig"]["virtualHosts"][0]["routes"].as_array().expect("routes");
+    let get = json!([{"name": ":method", "stringMatch": {"exact": "GET"}}]);
+    let matches: Vec<_> = routes.iter().map(|route| route["match"].clone()).collect();
+    assert_eq!(
+        matches,
+        [json!({"path": "/ready", "headers": get}), json!({"path": "/stats/prometheus", "headers": get})]
+    );
 }
