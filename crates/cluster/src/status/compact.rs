@@ -1,0 +1,137 @@
+//! Statuses of many objects in little memory.
+//!
+//! Most statuses are the same text but for the times of their transitions: ten thousand routes of one Gateway that are
+//! all fine differ in nothing else. So the times are cut out, and equal texts are kept once.
+
+use std::{collections::HashSet, sync::Arc};
+
+use jiff::Timestamp;
+
+/// What stands before a time.
+const BEFORE: &str = "\"lastTransitionTime\":\"";
+/// The length of a time as the API server writes it, such as `2026-01-31T23:59:59Z`.
+const LENGTH: usize = 20;
+
+/// Keeps equal texts once.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    known: HashSet<Arc<str>>,
+    /// So many were in use when unused ones were thrown out last.
+    used: usize,
+}
+
+impl Texts {
+    /// The kept text that equals `text`.
+    pub(super) fn keep(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(text) {
+            return Arc::clone(known);
+        }
+        if self.known.len() > 2 * self.used + 256 {
+            self.known.retain(|text| Arc::strong_count(text) > 1);
+            self.used = self.known.len();
+        }
+        let text: Arc<str> = text.into();
+        self.known.insert(Arc::clone(&text));
+        text
+    }
+}
+
+/// A JSON text without the times of its transitions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Compact {
+    /// The text; where a time was cut out, nothing stands between the quotes.
+    template: Arc<str>,
+    /// The times in their order, in seconds; none if the text is kept as it is.
+    times: Option<Box<[i64]>>,
+}
+
+impl Compact {
+    /// Takes `text` apart.
+    pub(super) fn new(text: &str, texts: &mut Texts) -> Self {
+        let mut template = String::with_capacity(text.len());
+        let mut times = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(BEFORE) {
+            let (head, tail) = rest.split_at(at + BEFORE.len());
+            if tail.starts_with('"') {
+                // It looks like a place where a time was cut out.
+                return Self { template: texts.keep(text), times: None };
+            }
+            template.push_str(head);
+            rest = tail;
+            if let Some(time) = tail.get(..LENGTH).filter(|_| tail[LENGTH..].starts_with('"')).and_then(seconds) {
+                times.push(time);
+                rest = &tail[LENGTH..];
+            }
+        }
+        template.push_str(rest);
+        Self { template: texts.keep(&template), times: Some(times.into()) }
+    }
+
+    /// The text as it was, byte for byte.
+    pub(super) fn text(&self) -> String {
+        let Some(times) = &self.times else { return self.template.as_ref().into() };
+        let mut text = String::with_capacity(self.template.len() + times.len() * LENGTH);
+        let mut rest = &*self.template;
+        let mut times = times.iter();
+        while let Some(at) = rest.find(BEFORE) {
+            let (head, tail) = rest.split_at(at + BEFORE.len());
+            text.push_str(head);
+            rest = tail;
+            if tail.starts_with('"') {
+                text.push_str(&times.next().and_then(|time| written(*time)).unwrap_or_default());
+            }
+        }
+        text + rest
+    }
+}
+
+/// The seconds of a time that is written in exactly the usual way.
+fn seconds(text: &str) -> Option<i64> {
+    let seconds = text.parse::<Timestamp>().ok()?.as_second();
+    (written(seconds).as_deref() == Some(text)).then_some(seconds)
+}
+
+fn written(seconds: i64) -> Option<String> {
+    Some(Timestamp::from_second(seconds).ok()?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*, sample::select};
+
+    use super::*;
+
+    #[test]
+    fn texts_that_differ_in_times_share_their_template() {
+        let mut texts = Texts::default();
+        let status = |time: &str| format!(r#"{{"conditions":[{{"lastTransitionTime":"{time}","type":"Accepted"}}]}}"#);
+        let a = Compact::new(&status("2026-01-31T23:59:59Z"), &mut texts);
+        let b = Compact::new(&status("2026-02-01T00:00:00Z"), &mut texts);
+        assert!(Arc::ptr_eq(&a.template, &b.template));
+        assert_eq!(b.text(), status("2026-02-01T00:00:00Z"));
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn texts_that_nobody_has_any_more_are_thrown_out() {
+        let mut texts = Texts::default();
+        let kept = texts.keep("kept");
+        for n in 0..10_000 {
+            texts.keep(&n.to_string());
+        }
+        assert!(texts.known.len() < 1000, "{}", texts.known.len());
+        assert!(Arc::ptr_eq(&kept, &texts.keep("kept")));
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_comes_back_byte_for_byte(parts in vec(select(vec![
+            BEFORE, "\"", "2026-01-31T23:59:59Z", "2026-01-31T23:59:60Z", "2026-01-31t23:59:59z", "1970-01-01T00:00:00Z",
+            "2026-01-31T23:59:59+00:00", "9999-12-31T23:59:59Z", "\\\"lastTransitionTime\\\":\\\"", "ü", "{", "x",
+        ]), 0..12)) {
+            let text = parts.concat();
+            prop_assert_eq!(Compact::new(&text, &mut Texts::default()).text(), text);
+        }
+    }
+}

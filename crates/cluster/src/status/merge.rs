@@ -1,0 +1,118 @@
+//! What must be written so that a status says what is desired, and others' words stay.
+
+mod gateway;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use api::Kind;
+use jiff::Timestamp;
+use serde_json::{Value, value::RawValue};
+
+use super::{
+    condition,
+    weave::{Woven, entries, weave},
+};
+
+/// The most parents in the status of a route (Gateway API `RouteStatus.parents`).
+const MAX_PARENTS: usize = 32;
+/// The most ancestors in the status of a policy (Gateway API `PolicyStatus.ancestors`).
+const MAX_ANCESTORS: usize = 16;
+
+/// What a status shall say of ours.
+#[derive(Clone, Copy, Debug)]
+pub enum Desired<'a> {
+    /// This, without `lastTransitionTime`.
+    Is(&'a Value),
+    /// Nothing. What we said last, if this process said something: entries of a Gateway do not tell whose they are, so
+    /// only those that still say the same are taken away.
+    Nothing(Option<&'a Value>),
+}
+
+/// Whether objects of the kind have a status that we write.
+pub const fn has_status(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::HttpRoute
+            | Kind::TrafficPolicy
+            | Kind::RewritePolicy
+            | Kind::DelegationPolicy
+    )
+}
+
+/// The change of `status` (a merge patch, as JSON) that makes it say what is desired; none if it does already.
+///
+/// * Routes and policies: entries with our controller name are ours. Others' stay byte for byte, in their places.
+/// * Gateway and `GatewayClass`: condition types that Gateway API gives to the controller are ours, others stay.
+/// * `lastTransitionTime` is kept while a condition's status stays, and is `now` when it turns.
+/// * What exceeds the bounds of the schema is cut: the API server takes what is left.
+pub fn merge(
+    kind: Kind,
+    stored: Option<&str>,
+    desired: Desired<'_>,
+    controller_name: &str,
+    now: Timestamp,
+) -> Option<String> {
+    // A status that is no object cannot be stored: the schema has one.
+    let stored: BTreeMap<Cow<'_, str>, &RawValue> =
+        stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    match kind {
+        Kind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
+        Kind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
+        Kind::HttpRoute => entry_list("parents", "parentRef", MAX_PARENTS, &stored, desired, controller_name, &now),
+        _ => entry_list("ancestors", "ancestorRef", MAX_ANCESTORS, &stored, desired, controller_name, &now),
+    }
+}
+
+/// [`merge`] for a list whose entries name their controller.
+fn entry_list(
+    list: &str,
+    reference: &str,
+    max: usize,
+    stored: &BTreeMap<Cow<'_, str>, &RawValue>,
+    desired: Desired<'_>,
+    controller_name: &str,
+    now: &str,
+) -> Option<String> {
+    let desired = match desired {
+        Desired::Is(status) => status.get(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default(),
+        Desired::Nothing(_) => &[],
+    };
+    let desired = desired.iter().filter_map(|entry| {
+        let mut entry = entry.clone();
+        let of = entry.get_mut(reference)?;
+        default_to(of, "group", api::shared::GROUP);
+        default_to(of, "kind", "Gateway");
+        let key = of.clone();
+        let conditions = entry.get_mut("conditions")?;
+        condition::fit(conditions);
+        // An entry without conditions says nothing, and the schema refuses it.
+        conditions.as_array().is_some_and(|list| !list.is_empty()).then_some((key, entry))
+    });
+    let own = |entry: &Value| {
+        let ours = entry.get("controllerName").and_then(Value::as_str) == Some(controller_name);
+        ours.then(|| entry.get(reference).cloned().unwrap_or_default())
+    };
+    let render = |desired, before: Option<&Value>| condition::stamp_all(desired, before, now);
+    let stored = entries(stored.get(list).copied());
+    let woven = weave(stored, own, desired.collect(), max, render);
+    woven.changed.then(|| patch([(list, Some(woven))]))
+}
+
+/// What the API server would put where nothing stands.
+fn default_to(object: &mut Value, key: &str, default: &str) {
+    if let Value::Object(object) = object {
+        object.entry(key).or_insert_with(|| default.into());
+    }
+}
+
+/// A merge patch of lists; none removes one.
+fn patch<'a>(lists: impl IntoIterator<Item = (&'a str, Option<Woven<'a>>)>) -> String {
+    let lists: BTreeMap<_, _> = lists.into_iter().map(|(name, list)| (name, list.map(|list| list.entries))).collect();
+    // Texts as keys and JSON as values always serialize.
+    serde_json::to_string(&lists).unwrap_or_default()
+}

@@ -1,0 +1,408 @@
+#![allow(clippy::unwrap_used, reason = "a test that unwraps nothing fails there")]
+
+use serde_json::json;
+
+use super::*;
+
+const US: &str = "portcullis.dev/controller";
+
+/// A queue with a clock, and an API server that answers as the test says.
+struct Fixture {
+    queue: Queue,
+    now: Instant,
+}
+
+impl Fixture {
+    fn leading() -> Self {
+        let mut fixture = Self { queue: Queue::new(US, 4), now: Instant::now() };
+        fixture.queue.complete(fixture.now);
+        fixture.queue.lead(true, fixture.now);
+        fixture
+    }
+
+    fn desired(&mut self, name: &str, status: Option<&Value>) {
+        self.queue.desired(&route(name), status, self.now);
+    }
+
+    fn stored(&mut self, name: &str, version: &str, status: Option<&str>) {
+        self.queue.stored(&route(name), Some(Version { uid: "uid", resource_version: version, status }), self.now);
+    }
+
+    fn step(&mut self) -> Step {
+        loop {
+            match self.queue.next(self.now, Timestamp::UNIX_EPOCH) {
+                Step::Again => {}
+                step => return step,
+            }
+        }
+    }
+
+    fn job(&mut self) -> Job {
+        match self.step() {
+            Step::Do(job) => job,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    /// Waits for as long as the queue wants.
+    fn wait(&mut self) -> Duration {
+        let Step::Wait(Some(until)) = self.step() else { panic!("it does not wait for a time") };
+        let wait = until - self.now;
+        self.now = until;
+        wait
+    }
+
+    fn idle(&mut self) -> bool {
+        self.step() == Step::Wait(None) && self.queue.is_empty()
+    }
+
+    fn finish(&mut self, job: &Job, outcome: Outcome<'_>) -> Report {
+        self.queue.finished(&job.id, job.serial, outcome, self.now)
+    }
+
+    /// The API server takes what is written. Gives its answer.
+    fn written(&mut self, job: &Job, version: &str) -> String {
+        let status = body(job)["status"].to_string();
+        self.finish(job, done(version, &status));
+        status
+    }
+}
+
+fn done<'a>(version: &'a str, status: &'a str) -> Outcome<'a> {
+    Outcome::Done(Version { uid: "uid", resource_version: version, status: Some(status) })
+}
+
+fn later(after: Option<u64>, everywhere: bool) -> Outcome<'static> {
+    Outcome::Later { after: after.map(Duration::from_secs), everywhere }
+}
+
+fn route(name: &str) -> ObjectId {
+    ObjectId::new(Kind::HttpRoute, "ns", name)
+}
+
+fn status(message: &str) -> Value {
+    let conditions = json!([{"type": "Accepted", "status": "True", "reason": "Accepted", "message": message}]);
+    json!({"parents": [{"parentRef": {"name": "gateway"}, "controllerName": US, "conditions": conditions}]})
+}
+
+fn body(job: &Job) -> Value {
+    match &job.request {
+        Request::Write(body) => serde_json::from_str(body).unwrap(),
+        Request::Read => panic!("{job:?} reads"),
+    }
+}
+
+fn version(job: &Job) -> String {
+    body(job)["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+}
+
+fn message(job: &Job) -> String {
+    body(job)["status"]["parents"][0]["conditions"][0]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_status_is_written_once_both_sides_are_known() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    assert!(fixture.idle(), "nobody knows the object yet");
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    assert_eq!((version(&job), message(&job)), ("1".into(), "words".into()));
+    fixture.now += Duration::from_millis(7);
+    let answer = body(&job)["status"].to_string();
+    assert_eq!(fixture.finish(&job, done("2", &answer)).took, Some(Duration::from_millis(7)));
+    assert!(fixture.idle());
+}
+
+#[test]
+fn what_comes_back_through_the_watch_causes_nothing() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    let answer = fixture.written(&job, "2");
+    fixture.stored("a", "2", Some(&answer));
+    assert!(fixture.queue.is_empty(), "not even a comparison");
+    fixture.desired("a", Some(&status("words")));
+    assert!(fixture.queue.is_empty(), "not even a comparison");
+}
+
+#[test]
+fn the_newest_word_is_written_and_those_before_it_are_skipped() {
+    let mut fixture = Fixture::leading();
+    fixture.stored("a", "1", None);
+    fixture.desired("a", Some(&status("first")));
+    let job = fixture.job();
+    fixture.desired("a", Some(&status("second")));
+    fixture.desired("a", Some(&status("third")));
+    assert_eq!(fixture.step(), Step::Wait(None), "one request of an object at once");
+    fixture.written(&job, "2");
+    assert_eq!(fixture.wait(), SPACING);
+    let job = fixture.job();
+    assert_eq!((version(&job), message(&job)), ("2".into(), "third".into()), "against what the answer said");
+    fixture.written(&job, "3");
+    assert!(fixture.idle());
+}
+
+#[test]
+fn older_versions_from_the_watch_do_not_undo_what_the_answer_said() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "10", None);
+    let job = fixture.job();
+    let answer = fixture.written(&job, "12");
+    fixture.stored("a", "9", None);
+    assert!(fixture.idle(), "9 is from before 12");
+    fixture.stored("a", "12", Some(&answer));
+    fixture.stored("a", "9", None);
+    fixture.wait();
+    assert_eq!(version(&fixture.job()), "9", "once the watch has caught up, it is right: etcd may have been restored");
+}
+
+#[test]
+fn news_that_came_before_the_answer_count() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.stored("a", "3", None);
+    fixture.written(&job, "2");
+    fixture.wait();
+    assert_eq!(version(&fixture.job()), "3", "somebody has taken away in 3 what was written as 2");
+}
+
+#[test]
+fn a_conflict_waits_for_the_watch() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.finish(&job, Outcome::Conflict);
+    fixture.desired("a", Some(&status("others")));
+    assert!(matches!(fixture.step(), Step::Wait(Some(_))), "the version is known to be old");
+    fixture.stored("a", "2", None);
+    let job = fixture.job();
+    assert_eq!((version(&job), message(&job)), ("2".into(), "others".into()));
+}
+
+#[test]
+fn a_conflict_that_the_watch_has_explained_already_is_tried_at_once() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.stored("a", "2", None);
+    fixture.finish(&job, Outcome::Conflict);
+    assert_eq!(version(&fixture.job()), "2");
+}
+
+#[test]
+fn a_conflict_that_the_watch_does_not_explain_has_the_object_read() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.finish(&job, Outcome::Conflict);
+    assert_eq!(fixture.wait(), NEWS_BOUND);
+    let job = fixture.job();
+    assert_eq!(job.request, Request::Read);
+    fixture.finish(&job, done("5", "{}"));
+    let job = fixture.job();
+    assert_eq!(version(&job), "5");
+    fixture.written(&job, "6");
+    fixture.stored("a", "4", Some("{}"));
+    assert!(fixture.idle());
+}
+
+#[test]
+fn an_object_that_is_gone_and_made_again_gets_its_status_again() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.finish(&job, Outcome::Gone);
+    assert!(fixture.idle());
+    fixture.queue.stored(&route("a"), None, fixture.now);
+    assert!(fixture.idle());
+    let again = Version { uid: "another", resource_version: "7", status: None };
+    fixture.queue.stored(&route("a"), Some(again), fixture.now);
+    assert_eq!(version(&fixture.job()), "7");
+}
+
+#[test]
+fn an_answer_that_comes_after_the_object_went_is_forgotten() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.queue.stored(&route("a"), None, fixture.now);
+    fixture.desired("a", None);
+    fixture.written(&job, "2");
+    assert!(fixture.idle());
+    assert!(fixture.queue.entries.is_empty(), "nothing is kept of it");
+}
+
+#[test]
+fn a_refusal_is_told_once_and_tried_ever_more_rarely() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let refused = Outcome::Refused { code: 422, message: "no" };
+    let mut waits = Vec::new();
+    for round in 0..11 {
+        let job = fixture.job();
+        assert_eq!(fixture.finish(&job, refused).tell, round == 0);
+        waits.push(fixture.wait().as_secs());
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    let job = fixture.job();
+    fixture.finish(&job, refused);
+    fixture.desired("a", Some(&status("others")));
+    assert_eq!(fixture.wait(), REFUSED.0, "something turned");
+    let job = fixture.job();
+    assert_eq!(message(&job), "others");
+    assert!(fixture.finish(&job, Outcome::Refused { code: 422, message: "still no" }).tell, "other words");
+}
+
+#[test]
+fn what_we_may_not_do_is_told_once_for_a_kind() {
+    let mut fixture = Fixture::leading();
+    for name in ["a", "b"] {
+        fixture.desired(name, Some(&status("words")));
+        fixture.stored(name, "1", None);
+    }
+    let forbidden = Outcome::Refused { code: 403, message: "no" };
+    let (a, b) = (fixture.job(), fixture.job());
+    assert!(fixture.finish(&a, forbidden).tell);
+    assert!(!fixture.finish(&b, forbidden).tell);
+    fixture.wait();
+    let (a, b) = (fixture.job(), fixture.job());
+    fixture.written(&a, "2");
+    assert!(fixture.finish(&b, forbidden).tell, "it was allowed between");
+}
+
+#[test]
+fn an_object_that_fails_holds_up_no_other() {
+    let mut fixture = Fixture::leading();
+    for name in ["a", "b", "c"] {
+        fixture.desired(name, Some(&status("words")));
+        fixture.stored(name, "1", None);
+    }
+    let job = fixture.job();
+    fixture.finish(&job, later(Some(3), false));
+    for _ in 0..2 {
+        let job = fixture.job();
+        assert_ne!(job.id, route("a"));
+        fixture.written(&job, "2");
+    }
+    assert_eq!(fixture.wait(), Duration::from_secs(3));
+    assert_eq!(fixture.job().id, route("a"));
+}
+
+#[test]
+fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
+    let mut fixture = Fixture::leading();
+    for name in ["a", "b", "c", "d"] {
+        fixture.desired(name, Some(&status("words")));
+        fixture.stored(name, "1", None);
+    }
+    let (a, b) = (fixture.job(), fixture.job());
+    fixture.finish(&a, later(None, true));
+    fixture.finish(&b, later(Some(2), true));
+    assert_eq!(fixture.wait(), Duration::from_secs(2));
+    let probe = fixture.job();
+    assert_eq!(fixture.step(), Step::Wait(None), "one asks");
+    fixture.finish(&probe, later(None, true));
+    assert_eq!(fixture.wait(), AWAY.0 * 2, "the second failure of all");
+    let probe = fixture.job();
+    fixture.written(&probe, "2");
+    fixture.now += AWAY.1;
+    let jobs: Vec<_> = (0..3).map(|_| fixture.job()).collect();
+    for job in &jobs {
+        fixture.written(job, "2");
+    }
+    assert!(fixture.idle());
+}
+
+#[test]
+fn no_pause_is_longer_than_five_minutes() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    fixture.finish(&job, later(Some(u64::MAX), true));
+    assert_eq!(fixture.wait(), LONGEST_PAUSE);
+}
+
+#[test]
+fn who_does_not_lead_writes_nothing_and_compares_everything_on_taking_over() {
+    let mut fixture = Fixture { queue: Queue::new(US, 4), now: Instant::now() };
+    for name in ["a", "b"] {
+        fixture.desired(name, Some(&status("words")));
+    }
+    fixture.stored("a", "1", None);
+    let merged = merge(Kind::HttpRoute, None, Desired::Is(&status("words")), US, Timestamp::UNIX_EPOCH).unwrap();
+    fixture.stored("b", "1", Some(&merged));
+    assert!(fixture.idle());
+    fixture.queue.lead(true, fixture.now);
+    let job = fixture.job();
+    assert_eq!(job.id, route("a"));
+    fixture.queue.lead(false, fixture.now);
+    fixture.desired("a", Some(&status("others")));
+    fixture.written(&job, "2");
+    assert!(fixture.idle());
+    fixture.queue.lead(true, fixture.now);
+    assert_eq!(version(&fixture.job()), "2");
+    assert_eq!(fixture.step(), Step::Wait(None), "b was right");
+}
+
+#[test]
+fn stale_entries_go_only_once_everything_was_told() {
+    let mut fixture = Fixture { queue: Queue::new(US, 4), now: Instant::now() };
+    let merged = merge(Kind::HttpRoute, None, Desired::Is(&status("stale")), US, Timestamp::UNIX_EPOCH).unwrap();
+    fixture.stored("a", "1", Some(&merged));
+    fixture.queue.lead(true, fixture.now);
+    assert!(fixture.idle());
+    fixture.queue.complete(fixture.now);
+    let job = fixture.job();
+    assert_eq!(body(&job)["status"], json!({"parents": []}));
+}
+
+#[test]
+fn a_server_that_keeps_less_than_was_written_is_not_written_to_for_ever() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("words")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    let mut kept = body(&job)["status"].clone();
+    kept["parents"][0]["conditions"][0]["message"] = "pruned".into();
+    fixture.finish(&job, done("2", &kept.to_string()));
+    fixture.stored("a", "3", Some(&kept.to_string()));
+    fixture.wait();
+    assert!(fixture.idle(), "it says what it made of our words");
+    fixture.stored("a", "4", Some("{}"));
+    assert_eq!(version(&fixture.job()), "4", "somebody took it away");
+}
+
+#[test]
+fn the_engine_is_not_kept_waiting_while_everything_is_compared() {
+    let mut queue = Queue::new(US, 4);
+    let now = Instant::now();
+    for n in 0..100 {
+        let id = route(&n.to_string());
+        queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), now);
+    }
+    queue.complete(now);
+    queue.lead(true, now);
+    assert_eq!(queue.next(now, Timestamp::UNIX_EPOCH), Step::Again);
+    assert_eq!(queue.len(), 100 - COMPARED_AT_ONCE);
+}
+
+#[test]
+fn objects_without_a_status_are_not_kept() {
+    let mut fixture = Fixture::leading();
+    let id = ObjectId::new(Kind::Secret, "ns", "a");
+    fixture.queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
+    fixture.queue.desired(&id, Some(&json!({})), fixture.now);
+    assert!(fixture.queue.entries.is_empty());
+}
