@@ -117,7 +117,7 @@ pub enum Outcome<'a> {
 pub struct Report {
     /// How long the written status had been desired; none if nothing was written, or if nothing but the object turned.
     pub took: Option<Duration>,
-    /// Whether this refusal is to be told: it was not told before.
+    /// Whether this refusal or failure is to be told: it is the first of its kind.
     pub tell: bool,
 }
 
@@ -386,7 +386,7 @@ impl Queue {
                 let digest = entry::digest(&self.hasher, &(code, message));
                 // What we may not do at all is told once a kind.
                 report.tell = match code {
-                    401 | 403 | 404 | 405 => self.forbidden.insert((id.kind, code)),
+                    403..=405 => self.forbidden.insert((id.kind, code)),
                     _ => entry.told.replace(digest) != Some(digest),
                 };
                 again = false;
@@ -402,10 +402,12 @@ impl Queue {
                 let (first, longest) = if everywhere { AWAY } else { FAILED };
                 let until = now + backoff::wait(entry.failures, first, longest).max(after);
                 waiting = Some((until, Waiting::Failed));
+                report.tell = entry.failures == 1 && !everywhere;
                 if everywhere {
                     // Those that were under way together fail together, which says no more than one failure.
                     if self.paused.is_none_or(|until| until <= now) {
                         self.failures += 1;
+                        report.tell = self.failures == 1;
                     }
                     let until = now + backoff::wait(self.failures, AWAY.0, AWAY.1).max(after);
                     self.paused = Some(self.paused.map_or(until, |paused| paused.max(until)));

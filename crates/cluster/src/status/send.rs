@@ -1,0 +1,202 @@
+//! Requests to the API server.
+
+use std::time::Duration;
+
+use api::{Kind, ObjectId};
+use http::{Method, StatusCode, header};
+use kube::{
+    Client,
+    client::Body,
+    core::{Status, response::StatusDetails},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::queue::{Job, Outcome, Request, Version};
+
+/// Who writes, as the API server notes it.
+const FIELD_MANAGER: &str = "portcullis";
+
+/// What the API server answered.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The object as it is now, as JSON.
+    Object(Vec<u8>),
+    Conflict,
+    Gone,
+    Refused {
+        code: u16,
+        message: String,
+    },
+    Later {
+        after: Option<Duration>,
+        everywhere: bool,
+        message: String,
+    },
+}
+
+/// The part of an object that is looked at.
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    uid: &'a str,
+    #[serde(borrow)]
+    resource_version: &'a str,
+}
+
+impl Answer {
+    /// What it means to the queue.
+    pub(super) fn outcome(&self) -> Outcome<'_> {
+        match self {
+            Self::Object(body) => match serde_json::from_slice::<Object<'_>>(body) {
+                Ok(Object { metadata: Metadata { uid, resource_version }, status }) => {
+                    Outcome::Done(Version { uid, resource_version, status: status.map(RawValue::get) })
+                }
+                // What stands between may have cut it.
+                Err(_) => Outcome::Later { after: None, everywhere: false },
+            },
+            Self::Conflict => Outcome::Conflict,
+            Self::Gone => Outcome::Gone,
+            Self::Refused { code, message } => Outcome::Refused { code: *code, message },
+            Self::Later { after, everywhere, .. } => Outcome::Later { after: *after, everywhere: *everywhere },
+        }
+    }
+
+    /// The value of the metric's label.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Object(_) => "written",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Refused { .. } => "refused",
+            Self::Later { .. } => "retry",
+        }
+    }
+
+    /// In the words of whoever answered; empty where there is nothing to say.
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Refused { message, .. } | Self::Later { message, .. } => message,
+            Self::Object(_) | Self::Conflict | Self::Gone => "",
+        }
+    }
+}
+
+/// Makes a request and waits for the answer, at most for `bound`.
+pub(super) async fn send(client: Client, job: &Job, bound: Duration) -> Answer {
+    let away = |message: String| Answer::Later { after: None, everywhere: true, message };
+    let request = match request(job) {
+        Ok(request) => request,
+        Err(error) => return Answer::Refused { code: 0, message: error.to_string() },
+    };
+    let exchange = async {
+        let response = client.send(request).await?;
+        let (head, body) = response.into_parts();
+        Ok::<_, kube::Error>((head, body.collect_bytes().await?))
+    };
+    match tokio::time::timeout(bound, exchange).await {
+        Err(_) => away(format!("no answer within {} s", bound.as_secs_f32())),
+        Ok(Err(error)) => away(error.to_string()),
+        Ok(Ok((head, body))) => {
+            let after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            judge(head.status, after.map(Duration::from_secs), body.to_vec())
+        }
+    }
+}
+
+fn request(job: &Job) -> http::Result<http::Request<Body>> {
+    let path = path(&job.id);
+    match &job.request {
+        Request::Read => http::Request::get(path).body(Body::empty()),
+        Request::Write(patch) => http::Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(patch.clone().into_bytes())),
+    }
+}
+
+/// Where an object is.
+fn path(id: &ObjectId) -> String {
+    let ObjectId { kind, namespace, name } = id;
+    let (group, version, plural) = (Kind::group(*kind), Kind::versions(*kind)[0], Kind::plural(*kind));
+    if kind.namespaced() {
+        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}")
+    } else {
+        format!("/apis/{group}/{version}/{plural}/{name}")
+    }
+}
+
+fn judge(status: StatusCode, after: Option<Duration>, body: Vec<u8>) -> Answer {
+    if status.is_success() {
+        return Answer::Object(body);
+    }
+    let code = status.as_u16();
+    let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
+    let message = if answer.message.is_empty() { status.to_string() } else { answer.message };
+    match code {
+        409 => Answer::Conflict,
+        // Where the kind is not served, or has no status, no object is named.
+        404 if answer.details.is_some_and(|StatusDetails { name, .. }| !name.is_empty()) => Answer::Gone,
+        // A token that ended is replaced without our doing: it is no object's fault.
+        401 | 429 | 503 | 504 => Answer::Later { after, everywhere: true, message },
+        408 | 500.. => Answer::Later { after, everywhere: false, message },
+        _ => Answer::Refused { code, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judged(code: u16, body: &serde_json::Value) -> Answer {
+        let status = StatusCode::from_u16(code).expect("a status code");
+        judge(status, Some(Duration::from_secs(3)), body.to_string().into_bytes())
+    }
+
+    #[test]
+    fn objects_are_found_by_their_preferred_version() {
+        let route = ObjectId::new(Kind::HttpRoute, "ns", "name");
+        assert_eq!(path(&route), "/apis/gateway.networking.k8s.io/v1/namespaces/ns/httproutes/name");
+        let class = ObjectId::new(Kind::GatewayClass, "", "name");
+        assert_eq!(path(&class), "/apis/gateway.networking.k8s.io/v1/gatewayclasses/name");
+    }
+
+    #[test]
+    fn answers_mean_what_the_api_server_means() {
+        let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "name": "n"}, "status": {"parents": []}});
+        let answer = judged(200, &object);
+        let Outcome::Done(version) = answer.outcome() else { panic!("{answer:?}") };
+        assert_eq!((version.uid, version.resource_version, version.status), ("u", "7", Some(r#"{"parents":[]}"#)));
+
+        let gone = json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": {"name": "n"}});
+        assert!(matches!(judged(404, &gone), Answer::Gone));
+        assert!(matches!(judged(404, &json!("404 page not found")), Answer::Refused { code: 404, .. }));
+        assert!(matches!(judged(409, &json!({})), Answer::Conflict));
+        assert!(matches!(judged(422, &json!({"message": "bad"})), Answer::Refused { message, .. } if message == "bad"));
+        assert!(matches!(judged(403, &json!({})), Answer::Refused { code: 403, .. }));
+        for code in [401, 429, 503] {
+            let after = Some(Duration::from_secs(3));
+            let Answer::Later { after: found, everywhere: true, .. } = judged(code, &json!({})) else { panic!() };
+            assert_eq!(found, after);
+        }
+        assert!(matches!(judged(500, &json!({})), Answer::Later { everywhere: false, .. }));
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_asked_for_again() {
+        assert!(matches!(judged(200, &json!({})).outcome(), Outcome::Later { everywhere: false, .. }));
+    }
+}
