@@ -18,6 +18,9 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
+mod text;
+
+pub use text::decode_json;
 
 /// An object as decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -332,7 +335,7 @@ fn text_of(value: Option<&Value>, path: &str, object: &ObjectId) -> Result<Strin
 
 /// Names become parts of keys and of Envoy's resources, so that a slash in one must not get in.
 fn valid_name(kind: Kind, path: &'static str, value: &str, names: &Names) -> Result<(), DecodeError> {
-    if (names.allow)(value) && value.len() <= names.max {
+    if names.admit(value) {
         return Ok(());
     }
     Err(DecodeError::InvalidName { kind, path, value: value.to_owned(), expected: names.means, max: names.max })
@@ -343,6 +346,12 @@ struct Names {
     allow: fn(&str) -> bool,
     means: &'static str,
     max: usize,
+}
+
+impl Names {
+    fn admit(&self, name: &str) -> bool {
+        (self.allow)(name) && name.len() <= self.max
+    }
 }
 
 const LABEL: Names =

@@ -40,7 +40,7 @@ pub mod status;
 pub mod traffic_policy;
 
 pub use crd::crds;
-pub use decode::{DecodeError, Decoded, decode, decode_in, decode_or_targets};
+pub use decode::{DecodeError, Decoded, decode, decode_in, decode_json, decode_or_targets};
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;
 pub use gateway::Gateway;
