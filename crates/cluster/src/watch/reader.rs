@@ -1,0 +1,364 @@
+//! The IO of one watch.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::{
+    Limits,
+    crds::{Crd, Crds},
+    plan::{Next, Outcome, Plan, Presence, Verdict},
+    request::{Ask, Place},
+    wire::{Garbage, Line, Name, Page, Said, Status, Wire},
+};
+
+/// A watch lasts so many seconds at most, so that connections move to servers that are new.
+const LASTS: std::ops::Range<u32> = 200..290;
+
+/// More than any event, and any page of a list, has; what is longer is no answer of an API server.
+const LONGEST: usize = 512 << 20;
+
+/// What a reader tells, in this order: `Begin`, objects, `End`, objects, and so on.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
+pub(super) enum Event {
+    /// A list begins.
+    Begin,
+    /// An object is there.
+    Put(Said),
+    /// An object has gone.
+    Gone(Name),
+    /// The list is complete: what was not in it has gone.
+    End,
+    /// The watch does not work.
+    Failing(String),
+    /// It works.
+    Working,
+    /// The kind is not served.
+    NotServed,
+}
+
+/// Something for the coordinator.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Events of the watch of a place.
+    Read(Place, Vec<Event>),
+    /// What was [fetched](fetch) for the request of this number.
+    Fetched(u64, Vec<Said>),
+}
+
+/// Reads one place.
+pub(super) struct Reader {
+    pub(super) client: Client,
+    pub(super) place: Place,
+    pub(super) wire: Wire,
+    pub(super) limits: Limits,
+    pub(super) crds: watch::Receiver<Arc<Crds>>,
+    pub(super) out: mpsc::Sender<Message>,
+}
+
+/// Nobody listens.
+struct Unheard;
+
+impl Reader {
+    /// Reads until nobody listens.
+    pub(super) async fn run(mut self) {
+        let mut plan = Plan::new(self.place.target, self.limits);
+        let mut failing = false;
+        loop {
+            let seen = self.crd();
+            let Ok(outcome) = self.attempt(&mut plan, &mut failing).await else { return };
+            // What is there now counts, not what was there when the attempt began.
+            let crd = self.crd();
+            let Verdict { next, failing: why } = plan.judge(outcome, crd.presence(), Instant::now());
+            let mut events = Vec::new();
+            if let Some(why) = why {
+                tracing::debug!(place = ?self.place, why, "a watch does not work");
+                failing = true;
+                events.push(Event::Failing(why));
+            }
+            let wait = match next {
+                Next::Now => Duration::ZERO,
+                Next::Wait(wait) => wait,
+                Next::Absent(wait) => {
+                    events.push(Event::NotServed);
+                    if std::mem::take(&mut failing) {
+                        events.push(Event::Working);
+                    }
+                    wait
+                }
+            };
+            if self.tell(events).await.is_err() {
+                return;
+            }
+            if seen != crd || (!wait.is_zero() && timeout(wait, self.crd_changes(&crd)).await.is_ok()) {
+                plan.hurry();
+            }
+        }
+    }
+
+    async fn tell(&self, events: Vec<Event>) -> Result<(), Unheard> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.out.send(Message::Read(self.place.clone(), events)).await.map_err(|_| Unheard)
+    }
+
+    /// One request and what comes of it.
+    async fn attempt(&mut self, plan: &mut Plan, failing: &mut bool) -> Result<Outcome, Unheard> {
+        let (version, ask) = plan.ask();
+        if plan.begins_list() {
+            self.tell(vec![Event::Begin]).await?;
+        }
+        let body = match answer(&self.client, &self.place, version, &ask, &self.limits).await {
+            Ok(body) => body,
+            Err(outcome) => return Ok(outcome),
+        };
+        if !matches!(ask, Ask::Page { .. }) {
+            return self.stream(plan, failing, body).await;
+        }
+        let page = match page(&self.wire, body, self.limits.answer).await {
+            Ok(page) => page,
+            Err(outcome) => return Ok(outcome),
+        };
+        plan.answered();
+        let mut events: Vec<_> = page.objects.into_iter().map(Event::Put).collect();
+        if plan.page(&page.version, page.next) {
+            events.push(Event::End);
+        }
+        self.tell(events).await?;
+        Ok(COMPLETE)
+    }
+
+    async fn stream(&mut self, plan: &mut Plan, failing: &mut bool, body: Body) -> Result<Outcome, Unheard> {
+        let began = Instant::now();
+        let settles = began + self.limits.settle;
+        let crd = self.crd();
+        let ended = |why: &str| Ok(Outcome::Ended { why: why.to_owned(), lasted: began.elapsed() });
+        let mut crds = self.crds.clone();
+        let name = self.place.target.crd();
+        let mut changed = pin!(crds.wait_for(|crds| crd.replaced(&Crd::of(crds, name.as_deref()))));
+        let mut body = pin!(body);
+        let mut lines = Lines::default();
+        loop {
+            let now = Instant::now();
+            if *failing && !plan.lists() && now >= settles {
+                *failing = false;
+                plan.settled();
+                self.tell(vec![Event::Working]).await?;
+            }
+            let unsettled = *failing && !plan.lists();
+            let until = match plan.lists() {
+                true => now + self.limits.answer,
+                false if unsettled => settles,
+                false => now + self.limits.idle,
+            };
+            let frame = tokio::select! {
+                frame = timeout_at(until, body.frame()) => frame,
+                Ok(_) = &mut changed, if name.is_some() => return ended("the CRD has changed"),
+            };
+            let chunk = match frame {
+                Err(_) if unsettled => continue,
+                Err(_) if plan.lists() => return Ok(Outcome::Slow),
+                Err(_) => return ended("nothing was heard for too long"),
+                Ok(None) => return ended("the API server ended the watch at once"),
+                Ok(Some(Err(error))) => return ended(&causes(&error)),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(chunk) => chunk,
+                    Err(_) => continue,
+                },
+            };
+            let (events, outcome) = lines.take(&self.wire, plan, &chunk);
+            if events.iter().any(|event| matches!(event, Event::End)) {
+                plan.answered();
+            }
+            self.tell(events).await?;
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn crd(&self) -> Crd {
+        Crd::of(&self.crds.borrow(), self.place.target.crd().as_deref())
+    }
+
+    async fn crd_changes(&mut self, seen: &Crd) {
+        let name = self.place.target.crd();
+        if self.crds.wait_for(|crds| Crd::of(crds, name.as_deref()) != *seen).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A page is no watch, so that it did not end early.
+const COMPLETE: Outcome = Outcome::Ended { why: String::new(), lasted: Duration::MAX };
+
+/// Asks, and gives the answer if it is one.
+async fn answer(client: &Client, place: &Place, version: &str, ask: &Ask, limits: &Limits) -> Result<Body, Outcome> {
+    let request = place.request(version, ask, fastrand::u32(LASTS));
+    let request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
+    let response = match timeout(limits.answer, client.send(request.map(Body::from))).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(Outcome::Failed(causes(&error))),
+        Err(_) => return Err(Outcome::Slow),
+    };
+    let code = response.status();
+    let retry_after = retry_after(response.headers());
+    let body = response.into_body();
+    if code == StatusCode::OK {
+        return Ok(body);
+    }
+    let body = timeout(limits.answer, collect(body, 1 << 20)).await;
+    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    Err(Outcome::Refused { status: Status::of(code.as_u16(), &body), retry_after })
+}
+
+/// Reads the objects of a place once, for as long as it takes. None if the kind is not served.
+pub(super) async fn fetch(client: Client, place: Place, wire: Wire, limits: Limits) -> Vec<Said> {
+    let mut plan = Plan::paged(place.target, limits);
+    let mut objects = Vec::new();
+    loop {
+        let (version, ask) = plan.ask();
+        if plan.begins_list() {
+            objects.clear();
+        }
+        let outcome = match answer(&client, &place, version, &ask, &limits).await {
+            Ok(body) => match page(&wire, body, limits.answer).await {
+                Ok(page) => {
+                    objects.extend(page.objects);
+                    if plan.page(&page.version, page.next) {
+                        return objects;
+                    }
+                    COMPLETE
+                }
+                Err(outcome) => outcome,
+            },
+            Err(outcome) => outcome,
+        };
+        match plan.judge(outcome, Presence::Unknown, Instant::now()).next {
+            Next::Now => {}
+            Next::Wait(wait) => sleep(wait).await,
+            Next::Absent(_) => return Vec::new(),
+        }
+    }
+}
+
+/// Puts lines together.
+#[derive(Default)]
+struct Lines {
+    /// The beginning of a line whose end has not come.
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// The events of all lines that are complete, and the end of the watch if one of them brings it.
+    fn take(&mut self, wire: &Wire, plan: &mut Plan, chunk: &Bytes) -> (Vec<Event>, Option<Outcome>) {
+        let Some(end) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+            self.rest.extend_from_slice(chunk);
+            let garbage = Outcome::Failed("the API server sends no lines".to_owned());
+            return (Vec::new(), (self.rest.len() > LONGEST).then_some(garbage));
+        };
+        let (complete, rest) = (&chunk[..end], &chunk[end + 1..]);
+        let mut joined = std::mem::take(&mut self.rest);
+        let complete = if joined.is_empty() {
+            complete
+        } else {
+            joined.extend_from_slice(complete);
+            &joined
+        };
+        let mut events = Vec::new();
+        let mut outcome = None;
+        for line in complete.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            outcome = take_line(wire, plan, line, &mut events);
+            if outcome.is_some() {
+                break;
+            }
+        }
+        self.rest.extend_from_slice(rest);
+        (events, outcome)
+    }
+}
+
+fn take_line(wire: &Wire, plan: &mut Plan, line: &[u8], events: &mut Vec<Event>) -> Option<Outcome> {
+    let (line, version) = match wire.line(line) {
+        Ok(line) => line,
+        Err(garbage) => return Some(Outcome::Failed(garbage.to_string())),
+    };
+    match line {
+        Line::Put(said) => events.push(Event::Put(said)),
+        Line::Gone(name) => events.push(Event::Gone(name)),
+        Line::Bookmark { listed } => {
+            if listed && plan.lists() {
+                plan.listed(version.as_deref().unwrap_or_default());
+                events.push(Event::End);
+            }
+        }
+        Line::Nameless => tracing::warn!("an API server sends an object without a name"),
+        Line::Error(status) => return Some(Outcome::Refused { status, retry_after: None }),
+    }
+    plan.reached(version.unwrap_or_default());
+    None
+}
+
+/// Reads a page of a list.
+async fn page(wire: &Wire, body: Body, patience: Duration) -> Result<Page, Outcome> {
+    match timeout(patience, collect(body, LONGEST)).await {
+        Ok(Ok(body)) => wire.page(&body).map_err(|garbage: Garbage| Outcome::Failed(garbage.to_string())),
+        Ok(Err(why)) => Err(Outcome::Failed(why)),
+        Err(_) => Err(Outcome::Slow),
+    }
+}
+
+async fn collect(body: Body, most: usize) -> Result<Vec<u8>, String> {
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| causes(&error))?;
+        if let Ok(chunk) = frame.into_data() {
+            bytes.extend_from_slice(&chunk);
+        }
+        if bytes.len() > most {
+            return Err("the API server's answer is too long".to_owned());
+        }
+    }
+    Ok(bytes)
+}
+
+/// In seconds, or until a date, as HTTP has it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(text).ok()?;
+    SystemTime::from(date.timestamp()).duration_since(SystemTime::now()).ok()
+}
+
+/// An error with what it comes from, which is where the reason stands.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

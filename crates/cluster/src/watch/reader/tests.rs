@@ -1,0 +1,370 @@
+//! Against a server that answers as the test says. What a real one does is tested with a real one.
+
+use std::convert::Infallible;
+
+use api::Kind;
+use http::Response;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::*;
+use crate::watch::request::Target;
+
+type Chunks = mpsc::Sender<Result<Frame<Bytes>, Infallible>>;
+type Answer = Response<StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>>;
+
+/// A request that waits for its answer.
+struct Asked {
+    uri: String,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Asked {
+    /// Begins to answer.
+    fn answer(self, code: u16, headers: &[(&str, &str)]) -> Chunks {
+        let (chunks, body) = mpsc::channel(64);
+        let mut response = Response::builder().status(code);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        let response = response.body(StreamBody::new(ReceiverStream::new(body))).expect("a response");
+        self.answer.send(response).expect("somebody waits");
+        chunks
+    }
+
+    /// Answers in full.
+    async fn say(self, code: u16, body: &str) {
+        send(&self.answer(code, &[]), body).await;
+    }
+}
+
+async fn send(chunks: &Chunks, text: &str) {
+    chunks.send(Ok(Frame::data(Bytes::copy_from_slice(text.as_bytes())))).await.expect("somebody reads");
+}
+
+/// A reader and its server.
+struct Scene {
+    asked: mpsc::Receiver<Asked>,
+    told: mpsc::Receiver<Message>,
+    crds: watch::Sender<Arc<Crds>>,
+    /// What was read from `told` and not looked at.
+    events: std::collections::VecDeque<Event>,
+}
+
+impl Scene {
+    fn new(kind: Kind) -> Self {
+        let (requests, asked) = mpsc::channel(16);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let requests: mpsc::Sender<Asked> = requests.clone();
+            async move {
+                let (answer, response) = oneshot::channel();
+                let uri = request.uri().to_string();
+                requests.send(Asked { uri, answer }).await.map_err(|_| "the server is gone")?;
+                response.await.map_err(|_| "connection refused")
+            }
+        });
+        let (out, told) = mpsc::channel(64);
+        let (crds, known) = watch::channel(Arc::default());
+        let target = Target::Kind(kind);
+        let reader = Reader {
+            client: Client::new(service, "default"),
+            place: Place { target, namespace: None },
+            wire: Wire::new(target),
+            limits: Limits::default(),
+            crds: known,
+            out,
+        };
+        tokio::spawn(reader.run());
+        Self { asked, told, crds, events: std::collections::VecDeque::new() }
+    }
+
+    async fn asked(&mut self) -> Asked {
+        self.asked.recv().await.expect("a request")
+    }
+
+    /// The next event, a word or two.
+    async fn event(&mut self) -> String {
+        while self.events.is_empty() {
+            let Some(Message::Read(_, events)) = self.told.recv().await else { panic!("the reader ended") };
+            self.events.extend(events);
+        }
+        match self.events.pop_front().expect("an event") {
+            Event::Begin => "begin".to_owned(),
+            Event::Put(said) => format!("put {}", said.name.name),
+            Event::Gone(name) => format!("gone {}", name.name),
+            Event::End => "end".to_owned(),
+            Event::Failing(why) => format!("failing {why}"),
+            Event::Working => "working".to_owned(),
+            Event::NotServed => "not served".to_owned(),
+        }
+    }
+
+    async fn expect<const N: usize>(&mut self, expected: [&str; N]) {
+        for expected in expected {
+            assert_eq!(self.event().await, expected);
+        }
+    }
+
+    /// A watch that has listed one object at version 5.
+    async fn listed(kind: Kind) -> (Self, Chunks) {
+        let mut scene = Self::new(kind);
+        scene.expect(["begin"]).await;
+        let chunks = scene.asked().await.answer(200, &[]);
+        send(&chunks, &(change("ADDED", "a", 3) + &listed(5))).await;
+        scene.expect(["put a", "end"]).await;
+        (scene, chunks)
+    }
+}
+
+fn line(event: &str, object: &Value) -> String {
+    json!({ "type": event, "object": object }).to_string() + "\n"
+}
+
+fn change(event: &str, name: &str, version: u32) -> String {
+    let metadata = json!({ "name": name, "namespace": "n", "resourceVersion": version.to_string() });
+    line(event, &json!({ "metadata": metadata, "spec": {}, "data": { "text": "ä€😀" } }))
+}
+
+fn listed(version: u32) -> String {
+    let annotations = json!({ "k8s.io/initial-events-end": "true" });
+    let metadata = json!({ "resourceVersion": version.to_string(), "annotations": annotations });
+    line("BOOKMARK", &json!({ "metadata": metadata }))
+}
+
+fn bookmark(version: u32) -> String {
+    line("BOOKMARK", &json!({ "metadata": { "resourceVersion": version.to_string() } }))
+}
+
+fn since(uri: &str) -> &str {
+    uri.rsplit_once("resourceVersion=").map_or("", |(_, since)| since)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_where_it_was_cut() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    send(&chunks, &(change("MODIFIED", "a", 6) + &change("DELETED", "b", 7) + &bookmark(9))).await;
+    scene.expect(["put a", "gone b"]).await;
+    drop(chunks);
+    let asked = scene.asked().await;
+    assert_eq!(since(&asked.uri), "9");
+    assert!(!asked.uri.contains("sendInitialEvents"), "{}", asked.uri);
+    let chunks = asked.answer(200, &[]);
+    send(&chunks, &change("ADDED", "c", 10)).await;
+    scene.expect(["put c"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_come_in_pieces_of_any_size() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let text = change("ADDED", "x", 6) + "\n\r\n" + &change("ADDED", "y", 7) + &bookmark(8) + &change("ADDED", "z", 9);
+    for byte in text.as_bytes() {
+        chunks.send(Ok(Frame::data(Bytes::copy_from_slice(&[*byte])))).await.expect("somebody reads");
+    }
+    scene.expect(["put x", "put y", "put z"]).await;
+    // The last line has no end.
+    send(&chunks, change("ADDED", "cut", 10).trim_end()).await;
+    drop(chunks);
+    assert_eq!(since(&scene.asked().await.uri), "9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_version_begins_an_up_to_date_list() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    send(&chunks, &line("ERROR", &json!({ "code": 410, "message": "too old" }))).await;
+    scene.expect(["begin"]).await;
+    let asked = scene.asked().await;
+    assert!(asked.uri.contains("sendInitialEvents=true"), "{}", asked.uri);
+    assert_eq!(since(&asked.uri), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    drop(chunks);
+    let asked = scene.asked().await;
+    let refused = asked.answer(429, &[("retry-after", "7")]);
+    send(&refused, "later").await;
+    drop(refused);
+    let before = Instant::now();
+    scene.expect(["failing the API server answered 429: later"]).await;
+    let asked = scene.asked().await;
+    assert!(before.elapsed() >= Duration::from_secs(7));
+    let _chunks = asked.answer(200, &[]);
+    scene.expect(["working"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_for_minutes_is_asked_every_few_seconds() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    drop(chunks);
+    let before = Instant::now();
+    let mut requests = 0;
+    while before.elapsed() < Duration::from_mins(5) {
+        // Some are refused, some answered with an error, some never answered.
+        let asked = scene.asked().await;
+        requests += 1;
+        match requests % 3 {
+            0 => drop(asked),
+            1 => asked.say(500, "{}").await,
+            _ => {
+                let silent = asked;
+                assert!(scene.event().await.starts_with("failing the API server answered 500"));
+                scene.expect(["failing the API server does not answer in time"]).await;
+                drop(silent);
+                continue;
+            }
+        }
+        if requests % 3 == 0 {
+            let event = scene.event().await;
+            assert!(event.contains("connection refused"), "{event}");
+        }
+    }
+    assert!((20..80).contains(&requests), "{requests}");
+    let asked = loop {
+        let asked = scene.asked().await;
+        if requests % 3 != 2 {
+            break asked;
+        }
+        requests += 1;
+    };
+    assert_eq!(since(&asked.uri), "5", "nothing was forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_on_which_nothing_is_heard_is_made_anew_and_that_is_no_failure() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let before = Instant::now();
+    let asked = scene.asked().await;
+    let silence = before.elapsed();
+    assert!(silence >= Limits::default().idle && silence < Duration::from_mins(2), "{silence:?}");
+    assert!(chunks.is_closed(), "the old connection is given up");
+    let chunks = asked.answer(200, &[]);
+    send(&chunks, &change("ADDED", "b", 6)).await;
+    scene.expect(["put b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_is_told_and_what_was_read_before_it_stays() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    send(&chunks, &(change("ADDED", "b", 6) + "<html>\n" + &change("ADDED", "c", 7))).await;
+    scene.expect(["put b"]).await;
+    let event = scene.event().await;
+    assert!(event.starts_with("failing the answer is not what an API server writes"), "{event}");
+    assert_eq!(since(&scene.asked().await.uri), "6");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_stops_half_way_is_begun_again_in_pages() {
+    let mut scene = Scene::new(Kind::ConfigMap);
+    let chunks = scene.asked().await.answer(200, &[]);
+    send(&chunks, &change("ADDED", "a", 3)).await;
+    scene.expect(["begin", "put a", "failing the API server does not answer in time", "begin"]).await;
+    let page = |name: &str, next: &str| {
+        let metadata = json!({ "name": name, "namespace": "n", "resourceVersion": "3" });
+        let list = json!({ "resourceVersion": "8", "continue": next });
+        json!({ "metadata": list, "items": [{ "metadata": metadata }] }).to_string()
+    };
+    let asked = scene.asked().await;
+    assert!(asked.uri.contains("limit=500") && !asked.uri.contains("watch"), "{}", asked.uri);
+    asked.say(200, &page("a", "t")).await;
+    let asked = scene.asked().await;
+    assert!(asked.uri.ends_with("continue=t"), "{}", asked.uri);
+    asked.say(200, &page("b", "")).await;
+    scene.expect(["put a", "put b", "end"]).await;
+    let asked = scene.asked().await;
+    assert_eq!(since(&asked.uri), "8");
+    let _chunks = asked.answer(200, &[]);
+    scene.expect(["working"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_looked_for_when_its_crd_comes_and_dropped_when_it_goes() {
+    let name = "httproutes.gateway.networking.k8s.io";
+    let known = |crds: &[(&str, &str)]| {
+        Arc::new(Crds::Known(crds.iter().map(|(name, uid)| ((*name).into(), (*uid).into())).collect()))
+    };
+    let mut scene = Scene::new(Kind::HttpRoute);
+    scene.crds.send_replace(known(&[]));
+    for _ in 0..2 {
+        scene.asked().await.say(404, "404 page not found").await;
+    }
+    scene.expect(["begin", "begin", "not served"]).await;
+
+    let before = Instant::now();
+    scene.crds.send_replace(known(&[(name, "1")]));
+    let asked = scene.asked().await;
+    assert!(before.elapsed() < Duration::from_secs(1));
+    let chunks = asked.answer(200, &[]);
+    send(&chunks, &(change("ADDED", "a", 3) + &listed(5))).await;
+    scene.expect(["begin", "put a", "end"]).await;
+
+    scene.crds.send_replace(known(&[]));
+    for _ in 0..2 {
+        scene.asked().await.say(404, "404 page not found").await;
+    }
+    scene.expect(["not served"]).await;
+    assert!(chunks.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_do_not_vanish_because_a_server_that_starts_does_not_know_them_yet() {
+    let (mut scene, chunks) = Scene::listed(Kind::HttpRoute).await;
+    drop(chunks);
+    for _ in 0..4 {
+        scene.asked().await.say(404, "404 page not found").await;
+    }
+    for _ in 0..2 {
+        scene.expect(["failing the API server answered 404: 404 page not found"]).await;
+    }
+    let _chunks = scene.asked().await.answer(200, &[]);
+    scene.expect(["working"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
+    let (requests, mut asked) = mpsc::channel::<Asked>(16);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let requests = requests.clone();
+        async move {
+            let (answer, response) = oneshot::channel();
+            let uri = request.uri().to_string();
+            requests.send(Asked { uri, answer }).await.map_err(|_| "gone")?;
+            response.await.map_err(|_| "connection refused")
+        }
+    });
+    let target = Target::Kind(Kind::ConfigMap);
+    let place = Place { target, namespace: Some("n".into()) };
+    let client = Client::new(service, "default");
+    let fetched = tokio::spawn(fetch(client, place, Wire::new(target), Limits::default()));
+    let page = |names: &[&str], next: &str| {
+        let items = names.iter().map(|name| json!({ "metadata": { "name": name, "namespace": "n" } }));
+        json!({ "metadata": { "resourceVersion": "8", "continue": next }, "items": items.collect::<Vec<_>>() })
+            .to_string()
+    };
+    drop(asked.recv().await);
+    let first = asked.recv().await.expect("a request");
+    assert!(first.uri.starts_with("/api/v1/namespaces/n/configmaps?"), "{}", first.uri);
+    first.say(200, &page(&["a", "b"], "t")).await;
+    asked.recv().await.expect("a request").say(410, "{}").await;
+    let whole = asked.recv().await.expect("a request");
+    assert!(!whole.uri.contains("limit"), "{}", whole.uri);
+    whole.say(200, &page(&["a", "c"], "")).await;
+    let names: Vec<_> = fetched.await.expect("ends").into_iter().map(|said| said.name.name.to_string()).collect();
+    assert_eq!(names, ["a", "c"]);
+}
+
+#[test]
+fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {
+    let headers = |value: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, value.parse().expect("a value"));
+        headers
+    };
+    assert_eq!(retry_after(&headers("3")), Some(Duration::from_secs(3)));
+    assert_eq!(retry_after(&headers("Wed, 21 Oct 2015 07:28:00 GMT")), None);
+    assert!(retry_after(&headers("Wed, 21 Oct 2099 07:28:00 GMT")).is_some());
+    assert_eq!(retry_after(&headers("soon")), None);
+}

@@ -1,0 +1,181 @@
+//! What is asked of an API server.
+
+use std::sync::Arc;
+
+use api::Kind;
+use http::{HeaderValue, Request, header::ACCEPT};
+use kube::{
+    api::{ListParams, WatchParams},
+    core::Request as Resource,
+};
+
+/// Types of Secrets that nothing here refers to. There can be many of the first two, and the others are nobody's
+/// business; they are not even sent to us.
+const UNREAD_SECRETS: &str = "type!=helm.sh/release.v1,\
+                              type!=kubernetes.io/service-account-token,\
+                              type!=kubernetes.io/dockercfg,\
+                              type!=kubernetes.io/dockerconfigjson,\
+                              type!=bootstrap.kubernetes.io/token";
+
+/// The answer without specs and statuses.
+const METADATA_ONLY: [&str; 2] = [
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+];
+
+/// Objects on a page of a list.
+const PAGE: u32 = 500;
+
+/// What one watch is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// Objects of a kind.
+    Kind(Kind),
+    /// The names of all CustomResourceDefinitions.
+    Crds,
+}
+
+impl Target {
+    /// The versions that are understood, the preferred one first.
+    pub(super) fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Kind(kind) => kind.versions(),
+            Self::Crds => &["v1"],
+        }
+    }
+
+    /// The CRD that must be there for it, if it takes one.
+    pub(super) fn crd(self) -> Option<String> {
+        match self {
+            Self::Kind(kind) if !matches!(kind.group(), "" | "discovery.k8s.io") => {
+                Some(format!("{}.{}", kind.plural(), kind.group()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is asked next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// All objects there are and then each change: a streaming list. From the server's cache as it is, or, if `latest`,
+    /// once that is up to date.
+    Initial { latest: bool },
+    /// Each change since a version.
+    Changes { since: String },
+    /// A page of a list; or all in one, which no change can break.
+    Page { next: Option<String>, whole: bool },
+}
+
+/// The part of a cluster that one watch is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) target: Target,
+    /// Only this namespace; of Namespaces, only the one of this name.
+    pub(super) namespace: Option<Arc<str>>,
+}
+
+impl Place {
+    /// The request, for a version of the API. A watch ends by itself after so many seconds.
+    pub(super) fn request(&self, version: &str, ask: &Ask, seconds: u32) -> kube::Result<Request<Vec<u8>>> {
+        let field_selector = match (self.target, &self.namespace) {
+            (Target::Kind(Kind::Secret), _) => Some(UNREAD_SECRETS.to_owned()),
+            (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
+            _ => None,
+        };
+        let resource = Resource::new(self.url(version));
+        let mut request = match ask {
+            Ask::Page { next, whole } => resource.list(&ListParams {
+                field_selector,
+                limit: (!whole).then_some(PAGE),
+                continue_token: next.clone(),
+                ..ListParams::default()
+            }),
+            Ask::Initial { .. } | Ask::Changes { .. } => {
+                let (since, send_initial_events) = match ask {
+                    Ask::Changes { since } => (since.as_str(), false),
+                    Ask::Initial { latest: true } => ("", true),
+                    _ => ("0", true),
+                };
+                let params = WatchParams {
+                    field_selector,
+                    timeout: Some(seconds),
+                    bookmarks: true,
+                    send_initial_events,
+                    ..WatchParams::default()
+                };
+                resource.watch(&params, since)
+            }
+        }
+        .map_err(kube::Error::BuildRequest)?;
+        if matches!(self.target, Target::Crds | Target::Kind(Kind::Namespace)) {
+            let [watch, list] = METADATA_ONLY;
+            let accept = if matches!(ask, Ask::Page { .. }) { list } else { watch };
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+        }
+        Ok(request)
+    }
+
+    fn url(&self, version: &str) -> String {
+        let (group, plural, namespaced) = match self.target {
+            Target::Kind(kind) => (kind.group(), kind.plural(), kind.namespaced()),
+            Target::Crds => ("apiextensions.k8s.io", "customresourcedefinitions", false),
+        };
+        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        match self.namespace.as_ref().filter(|_| namespaced) {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+            None => format!("{root}/{plural}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(kind: Kind, namespace: Option<&str>, ask: &Ask) -> String {
+        let place = Place { target: Target::Kind(kind), namespace: namespace.map(Into::into) };
+        let version = kind.versions().last().expect("a version");
+        place.request(version, ask, 240).expect("a request").uri().to_string()
+    }
+
+    #[test]
+    fn a_streaming_list_asks_for_what_is_there_and_for_bookmarks() {
+        assert_eq!(
+            uri(Kind::HttpRoute, None, &Ask::Initial { latest: false }),
+            "/apis/gateway.networking.k8s.io/v1beta1/httproutes?&watch=true&timeoutSeconds=240&allowWatchBookmarks=true\
+             &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0"
+        );
+        let latest = uri(Kind::HttpRoute, None, &Ask::Initial { latest: true });
+        assert!(latest.ends_with("&resourceVersion="), "{latest}");
+    }
+
+    #[test]
+    fn a_watch_of_one_namespace_stays_in_it() {
+        assert_eq!(
+            uri(Kind::Service, Some("n"), &Ask::Changes { since: "7".into() }),
+            "/api/v1/namespaces/n/services?&watch=true&timeoutSeconds=240&allowWatchBookmarks=true&resourceVersion=7"
+        );
+        assert_eq!(
+            uri(Kind::Namespace, Some("n"), &Ask::Page { next: None, whole: true }),
+            "/api/v1/namespaces?&fieldSelector=metadata.name%3Dn"
+        );
+        let classes = uri(Kind::GatewayClass, Some("n"), &Ask::Page { next: None, whole: false });
+        assert_eq!(classes, "/apis/gateway.networking.k8s.io/v1beta1/gatewayclasses?&limit=500");
+    }
+
+    #[test]
+    fn secrets_of_types_that_nobody_refers_to_are_not_asked_for() {
+        let page = uri(Kind::Secret, None, &Ask::Page { next: Some("t+/=".into()), whole: false });
+        assert!(page.contains("fieldSelector=type%21%3Dhelm.sh%2Frelease.v1%2Ctype%21%3D"), "{page}");
+        assert!(page.contains("&limit=500&continue=t%2B%2F%3D"), "{page}");
+    }
+
+    #[test]
+    fn kinds_that_are_built_in_need_no_crd() {
+        let crds = Kind::ALL.iter().filter_map(|kind| Target::Kind(*kind).crd());
+        let crds: Vec<_> = crds.collect();
+        assert_eq!(crds.len(), 8, "{crds:?}");
+        assert!(crds.contains(&"httproutes.gateway.networking.k8s.io".to_owned()), "{crds:?}");
+    }
+}

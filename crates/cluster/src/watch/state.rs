@@ -1,0 +1,402 @@
+//! What was said of which object.
+//!
+//! Events of the watches go in, what is to be told comes out. Of an object its name, a number for its version and whether
+//! it was told are remembered: enough to say after a relist what is new and what has gone, and, where namespaces are
+//! selected, which objects a namespace has that begins or ceases to be read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use api::{Kind, Object, ObjectId, meta::LabelSelector};
+
+use super::{
+    Observed, Scope,
+    reader::Event,
+    request::{Place, Target},
+    wire::{Name, Said, What},
+};
+
+/// What was said, and what is still to be said.
+#[derive(Debug)]
+pub(super) struct State {
+    kinds: BTreeMap<Kind, OfKind>,
+    /// The selector of namespaces, if there is one.
+    selector: Option<LabelSelector>,
+    /// Those that it selects.
+    selected: BTreeSet<Arc<str>>,
+    /// What is to be told.
+    told: Vec<Observed>,
+    /// What is being fetched; the request of each.
+    fetches: BTreeMap<u64, Fetch>,
+    last_fetch: u64,
+    orders: Vec<Order>,
+}
+
+/// Something that the state needs to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Read this place, and give the answer with this number. The reading must begin after this was ordered.
+    Fetch(u64, Place),
+    /// Nobody waits for this any more.
+    Cancel(u64),
+}
+
+/// Objects that are read because their namespace begins to be.
+#[derive(Debug)]
+struct Fetch {
+    kind: Kind,
+    namespace: Arc<str>,
+    /// What the watch has spoken of meanwhile: it knows better.
+    touched: BTreeSet<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct OfKind {
+    /// By the namespace that a watch is restricted to.
+    sources: BTreeMap<Option<Arc<str>>, Source>,
+    entries: BTreeMap<Name, Entry>,
+    absent: bool,
+    stale: Option<String>,
+    /// Whether `Synced` is due once everything is fetched.
+    syncs: bool,
+}
+
+/// One watch.
+#[derive(Debug, Default)]
+struct Source {
+    /// The number of the list.
+    list: u64,
+    read: Read,
+    failing: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Read {
+    #[default]
+    NotYet,
+    Synced,
+    Absent,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The last list that it was in, or after which it was spoken of.
+    list: u64,
+    version: u64,
+    told: Told,
+}
+
+/// What was last told of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Nothing: its namespace is not read.
+    Hidden,
+    /// What it is.
+    Object,
+    /// What it targets, for it never was decodable.
+    Targets,
+    /// That it is not decodable, and never was.
+    Fault,
+    /// What it was, and that what it is now is not decodable.
+    Kept,
+}
+
+impl State {
+    /// Before anything was read, of these places.
+    pub(super) fn new<'a>(scope: &Scope, places: impl IntoIterator<Item = &'a Place>) -> Self {
+        let mut kinds = BTreeMap::<Kind, OfKind>::new();
+        for Place { target, namespace } in places {
+            if let Target::Kind(kind) = target {
+                kinds.entry(*kind).or_default().sources.insert(namespace.clone(), Source::default());
+            }
+        }
+        let selector = if let Scope::Selector(selector) = scope { Some(selector.clone()) } else { None };
+        Self {
+            kinds,
+            selector,
+            selected: BTreeSet::new(),
+            told: Vec::new(),
+            fetches: BTreeMap::new(),
+            last_fetch: 0,
+            orders: Vec::new(),
+        }
+    }
+
+    /// Takes what is to be told since it was last asked.
+    pub(super) fn take_told(&mut self) -> Vec<Observed> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Takes what is to be done since it was last asked.
+    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Whether everything of a kind was read once, or it is known not to be served.
+    pub(super) fn has_read(&self, kind: Kind) -> bool {
+        let sources = self.kinds.get(&kind).into_iter().flat_map(|of_kind| of_kind.sources.values());
+        sources.clone().next().is_some() && sources.into_iter().all(|source| source.read != Read::NotYet)
+    }
+
+    /// Events of the watch of a kind, or of one namespace of it.
+    pub(super) fn read(&mut self, kind: Kind, namespace: Option<&Arc<str>>, events: Vec<Event>) {
+        let key = namespace.cloned();
+        for event in events {
+            let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
+            let source = of_kind.sources.entry(key.clone()).or_default();
+            match event {
+                Event::Begin => source.list += 1,
+                Event::Put(said) => {
+                    let list = source.list;
+                    self.touch(kind, &said.name);
+                    self.put(kind, list, said);
+                }
+                Event::Gone(name) => {
+                    self.touch(kind, &name);
+                    self.gone(kind, &name);
+                }
+                Event::End => {
+                    source.read = Read::Synced;
+                    let list = source.list;
+                    self.drop_where(kind, namespace, |entry| entry.list != list);
+                    self.fetch_again(kind);
+                    self.sync(kind);
+                }
+                Event::Failing(why) => {
+                    source.failing = Some(why);
+                    self.health(kind);
+                }
+                Event::Working => {
+                    source.failing = None;
+                    self.health(kind);
+                }
+                Event::NotServed => {
+                    source.read = Read::Absent;
+                    self.drop_where(kind, namespace, |_| true);
+                    self.sync(kind);
+                }
+            }
+        }
+    }
+
+    /// What was fetched.
+    pub(super) fn fetched(&mut self, request: u64, objects: Vec<Said>) {
+        // One that was cancelled may answer all the same.
+        let Some(Fetch { kind, namespace, touched }) = self.fetches.remove(&request) else { return };
+        let list = self.list_of(kind);
+        for said in objects {
+            if said.name.namespace == namespace && !touched.contains(&said.name.name) {
+                self.put(kind, list, said);
+            }
+        }
+        if self.kinds.get(&kind).is_some_and(|of_kind| of_kind.syncs) {
+            self.sync(kind);
+        }
+    }
+
+    fn put(&mut self, kind: Kind, list: u64, Said { name, version, what }: Said) {
+        if kind == Kind::Namespace {
+            self.select(&name.name, &what);
+        }
+        let shown = self.shows(kind, &name);
+        let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
+        let old = of_kind.entries.get(&name).map(|entry| (entry.version, entry.told));
+        if let Some((same, told)) = old
+            && same == version
+            && (told == Told::Hidden) != shown
+        {
+            of_kind.entries.entry(name).and_modify(|entry| entry.list = list);
+            return;
+        }
+        let old = old.map_or(Told::Hidden, |(_, told)| told);
+        let told = match what {
+            _ if !shown => Told::Hidden,
+            What::Exists { .. } => return,
+            What::Object { object, stored } => {
+                self.told.push(Observed::Put { object, stored });
+                Told::Object
+            }
+            What::Undecodable { why, targets } => {
+                let id = id(kind, &name);
+                let told = match (old, targets) {
+                    (Told::Object | Told::Kept, _) => Told::Kept,
+                    (_, Some(object)) => {
+                        self.told.push(Observed::Put { object: *object, stored: None });
+                        Told::Targets
+                    }
+                    (Told::Targets, None) => Told::Targets,
+                    (_, None) => Told::Fault,
+                };
+                self.told.push(Observed::Undecodable { id, why });
+                told
+            }
+        };
+        of_kind.entries.insert(name, Entry { list, version, told });
+    }
+
+    fn gone(&mut self, kind: Kind, name: &Name) {
+        if kind == Kind::Namespace {
+            self.deselect(&name.name);
+        }
+        let entry = self.kinds.get_mut(&kind).and_then(|of_kind| of_kind.entries.remove(name));
+        if entry.is_some_and(|entry| entry.told != Told::Hidden) {
+            self.told.push(Observed::Remove(id(kind, name)));
+        }
+    }
+
+    /// Says that objects have gone which a watch had spoken of.
+    fn drop_where(&mut self, kind: Kind, namespace: Option<&Arc<str>>, gone: impl Fn(&Entry) -> bool) {
+        let Some(of_kind) = self.kinds.get(&kind) else { return };
+        let of_source = |name: &Name| match namespace {
+            Some(namespace) if kind == Kind::Namespace => name.name == *namespace,
+            Some(namespace) => name.namespace == *namespace,
+            None => true,
+        };
+        let entries = of_kind.entries.iter().filter(|(name, entry)| of_source(name) && gone(entry));
+        let names: Vec<_> = entries.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.touch(kind, &name);
+            self.gone(kind, &name);
+        }
+    }
+
+    /// Tells that a kind was read, or is not served, once that holds for all its watches.
+    fn sync(&mut self, kind: Kind) {
+        let fetching = self.fetches.values().any(|fetch| fetch.kind == kind);
+        let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
+        let reads = |read| of_kind.sources.values().filter(|source| source.read == read).count();
+        if reads(Read::NotYet) > 0 {
+            return;
+        }
+        if reads(Read::Synced) == 0 {
+            of_kind.syncs = false;
+            if !std::mem::replace(&mut of_kind.absent, true) {
+                self.told.push(Observed::Absent(kind));
+            }
+            return;
+        }
+        of_kind.syncs = fetching;
+        if !fetching {
+            of_kind.absent = false;
+            self.told.push(Observed::Synced(kind));
+        }
+    }
+
+    fn health(&mut self, kind: Kind) {
+        let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
+        let why = of_kind.sources.values().find_map(|source| source.failing.clone());
+        if why == of_kind.stale {
+            return;
+        }
+        of_kind.stale.clone_from(&why);
+        self.told.push(why.map_or(Observed::Fresh(kind), |why| Observed::Stale { kind, why }));
+    }
+
+    /// Whether what is said of an object is to be told.
+    fn shows(&self, kind: Kind, name: &Name) -> bool {
+        let namespace = if kind == Kind::Namespace { &name.name } else { &name.namespace };
+        self.selector.is_none() || namespace.is_empty() || self.selected.contains(namespace)
+    }
+
+    /// Looks at the labels of a Namespace before it is told itself.
+    fn select(&mut self, name: &Arc<str>, what: &What) {
+        let (Some(selector), What::Object { object: Object::Namespace(namespace), .. }) = (&self.selector, what) else {
+            return;
+        };
+        // A selector that cannot be evaluated selects nothing, whatever the labels.
+        if !selector.matches(&namespace.labels).unwrap_or(false) {
+            self.deselect(name);
+        } else if self.selected.insert(Arc::clone(name)) {
+            let hides = |of_kind: &OfKind| of_namespace(&of_kind.entries, name).next().is_some();
+            let kinds = self.kinds.iter().filter(|(kind, of_kind)| kind.namespaced() && hides(of_kind));
+            for kind in kinds.map(|(kind, _)| *kind).collect::<Vec<_>>() {
+                self.fetch(kind, Arc::clone(name));
+            }
+        }
+    }
+
+    /// A namespace is not read any more. Its Namespace goes last.
+    fn deselect(&mut self, namespace: &Arc<str>) {
+        if !self.selected.remove(namespace) {
+            return;
+        }
+        let ended = self.fetches.extract_if(.., |_, fetch| fetch.namespace == *namespace);
+        let ended: Vec<_> = ended.map(|(request, fetch)| (request, fetch.kind)).collect();
+        self.orders.extend(ended.iter().map(|(request, _)| Order::Cancel(*request)));
+        for (kind, of_kind) in self.kinds.iter_mut().filter(|(kind, _)| kind.namespaced()) {
+            for (name, entry) in of_namespace_mut(&mut of_kind.entries, namespace) {
+                if std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden {
+                    self.told.push(Observed::Remove(id(*kind, name)));
+                }
+            }
+        }
+        let itself = Name { namespace: Arc::default(), name: Arc::clone(namespace) };
+        let entry = self.kinds.get_mut(&Kind::Namespace).and_then(|of_kind| of_kind.entries.get_mut(&itself));
+        if entry.is_some_and(|entry| std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden) {
+            self.told.push(Observed::Remove(id(Kind::Namespace, &itself)));
+        }
+        for (_, kind) in ended {
+            if self.kinds.get(&kind).is_some_and(|of_kind| of_kind.syncs) {
+                self.sync(kind);
+            }
+        }
+    }
+
+    fn fetch(&mut self, kind: Kind, namespace: Arc<str>) {
+        self.last_fetch += 1;
+        let place = Place { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)) };
+        self.orders.push(Order::Fetch(self.last_fetch, place));
+        self.fetches.insert(self.last_fetch, Fetch { kind, namespace, touched: BTreeSet::new() });
+    }
+
+    /// A relist is complete, and what is being fetched may be older than that.
+    fn fetch_again(&mut self, kind: Kind) {
+        let old: Vec<_> = self.fetches.extract_if(.., |_, fetch| fetch.kind == kind).collect();
+        for (request, fetch) in old {
+            self.orders.push(Order::Cancel(request));
+            self.fetch(kind, fetch.namespace);
+        }
+    }
+
+    fn touch(&mut self, kind: Kind, name: &Name) {
+        for fetch in self.fetches.values_mut().filter(|fetch| fetch.kind == kind && fetch.namespace == name.namespace) {
+            fetch.touched.insert(Arc::clone(&name.name));
+        }
+    }
+
+    /// The number of the list of a kind that one watch reads for all namespaces.
+    fn list_of(&self, kind: Kind) -> u64 {
+        let source = self.kinds.get(&kind).and_then(|of_kind| of_kind.sources.get(&None));
+        source.map_or(0, |source| source.list)
+    }
+}
+
+fn id(kind: Kind, name: &Name) -> ObjectId {
+    ObjectId { kind, namespace: Arc::clone(&name.namespace), name: Arc::clone(&name.name) }
+}
+
+fn first_of(namespace: &Arc<str>) -> Bound<Name> {
+    Bound::Included(Name { namespace: Arc::clone(namespace), name: Arc::default() })
+}
+
+fn of_namespace<'a>(
+    entries: &'a BTreeMap<Name, Entry>,
+    namespace: &'a Arc<str>,
+) -> impl Iterator<Item = (&'a Name, &'a Entry)> {
+    let from = entries.range((first_of(namespace), Bound::Unbounded));
+    from.take_while(|(name, _)| name.namespace == *namespace)
+}
+
+fn of_namespace_mut<'a>(
+    entries: &'a mut BTreeMap<Name, Entry>,
+    namespace: &'a Arc<str>,
+) -> impl Iterator<Item = (&'a Name, &'a mut Entry)> {
+    let from = entries.range_mut((first_of(namespace), Bound::Unbounded));
+    from.take_while(|(name, _)| name.namespace == *namespace)
+}
+
+#[cfg(test)]
+mod tests;

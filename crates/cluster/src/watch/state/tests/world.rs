@@ -1,0 +1,205 @@
+//! Whatever happens in a cluster and on the way, what was told comes to what there is.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// An object is written, perhaps such that it cannot be decoded.
+    Write(u8, u8, bool),
+    Delete(u8, u8),
+    /// A Namespace gets or loses the label.
+    Label(u8, bool),
+    DeleteNamespace(u8),
+    /// A watch brings its next event.
+    Deliver(Kind),
+    /// The server has forgotten the version of a watch, which lists everything anew.
+    Relist(Kind),
+    /// The server reads what was asked for.
+    Read,
+    /// What was read arrives.
+    Arrive,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![3 => Just(Kind::ConfigMap), 1 => Just(Kind::Namespace)];
+    prop_oneof![
+        6 => (0..2_u8, 0..3_u8, prop::bool::weighted(0.2)).prop_map(|(ns, name, bad)| Step::Write(ns, name, bad)),
+        3 => (0..2_u8, 0..3_u8).prop_map(|(ns, name)| Step::Delete(ns, name)),
+        3 => (0..2_u8, any::<bool>()).prop_map(|(ns, ours)| Step::Label(ns, ours)),
+        1 => (0..2_u8).prop_map(Step::DeleteNamespace),
+        12 => kind.clone().prop_map(Step::Deliver),
+        1 => kind.prop_map(Step::Relist),
+        3 => Just(Step::Read),
+        3 => Just(Step::Arrive),
+    ]
+}
+
+type Key = (Kind, String, String);
+
+/// A server, its watches, and a listener.
+struct World {
+    objects: BTreeMap<Key, Value>,
+    version: u32,
+    /// What each watch has yet to bring.
+    pending: BTreeMap<Kind, Vec<Event>>,
+    state: State,
+    ordered: Vec<(u64, Place)>,
+    answers: Vec<(u64, Vec<Said>)>,
+    /// What the listener knows.
+    known: BTreeMap<Key, Object>,
+    /// Objects that were deleted at some time, and namespaces that were not read at some time.
+    went: BTreeSet<Key>,
+}
+
+fn key(object: &Value, kind: Kind) -> Key {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (kind, text("namespace"), text("name"))
+}
+
+impl World {
+    fn new() -> Self {
+        let pending = [Kind::Namespace, Kind::ConfigMap].map(|kind| (kind, vec![Event::Begin, Event::End]));
+        Self {
+            objects: BTreeMap::new(),
+            version: 0,
+            pending: pending.into_iter().collect(),
+            state: state(&scope(), &[Kind::ConfigMap, Kind::Namespace]),
+            ordered: Vec::new(),
+            answers: Vec::new(),
+            known: BTreeMap::new(),
+            went: BTreeSet::new(),
+        }
+    }
+
+    fn list(&self, kind: Kind, namespace: Option<&str>) -> Vec<Said> {
+        let objects = self.objects.iter().filter(|((of, ns, _), _)| *of == kind && namespace.is_none_or(|n| n == ns));
+        objects.map(|((kind, ..), object)| said(*kind, object)).collect()
+    }
+
+    fn write(&mut self, kind: Kind, object: Value) {
+        self.pending.entry(kind).or_default().push(event(kind, "MODIFIED", &object));
+        self.objects.insert(key(&object, kind), object);
+    }
+
+    fn delete(&mut self, key: Key) {
+        if let Some(object) = self.objects.remove(&key) {
+            self.pending.entry(key.0).or_default().push(event(key.0, "DELETED", &object));
+            self.went.insert(key);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.version += 1;
+        let namespace = |ns: u8| format!("ns{ns}");
+        match step {
+            Step::Write(ns, name, broken) => {
+                let object = config(&namespace(*ns), &format!("c{name}"), self.version);
+                self.write(Kind::ConfigMap, if *broken { bad(object) } else { object });
+            }
+            Step::Delete(ns, name) => self.delete((Kind::ConfigMap, namespace(*ns), format!("c{name}"))),
+            Step::Label(ns, ours) => {
+                let object = self::namespace(&namespace(*ns), if *ours { "a" } else { "b" }, self.version);
+                if !ours {
+                    self.went.insert(key(&object, Kind::Namespace));
+                }
+                self.write(Kind::Namespace, object);
+            }
+            Step::DeleteNamespace(ns) => self.delete((Kind::Namespace, String::new(), namespace(*ns))),
+            Step::Deliver(kind) => {
+                let pending = self.pending.entry(*kind).or_default();
+                if !pending.is_empty() {
+                    let event = pending.remove(0);
+                    self.state.read(*kind, None, vec![event]);
+                }
+            }
+            Step::Relist(kind) => {
+                let list = self.list(*kind, None).into_iter().map(Event::Put);
+                let list = [Event::Begin].into_iter().chain(list).chain([Event::End]).collect();
+                self.pending.insert(*kind, list);
+            }
+            Step::Read => {
+                if let Some((request, place)) = self.ordered.pop() {
+                    let Target::Kind(kind) = place.target else { panic!("{place:?}") };
+                    self.answers.push((request, self.list(kind, place.namespace.as_deref())));
+                }
+            }
+            Step::Arrive => {
+                if let Some((request, objects)) = self.answers.pop() {
+                    self.state.fetched(request, objects);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    /// Hands on what the state says.
+    fn settle(&mut self) {
+        for order in self.state.take_orders() {
+            match order {
+                Order::Fetch(request, place) => self.ordered.push((request, place)),
+                // What is on its way arrives all the same.
+                Order::Cancel(request) => self.ordered.retain(|(of, _)| *of != request),
+            }
+        }
+        for observed in self.state.take_told() {
+            match observed {
+                Observed::Put { object, .. } => {
+                    let id = object.id();
+                    self.known.insert((id.kind, id.namespace.to_string(), id.name.to_string()), object);
+                }
+                Observed::Remove(id) => {
+                    let key = (id.kind, id.namespace.to_string(), id.name.to_string());
+                    let unread = self.went.contains(&(Kind::Namespace, String::new(), key.1.clone()));
+                    assert!(self.went.contains(&key) || unread, "{key:?} was always there");
+                    self.known.remove(&key);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn selected(&self, namespace: &str) -> bool {
+        let object = self.objects.get(&(Kind::Namespace, String::new(), namespace.to_owned()));
+        object.is_some_and(|object| object["metadata"]["labels"]["team"] == "a")
+    }
+
+    /// Lets everything arrive, and compares.
+    fn check(mut self) {
+        while self.pending.values().any(|pending| !pending.is_empty())
+            || !self.ordered.is_empty()
+            || !self.answers.is_empty()
+        {
+            for step in [Step::Deliver(Kind::Namespace), Step::Deliver(Kind::ConfigMap), Step::Read, Step::Arrive] {
+                self.step(&step);
+            }
+        }
+        for (key, object) in &self.objects {
+            let (kind, namespace, name) = key;
+            let shown = self.selected(if *kind == Kind::Namespace { name } else { namespace });
+            let known = self.known.get(key);
+            match api::decode_json(*kind, &object.to_string()) {
+                Ok(object) if shown => assert_eq!(known, Some(&object)),
+                // What it said last, if anything.
+                Err(_) if shown => {}
+                _ => assert_eq!(known, None),
+            }
+        }
+        for key in self.known.keys() {
+            assert!(self.objects.contains_key(key), "{key:?} is known and does not exist");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_told_comes_to_what_there_is(steps in vec(step(), 0..120)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+        world.check();
+    }
+}

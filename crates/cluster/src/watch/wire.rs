@@ -1,0 +1,294 @@
+//! What an API server writes, taken apart.
+
+use std::{
+    borrow::Cow,
+    hash::BuildHasher,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use api::{Kind, Object};
+use foldhash::fast::FixedState;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Stored, request::Target};
+
+/// What is called so within a kind; the namespace is empty for an object of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+/// Something said about an object.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// Which.
+    pub(super) name: Name,
+    /// Stands for its version: equal for equal versions.
+    pub(super) version: u64,
+    /// What.
+    pub(super) what: What,
+}
+
+/// What is said about an object that is there.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
+pub(super) enum What {
+    /// It is this.
+    Object { object: Object, stored: Option<Stored> },
+    /// It cannot be decoded; of a policy, what it targets.
+    Undecodable { why: String, targets: Option<Box<Object>> },
+    /// It exists, and what it says is not read. It is the one of this uid.
+    Exists { uid: Arc<str> },
+}
+
+/// A line of a watch.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
+pub(super) enum Line {
+    /// An object is there.
+    Put(Said),
+    /// An object has gone.
+    Gone(Name),
+    /// Nothing happened until this version; with `listed`, all objects that there were have been sent.
+    Bookmark { listed: bool },
+    /// Something about an object that has no name. Not from any API server that we know.
+    Nameless,
+    /// The watch ends for this reason.
+    Error(Status),
+}
+
+/// What an API server answers where it has no object to answer with.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    /// HTTP code.
+    pub(super) code: u16,
+    /// One word.
+    pub(super) reason: String,
+    /// For people.
+    pub(super) message: String,
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Said>,
+    /// The version of the list.
+    pub(super) version: String,
+    /// What to ask the next page with; none after the last.
+    pub(super) next: Option<String>,
+}
+
+/// Text that no API server writes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Garbage {
+    /// No UTF-8.
+    #[error("the answer is not UTF-8")]
+    NotText,
+    /// Not the JSON that is due.
+    #[error("the answer is not what an API server writes: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// A word that nobody knows.
+    #[error("the answer is not what an API server writes: an event of type {0:?}")]
+    UnknownEvent(String),
+}
+
+#[derive(Deserialize)]
+struct RawLine<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct RawPage<'a> {
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMeta {
+    resource_version: String,
+    r#continue: String,
+}
+
+/// What every object has, and what is stored beside its spec.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    metadata: HeadMeta<'a>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct HeadMeta<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct BookmarkHead {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct BookmarkMeta {
+    resource_version: String,
+    annotations: BookmarkAnnotations,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct BookmarkAnnotations {
+    #[serde(rename = "k8s.io/initial-events-end")]
+    initial_events_end: Option<String>,
+}
+
+/// Makes an object of its text.
+type Decode = fn(Kind, &str) -> Result<Object, (api::DecodeError, Option<Box<Object>>)>;
+
+/// Makes sense of what is read of one target.
+#[derive(Clone, Debug)]
+pub(super) struct Wire {
+    target: Target,
+    decode: Decode,
+}
+
+impl Wire {
+    /// For this target.
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, decode: api::decode_json }
+    }
+
+    /// Takes a line of a watch apart; gives the version that the watch has come to beside it, if the line says.
+    pub(super) fn line(&self, line: &[u8]) -> Result<(Line, Option<String>), Garbage> {
+        let text = std::str::from_utf8(line).map_err(|_| Garbage::NotText)?;
+        let RawLine { r#type, object } = serde_json::from_str(text)?;
+        let raw = object.get();
+        match &*r#type {
+            "ADDED" | "MODIFIED" => Ok(match self.said(raw) {
+                Some((said, version)) => (Line::Put(said), Some(version)),
+                None => (Line::Nameless, None),
+            }),
+            "DELETED" => Ok(match head(raw) {
+                Some(Head { metadata, .. }) => (Line::Gone(metadata.name()), Some(metadata.resource_version.into())),
+                None => (Line::Nameless, None),
+            }),
+            "BOOKMARK" => {
+                let BookmarkHead { metadata: BookmarkMeta { resource_version, annotations } } =
+                    serde_json::from_str(raw)?;
+                let listed = annotations.initial_events_end.as_deref() == Some("true");
+                Ok((Line::Bookmark { listed }, Some(resource_version)))
+            }
+            "ERROR" => Ok((Line::Error(serde_json::from_str(raw)?), None)),
+            other => Err(Garbage::UnknownEvent(other.chars().take(40).collect())),
+        }
+    }
+
+    /// Takes a page of a list apart.
+    pub(super) fn page(&self, body: &[u8]) -> Result<Page, Garbage> {
+        let text = std::str::from_utf8(body).map_err(|_| Garbage::NotText)?;
+        let RawPage { metadata, items } = serde_json::from_str(text)?;
+        let items = items.unwrap_or_default().into_iter();
+        let objects = items.filter_map(|raw| self.said(raw.get()).map(|(said, _)| said)).collect();
+        let next = Some(metadata.r#continue).filter(|token| !token.is_empty());
+        Ok(Page { objects, version: metadata.resource_version, next })
+    }
+
+    /// What an object says; nothing of one without a name.
+    fn said(&self, raw: &str) -> Option<(Said, String)> {
+        let Head { metadata, status } = head(raw)?;
+        let name = metadata.name();
+        let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
+        let what = match self.target {
+            Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
+            Target::Kind(kind) => match self.decoded(kind, raw) {
+                What::Object { object, .. } => {
+                    let stored = has_status(kind).then(|| Stored {
+                        uid: (&*metadata.uid).into(),
+                        resource_version: (&*metadata.resource_version).into(),
+                        status: status.map(ToOwned::to_owned),
+                    });
+                    What::Object { object, stored }
+                }
+                undecodable => undecodable,
+            },
+        };
+        Some((Said { name, version, what }, metadata.resource_version.into()))
+    }
+
+    /// The object, whatever happens while it is decoded: the next one may be that of somebody else.
+    fn decoded(&self, kind: Kind, raw: &str) -> What {
+        match catch_unwind(AssertUnwindSafe(|| (self.decode)(kind, raw))) {
+            Ok(Ok(object)) => What::Object { object, stored: None },
+            Ok(Err((error, targets))) => What::Undecodable { why: error.to_string(), targets },
+            Err(_) => {
+                let why = "decoding it failed: this is a fault of the controller".to_owned();
+                What::Undecodable { why, targets: None }
+            }
+        }
+    }
+}
+
+/// The kinds whose status is written.
+fn has_status(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::HttpRoute
+            | Kind::TrafficPolicy
+            | Kind::RewritePolicy
+            | Kind::DelegationPolicy
+    )
+}
+
+fn head(raw: &str) -> Option<Head<'_>> {
+    serde_json::from_str::<Head<'_>>(raw).ok().filter(|head| !head.metadata.name.is_empty())
+}
+
+impl HeadMeta<'_> {
+    fn name(&self) -> Name {
+        Name { namespace: (&*self.namespace).into(), name: (&*self.name).into() }
+    }
+}
+
+impl Status {
+    /// What the body of an answer with this code says.
+    pub(super) fn of(code: u16, body: &[u8]) -> Self {
+        let mut status = serde_json::from_slice::<Self>(body).unwrap_or_default();
+        status.code = code;
+        if status.message.is_empty() {
+            status.message = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+        }
+        status
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the API server answered {}", self.code)?;
+        match &*self.message {
+            "" => Ok(()),
+            message => write!(f, ": {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

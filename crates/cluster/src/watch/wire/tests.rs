@@ -1,0 +1,140 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn wire(kind: Kind) -> Wire {
+    Wire::new(Target::Kind(kind))
+}
+
+fn line(kind: Kind, event: &Value) -> (Line, Option<String>) {
+    wire(kind).line(event.to_string().as_bytes()).expect("a line")
+}
+
+fn route(version: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "name": "r", "namespace": "n", "uid": "u", "resourceVersion": version },
+        "spec": { "rules": rules }, "status": { "parents": [ { "controllerName": "a/b" } ] },
+    })
+}
+
+#[test]
+fn an_object_comes_with_what_is_stored_beside_its_spec() {
+    let event = json!({ "type": "ADDED", "object": route("7", &json!([{}])) });
+    let (Line::Put(Said { name, what: What::Object { object, stored }, .. }), version) = line(Kind::HttpRoute, &event)
+    else {
+        panic!("no object")
+    };
+    assert_eq!((&*name.namespace, &*name.name, version.as_deref()), ("n", "r", Some("7")));
+    assert_eq!(object.id().to_string(), "HTTPRoute n/r");
+    let stored = stored.expect("a status is written to routes");
+    assert_eq!((&*stored.uid, &*stored.resource_version), ("u", "7"));
+    let status = stored.status.expect("a status");
+    assert_eq!(status.get(), r#"{"parents":[{"controllerName":"a/b"}]}"#);
+}
+
+#[test]
+fn nothing_is_kept_beside_an_object_whose_status_is_not_ours() {
+    let event = json!({ "type": "ADDED", "object": { "metadata": { "name": "s", "namespace": "n" }, "status": {} } });
+    let (Line::Put(Said { what: What::Object { stored, .. }, .. }), _) = line(Kind::Service, &event) else {
+        panic!("no object")
+    };
+    assert!(stored.is_none());
+}
+
+#[test]
+fn a_bookmark_says_whether_all_there_was_has_been_sent() {
+    let plain = json!({ "type": "BOOKMARK", "object": { "metadata": { "resourceVersion": "9" }, "spec": {} } });
+    let (bookmark, version) = line(Kind::HttpRoute, &plain);
+    assert!(matches!(bookmark, Line::Bookmark { listed: false }), "{bookmark:?}");
+    assert_eq!(version.as_deref(), Some("9"));
+    let mut last = plain;
+    last["object"]["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+    let (bookmark, _) = line(Kind::HttpRoute, &last);
+    assert!(matches!(bookmark, Line::Bookmark { listed: true }), "{bookmark:?}");
+}
+
+#[test]
+fn an_error_in_a_watch_says_its_code() {
+    let status = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version" });
+    let (Line::Error(status), None) = line(Kind::HttpRoute, &json!({ "type": "ERROR", "object": status })) else {
+        panic!("no error")
+    };
+    assert_eq!(status.to_string(), "the API server answered 410: too old resource version");
+}
+
+#[test]
+fn an_object_that_cannot_be_decoded_is_told_by_name_and_spoils_nothing() {
+    let event = json!({ "type": "MODIFIED", "object": route("8", &json!("none")) });
+    let (Line::Put(Said { name, what: What::Undecodable { why, targets }, .. }), version) =
+        line(Kind::HttpRoute, &event)
+    else {
+        panic!("decodable")
+    };
+    assert_eq!((&*name.name, version.as_deref(), targets), ("r", Some("8"), None));
+    assert!(why.starts_with("HTTPRoute n/r: spec.rules must be a list"), "{why}");
+}
+
+#[test]
+fn a_policy_that_cannot_be_decoded_comes_with_its_targets() {
+    let policy = json!({
+        "metadata": { "name": "p", "namespace": "n", "resourceVersion": "3" },
+        "spec": { "targetRefs": [{ "group": "g", "kind": "k", "name": "r" }], "sortMethod": 1 },
+    });
+    let event = json!({ "type": "ADDED", "object": policy });
+    let (Line::Put(Said { what: What::Undecodable { targets, .. }, .. }), _) = line(Kind::DelegationPolicy, &event)
+    else {
+        panic!("decodable")
+    };
+    assert_eq!(targets.map(|object| object.id().to_string()).as_deref(), Some("DelegationPolicy n/p"));
+}
+
+#[test]
+fn a_panic_while_one_object_is_decoded_ends_nothing() {
+    let mut wire = wire(Kind::Service);
+    wire.decode = |_, raw| if raw.contains("evil") { panic!("by evil") } else { api::decode_json(Kind::Service, raw) };
+    let list = json!({ "metadata": { "resourceVersion": "5" }, "items": [
+        { "metadata": { "name": "evil", "namespace": "n" } }, { "metadata": { "name": "good", "namespace": "n" } },
+    ] });
+    let page = wire.page(list.to_string().as_bytes()).expect("a page");
+    assert!(matches!(page.objects[0].what, What::Undecodable { .. }), "{page:?}");
+    assert!(matches!(page.objects[1].what, What::Object { .. }), "{page:?}");
+}
+
+#[test]
+fn a_page_has_a_version_and_says_what_comes_next() {
+    let list = json!({ "metadata": { "resourceVersion": "5", "continue": "t" }, "items": null });
+    let page = wire(Kind::Secret).page(list.to_string().as_bytes()).expect("a page");
+    assert_eq!((page.objects.len(), &*page.version, page.next.as_deref()), (0, "5", Some("t")));
+    let list = json!({ "metadata": { "resourceVersion": "5", "continue": "" }, "items": [] });
+    assert_eq!(wire(Kind::Secret).page(list.to_string().as_bytes()).expect("a page").next, None);
+}
+
+#[test]
+fn equal_versions_have_equal_numbers() {
+    let wire = wire(Kind::HttpRoute);
+    let version = |text: &str| wire.said(&route(text, &json!([{}])).to_string()).expect("said").0.version;
+    assert_eq!(version("7"), version("7"));
+    assert_ne!(version("7"), version("8"));
+}
+
+#[test]
+fn what_no_api_server_writes_is_an_error() {
+    let wire = wire(Kind::HttpRoute);
+    for line in
+        [&b"<html>"[..], b"{}", b"\xff\xfe", br#"{"type":"NEWS","object":{}}"#, br#"{"type":"BOOKMARK","object":1}"#]
+    {
+        assert!(wire.line(line).is_err(), "{}", String::from_utf8_lossy(line));
+        assert!(wire.page(line).is_err(), "{}", String::from_utf8_lossy(line));
+    }
+    let nameless = wire.line(br#"{"type":"ADDED","object":{"metadata":{}}}"#);
+    assert!(matches!(nameless, Ok((Line::Nameless, None))), "{nameless:?}");
+}
+
+#[test]
+fn a_refusal_that_is_no_status_is_cut_to_what_people_can_read() {
+    let page = "<html>".repeat(1000);
+    let status = Status::of(502, page.as_bytes());
+    assert_eq!((status.code, status.message.len()), (502, 200));
+    assert_eq!(Status::of(503, b"").to_string(), "the API server answered 503");
+}
