@@ -12,6 +12,9 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 test: envoy kubernetes lint docs ## Format, clippy, docs, all tests.
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
 
+conformance: ## Run Gateway API's conformance suite in a Kubernetes on this machine, as root; the first time it is built.
+	@e2e/conformance.sh
+
 bench: ## Print the figures of benches/: times, memory, and instructions (which takes valgrind and some minutes).
 	cargo bench -p engine --bench engine
 	cargo bench -p translate --bench translate
@@ -34,4 +37,4 @@ lint: ## Check format and clippy.
 docs: ## Build the API documentation.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
 
-.PHONY: run test bench envoy kubernetes fmt lint docs
+.PHONY: run test conformance bench envoy kubernetes fmt lint docs

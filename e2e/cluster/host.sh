@@ -1,0 +1,43 @@
+# What the cluster changes on the machine, and how it is as before afterwards. Sourced.
+
+# Kubelet sets these.
+kernel_settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
+    kernel.keys.root_maxbytes)
+
+note_host() {
+    local name
+    for name in "${kernel_settings[@]}"; do
+        echo "$name=$(sysctl -n "$name")" >>"$run/kernel-settings"
+    done
+    pod_namespaces >"$run/foreign-pods"
+    # `ip netns` mounts it for its first namespace and leaves it.
+    mountpoint -q /run/netns || touch "$run/mounted-run-netns"
+    # Kubelet makes it whatever its folder is.
+    [ -e /var/lib/kubelet ] || touch "$run/made-var-lib-kubelet"
+}
+
+restore_host() {
+    [ ! -f "$run/kernel-settings" ] || sysctl -qw $(cat "$run/kernel-settings") || true
+    [ ! -f "$run/made-var-lib-kubelet" ] || rm -rf /var/lib/kubelet
+    [ ! -f "$run/mounted-run-netns" ] || umount /run/netns 2>/dev/null || true
+}
+
+# Containers, then the shims of our own socket, then what they had mounted and their cgroups.
+remove_containers() {
+    local id folder
+    if [ -S "$socket" ] && containers version >/dev/null 2>&1; then
+        for id in $(containers tasks list -q); do containers tasks remove -f "$id" >/dev/null 2>&1 || true; done
+        for id in $(containers containers list -q); do containers containers remove "$id" >/dev/null 2>&1 || true; done
+    fi
+    stop containerd
+    ps -eo pid,args | awk -v socket="$socket" '$2 ~ /containerd-shim/ && index($0, socket) {print $1}' |
+        while read -r id; do kill -9 "$id" 2>/dev/null || true; done
+    awk -v run="$run" -v state="/run/$namespace" \
+        'index($2, run "/") == 1 || index($2, state "/") == 1 {print $2}' /proc/mounts |
+        sort -r | while read -r folder; do umount -l "$folder" 2>/dev/null || true; done
+    for folder in /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/kubepods; do
+        if [ -d "$folder" ]; then find "$folder" -depth -type d -exec rmdir {} \; 2>/dev/null || true; fi
+    done
+}
+
+containers() { ctr -a "$socket" -n k8s.io "$@"; }

@@ -1,0 +1,3 @@
+module portcullis.dev/e2e/labctl
+
+go 1.26.0
