@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the official conformance suite of Gateway API, unmodified, against Portcullis of this checkout, in a cluster that is
 # started for it unless one is up, and writes what came of it to docs/conformance.md. It fails if a test does.
+# e2e/conformance.sh [flags of the suite], which win over those below. Set these as variables:
 #   GATEWAY_CLASS   the class to judge (portcullis); what it publishes in its status is what is tested
 #   PROFILES        profiles whose core tests are run even if the class does not publish their features, by commas
 #   TEST            one test alone; nothing is written then
@@ -29,6 +30,7 @@ flags=(--gateway-class="$class" --cleanup-base-resources=false
     # The suite waits between tests for implementations that are slow to forget the one before.
     --timeout-config-overrides=TestIsolation:0)
 [ -z "${PROFILES:-}" ] || flags+=(--conformance-profiles="$PROFILES")
+flags+=("$@")
 if [ -n "${TEST:-}" ]; then
     # For a single test the suite takes its features neither from the class nor from the test.
     "$bin/conformance.test" -test.v -test.run '^TestConformance$' "${flags[@]}" \

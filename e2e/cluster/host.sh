@@ -4,6 +4,9 @@
 kernel_settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
     kernel.keys.root_maxbytes)
 
+# Made by kubelet and CNI plugins, whatever folders they are given.
+fixed_folders=(/var/lib/kubelet /var/log/containers /var/lib/cni)
+
 note_host() {
     local name
     for name in "${kernel_settings[@]}"; do
@@ -12,13 +15,17 @@ note_host() {
     pod_namespaces >"$run/foreign-pods"
     # `ip netns` mounts it for its first namespace and leaves it.
     mountpoint -q /run/netns || touch "$run/mounted-run-netns"
-    # Kubelet makes it whatever its folder is.
-    [ -e /var/lib/kubelet ] || touch "$run/made-var-lib-kubelet"
+    local folder
+    for folder in "${fixed_folders[@]}"; do
+        [ -e "$folder" ] || echo "$folder" >>"$run/made-folders"
+    done
 }
 
 restore_host() {
-    [ ! -f "$run/kernel-settings" ] || sysctl -qw $(cat "$run/kernel-settings") || true
-    [ ! -f "$run/made-var-lib-kubelet" ] || rm -rf /var/lib/kubelet
+    [ ! -f "$run/kernel-settings" ] || xargs sysctl -qw <"$run/kernel-settings" || true
+    [ ! -f "$run/made-folders" ] || xargs -r rm -rf <"$run/made-folders"
+    # Shims make it. If there is a containerd of somebody else, it is not empty.
+    [ ! -d /run/containerd ] || find /run/containerd -depth -type d -empty -delete
     [ ! -f "$run/mounted-run-netns" ] || umount /run/netns 2>/dev/null || true
 }
 
