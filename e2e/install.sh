@@ -13,6 +13,8 @@ fi
 e2e/cluster.sh image portcullis:dev "$program"
 kubectl apply --server-side -f .tools/kubernetes/crds/experimental/ >/dev/null
 kubectl wait --for=condition=Established crd --all --timeout=30s >/dev/null
+# Proxies find the controller by the name of its Service.
+e2e/cluster.sh dns >/dev/null
 helm upgrade --install portcullis-crds charts/portcullis-crds
 helm upgrade --install portcullis charts/portcullis --namespace portcullis-system --create-namespace --wait \
     --set image.repository=portcullis --set image.tag=dev --set image.pullPolicy=Never "$@"

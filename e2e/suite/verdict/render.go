@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/gateway-api/conformance/tests"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/gateway-api/pkg/features"
@@ -60,9 +61,12 @@ func render(outcomes map[string]*outcome, reasons map[string]string) (string, in
 	return page.String(), bad
 }
 
-// summary counts the tests of a profile. One that needs nothing but what the profile requires is a core test.
+// summary counts the tests of a profile. One that needs nothing but what the profile requires is a core test. The
+// profile is claimed if a test was run for what no other profile requires, its kind of route.
 func summary(profile suite.ConformanceProfile, outcomes map[string]*outcome) string {
 	var core, corePassed, extended, extendedPassed, bad, left int
+	claimed := false
+	own := profile.CoreFeatures.Difference(sets.New(features.SupportGateway, features.SupportReferenceGrant))
 	for _, test := range gatewayTests() {
 		isCore := true
 		belongs := true
@@ -74,6 +78,7 @@ func summary(profile suite.ConformanceProfile, outcomes map[string]*outcome) str
 			continue
 		}
 		verdict := outcomeOf(test, outcomes).verdict
+		claimed = claimed || verdict != notClaimed && own.HasAny(test.Features...)
 		ok := 0
 		switch verdict {
 		case passed:
@@ -90,6 +95,9 @@ func summary(profile suite.ConformanceProfile, outcomes map[string]*outcome) str
 			extended++
 			extendedPassed += ok
 		}
+	}
+	if !claimed {
+		return fmt.Sprintf("| %s, not claimed | | | | |\n", profile.Name)
 	}
 	return fmt.Sprintf("| %s | %d of %d | %d of %d | %d | %d |\n", profile.Name, corePassed, core, extendedPassed, extended, bad, left)
 }
