@@ -31,10 +31,15 @@ restore_host() {
 
 # Containers, then the shims of our own socket, then what they had mounted and their cgroups.
 remove_containers() {
-    local id folder
+    local id folder kind force
     if [ -S "$socket" ] && containers version >/dev/null 2>&1; then
-        for id in $(containers tasks list -q); do containers tasks remove -f "$id" >/dev/null 2>&1 || true; done
-        for id in $(containers containers list -q); do containers containers remove "$id" >/dev/null 2>&1 || true; done
+        for kind in tasks containers; do
+            # Tasks run; removing a container that has one fails.
+            force=(-f)
+            [ $kind = tasks ] || force=()
+            containers $kind list -q |
+                xargs -r -P 8 -n 1 ctr -a "$socket" -n k8s.io $kind remove "${force[@]}" >/dev/null 2>&1 || true
+        done
     fi
     stop containerd
     ps -eo pid,args | awk -v socket="$socket" '$2 ~ /containerd-shim/ && index($0, socket) {print $1}' |

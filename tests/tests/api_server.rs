@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -139,6 +140,20 @@ async fn objects_outlive_an_api_server_that_is_killed_or_stopped() -> Result<()>
         let object = eventually(PATIENCE, async || api.get("kept").await).await?;
         ensure!(object.data == config_map("since", "before").data, "{how}: {object:?}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_frozen_api_server_says_nothing_until_it_goes_on() -> Result<()> {
+    let server = ApiServer::start().await?;
+    let api: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    server.freeze().await?;
+    let (params, object) = (PostParams::default(), config_map("while", "frozen"));
+    let mut create = std::pin::pin!(api.create(&params, &object));
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut create).await;
+    ensure!(early.is_err(), "answered: {early:?}");
+    server.thaw().await?;
+    create.await?;
     Ok(())
 }
 
