@@ -37,9 +37,13 @@ impl Envoy {
 
     /// Starts Envoy without waiting.
     pub fn launch(bootstrap: &Value) -> Result<Self> {
+        Self::launch_with_admin(bootstrap, ports::free_port()?)
+    }
+
+    /// The same with the admin interface on a port of one's own, for what is to reach it from `bootstrap`.
+    pub fn launch_with_admin(bootstrap: &Value, admin: u16) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("envoy-").tempdir()?;
         let mut bootstrap = bootstrap.clone();
-        let admin = ports::free_port()?;
         bootstrap["admin"] = json!({"address": {"socketAddress": {"address": "127.0.0.1", "portValue": admin}}});
         let path = folder.path().join("bootstrap.json");
         std::fs::write(&path, serde_json::to_vec_pretty(&bootstrap)?)?;
