@@ -339,6 +339,10 @@ async fn replicas_show_what_the_leader_made_and_it_outlives_the_leader() -> Resu
         let found = tokio::time::timeout(PATIENCE, bundle.wait_for(|bundle| bundle.as_deref().is_some_and(wanted)));
         Ok(found.await??.as_deref().unwrap_or_default().to_owned())
     };
+    // It is there and empty, as where nobody may create any.
+    let mut empty = Secret::default();
+    empty.metadata.name = Some("authority".to_owned());
+    secrets.create(&PostParams::default(), &empty).await?;
     let (follower, lead_second, second) = replica(false);
     let (leader, _lead_first, first) = replica(true);
     let made = bundle_of(&leader, &|_| true).await?;

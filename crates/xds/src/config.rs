@@ -96,7 +96,7 @@ impl Default for Config {
             max_newcomers: 512,
             newcomer_timeout: Duration::from_secs(10),
             authenticate: None,
-            max_concurrent_authentications: 32,
+            max_concurrent_authentications: 256,
             authentication_timeout: Duration::from_secs(5),
             recheck_interval: Duration::from_secs(10),
             authorize: Arc::new(|_, node| trust_node_cluster(node)),

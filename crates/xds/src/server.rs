@@ -30,6 +30,10 @@ use crate::tls::Certificate;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a proxy sends as headers is a few hundred bytes.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// What a client may have sent that nobody has read yet, on one stream and on all of a connection: also a client of
+/// whom nobody knows yet who it is.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
 
 /// Why an address may not be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +222,8 @@ impl Accepted {
             .keep_alive_interval(config.keepalive_interval)
             .keep_alive_timeout(config.keepalive_timeout)
             .max_concurrent_streams(config.max_streams_per_connection)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEADER_BYTES);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(ads)));
         let (mut too_late, mut known) = (pin!(sleep_until(newcomer.until())), false);

@@ -2,6 +2,8 @@
 //!
 //! The leader writes, everybody reads, and each puts what it read last into its [`Trust`]. While the API server is away
 //! everybody goes on with that.
+//!
+//! It takes the rights to get and update this one Secret. It has to be created too where nobody puts an empty one there.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +21,8 @@ use super::tokens::Clock;
 const LOOK: Duration = Duration::from_secs(30);
 /// How often while there is nothing to serve.
 const LOOK_FOR_FIRST: Duration = Duration::from_secs(1);
+/// How soon after something failed.
+const RETRY: Duration = Duration::from_secs(5);
 /// How long the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -84,7 +88,7 @@ impl Keeper {
                         tracing::warn!(%error, "the certificate authority of xDS stays as it was");
                     }
                     told = Some(error);
-                    self.look
+                    self.look.min(RETRY)
                 }
             };
             let wait = if trust.certificate.is_set() { wait } else { wait.min(LOOK_FOR_FIRST) };
@@ -98,7 +102,9 @@ impl Keeper {
     /// One look, and until when there is nothing to do.
     async fn look(&self, leading: bool, known: &mut Option<Stored>, trust: &Trust) -> Result<Duration, KeepError> {
         let secret = self.answered(self.secrets.get_opt(&self.name)).await?;
-        let read = secret.as_ref().and_then(|secret| secret.data.as_ref()).map(Stored::from_data);
+        // One without anything may have been put there for us to fill.
+        let data = secret.as_ref().and_then(|secret| secret.data.as_ref()).filter(|data| !data.is_empty());
+        let read = data.map(Stored::from_data);
         let (stored, wait) = if leading {
             self.lead(secret, read, known.as_ref()).await?
         } else {
@@ -110,10 +116,10 @@ impl Keeper {
             }
         };
         if known.as_ref() != Some(&stored) {
+            trust.publish(&stored.bundle());
             if let Some((certificate, key)) = stored.serving() {
                 trust.certificate.set(certificate.as_bytes(), key.as_bytes())?;
             }
-            trust.publish(&stored.bundle());
             *known = Some(stored);
         }
         Ok(wait)

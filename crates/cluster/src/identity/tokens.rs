@@ -139,8 +139,7 @@ impl Tokens {
                 Err(Refusal::Denied)
             }
             Err(error) => {
-                tracing::warn!(%error, "the API server cannot be asked about tokens");
-                self.known().paused_until = Some(Instant::now() + self.settings.pause);
+                self.pause(&error);
                 match good {
                     Some(good) if good.expires > (self.clock)() => self.identity(&good),
                     _ => Err(Refusal::Unavailable),
@@ -173,6 +172,15 @@ impl Tokens {
         timeout(self.settings.review_timeout, asked)
             .await
             .unwrap_or_else(|_| Err(ReviewError::new("no answer in time")))
+    }
+
+    /// Asks less for a while, and tells why once in that time.
+    fn pause(&self, error: &ReviewError) {
+        let now = Instant::now();
+        let until = self.known().paused_until.replace(now + self.settings.pause);
+        if until.is_none_or(|until| until <= now) {
+            tracing::warn!(%error, "the API server cannot be asked about tokens");
+        }
     }
 
     /// Which Gateway a bearer belongs to is asked each time, since it may change while its token stays good.
