@@ -81,6 +81,8 @@ pub(super) struct Plan {
     whole: bool,
     /// Whether the version was unknown since the last list.
     expired: bool,
+    /// Whether the server has had no time for it.
+    busy: bool,
     failures: u32,
 }
 
@@ -99,6 +101,7 @@ impl Plan {
             next_page: None,
             whole: false,
             expired: false,
+            busy: false,
             failures: 0,
         }
     }
@@ -130,7 +133,7 @@ impl Plan {
 
     /// The server began to answer.
     pub(super) fn answered(&mut self) {
-        (self.not_found, self.not_found_since, self.absent) = (0, None, false);
+        (self.not_found, self.not_found_since, self.absent, self.busy) = (0, None, false, false);
     }
 
     /// A page came; gives whether it was the last.
@@ -158,6 +161,7 @@ impl Plan {
 
     /// It has gone well for a while.
     pub(super) fn settled(&mut self) {
+        self.answered();
         self.failures = 0;
     }
 
@@ -168,7 +172,7 @@ impl Plan {
             Outcome::Ended { why, lasted } => {
                 self.latest = true;
                 if lasted >= self.limits.settle {
-                    self.failures = 0;
+                    self.settled();
                     return NOW;
                 }
                 // Once is nothing: that server is perhaps about to go, and another one is there.
@@ -183,6 +187,10 @@ impl Plan {
                 }
                 400 | 410 | 422 => self.expired(&status),
                 _ if status.message.contains("Too large resource version") => self.expired(&status),
+                // The storage of a kind that is new says so for a moment.
+                429 if !std::mem::replace(&mut self.busy, true) => {
+                    Verdict { failing: None, ..self.failed(status.to_string(), retry_after) }
+                }
                 _ => self.failed(status.to_string(), retry_after),
             },
             Outcome::Failed(why) => self.failed(why, None),

@@ -67,8 +67,9 @@ struct OfKind {
 /// One watch.
 #[derive(Debug, Default)]
 struct Source {
-    /// The number of the list.
+    /// The number of the list, and whether it is not complete.
     list: u64,
+    listing: bool,
     read: Read,
     failing: Option<String>,
 }
@@ -148,7 +149,10 @@ impl State {
             let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
             let source = of_kind.sources.entry(key.clone()).or_default();
             match event {
-                Event::Begin => source.list += 1,
+                Event::Begin => {
+                    source.list += 1;
+                    source.listing = true;
+                }
                 Event::Put(said) => {
                     let list = source.list;
                     self.touch(kind, &said.name);
@@ -159,6 +163,7 @@ impl State {
                     self.gone(kind, &name);
                 }
                 Event::End => {
+                    source.listing = false;
                     source.read = Read::Synced;
                     let list = source.list;
                     self.drop_where(kind, namespace, |entry| entry.list != list);
@@ -174,8 +179,10 @@ impl State {
                     self.health(kind);
                 }
                 Event::NotServed => {
+                    source.listing = false;
                     source.read = Read::Absent;
                     self.drop_where(kind, namespace, |_| true);
+                    self.cancel(|fetch| fetch.kind == kind);
                     self.sync(kind);
                 }
             }
@@ -185,8 +192,14 @@ impl State {
     /// What was fetched.
     pub(super) fn fetched(&mut self, request: u64, objects: Vec<Said>) {
         // One that was cancelled may answer all the same.
+        let Some(Fetch { kind, .. }) = self.fetches.get(&request) else { return };
+        let source = self.kinds.get(kind).and_then(|of_kind| of_kind.sources.get(&None));
+        let Some(Source { list, listing: false, .. }) = source else {
+            // The list may be newer: this is fetched again at its end.
+            return;
+        };
+        let list = *list;
         let Some(Fetch { kind, namespace, touched }) = self.fetches.remove(&request) else { return };
-        let list = self.list_of(kind);
         for said in objects {
             if said.name.namespace == namespace && !touched.contains(&said.name.name) {
                 self.put(kind, list, said);
@@ -323,9 +336,7 @@ impl State {
         if !self.selected.remove(namespace) {
             return;
         }
-        let ended = self.fetches.extract_if(.., |_, fetch| fetch.namespace == *namespace);
-        let ended: Vec<_> = ended.map(|(request, fetch)| (request, fetch.kind)).collect();
-        self.orders.extend(ended.iter().map(|(request, _)| Order::Cancel(*request)));
+        let ended = self.cancel(|fetch| fetch.namespace == *namespace);
         for (kind, of_kind) in self.kinds.iter_mut().filter(|(kind, _)| kind.namespaced()) {
             for (name, entry) in of_namespace_mut(&mut of_kind.entries, namespace) {
                 if std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden {
@@ -338,7 +349,7 @@ impl State {
         if entry.is_some_and(|entry| std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden) {
             self.told.push(Observed::Remove(id(Kind::Namespace, &itself)));
         }
-        for (_, kind) in ended {
+        for Fetch { kind, .. } in ended {
             if self.kinds.get(&kind).is_some_and(|of_kind| of_kind.syncs) {
                 self.sync(kind);
             }
@@ -354,23 +365,21 @@ impl State {
 
     /// A relist is complete, and what is being fetched may be older than that.
     fn fetch_again(&mut self, kind: Kind) {
-        let old: Vec<_> = self.fetches.extract_if(.., |_, fetch| fetch.kind == kind).collect();
-        for (request, fetch) in old {
-            self.orders.push(Order::Cancel(request));
+        for fetch in self.cancel(|fetch| fetch.kind == kind) {
             self.fetch(kind, fetch.namespace);
         }
+    }
+
+    fn cancel(&mut self, which: impl Fn(&Fetch) -> bool) -> Vec<Fetch> {
+        let cancelled: Vec<_> = self.fetches.extract_if(.., |_, fetch| which(fetch)).collect();
+        self.orders.extend(cancelled.iter().map(|(request, _)| Order::Cancel(*request)));
+        cancelled.into_iter().map(|(_, fetch)| fetch).collect()
     }
 
     fn touch(&mut self, kind: Kind, name: &Name) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.kind == kind && fetch.namespace == name.namespace) {
             fetch.touched.insert(Arc::clone(&name.name));
         }
-    }
-
-    /// The number of the list of a kind that one watch reads for all namespaces.
-    fn list_of(&self, kind: Kind) -> u64 {
-        let source = self.kinds.get(&kind).and_then(|of_kind| of_kind.sources.get(&None));
-        source.map_or(0, |source| source.list)
     }
 }
 

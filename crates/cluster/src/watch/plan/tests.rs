@@ -149,8 +149,11 @@ fn a_server_is_given_the_time_that_it_asks_for_within_the_bound() {
         status: Status { code: 429, ..Status::default() },
         retry_after: Some(Duration::from_secs(seconds)),
     };
-    assert_eq!(wait(&judge(&mut plan(SECRETS), asked(3))), Duration::from_secs(3));
-    assert_eq!(wait(&judge(&mut plan(SECRETS), asked(3600))), Duration::from_secs(10));
+    let mut plan = plan(SECRETS);
+    let first = judge(&mut plan, asked(3));
+    assert_eq!(first, Verdict { next: Next::Wait(Duration::from_secs(3)), failing: None }, "once is nothing");
+    assert_eq!(wait(&judge(&mut plan, asked(3))), Duration::from_secs(3));
+    assert_eq!(wait(&judge(&mut plan, asked(3600))), Duration::from_secs(10));
 }
 
 #[test]

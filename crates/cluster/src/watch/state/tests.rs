@@ -229,6 +229,21 @@ fn what_was_fetched_yields_to_what_the_watch_said_meanwhile() {
 }
 
 #[test]
+fn what_was_fetched_before_a_list_began_does_not_outlive_it() {
+    let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
+    let object = config("n", "deleted", 1);
+    read(&mut state, vec![Event::Begin, put(&object), Event::End]);
+    state.read(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
+    told(&mut state);
+    assert_eq!(read(&mut state, vec![Event::Begin]), "");
+    state.fetched(1, vec![said(Kind::ConfigMap, &object)]);
+    assert_eq!(told(&mut state), "");
+    assert_eq!(read(&mut state, vec![Event::End]), "");
+    state.fetched(2, Vec::new());
+    assert_eq!(told(&mut state), "synced ConfigMap");
+}
+
+#[test]
 fn a_kind_is_synced_only_when_what_is_fetched_has_come() {
     let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
     let object = config("n", "c", 1);
