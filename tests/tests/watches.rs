@@ -1,0 +1,386 @@
+//! Watches of a real API server: what is in a cluster comes to be known, whatever happens on the way.
+
+#[path = "watches/proxy.rs"]
+mod proxy;
+#[path = "watches/seen.rs"]
+mod seen;
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use api::meta::LabelSelector;
+use api::{Kind, Object, ObjectId};
+use cluster::watch::{Options, Scope};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use portcullis_tests::api_server::{ApiServer, Channel};
+use serde_json::json;
+
+use crate::proxy::Proxy;
+use crate::seen::{Seen, options};
+
+/// A CRD whose schema lets everything through.
+fn loose_crd(group: &str, version: &str, plural: &str, kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List") },
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+    .to_string()
+}
+
+fn kgateway_crds() -> String {
+    let group = "gateway.kgateway.dev";
+    let policies = loose_crd(group, "v1alpha1", "trafficpolicies", "TrafficPolicy");
+    format!("{policies}\n---\n{}", loose_crd(group, "v1alpha1", "directresponses", "DirectResponse"))
+}
+
+/// One object of each kind.
+const EVERYTHING: &str = r#"
+{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: watched},
+  spec: {controllerName: example.com/watched}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: watched},
+  spec: {gatewayClassName: watched, listeners: [{name: http, port: 80, protocol: HTTP}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: watched},
+  spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: watched},
+  spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service}]}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}]}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: DirectResponse, metadata: {name: watched}, spec: {status: 503}}
+---
+{apiVersion: gateway.portcullis.dev/v1alpha1, kind: RewritePolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}],
+    replacePrefix: [{prefix: /a, replacement: /b}]}}
+---
+{apiVersion: gateway.portcullis.dev/v1alpha1, kind: DelegationPolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: watched}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4,
+  metadata: {name: watched, labels: {kubernetes.io/service-name: watched}},
+  endpoints: [{addresses: [192.0.2.1]}], ports: [{port: 80}]}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: release}, type: helm.sh/release.v1}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: watched}, stringData: {a: b}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: watched}, data: {a: b}}
+"#;
+
+fn watched(kind: Kind, namespace: &str) -> ObjectId {
+    match kind {
+        Kind::Namespace => ObjectId::new(kind, "", namespace),
+        kind if kind.namespaced() => ObjectId::new(kind, namespace, "watched"),
+        kind => ObjectId::new(kind, "", "watched"),
+    }
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(name.to_owned());
+    object.data = Some([("value".to_owned(), value.to_owned())].into());
+    object
+}
+
+fn config_id(namespace: &str, name: &str) -> ObjectId {
+    ObjectId::new(Kind::ConfigMap, namespace, name)
+}
+
+async fn create(api: &Api<ConfigMap>, name: &str) -> Result<()> {
+    api.create(&PostParams::default(), &config_map(name, "first")).await?;
+    Ok(())
+}
+
+async fn change(api: &Api<ConfigMap>, name: &str) -> Result<()> {
+    let patch = json!({ "data": { "value": "second" } });
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
+
+async fn delete(api: &Api<ConfigMap>, name: &str) -> Result<()> {
+    api.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+fn value(seen: &Seen, id: &ObjectId) -> Option<String> {
+    let Some(Object::ConfigMap(object)) = seen.objects.get(id) else { return None };
+    object.data.get("value").map(ToString::to_string)
+}
+
+async fn label(client: &Client, namespace: &str, label: &str, value: Option<&str>) -> Result<()> {
+    let patch = json!({ "metadata": { "labels": { label: value } } });
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.patch(namespace, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
+
+fn address(server: &ApiServer) -> Result<SocketAddr> {
+    Ok(server.url().trim_start_matches("https://").parse()?)
+}
+
+#[tokio::test]
+async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let namespace = server.namespace().await?;
+    server.apply(&kgateway_crds()).await?;
+    let mut seen = Seen::start(server, options(Kind::ALL)).await?;
+    seen.until_synced(Kind::ALL).await?;
+    let applied = server.apply_in(&namespace, EVERYTHING).await?;
+    for kind in Kind::ALL {
+        seen.until_put(&watched(*kind, &namespace)).await?;
+    }
+    ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::Secret, &*namespace, "release")), "a release was sent");
+
+    let route = watched(Kind::HttpRoute, &namespace);
+    let stored = seen.stored.get(&route).context("nothing is stored beside the route")?;
+    let of_server = applied.iter().find(|object| object.metadata.uid.as_deref() == Some(&*stored.uid));
+    let of_server = of_server.context("another uid")?;
+    ensure!(of_server.metadata.resource_version.as_deref() == Some(&*stored.resource_version), "{stored:?}");
+
+    let changed = EVERYTHING.replace("port: 80}]}]", "port: 81}]}]");
+    server.apply_in(&namespace, &changed).await?;
+    let has_port = |seen: &Seen| match seen.objects.get(&route) {
+        Some(Object::HttpRoute(route)) => route.spec.rules[0].backend_refs[0].backend_ref.port == Some(81),
+        _ => false,
+    };
+    seen.until("the new port", has_port).await?;
+
+    let client = server.client().await?;
+    for object in applied.iter().filter(|object| object.metadata.name.as_deref() == Some("watched")) {
+        let types = object.types.as_ref().context("no type")?;
+        let resource = kube::api::ApiResource::from_gvk(&types.try_into()?);
+        let api: Api<kube::api::DynamicObject> = match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        api.delete("watched", &DeleteParams::default()).await?;
+    }
+    for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Namespace) {
+        seen.until_gone(&watched(*kind, &namespace)).await?;
+    }
+    seen.until_fresh().await
+}
+
+#[tokio::test]
+async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_is_still_there() -> Result<()> {
+    let mut server = ApiServer::start().await?;
+    let proxy = Proxy::start(address(&server)?).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    for name in ["changed", "deleted", "kept"] {
+        create(&maps, name).await?;
+    }
+    let mut seen = Seen::start_by(&server, options(&[Kind::ConfigMap]), Some(proxy.address())).await?;
+    seen.until_synced(&[Kind::ConfigMap]).await?;
+    ensure!(seen.objects.contains_key(&config_id("default", "kept")), "{:?}", seen.objects.keys());
+    seen.news();
+
+    proxy.cut();
+    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::ConfigMap)).await?;
+    change(&maps, "changed").await?;
+    delete(&maps, "deleted").await?;
+    create(&maps, "added").await?;
+    // The new one does not remember the versions of the old one, so that there is a list again.
+    server.kill().await?;
+    server.restart().await?;
+    proxy.mend();
+    seen.until_fresh().await?;
+    seen.until_gone(&config_id("default", "deleted")).await?;
+    seen.until_put(&config_id("default", "added")).await?;
+    ensure!(value(&seen, &config_id("default", "changed")).as_deref() == Some("second"), "not changed");
+    let told = seen.news();
+    ensure!(!told.iter().any(|line| line.contains("/kept")), "nothing happened to it: {told:#?}");
+    let removed: Vec<_> = told.iter().filter(|line| line.starts_with("remove")).collect();
+    ensure!(removed == ["remove ConfigMap default/deleted"], "{told:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Result<()> {
+    let server = ApiServer::start().await?;
+    let proxy = Proxy::start(address(&server)?).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let mut seen = Seen::start_by(&server, options(&[Kind::ConfigMap]), Some(proxy.address())).await?;
+    seen.until_synced(&[Kind::ConfigMap]).await?;
+
+    proxy.silence();
+    create(&maps, "unheard").await?;
+    seen.until_put(&config_id("default", "unheard")).await?;
+    let told = seen.news();
+    ensure!(!told.iter().any(|line| line.starts_with("stale")), "a new connection is no failure: {told:#?}");
+
+    server.freeze().await?;
+    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::ConfigMap)).await?;
+    ensure!(seen.objects.contains_key(&config_id("default", "unheard")), "taken away");
+    server.thaw().await?;
+    seen.until_fresh().await?;
+    create(&maps, "later").await?;
+    seen.until_put(&config_id("default", "later")).await
+}
+
+#[tokio::test]
+async fn kinds_come_and_go_with_their_crds() -> Result<()> {
+    let server = ApiServer::start().await?;
+    let custom: Vec<_> = Kind::ALL.iter().copied().filter(|kind| kind.group().starts_with("gateway.")).collect();
+    let built_in: Vec<_> = Kind::ALL.iter().copied().filter(|kind| !custom.contains(kind)).collect();
+    let mut seen = Seen::start(&server, options(Kind::ALL)).await?;
+    seen.until_synced(&built_in).await?;
+    seen.until("no CRDs", |seen| custom.iter().all(|kind| seen.absent.contains(kind))).await?;
+
+    server.apply_crds(Channel::Standard).await?;
+    server.apply(&kgateway_crds()).await?;
+    seen.until_synced(&custom).await?;
+    server.apply_in("default", EVERYTHING).await?;
+    let route = watched(Kind::HttpRoute, "default");
+    seen.until_put(&route).await?;
+
+    let crds: Api<CustomResourceDefinition> = Api::all(server.client().await?);
+    let name = "httproutes.gateway.networking.k8s.io";
+    let mut crd = crds.get(name).await?;
+    crds.delete(name, &DeleteParams::default()).await?;
+    seen.until("no kind", |seen| seen.absent.contains(&Kind::HttpRoute)).await?;
+    ensure!(!seen.objects.contains_key(&route), "it outlived its kind");
+
+    // Back again, with the older version alone.
+    crd.metadata = kube::api::ObjectMeta {
+        name: Some(name.to_owned()),
+        annotations: crd.metadata.annotations,
+        ..Default::default()
+    };
+    crd.status = None;
+    for version in &mut crd.spec.versions {
+        version.served = version.name == "v1beta1";
+    }
+    let recreate = async || crds.create(&PostParams::default(), &crd).await;
+    portcullis_tests::wait::eventually(portcullis_tests::wait::PATIENCE, recreate).await?;
+    seen.until_synced(&[Kind::HttpRoute]).await?;
+    let old = EVERYTHING.split("---").find(|text| text.contains("kind: HTTPRoute, metadata")).context("no route")?;
+    server.apply_in("default", &old.replace("k8s.io/v1,", "k8s.io/v1beta1,")).await?;
+    seen.until_put(&route).await?;
+    seen.until_fresh().await
+}
+
+#[tokio::test]
+async fn an_object_that_only_the_schema_understands_is_told_and_says_what_it_said_last() -> Result<()> {
+    let server = ApiServer::start().await?;
+    server.apply(&loose_crd("gateway.portcullis.dev", "v1alpha1", "delegationpolicies", "DelegationPolicy")).await?;
+    let mut seen = Seen::start(&server, options(&[Kind::DelegationPolicy])).await?;
+    let policy = |name: &str, sort: &str| {
+        format!(
+            "{{apiVersion: gateway.portcullis.dev/v1alpha1, kind: DelegationPolicy, metadata: {{name: {name}}}, spec: \
+             {{sortMethod: {sort}, targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: r}}]}}}}"
+        )
+    };
+    let id = |name: &str| ObjectId::new(Kind::DelegationPolicy, "default", name);
+    let sound = |seen: &Seen, name: &str| match seen.objects.get(&id(name)) {
+        Some(Object::DelegationPolicy(policy)) => Some((policy.spec.target_refs.len(), policy.spec.invalid.is_empty())),
+        _ => None,
+    };
+    server.apply(&policy("was-sound", "TableWeight")).await?;
+    seen.until_put(&id("was-sound")).await?;
+    server.apply(&policy("was-sound", "1")).await?;
+    server.apply(&policy("never-was", "[1]")).await?;
+    server.apply(&policy("neighbour", "TableWeight")).await?;
+    seen.until_put(&id("neighbour")).await?;
+    ensure!(seen.undecodable.len() == 2, "{:?}", seen.undecodable);
+    let why = seen.undecodable.get(&id("was-sound")).context("not told")?;
+    ensure!(why.contains("spec.sortMethod must be a string"), "{why}");
+    ensure!(sound(&seen, "was-sound") == Some((1, true)), "it does not say what it said last");
+    ensure!(sound(&seen, "never-was") == Some((1, false)), "its targets are open");
+
+    server.apply(&policy("never-was", "TableWeight")).await?;
+    seen.until("it is sound", |seen| sound(seen, "never-was") == Some((1, true))).await?;
+    seen.until_fresh().await
+}
+
+#[tokio::test]
+async fn objects_come_and_go_with_the_labels_of_their_namespace() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let client = server.client().await?;
+    let (ours, theirs) = (server.namespace().await?, server.namespace().await?);
+    let key = format!("selected-by-{ours}");
+    label(&client, &ours, &key, Some("yes")).await?;
+    let maps = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    create(&maps(&ours), "a").await?;
+    create(&maps(&theirs), "a").await?;
+    let selector: LabelSelector = serde_json::from_value(json!({ "matchLabels": { &key: "yes" } }))?;
+    let kinds = [Kind::ConfigMap, Kind::Service, Kind::GatewayClass];
+    let mut seen = Seen::start(server, Options { scope: Scope::Selector(selector), ..options(&kinds) }).await?;
+    seen.until_synced(&kinds).await?;
+    let foreign = |seen: &Seen| {
+        let foreign = |id: &&ObjectId| !id.namespace.is_empty() && *id.namespace != *ours;
+        seen.objects.keys().find(foreign).cloned()
+    };
+    ensure!(seen.objects.contains_key(&config_id(&ours, "a")), "{:?}", seen.objects.keys());
+    ensure!(foreign(&seen).is_none(), "{:?}", foreign(&seen));
+
+    label(&client, &theirs, &key, Some("yes")).await?;
+    seen.until_put(&config_id(&theirs, "a")).await?;
+    create(&maps(&theirs), "b").await?;
+    seen.until_put(&config_id(&theirs, "b")).await?;
+    label(&client, &theirs, &key, None).await?;
+    seen.until("no objects of theirs", |seen| foreign(seen).is_none()).await?;
+    create(&maps(&theirs), "c").await?;
+    create(&maps(&ours), "c").await?;
+    seen.until_put(&config_id(&ours, "c")).await?;
+    ensure!(foreign(&seen).is_none(), "{:?}", foreign(&seen));
+    Ok(())
+}
+
+#[tokio::test]
+async fn named_namespaces_are_watched_by_themselves() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let client = server.client().await?;
+    let (one, two, other) = (server.namespace().await?, server.namespace().await?, server.namespace().await?);
+    for namespace in [&one, &two, &other] {
+        create(&Api::namespaced(client.clone(), namespace), "a").await?;
+    }
+    let scope = Scope::Named([one.as_str().into(), two.as_str().into()].into());
+    let kinds = [Kind::ConfigMap, Kind::Namespace, Kind::GatewayClass];
+    let mut seen = Seen::start(server, Options { scope, ..options(&kinds) }).await?;
+    seen.until_synced(&kinds).await?;
+    let known: Vec<_> =
+        seen.objects.keys().filter(|id| id.kind != Kind::GatewayClass).map(ToString::to_string).collect();
+    let mut expected: Vec<_> = [&one, &two].map(|namespace| format!("ConfigMap {namespace}/a")).into();
+    expected.extend([&one, &two].map(|namespace| format!("Namespace {namespace}")));
+    ensure!(known == expected, "{known:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn thousands_of_objects_come_in_pages_where_there_are_no_streaming_lists() -> Result<()> {
+    const COUNT: usize = 2_000;
+    let server = ApiServer::start_with(&["--feature-gates=WatchList=false"]).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let created = stream::iter(0..COUNT).map(|number| {
+        let maps = maps.clone();
+        async move { create(&maps, &format!("c{number}")).await }
+    });
+    created.buffer_unordered(16).try_collect::<Vec<()>>().await?;
+    let mut seen = Seen::start(&server, options(&[Kind::ConfigMap])).await?;
+    seen.until_synced(&[Kind::ConfigMap]).await?;
+    let count = |seen: &Seen| seen.objects.keys().filter(|id| *id.namespace == *"default").count();
+    ensure!(count(&seen) >= COUNT, "{}", count(&seen));
+    change(&maps, "c7").await?;
+    seen.until("a change", |seen| value(seen, &config_id("default", "c7")).as_deref() == Some("second")).await?;
+    delete(&maps, "c8").await?;
+    seen.until_gone(&config_id("default", "c8")).await?;
+    seen.until_fresh().await
+}
