@@ -11,7 +11,7 @@ use crate::{Kind, Object};
 ///
 /// Means the same as [`decode`](super::decode) but for what an API server answers for: unknown fields are not looked for,
 /// and a missing `spec` is an empty one. What cannot be decoded comes with what
-/// [`decode_or_targets`](super::decode_or_targets) makes of it.
+/// [`decode_or_targets`] makes of it.
 ///
 /// # Errors
 /// See [`DecodeError`].

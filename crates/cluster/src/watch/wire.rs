@@ -178,6 +178,9 @@ impl Wire {
     /// Takes a line of a watch apart; gives the version that the watch has come to beside it, if the line says.
     pub(super) fn line(&self, line: &[u8]) -> Result<(Line, Option<String>), Garbage> {
         let text = std::str::from_utf8(line).map_err(|_| Garbage::NotText)?;
+        if let Some((said, version)) = object_of(text).and_then(|raw| self.said(raw)) {
+            return Ok((Line::Put(said), Some(version)));
+        }
         let RawLine { r#type, object } = serde_json::from_str(text)?;
         let raw = object.get();
         match &*r#type {
@@ -243,6 +246,14 @@ impl Wire {
             }
         }
     }
+}
+
+/// The object of a line that says that one is there, if the line is written as API servers do: to find its end takes as
+/// long as a third of the rest. What is not JSON by itself is not it.
+fn object_of(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix(r#"{"type":""#)?;
+    let rest = rest.strip_prefix("ADDED").or_else(|| rest.strip_prefix("MODIFIED"))?;
+    rest.strip_prefix(r#"","object":"#)?.trim_ascii_end().strip_suffix('}')
 }
 
 /// The kinds whose status is written.

@@ -111,6 +111,25 @@ fn a_page_has_a_version_and_says_what_comes_next() {
 }
 
 #[test]
+fn it_does_not_matter_how_a_line_is_written() {
+    let object = route("7", &json!([{}])).to_string();
+    let lines = [
+        format!(r#"{{"type":"ADDED","object":{object}}}"#),
+        format!(r#"{{"type":"MODIFIED","object":{object} }} "#),
+        format!(r#"{{"type":"ADDED","object":{object},"more":{{}}}}"#),
+        format!(r#"{{ "object": {object}, "type": "ADDED" }}"#),
+    ];
+    let wire = wire(Kind::HttpRoute);
+    for line in lines {
+        let read = wire.line(line.as_bytes());
+        let Ok((Line::Put(Said { what: What::Object { object, .. }, .. }), Some(version))) = read else {
+            panic!("{line}: {read:?}")
+        };
+        assert_eq!((object.id().to_string().as_str(), &*version), ("HTTPRoute n/r", "7"), "{line}");
+    }
+}
+
+#[test]
 fn equal_versions_have_equal_numbers() {
     let wire = wire(Kind::HttpRoute);
     let version = |text: &str| wire.said(&route(text, &json!([{}])).to_string()).expect("said").0.version;
