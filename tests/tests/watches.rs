@@ -85,6 +85,18 @@ const EVERYTHING: &str = r#"
 {apiVersion: v1, kind: ConfigMap, metadata: {name: watched}, data: {a: b}}
 "#;
 
+/// Somebody who may read routes, and nothing else.
+const BLIND: &str = "
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: blind}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: blind},
+  rules: [{apiGroups: [gateway.networking.k8s.io], resources: [httproutes], verbs: [list, watch]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: blind},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: blind},
+  subjects: [{kind: ServiceAccount, name: blind, namespace: default}]}
+";
+
 fn watched(kind: Kind, namespace: &str) -> ObjectId {
     match kind {
         Kind::Namespace => ObjectId::new(kind, "", namespace),
@@ -243,6 +255,14 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
     let mut seen = Seen::start(&server, options(Kind::ALL)).await?;
     seen.until_synced(&built_in).await?;
     seen.until("no CRDs", |seen| custom.iter().all(|kind| seen.absent.contains(kind))).await?;
+    // Who may not read CRDs looks for the kind now and then.
+    server.apply(BLIND).await?;
+    let mut blind =
+        Seen::listen(server.client_of("default", "blind").await?, options(&[Kind::HttpRoute, Kind::Secret]));
+    let no_routes = |seen: &Seen| seen.absent.contains(&Kind::HttpRoute);
+    blind.until("no routes", no_routes).await?;
+    blind.until("the refusal", |seen| seen.stale.contains_key(&Kind::Secret)).await?;
+    ensure!(blind.stale[&Kind::Secret].contains("answered 403"), "{:?}", blind.stale);
 
     server.apply_crds(Channel::Standard).await?;
     server.apply(&kgateway_crds()).await?;
@@ -250,13 +270,16 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
     server.apply_in("default", EVERYTHING).await?;
     let route = watched(Kind::HttpRoute, "default");
     seen.until_put(&route).await?;
+    blind.until_put(&route).await?;
 
     let crds: Api<CustomResourceDefinition> = Api::all(server.client().await?);
     let name = "httproutes.gateway.networking.k8s.io";
     let mut crd = crds.get(name).await?;
     crds.delete(name, &DeleteParams::default()).await?;
-    seen.until("no kind", |seen| seen.absent.contains(&Kind::HttpRoute)).await?;
-    ensure!(!seen.objects.contains_key(&route), "it outlived its kind");
+    for seen in [&mut seen, &mut blind] {
+        seen.until("no kind", no_routes).await?;
+        ensure!(!seen.objects.contains_key(&route), "it outlived its kind");
+    }
 
     // Back again, with the older version alone.
     crd.metadata = kube::api::ObjectMeta {
@@ -274,6 +297,7 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
     let old = EVERYTHING.split("---").find(|text| text.contains("kind: HTTPRoute, metadata")).context("no route")?;
     server.apply_in("default", &old.replace("k8s.io/v1,", "k8s.io/v1beta1,")).await?;
     seen.until_put(&route).await?;
+    blind.until_put(&route).await?;
     seen.until_fresh().await
 }
 
