@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::controller::{
     Controller, THEM, US, entries, entry, make_route, objects, route, routes, said, says, server_client, status,
-    stored, until, write_foreign,
+    status_client, stored, until, write_foreign,
 };
 
 #[tokio::test]
@@ -311,6 +311,55 @@ fn without_times(mut value: Value) -> Value {
 }
 
 #[tokio::test]
+async fn what_is_forbidden_is_written_once_it_is_allowed_and_who_is_turned_away_comes_again() -> Result<()> {
+    // The API server turns away whoever comes second.
+    let overloaded = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1"];
+    let server = ApiServer::start_with(&overloaded).await?;
+    server.apply_crds(Channel::Experimental).await?;
+    let namespace = server.namespace().await?;
+    let routes = routes(&server, &namespace).await?;
+    server.apply_in(&namespace, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: writer}}").await?;
+    let mut controller = Controller::start(status_client(&server.kubeconfig_of(&namespace, "writer").await?).await?);
+    controller.watch(server.client().await?, &namespace, Kind::HttpRoute);
+    controller.writer.lead(true);
+    for n in 0..60 {
+        controller.desire(&namespace, &n.to_string(), "words");
+        make_route(&routes, &n.to_string()).await?;
+    }
+    until(async || {
+        ensure!(controller.writes("refused") >= 60, "not all were refused");
+        Ok(())
+    })
+    .await?;
+    server.apply_in(&namespace, RIGHTS).await?;
+    for n in 0..60 {
+        says(&routes, &n.to_string(), &[(US, "words")]).await?;
+    }
+    (0..60).for_each(|n| controller.desire(&namespace, &n.to_string(), "more words"));
+    for n in 0..60 {
+        says(&routes, &n.to_string(), &[(US, "more words")]).await?;
+    }
+    controller.at_rest().await?;
+    ensure!(controller.writes("written") == 120);
+    ensure!(controller.writes("retry") > 0, "nobody was turned away");
+    Ok(())
+}
+
+const RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: statuses}
+rules:
+- {apiGroups: [gateway.networking.k8s.io], resources: [httproutes/status], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: statuses}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: statuses}
+subjects: [{kind: ServiceAccount, name: writer}]
+";
+
+#[tokio::test]
 async fn an_api_server_that_was_away_gets_what_is_desired_then() -> Result<()> {
     let mut server = ApiServer::start().await?;
     server.apply_crds(Channel::Experimental).await?;
@@ -351,7 +400,7 @@ async fn an_api_server_that_was_away_gets_what_is_desired_then() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_routes_get_their_status_with_one_write_each() -> Result<()> {
     const ROUTES: usize = 10_000;
-    let mut server = ApiServer::start().await?;
+    let server = ApiServer::start().await?;
     server.apply_crds(Channel::Experimental).await?;
     let namespace = server.namespace().await?;
     let routes = routes(&server, &namespace).await?;
@@ -389,5 +438,5 @@ async fn ten_thousand_routes_get_their_status_with_one_write_each() -> Result<()
     controller.at_rest().await?;
     println!("compared again in {:?}", start.elapsed());
     ensure!(controller.writes("written") == ROUTES as u64, "taking over writes nothing");
-    server.stop().await
+    Ok(())
 }

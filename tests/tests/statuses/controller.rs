@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -99,6 +100,7 @@ async fn watch(api: &Api<DynamicObject>, kind: Kind, writer: &Writer, known: &mu
     for id in gone {
         writer.stored(&id, None);
     }
+    drop(list.items);
     loop {
         let mut events = std::pin::pin!(api.watch(&WatchParams::default(), &version).await?);
         while let Some(event) = events.try_next().await? {
@@ -140,9 +142,14 @@ fn id_of(kind: Kind, object: &DynamicObject) -> ObjectId {
     ObjectId::new(kind, namespace, object.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// A client for a writer.
+/// A client for a writer who may do everything.
 pub(crate) async fn server_client(server: &ApiServer) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
+    status_client(&server.kubeconfig()).await
+}
+
+/// A client for a writer.
+pub(crate) async fn status_client(kubeconfig: &Path) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     Ok(client(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)?)
 }
 

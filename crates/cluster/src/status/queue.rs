@@ -4,6 +4,7 @@
 //! Nothing queues up: a newer word about an object replaces the older one. At most one request of an object is under way.
 
 mod entry;
+mod pace;
 #[cfg(test)]
 mod property;
 #[cfg(test)]
@@ -21,7 +22,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use self::entry::{Entry, Known, Phase, Said, Waiting};
+use self::{
+    entry::{Entry, Known, Phase, Said, Waiting},
+    pace::{AWAY, Pace},
+};
 use super::{
     backoff,
     compact::{Compact, Texts},
@@ -38,8 +42,6 @@ const SPACING: Duration = Duration::from_millis(50);
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 /// After a failure that concerns one object.
 const FAILED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
-/// After a failure that concerns all: the API server is away or has too much to do.
-const AWAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// No API server is believed to want a longer pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// So many objects are compared in one step, so that who else wants the queue gets it.
@@ -125,7 +127,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Queue {
     controller_name: Arc<str>,
-    limit: usize,
+    pace: Pace,
     texts: Texts,
     hasher: RandomState,
     entries: HashMap<ObjectId, Entry>,
@@ -137,9 +139,6 @@ pub struct Queue {
     under_way: usize,
     leads: bool,
     complete: bool,
-    /// Failures in a row that concern all objects, and until when nothing is tried.
-    failures: u32,
-    paused: Option<Instant>,
     /// Kinds whose statuses we may not write, as was told.
     forbidden: HashSet<(Kind, u16)>,
 }
@@ -149,7 +148,7 @@ impl Queue {
     pub fn new(controller_name: impl Into<Arc<str>>, limit: usize) -> Self {
         Self {
             controller_name: controller_name.into(),
-            limit: limit.max(1),
+            pace: Pace::new(limit),
             texts: Texts::default(),
             hasher: RandomState::new(),
             entries: HashMap::new(),
@@ -160,8 +159,6 @@ impl Queue {
             under_way: 0,
             leads: false,
             complete: false,
-            failures: 0,
-            paused: None,
             forbidden: HashSet::new(),
         }
     }
@@ -228,8 +225,7 @@ impl Queue {
         self.line.clear();
         self.queued = 0;
         self.timers.clear();
-        self.failures = 0;
-        self.paused = None;
+        self.pace.reset();
         for (id, entry) in &mut self.entries {
             entry.failures = 0;
             entry.earliest = None;
@@ -264,7 +260,7 @@ impl Queue {
         if !self.leads {
             return Step::Wait(None);
         }
-        if let Some(until) = self.paused.filter(|until| now < *until) {
+        if let Some(until) = self.pace.paused(now) {
             return Step::Wait(Some(until));
         }
         while let Some((key, id)) = self.timers.pop_first() {
@@ -278,9 +274,7 @@ impl Queue {
             self.queued += 1;
             self.line.push_back(id);
         }
-        // One alone tries whether the API server is there again.
-        let limit = if self.failures > 0 { 1 } else { self.limit };
-        if self.under_way >= limit {
+        if self.under_way >= self.pace.room() {
             return Step::Wait(None);
         }
         for _ in 0..COMPARED_AT_ONCE {
@@ -334,8 +328,7 @@ impl Queue {
         debug_assert_eq!(serial, expected, "an object has one request under way");
         let news = entry.known.as_ref().map(|known| &known.resource_version) != resource_version.as_ref();
         if !matches!(outcome, Outcome::Later { everywhere: true, .. }) {
-            self.failures = 0;
-            self.paused = None;
+            self.pace.answered();
         }
         let mut again = turned;
         let mut waiting = None;
@@ -402,16 +395,7 @@ impl Queue {
                 let (first, longest) = if everywhere { AWAY } else { FAILED };
                 let until = now + backoff::wait(entry.failures, first, longest).max(after);
                 waiting = Some((until, Waiting::Failed));
-                report.tell = entry.failures == 1 && !everywhere;
-                if everywhere {
-                    // Those that were under way together fail together, which says no more than one failure.
-                    if self.paused.is_none_or(|until| until <= now) {
-                        self.failures += 1;
-                        report.tell = self.failures == 1;
-                    }
-                    let until = now + backoff::wait(self.failures, AWAY.0, AWAY.1).max(after);
-                    self.paused = Some(self.paused.map_or(until, |paused| paused.max(until)));
-                }
+                report.tell = if everywhere { self.pace.failed(after, now) } else { entry.failures == 1 };
             }
         }
         if self.leads {

@@ -317,9 +317,9 @@ fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
     let probe = fixture.job();
     fixture.written(&probe, "2");
     fixture.now += AWAY.1;
-    let jobs: Vec<_> = (0..3).map(|_| fixture.job()).collect();
-    for job in &jobs {
-        fixture.written(job, "2");
+    for _ in 0..3 {
+        let job = fixture.job();
+        fixture.written(&job, "2");
     }
     assert!(fixture.idle());
 }
@@ -405,4 +405,35 @@ fn objects_without_a_status_are_not_kept() {
     fixture.queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
     fixture.queue.desired(&id, Some(&json!({})), fixture.now);
     assert!(fixture.queue.entries.is_empty());
+}
+
+#[test]
+fn an_api_server_that_was_overloaded_is_asked_by_fewer_and_then_by_more_again() {
+    let mut fixture = Fixture::leading();
+    for n in 0..200 {
+        fixture.desired(&n.to_string(), Some(&status("words")));
+        fixture.stored(&n.to_string(), "1", None);
+    }
+    let at_once = |fixture: &mut Fixture| {
+        let mut jobs = Vec::new();
+        while let Step::Do(job) = fixture.step() {
+            jobs.push(job);
+        }
+        jobs
+    };
+    let jobs = at_once(&mut fixture);
+    assert_eq!(jobs.len(), 4);
+    for job in &jobs {
+        fixture.finish(job, later(Some(1), true));
+    }
+    fixture.wait();
+    let mut numbers = Vec::new();
+    for _ in 0..30 {
+        let jobs = at_once(&mut fixture);
+        numbers.push(jobs.len());
+        for job in &jobs {
+            fixture.written(job, "2");
+        }
+    }
+    assert!(numbers.starts_with(&[1, 2]) && numbers.is_sorted() && numbers.ends_with(&[4]), "{numbers:?}");
 }
