@@ -1,0 +1,209 @@
+//! What `GatewayParameters` (`gateway.kgateway.dev/v1alpha1`) ask for: read, merged and checked.
+
+mod merge;
+mod schema;
+mod semantics;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub(crate) use self::schema::{Container, Kube, LogFormat, Matcher, Pod, Probed, StringMatch};
+use self::schema::{Metadata, Spec};
+use crate::{About, Fault, check};
+
+/// What the `GatewayParameters` of a GatewayClass and of a Gateway come to.
+///
+/// The default is what is without either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    pub(crate) self_managed: bool,
+    /// Whether the Gateway has parameters of its own.
+    of_gateway: bool,
+    pub(crate) kube: Kube,
+    /// In the order in which they are applied: those of the class first.
+    pub(crate) overlays: Vec<Overlay>,
+}
+
+/// A patch on an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overlay {
+    pub(crate) of: Overlaid,
+    pub(crate) about: About,
+    pub(crate) patch: Value,
+}
+
+/// What an overlay is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overlaid {
+    Deployment,
+    Service,
+    ServiceAccount,
+    HorizontalPodAutoscaler,
+    PodDisruptionBudget,
+    VerticalPodAutoscaler,
+}
+
+impl Overlaid {
+    const ALL: [Self; 6] = [
+        Self::Deployment,
+        Self::Service,
+        Self::ServiceAccount,
+        Self::HorizontalPodAutoscaler,
+        Self::PodDisruptionBudget,
+        Self::VerticalPodAutoscaler,
+    ];
+
+    /// The property of `spec.kube`.
+    pub(crate) fn property(self) -> &'static str {
+        match self {
+            Self::Deployment => "deploymentOverlay",
+            Self::Service => "serviceOverlay",
+            Self::ServiceAccount => "serviceAccountOverlay",
+            Self::HorizontalPodAutoscaler => "horizontalPodAutoscaler",
+            Self::PodDisruptionBudget => "podDisruptionBudget",
+            Self::VerticalPodAutoscaler => "verticalPodAutoscaler",
+        }
+    }
+
+    /// Where it stands.
+    pub(crate) fn field(self) -> String {
+        format!("spec.kube.{}", self.property())
+    }
+}
+
+impl Parameters {
+    /// Reads the `spec` of the `GatewayParameters` that the GatewayClass names, and of those that the Gateway's
+    /// `infrastructure.parametersRef` names.
+    ///
+    /// They are merged deeply, and the Gateway's wins. Of lists, those of the class come first and an item of the Gateway
+    /// with the same name (path, port) replaces one; an empty list empties it; commands, arguments and source ranges are
+    /// replaced as a whole. Of fields that exclude each other, those that the Gateway names remain. Overlays are not
+    /// merged with each other but applied one after the other. `selfManaged` of the Gateway makes nothing of what the
+    /// class says, and `kube` of the Gateway ends `selfManaged` of the class.
+    ///
+    /// What cannot be honoured is a fault: the field, what is wrong and what to do.
+    pub fn read(of_class: Option<&Value>, of_gateway: Option<&Value>) -> Result<Self, Fault> {
+        let class = of_class.map(|spec| Document::read(spec, About::ClassParameters)).transpose()?;
+        let gateway = of_gateway.map(|spec| Document::read(spec, About::GatewayParameters)).transpose()?;
+        let gateway_says = gateway.as_ref().map(|document| document.spec.clone());
+        let document = match (class, gateway) {
+            (Some(class), Some(gateway)) => match (class.is_self_managed(), gateway.is_self_managed()) {
+                (false, false) => class.merged(gateway),
+                _ => gateway,
+            },
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return Ok(Self::default()),
+        };
+        let about = |path: &str| match &gateway_says {
+            Some(spec) if merge::says(spec, path) => About::GatewayParameters,
+            Some(_) if of_class.is_none() => About::GatewayParameters,
+            _ => About::ClassParameters,
+        };
+        let fault = |(path, message): (String, String)| Fault::new(about(&path), check::join("spec", &path), message);
+        let spec: Spec = check::decode(&document.spec).map_err(fault)?;
+        let kube = spec.kube.unwrap_or_default();
+        semantics::check(&kube).map_err(fault)?;
+        Ok(Self {
+            self_managed: spec.self_managed.is_some(),
+            kube,
+            overlays: document.overlays,
+            of_gateway: of_gateway.is_some(),
+        })
+    }
+
+    /// Whether somebody else runs the proxies, and nothing is rendered.
+    pub fn self_managed(&self) -> bool {
+        self.self_managed
+    }
+
+    /// Whether proxies serve `/stats/prometheus`; the bootstrap should leave it out where they do not.
+    pub fn stats(&self) -> bool {
+        self.kube.stats.enabled.unwrap_or(true)
+    }
+
+    /// Whose word is the last.
+    pub(crate) fn winner(&self) -> About {
+        if self.of_gateway { About::GatewayParameters } else { About::ClassParameters }
+    }
+
+    pub(crate) fn overlays(&self, of: Overlaid) -> impl Iterator<Item = &Overlay> {
+        self.overlays.iter().filter(move |overlay| overlay.of == of)
+    }
+}
+
+/// The `spec` of one of them, of the right shape, without its overlays and without null.
+struct Document {
+    spec: Value,
+    overlays: Vec<Overlay>,
+}
+
+impl Document {
+    fn read(spec: &Value, about: About) -> Result<Self, Fault> {
+        let fault = |path: &str, message: &str| Fault::new(about, check::join("spec", path), message);
+        let mut spec = spec.clone();
+        let mut overlays = Vec::new();
+        if let Some(kube) = spec.get_mut("kube").and_then(Value::as_object_mut) {
+            for of in Overlaid::ALL {
+                if let Some(patch) = kube.remove(of.property()).filter(|patch| !patch.is_null()) {
+                    check_overlay(of, &patch)
+                        .map_err(|(path, message)| Fault::new(about, check::join(&of.field(), &path), message))?;
+                    overlays.push(Overlay { of, about, patch });
+                }
+            }
+        }
+        merge::without_null(&mut spec);
+        let shape: Spec = check::decode(&spec).map_err(|(path, message)| fault(&path, &told(&message)))?;
+        match (shape.kube.is_some(), shape.self_managed.is_some()) {
+            (true, true) => Err(fault("selfManaged", "cannot stand beside kube; remove one of them")),
+            (false, false) => Err(fault("", "needs kube or selfManaged; set one of them")),
+            _ => Ok(Self { spec, overlays }),
+        }
+    }
+
+    fn is_self_managed(&self) -> bool {
+        self.spec.get("selfManaged").is_some()
+    }
+
+    fn merged(mut self, gateway: Self) -> Self {
+        merge::merge(&mut self.spec, gateway.spec);
+        self.overlays.extend(gateway.overlays);
+        self
+    }
+}
+
+/// What a decoder says, with what to do where it says less.
+fn told(message: &str) -> String {
+    if message.starts_with("unknown field") {
+        return format!("{message}; it is not known to this version: remove it");
+    }
+    message.to_owned()
+}
+
+/// Overlays have `metadata`, of labels and annotations, and `spec`.
+fn check_overlay(of: Overlaid, patch: &Value) -> Result<(), (String, String)> {
+    let wrong = |path: &str, message: &str| Err((path.to_owned(), message.to_owned()));
+    let Some(patch) = patch.as_object() else { return wrong("", "must be an object") };
+    for (name, value) in patch.iter().filter(|(_, value)| !value.is_null()) {
+        match name.as_str() {
+            "metadata" => {
+                let metadata: Metadata =
+                    check::decode(value).map_err(|(path, message)| (check::join("metadata", &path), told(&message)))?;
+                semantics::labels("metadata.labels", &without_none(metadata.labels))?;
+                semantics::annotations("metadata.annotations", &without_none(metadata.annotations))?;
+            }
+            "spec" if !value.is_object() => return wrong("spec", "must be an object"),
+            "spec" if of == Overlaid::ServiceAccount && value != &Value::Object(Map::new()) => {
+                return wrong("spec", "is nothing that a ServiceAccount has; remove it");
+            }
+            "spec" => {}
+            _ => return wrong(name, "is not known to this version; remove it"),
+        }
+    }
+    Ok(())
+}
+
+/// In an overlay, null removes what is there.
+fn without_none(map: schema::Removals) -> schema::Texts {
+    map.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
