@@ -1,0 +1,116 @@
+{{/* What is of the cluster, whatever namespaces are watched. */}}
+{{- define "portcullis.rules.cluster" -}}
+# Which classes are ours.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses]
+  verbs: [get, list, watch]
+# To say whether they are accepted, and which features are supported.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses/status]
+  verbs: [patch]
+# Labels of namespaces decide which routes a listener and a delegating route admit.
+- apiGroups: [""]
+  resources: [namespaces]
+  {{- with .Values.watchNamespaces }}
+  resourceNames:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  verbs: [get, list, watch]
+# A kind is watched as soon as its definition is there. Read as metadata.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get, list, watch]
+# Proxies show a token when they ask for their configuration; the API server says whose it is. Reads and changes nothing.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+{{- end -}}
+
+{{/* What is in namespaces: all, or those that are watched. */}}
+{{- define "portcullis.rules.namespaced" -}}
+# What routes traffic, and who may refer to what.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, httproutes, referencegrants]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.kgateway.dev]
+  resources: [trafficpolicies, directresponses, gatewayparameters]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.portcullis.dev]
+  resources: [rewritepolicies, delegationpolicies]
+  verbs: [get, list, watch]
+# To tell owners what became of their objects. Specs are never written.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways/status, httproutes/status]
+  verbs: [patch]
+- apiGroups: [gateway.kgateway.dev]
+  resources: [trafficpolicies/status]
+  verbs: [patch]
+- apiGroups: [gateway.portcullis.dev]
+  resources: [rewritepolicies/status, delegationpolicies/status]
+  verbs: [patch]
+# Backends, and what is addressed by Gateways that proxies are deployed for.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+# Certificates of listeners, in Secrets; authorities of clients, in ConfigMaps. Only read.
+- apiGroups: [""]
+  resources: [secrets, configmaps]
+  verbs: [get, list, watch]
+# A Gateway is programmed when a proxy of it is available.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch]
+{{- if .Values.proxy.deploy }}
+# What a proxy is deployed as, beside its Gateway, by whose deletion it goes too. Who may write Deployments may run pods
+# as any ServiceAccount of their namespace: watchNamespaces confines that, and proxy.deploy=false takes it away.
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+# Their bootstrap, and their address. Reading is granted above.
+- apiGroups: [""]
+  resources: [configmaps, services]
+  verbs: [create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [create, patch, delete]
+# Those that GatewayParameters ask for.
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.proxy.verticalPodAutoscalers }}
+- apiGroups: [autoscaling.k8s.io]
+  resources: [verticalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What is in the controller's own namespace. */}}
+{{- define "portcullis.rules.own" -}}
+# The Lease by which replicas elect the one that writes.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [portcullis]
+  verbs: [get, patch]
+# A right to create cannot be confined to a name.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+{{- if not .Values.xds.certificateSecret }}
+# The authority that proxies trust: made by the leader, rotated, read by all replicas.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [portcullis-xds-authority]
+  verbs: [get, update]
+# A right to create cannot be confined to a name. It reaches no further than this namespace, and changes nothing there.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+{{- end }}
+{{- end -}}
