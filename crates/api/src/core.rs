@@ -7,6 +7,7 @@
 //! and noted in `invalid`, so that one bad endpoint does not take its neighbours along.
 
 mod config_map;
+mod deployment;
 mod endpoint_slice;
 mod namespace;
 mod secret;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 pub use config_map::ConfigMap;
+pub use deployment::Deployment;
 pub use endpoint_slice::{AddressType, Endpoint, EndpointPort, EndpointSlice};
 pub use namespace::Namespace;
 pub use secret::{Secret, SecretData};
-pub use service::{Service, ServicePort, ServiceType, TargetPort};
+pub use service::{GATEWAY_NAME, Service, ServicePort, ServiceType, TargetPort};
 
 open_enum! {
     /// Transport protocol of a port.

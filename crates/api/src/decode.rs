@@ -178,6 +178,8 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
         Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, manifest)?,
         Kind::Secret => typed::<crate::core::Secret>(id, manifest)?,
         Kind::ConfigMap => typed::<crate::core::ConfigMap>(id, manifest)?,
+        Kind::GatewayParameters => typed::<crate::GatewayParameters>(id, manifest)?,
+        Kind::Deployment => typed::<crate::core::Deployment>(id, manifest)?,
         Kind::Namespace => typed::<crate::core::Namespace>(id, manifest)?,
     };
     Ok(Decoded { object, unknown_fields })

@@ -20,7 +20,6 @@ pub struct RefusedField {
     pub reason: &'static str,
 }
 
-const PARAMETERS: &str = "this controller takes no parameters: remove parametersRef";
 const LISTENER_SETS: &str = "ListenerSets are not supported: remove allowedListeners, or set namespaces.from to None";
 const DEFAULT_GATEWAYS: &str = "default Gateways are not supported: remove it, and name parents in parentRefs";
 const CLIENT_CERTIFICATES: &str = "client certificates cannot be validated: remove the validation";
@@ -30,16 +29,11 @@ const EXTERNAL_AUTH: &str = "the ExternalAuth filter is not supported: remove it
 /// What the object asks for and does not get, in the order of its fields. A field whose value means the same as none is
 /// not reported.
 pub fn refused_fields(object: &Object) -> Vec<RefusedField> {
-    let mut refused = Refused(Vec::new());
     match object {
-        Object::GatewayClass(class) => {
-            refused.add(class.spec.parameters_ref.is_some(), || "spec.parametersRef".to_owned(), PARAMETERS);
-        }
-        Object::Gateway(gateway) => return refused_in_gateway(gateway),
-        Object::HttpRoute(route) => return refused_in_route(route),
-        _ => {}
+        Object::Gateway(gateway) => refused_in_gateway(gateway),
+        Object::HttpRoute(route) => refused_in_route(route),
+        _ => Vec::new(),
     }
-    refused.0
 }
 
 /// [`refused_fields`] of a Gateway.
@@ -66,12 +60,6 @@ impl Refused {
     }
 
     fn gateway(&mut self, spec: &GatewaySpec) {
-        let infrastructure = spec.infrastructure.as_ref();
-        self.add(
-            infrastructure.is_some_and(|infrastructure| infrastructure.parameters_ref.is_some()),
-            || "spec.infrastructure.parametersRef".to_owned(),
-            PARAMETERS,
-        );
         let allowed = spec.allowed_listeners.as_ref();
         self.add(
             allowed.is_some_and(|allowed| allowed.namespaces.from != FromNamespaces::None),

@@ -15,6 +15,9 @@ pub type StringMap = BTreeMap<Box<str>, Box<str>>;
 pub struct ObjectMeta {
     /// The name, unique for a kind in a namespace.
     pub name: Arc<str>,
+    /// What tells it from one of the same name that was there before; empty for an object that no API server made.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub uid: Arc<str>,
     /// The namespace; empty for an object of the cluster.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,

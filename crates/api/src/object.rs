@@ -3,8 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    DelegationPolicy, DirectResponse, Gateway, GatewayClass, HttpRoute, ReferenceGrant, RewritePolicy, TrafficPolicy,
-    core::{ConfigMap, EndpointSlice, Namespace, Secret, Service},
+    DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
+    RewritePolicy, TrafficPolicy,
+    core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
     meta::ObjectMeta,
     policy::{KGATEWAY_GROUP, PORTCULLIS_GROUP},
     shared::GROUP,
@@ -87,10 +88,12 @@ kinds! {
     DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], true;
     RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
     DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
+    GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], true;
     Service: "Service", "services", "", ["v1"], true;
     EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], true;
     Secret: "Secret", "secrets", "", ["v1"], true;
     ConfigMap: "ConfigMap", "configmaps", "", ["v1"], true;
+    Deployment: "Deployment", "deployments", "apps", ["v1"], true;
     Namespace: "Namespace", "namespaces", "", ["v1"], false;
 }
 
@@ -154,11 +157,13 @@ impl Object {
             | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
             | Self::DirectResponse(DirectResponse { metadata, .. })
             | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => (&metadata.namespace, &metadata.name),
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
+            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => (&metadata.namespace, &metadata.name),
             Self::Service(Service { namespace, name, .. })
             | Self::EndpointSlice(EndpointSlice { namespace, name, .. })
             | Self::Secret(Secret { namespace, name, .. })
-            | Self::ConfigMap(ConfigMap { namespace, name, .. }) => (namespace, name),
+            | Self::ConfigMap(ConfigMap { namespace, name, .. })
+            | Self::Deployment(Deployment { namespace, name, .. }) => (namespace, name),
             Self::Namespace(Namespace { name, .. }) => return ObjectId::new(Kind::Namespace, "", Arc::clone(name)),
         };
         ObjectId::new(self.kind(), Arc::clone(namespace), Arc::clone(name))
@@ -174,7 +179,8 @@ impl Object {
             | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
             | Self::DirectResponse(DirectResponse { metadata, .. })
             | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => Some(metadata),
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
+            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => Some(metadata),
             _ => None,
         }
     }
@@ -189,7 +195,8 @@ impl Object {
             | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
             | Self::DirectResponse(DirectResponse { metadata, .. })
             | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. }) => Some(metadata),
+            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
+            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => Some(metadata),
             _ => None,
         }
     }

@@ -66,7 +66,9 @@ pub fn violations(object: &Object) -> Vec<Violation> {
         Object::Service(service) => service.invalid.to_vec(),
         Object::EndpointSlice(slice) => slice.invalid.to_vec(),
         Object::Secret(secret) => secret.invalid.to_vec(),
-        Object::ConfigMap(_) | Object::Namespace(_) => Vec::new(),
+        Object::GatewayParameters(_) | Object::ConfigMap(_) | Object::Deployment(_) | Object::Namespace(_) => {
+            Vec::new()
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The admin server: is it alive, is it ready, what does it count, what does it serve.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -35,32 +35,40 @@ impl Admin {
         Self { engine, hub, metrics, registry }
     }
 
-    /// The pages.
-    pub fn router(self) -> Router {
-        Router::new()
-            .route("/", get(async || PAGES))
+    fn router(self, pages: Pages) -> Router {
+        let observed = Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
-            .route("/metrics", get(show_metrics))
-            .route("/debug/snapshot", get(snapshot))
-            .route("/debug/routes", get(routes))
-            .route("/debug/engine", get(engine))
-            .with_state(self)
+            .route("/metrics", get(show_metrics));
+        let router = match pages {
+            Pages::Observed => observed,
+            Pages::All => observed
+                .route("/", get(async || PAGES))
+                .route("/debug/snapshot", get(snapshot))
+                .route("/debug/routes", get(routes))
+                .route("/debug/engine", get(engine)),
+        };
+        router.with_state(self)
     }
 
     /// Serves until `shutdown`.
     pub async fn serve(
         self,
         listener: TcpListener,
+        pages: Pages,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).with_graceful_shutdown(shutdown).await
+        axum::serve(listener, self.router(pages)).with_graceful_shutdown(shutdown).await
     }
 }
 
-/// Binds the admin server.
-pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// How the process is, and figures: what the network of a cluster may see.
+    Observed,
+    /// Everything that is served as well: for this host alone.
+    All,
 }
 
 const PAGES: &str = "/healthz         whether the engine answers\n\
@@ -77,11 +85,19 @@ async fn healthz(State(admin): State<Admin>) -> Response {
     }
 }
 
+/// Ready once everything was read, whatever happens then: what a replica serves while the API server is away is what
+/// every other one has.
 async fn readyz(State(admin): State<Admin>) -> Response {
-    if admin.hub.is_ready() {
-        "ready\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response()
+    if !admin.hub.is_ready() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response();
+    }
+    let stale = admin.engine.ask(|view| {
+        let stale = view.stale.into_iter().flatten();
+        stale.map(|(kind, why)| format!("stale: {kind}: {why}\n")).collect::<String>()
+    });
+    match stale.await {
+        Ok(stale) => format!("ready\n{stale}").into_response(),
+        Err(error) => stopped(&error),
     }
 }
 

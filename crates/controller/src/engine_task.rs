@@ -9,25 +9,33 @@ mod ports;
 mod rejections;
 mod replacements;
 mod snapshots;
+mod watched;
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use api::Kind;
+use cluster::watch::Observed;
 use ir::{NsName, Settings};
 use tokio::sync::{mpsc, oneshot, watch};
-use translate::{Changes, Translator};
+use translate::{Changes, Deploying, Translator};
 
 pub use ports::{HostPorts, PortCheck, ThisHost};
+pub use watched::{Accounts, Outlets, Wanted};
 
 use crate::{
     files::{FileProblem, Update},
-    metrics::{GatewayLabel, Metrics, SourceLabel, TypeLabel},
+    metrics::{GatewayLabel, Metrics, ReasonLabel, SourceLabel, TypeLabel},
 };
 use complaints::Complaints;
 use invalid_policies::InvalidPolicies;
 use rejections::Rejections;
 use replacements::Replacements;
 use snapshots::Snapshots;
+use watched::Watched;
 
 /// How many events wait at most before their senders do.
 const QUEUE: usize = 1024;
@@ -39,6 +47,10 @@ const LOGGED_AT_MOST: usize = 100;
 pub enum Event {
     /// Files changed.
     Files(Update),
+    /// Objects of a cluster changed.
+    Cluster(Vec<Observed>),
+    /// The authorities changed that proxies shall trust, in PEM.
+    Authorities(Arc<str>),
     /// A proxy did or said something.
     Proxy(xds::Event),
     /// Time to look whether ports can be bound that could not.
@@ -56,6 +68,8 @@ pub struct View<'a> {
     pub translator: &'a Translator,
     /// What is wrong with files.
     pub file_problems: &'a [FileProblem],
+    /// Kinds that cannot be watched at the moment, and why; none where no cluster is.
+    pub stale: Option<&'a BTreeMap<Kind, String>>,
 }
 
 /// The task is gone; the process is about to end.
@@ -110,6 +124,8 @@ pub struct EngineTask {
     metrics: Metrics,
     served: watch::Sender<BTreeSet<NsName>>,
     file_problems: Arc<Vec<FileProblem>>,
+    watched: Option<Watched>,
+    deploying: Option<Deploying>,
 }
 
 impl EngineTask {
@@ -129,7 +145,16 @@ impl EngineTask {
             metrics,
             served: watch::Sender::default(),
             file_problems: Arc::default(),
+            watched: None,
+            deploying: None,
         }
+    }
+
+    /// The same with a cluster as the source, which is told through `outlets` what became of its objects. With
+    /// `deploying` the proxies of Gateways are run there too.
+    pub fn watching(mut self, outlets: Outlets, deploying: Option<Deploying>) -> Self {
+        self.translator.set_deploying(deploying.clone());
+        Self { watched: Some(Watched::new(outlets)), deploying, ..self }
     }
 
     /// The Gateways that are served, as they change.
@@ -161,6 +186,20 @@ impl EngineTask {
                     loaded = true;
                     "files"
                 }
+                Event::Cluster(observed) => {
+                    if let Some(watched) = &mut self.watched {
+                        watched.take(observed, &mut self.translator, &self.metrics);
+                        loaded = watched.is_complete();
+                    }
+                    "cluster"
+                }
+                Event::Authorities(authorities) => {
+                    if let Some(deploying) = &mut self.deploying {
+                        deploying.authorities = Some(authorities);
+                        self.translator.set_deploying(Some(deploying.clone()));
+                    }
+                    "identity"
+                }
                 Event::Proxy(event) => {
                     self.take_proxy(&event);
                     "xds"
@@ -185,10 +224,14 @@ impl EngineTask {
             if gateways == 0 {
                 tracing::warn!(controller = %self.controller_name, "no Gateway is served: none has a class of this controller");
             }
+            if let Some(watched) = &self.watched {
+                watched.complete();
+            }
             self.hub.ready();
         }
         for question in questions {
-            question(&View { translator: &self.translator, file_problems: &self.file_problems });
+            let stale = self.watched.as_ref().map(Watched::stale);
+            question(&View { translator: &self.translator, file_problems: &self.file_problems, stale });
         }
     }
 
@@ -218,6 +261,9 @@ impl EngineTask {
             xds::Event::Recovered { gateway, kind, names, .. } => {
                 tracing::info!(%gateway, %kind, ?names, "what an Envoy had refused is in order");
             }
+            xds::Event::Refused { reason, count } => {
+                self.metrics.refused_streams.get_or_create(&ReasonLabel::of(reason.as_str())).inc_by(*count);
+            }
             xds::Event::UnknownName { gateway, kind, name, .. } => {
                 tracing::info!(%gateway, %kind, name, "an Envoy asks for what is not there");
                 self.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
@@ -237,6 +283,9 @@ impl EngineTask {
         let mut turned = BTreeSet::new();
         loop {
             let mut changes = self.translator.settle();
+            if let Some(watched) = &self.watched {
+                watched.run_proxies(&mut changes, &self.translator);
+            }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
             turned.extend(std::mem::take(&mut changes.statuses));
             self.absorb(changes);
@@ -247,6 +296,9 @@ impl EngineTask {
             }
         }
         self.snapshots.publish(&self.hub);
+        if let Some(watched) = &mut self.watched {
+            watched.tell(&turned, &self.translator);
+        }
         self.complaints.note(turned, &self.translator);
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
         self.metrics.batches.inc();

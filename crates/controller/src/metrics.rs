@@ -51,6 +51,15 @@ label! {
     SeverityLabel { severity }
 }
 
+label! {
+    /// A kind of object.
+    KindLabel { kind }
+}
+label! {
+    /// Why a stream was not let in.
+    ReasonLabel { reason }
+}
+
 /// What is replaced by a direct response.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReplacementLabels {
@@ -104,6 +113,16 @@ pub struct Metrics {
     pub resources: Family<TypeLabel, Counter>,
     /// Their bytes.
     pub bytes: Family<TypeLabel, Counter>,
+    /// Kinds that cannot be watched.
+    pub stale_watches: Family<KindLabel, Gauge>,
+    /// Objects that could not be decoded, although their schema let them through.
+    pub undecodable: Family<KindLabel, Counter>,
+    /// Streams that were not let in, by reason.
+    pub refused_streams: Family<ReasonLabel, Counter>,
+    /// Whether this replica leads.
+    pub leader: Gauge,
+    /// Statuses that are written.
+    pub statuses: cluster::status::Metrics,
     /// Open xDS streams.
     pub streams: Gauge,
     /// Updates that proxies refused.
@@ -139,6 +158,11 @@ impl Default for Metrics {
             rows: Counter::default(),
             resources: Family::default(),
             bytes: Family::default(),
+            stale_watches: Family::default(),
+            undecodable: Family::default(),
+            refused_streams: Family::default(),
+            leader: Gauge::default(),
+            statuses: cluster::status::Metrics::default(),
             streams: Gauge::default(),
             nacks: Family::default(),
             unknown_names: Family::default(),
@@ -165,6 +189,14 @@ impl Metrics {
         all.register("rows_computed", "Rows of the engine that were computed", self.rows.clone());
         all.register("resources_changed", "Envoy resources that changed or went, by type", self.resources.clone());
         all.register("resources_changed_bytes", "Bytes of Envoy resources that changed, by type", self.bytes.clone());
+        let stale = "Kinds that cannot be watched: 1, or 0 once they can again";
+        all.register("watch_stale", stale, self.stale_watches.clone());
+        let undecodable = "Objects that could not be decoded although their schema let them through, by kind";
+        all.register("undecodable_objects", undecodable, self.undecodable.clone());
+        all.register("leader", "Whether this replica writes statuses and runs proxies", self.leader.clone());
+        self.statuses.register(&mut all);
+        let refused = "xDS streams and connections that were not let in, by reason";
+        all.register("xds_refused", refused, self.refused_streams.clone());
         all.register("xds_streams", "Open xDS streams", self.streams.clone());
         all.register("xds_nacks", "Updates that proxies refused", self.nacks.clone());
         let unknown = "Names that proxies asked for and their Gateway does not have";

@@ -72,6 +72,8 @@ pub struct Plan {
     pub parameters: Parameters,
     /// The bootstrap of Envoy: JSON.
     pub bootstrap: Arc<str>,
+    /// What else stands beside the bootstrap, as names and contents.
+    pub files: Vec<(Arc<str>, Arc<str>)>,
     /// The certificates that the xDS server's is checked against: PEM. None where Envoy finds them elsewhere.
     pub trust_bundle: Option<Arc<str>>,
 }
@@ -158,6 +160,21 @@ pub struct Image {
     pub digest: String,
     /// `Always`, `IfNotPresent` or `Never`.
     pub pull_policy: String,
+}
+
+impl Image {
+    /// Reads `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`. What stands before the first slash is a registry if it looks like a
+    /// host: with a dot or a port, or `localhost`.
+    pub fn parse(text: &str) -> Self {
+        let (text, digest) = text.split_once('@').unwrap_or((text, ""));
+        let (registry, rest) = match text.split_once('/') {
+            Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => (host, rest),
+            _ => ("", text),
+        };
+        let (repository, tag) = rest.rsplit_once(':').unwrap_or((rest, ""));
+        let [registry, repository, tag, digest] = [registry, repository, tag, digest].map(str::to_owned);
+        Self { registry, repository, tag, digest, pull_policy: "IfNotPresent".to_owned() }
+    }
 }
 
 /// An object as it is to be applied.

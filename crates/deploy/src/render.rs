@@ -259,6 +259,9 @@ fn config_map(plan: &Rendering<'_>, bootstrap: &str, drain: Option<&str>) -> Res
     if let Some(drain) = drain {
         data.insert(DRAIN_FILE.to_owned(), drain.into());
     }
+    for (name, content) in &plan.plan.files {
+        data.insert(name.to_string(), (**content).into());
+    }
     if let Some(bundle) = &plan.plan.trust_bundle {
         data.insert(TRUST_BUNDLE_FILE.to_owned(), (**bundle).into());
     }

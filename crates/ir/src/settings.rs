@@ -30,9 +30,19 @@ pub struct Settings {
 pub enum PortMapping {
     /// The Gateway's own.
     Own,
-    /// 10000 more where it is below 1024, so that no privilege is needed.
+    /// 10000 more where it is below 1024, so that no privilege is needed, and another where the proxy itself needs it
+    /// ([`RESERVED_PORTS`]).
     Mapped,
 }
+
+/// The port of a deployed proxy's admin interface, on loopback.
+pub const ADMIN_PORT: u16 = 19_000;
+
+/// The port at which a deployed proxy tells whether it is ready, and its statistics.
+pub const OBSERVED_PORT: u16 = 19_001;
+
+/// The ports that a deployed proxy needs for itself.
+pub const RESERVED_PORTS: [u16; 2] = [ADMIN_PORT, OBSERVED_PORT];
 
 /// What a broken rule, filter or policy of a route is replaced by.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use controller::run::Bind;
 use ir::NsName;
 
 use crate::{
+    cluster_args::ClusterArgs,
     logging::LogFormat,
     settings::{SettingsArgs, not_empty},
 };
@@ -21,7 +22,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve Envoys from folders of manifests, and follow every change.
+    /// Serve the Gateways of a cluster, or of folders of manifests, and follow every change.
     Run(Box<Run>),
     /// Print what Envoys would get for manifests, and the statuses.
     Translate(Box<Translate>),
@@ -39,19 +40,25 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Folders of manifests (.yaml, .yml, .json), sub-folders included.
-    #[arg(long, required = true, num_args = 1.., value_name = "DIR")]
+    /// Serve folders of manifests (.yaml, .yml, .json), sub-folders included, and no cluster.
+    #[arg(long, num_args = 1.., value_name = "DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// Where Envoys get their configuration: ADDRESS:PORT on loopback, or unix:PATH, since private keys travel here
-    /// without authentication.
-    #[arg(long, env = "PORTCULLIS_XDS_ADDRESS", default_value = "127.0.0.1:18000", value_name = "ADDRESS")]
-    pub(crate) xds_address: Bind,
+    /// Where Envoys get their configuration. With --files: ADDRESS:PORT on loopback, or unix:PATH, since private keys
+    /// travel here without authentication [default: 127.0.0.1:18000]. In a cluster: over TLS, for those who show a
+    /// token [default: 0.0.0.0:9977].
+    #[arg(long, env = "PORTCULLIS_XDS_ADDRESS", value_name = "ADDRESS")]
+    pub(crate) xds_address: Option<Bind>,
+    /// Where others than this host may ask for /healthz, /readyz and /metrics, if anywhere.
+    #[arg(long, env = "PORTCULLIS_METRICS_ADDRESS", value_name = "ADDRESS")]
+    pub(crate) metrics_address: Option<SocketAddr>,
     /// Where /healthz, /readyz, /metrics, /debug/snapshot, /debug/routes and /debug/engine are.
     #[arg(long, env = "PORTCULLIS_ADMIN_ADDRESS", default_value = "127.0.0.1:18001", value_name = "ADDRESS")]
     pub(crate) admin_address: SocketAddr,
-    /// Run this Envoy for every Gateway.
-    #[arg(long, value_name = "PATH")]
+    /// Run this Envoy for every Gateway of the manifests.
+    #[arg(long, value_name = "PATH", requires = "files")]
     pub(crate) envoy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// How the log is written, to standard error.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

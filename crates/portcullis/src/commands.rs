@@ -7,8 +7,9 @@ use controller::{
     check::Report,
     document::Document,
     files::{FileProblem, Files, Update},
-    run::{Bind, Options},
+    run::{Bind, Options, Source},
 };
+use ir::{Settings, settings::PortMapping};
 use translate::{
     Translator,
     envoy::bootstrap::{AdminAddress, XdsAddress},
@@ -23,15 +24,24 @@ use crate::{
 /// Serves until it is told to stop.
 pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     logging::start(args.log_format, &args.log_level)?;
-    let options = Options {
-        files: args.files,
-        xds: args.xds_address,
-        admin: args.admin_address,
-        envoy: args.envoy,
-        settings: args.settings.settings()?,
-    };
+    let args = *args;
+    let mut settings = args.settings.settings()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
+        let (source, xds) = if args.files.is_empty() {
+            // Each Gateway has pods of its own, which may not bind low ports.
+            settings = Settings { shared_host: false, ports: PortMapping::Mapped, ..settings };
+            (Source::Cluster(Box::new(args.cluster.options().await?)), Bind::Tcp(([0, 0, 0, 0], 9977).into()))
+        } else {
+            (Source::Files { folders: args.files, envoy: args.envoy }, Bind::Tcp(([127, 0, 0, 1], 18000).into()))
+        };
+        let options = Options {
+            source,
+            xds: args.xds_address.unwrap_or(xds),
+            admin: args.admin_address,
+            metrics: args.metrics_address,
+            settings,
+        };
         let stop = stop_signal().context("cannot listen for signals")?;
         controller::run::run(options, stop).await?;
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,7 @@
 //! `portcullis`: a Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
 
 mod cli;
+mod cluster_args;
 mod commands;
 mod logging;
 mod settings;

@@ -2,26 +2,46 @@
 
 use std::sync::Arc;
 
+use deploy::Parameters;
 use engine::{Lookup, Scope};
+use ir::NsName;
 
-use crate::tables::input::{Classes, Config};
+use crate::{
+    proxies,
+    tables::{
+        gateway::Fault,
+        input::{Classes, Config},
+    },
+};
 
-/// Whether Gateways of a class are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a GatewayClass of ours says.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClassState {
-    /// False while the class asks for parameters that nobody reads.
-    pub(crate) accepted: bool,
+    /// The GatewayParameters that hold for all Gateways of the class.
+    pub(crate) parameters: Option<NsName>,
+    /// Why these parameters cannot be used. What runs goes on with what it has.
+    pub(crate) fault: Option<Fault>,
 }
 
 tables! {
-    /// What a GatewayClass of ours says; absent for a class that is missing or another controller's.
+    /// GatewayClasses of ours; absent for a class that is missing or another controller's.
     OurClasses: Arc<str> => ClassState;
 }
 
 impl Lookup for OurClasses {
     fn compute(scope: &Scope<'_>, key: &Arc<str>) -> Option<ClassState> {
+        const FIELD: &str = "spec.parametersRef";
         let class = scope.get::<Classes>(key)?;
-        let ours = class.spec.controller_name == scope.get::<Config>(&())?.controller_name;
-        ours.then(|| ClassState { accepted: class.spec.parameters_ref.is_none() })
+        if class.spec.controller_name != scope.get::<Config>(&())?.controller_name {
+            return None;
+        }
+        let Some(named) = &class.spec.parameters_ref else {
+            return Some(ClassState { parameters: None, fault: None });
+        };
+        let name = NsName::new(named.namespace.clone().unwrap_or_default(), named.name.clone());
+        let read = proxies::parameters(scope, FIELD, (&named.group, &named.kind), &name).and_then(|spec| {
+            Parameters::read(Some(&spec), None).map_err(|fault| proxies::invalid(FIELD, &name, &fault))
+        });
+        Some(ClassState { parameters: Some(name), fault: read.err() })
     }
 }

@@ -11,6 +11,7 @@ use ir::{ListenerId, NsName};
 
 use crate::{
     class::OurClasses,
+    proxies::ProxiesOf,
     tables::{
         gateway::{GatewayModel, GatewayRow, PortClaims},
         input::{Config, Gateways},
@@ -21,9 +22,10 @@ use crate::{
 impl Derived for GatewayRow {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<GatewayModel> {
         let gateway = scope.get::<Gateways>(key)?;
-        let class = scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
+        scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
         let config = scope.get::<Config>(&())?;
-        let model = spec::read(key, &gateway, class.accepted, &config);
+        let model = spec::read(key, &gateway, &config);
+        scope.demand::<ProxiesOf>(key.clone());
         for listener in &model.listeners {
             scope.demand::<ListenerRow>(ListenerId { gateway: key.clone(), name: listener.name.clone() });
         }
@@ -37,7 +39,7 @@ impl Derived for GatewayRow {
 }
 
 tables! {
-    /// Whether a Gateway of ours gets proxies: its class is accepted, and it is not refused itself.
+    /// Whether a Gateway of ours gets proxies: it is not refused.
     Served: NsName => bool;
 }
 

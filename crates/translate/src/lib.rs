@@ -18,6 +18,7 @@ mod grant;
 mod host;
 mod output;
 mod policy;
+mod proxies;
 mod replacement;
 mod resolve;
 pub mod resource;
@@ -31,6 +32,7 @@ pub mod translator;
 pub mod tree;
 pub mod validate;
 
+pub use proxies::{Deploying, Proxies};
 pub use resource::{Encoded, ResourceKey, ResourceKind};
 pub use tables::policy::InvalidPolicy;
 pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};

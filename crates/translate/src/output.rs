@@ -68,13 +68,15 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
         return None;
     }
     let bind_port = model.listeners.iter().find(|listener| listener.port == port)?.bind_port;
+    let config = scope.get::<Config>(&())?;
     let addresses = match &model.addresses[..] {
-        [] => vec![Arc::from("0.0.0.0")],
+        // Elsewhere an address is that of what stands before the proxies, not their own.
+        addresses if addresses.is_empty() || !config.shared_host => vec![Arc::from("0.0.0.0")],
         addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
     };
     let closed = closed(&listeners, &chains);
     let listener = Listener { name: format!("listener/{port}").into(), addresses, bind_port, chains, closed };
-    Some(envoy::listener::listener(&listener, &scope.get::<Config>(&())?.edge))
+    Some(envoy::listener::listener(&listener, &config.edge))
 }
 
 /// Hostnames of listeners that are not served and would otherwise fall to the chain of a broader one.

@@ -21,6 +21,7 @@ use crate::{
         rule::{HandedDown, RulePolicies},
         wide::{BrokenGateway, BrokenListener, WidePolicies},
     },
+    proxies::{Deploying, Proxies, ProxiesOf},
     resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
     route::direct_response,
@@ -34,8 +35,9 @@ use crate::{
         gateway::{GatewayRow, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
-            Classes, Config, ConfigMaps, DelegationPolicies, DirectResponses, Gateways, Grants, Nacks, Namespaces,
-            RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, UnusablePorts,
+            Classes, Config, ConfigMaps, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways,
+            Grants, Nacks, Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
+            UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
@@ -65,6 +67,8 @@ pub struct Changes {
     pub resources: Vec<(ResourceKey, Option<Encoded>)>,
     /// Gateways that are served from now on, or no longer.
     pub gateways: Vec<(NsName, bool)>,
+    /// Gateways whose proxies are run by something else from now on; none for one that is not ours any more.
+    pub proxies: Vec<(NsName, Option<Proxies>)>,
     /// Objects whose status turned.
     pub statuses: Vec<ObjectId>,
     /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
@@ -116,6 +120,8 @@ impl Translator {
             Object::EndpointSlice(object) => self.engine.set::<Slices>(key, Some(object)),
             Object::Secret(object) => self.engine.set::<Secrets>(key, Some(object)),
             Object::ConfigMap(object) => self.engine.set::<ConfigMaps>(key, Some(object)),
+            Object::GatewayParameters(object) => self.engine.set::<Parameters>(key, Some(object)),
+            Object::Deployment(object) => self.engine.set::<Deployments>(key, Some(object)),
             Object::Namespace(object) => self.engine.set::<Namespaces>(id.name, Some(object)),
         };
     }
@@ -135,6 +141,8 @@ impl Translator {
             Kind::EndpointSlice => self.engine.set::<Slices>(key, None),
             Kind::Secret => self.engine.set::<Secrets>(key, None),
             Kind::ConfigMap => self.engine.set::<ConfigMaps>(key, None),
+            Kind::GatewayParameters => self.engine.set::<Parameters>(key, None),
+            Kind::Deployment => self.engine.set::<Deployments>(key, None),
             Kind::Namespace => self.engine.set::<Namespaces>(id.name.clone(), None),
         };
     }
@@ -147,6 +155,11 @@ impl Translator {
     /// Why `port` of this host cannot be bound; none once it can.
     pub fn set_unusable_port(&mut self, port: Port, why: Option<String>) {
         self.engine.set::<UnusablePorts>(port, why);
+    }
+
+    /// How the proxies of Gateways are run; none where that is not this controller's business.
+    pub fn set_deploying(&mut self, deploying: Option<Deploying>) {
+        self.engine.set::<DeployConfig>((), deploying);
     }
 
     /// Brings everything derived up to date, and tells what changed since the last time.
@@ -164,6 +177,11 @@ impl Translator {
             (gateway, now)
         });
         let gateways = gateways.collect();
+        let proxies = self.engine.take_changes::<ProxiesOf>().into_iter().map(|gateway| {
+            let now = self.engine.get::<ProxiesOf>(&gateway).map(|deployed| deployed.proxies.clone());
+            (gateway, now)
+        });
+        let proxies = proxies.collect();
         let classes = self.engine.take_changes::<ClassStatus>().into_iter();
         let mut statuses: Vec<_> = classes.map(|name| ObjectId::new(Kind::GatewayClass, "", name)).collect();
         statuses
@@ -192,6 +210,7 @@ impl Translator {
         Changes {
             resources,
             gateways,
+            proxies,
             statuses,
             replacements,
             wide_replacements,
@@ -204,6 +223,13 @@ impl Translator {
     pub fn gateways(&self) -> Vec<NsName> {
         let served = self.engine.rows::<Served>().into_iter();
         served.filter(|(_, served)| **served).map(|(gateway, _)| gateway).collect()
+    }
+
+    /// The ServiceAccount as which the proxies of a Gateway of ours run, whoever runs them.
+    pub fn account(&self, gateway: &NsName) -> Option<NsName> {
+        self.engine.get::<GatewayRow>(gateway)?;
+        let class = &self.engine.get::<Gateways>(gateway)?.spec.gateway_class_name;
+        Some(crate::proxies::name(gateway, class))
     }
 
     /// All resources by Gateway, sorted by kind and name.
@@ -360,6 +386,9 @@ fn tables() -> Engine {
         .input::<Slices>()
         .input::<Secrets>()
         .input::<ConfigMaps>()
+        .input::<Parameters>()
+        .input::<Deployments>()
+        .input::<DeployConfig>()
         .input::<Namespaces>()
         .input::<Nacks>()
         .input::<UnusablePorts>()
@@ -386,6 +415,8 @@ fn tables() -> Engine {
         .derived_for_each::<GatewayRow, Gateways>(same)
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
+        .derived::<ProxiesOf>()
+        .track::<ProxiesOf>()
         .group::<PortClaims>()
         .lookup::<PortRival>()
         .derived::<ListenerRow>()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Name, Protocol, port};
+use super::{Protocol, port};
 use crate::{Violation, meta::StringMap};
 
 /// A Service.
@@ -25,9 +25,17 @@ pub struct Service {
     pub external_name: Option<Box<str>>,
     /// Ports, in the order written.
     pub ports: Box<[ServicePort]>,
+    /// Where it is reached from outside, one entry an address; kept only for what a Gateway's proxies are reached by
+    /// ([`GATEWAY_NAME`]).
+    pub ingress: Box<[Box<str>]>,
+    /// Its address in the cluster; kept likewise.
+    pub cluster_ip: Option<Box<str>>,
     /// What was left out, and why.
     pub invalid: Box<[Violation]>,
 }
+
+/// The label that names the Gateway for which an object was made (GEP-1762).
+pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
 impl Service {
     /// The port of this number, TCP before others if several protocols share it.
@@ -79,8 +87,36 @@ pub enum TargetPort {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Raw {
-    metadata: Name,
+    metadata: RawMetadata,
     spec: RawSpec,
+    status: RawStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawMetadata {
+    name: Arc<str>,
+    namespace: Arc<str>,
+    labels: StringMap,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus {
+    load_balancer: RawLoadBalancer,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawLoadBalancer {
+    ingress: Vec<RawIngress>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawIngress {
+    ip: Option<Box<str>>,
+    hostname: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -112,7 +148,9 @@ enum RawTargetPort {
 }
 
 impl From<Raw> for Service {
-    fn from(Raw { metadata, spec }: Raw) -> Self {
+    fn from(Raw { metadata, spec, status }: Raw) -> Self {
+        let of_proxies = metadata.labels.contains_key(GATEWAY_NAME);
+        let ingress = status.load_balancer.ingress.into_iter().filter(|_| of_proxies);
         let mut invalid = Vec::new();
         let ports = spec.ports.into_iter().enumerate();
         let ports = ports.filter_map(|(index, raw)| {
@@ -138,6 +176,8 @@ impl From<Raw> for Service {
             namespace: metadata.namespace,
             name: metadata.name,
             headless: &*spec.cluster_ip == "None",
+            ingress: ingress.filter_map(|ingress| ingress.ip.or(ingress.hostname)).collect(),
+            cluster_ip: Some(spec.cluster_ip).filter(|ip| of_proxies && !ip.is_empty() && &**ip != "None"),
             has_selector: !spec.selector.is_empty(),
             external_name: spec.external_name,
             ports: ports.collect(),
@@ -179,6 +219,23 @@ mod tests {
         assert_eq!(web.protocol, Protocol::Tcp);
         assert_eq!(service.port(53).expect("a port").target_port, Some(TargetPort::Number(5353)));
         assert_eq!(service.port(81), None);
+    }
+
+    #[test]
+    fn addresses_are_kept_of_what_proxies_are_reached_by_alone() {
+        let read = |labels: serde_json::Value| -> Service {
+            serde_json::from_value(json!({
+                "metadata": { "name": "s", "namespace": "n", "labels": labels },
+                "spec": { "clusterIP": "10.0.0.1" },
+                "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }, { "hostname": "lb.example.com" }] } },
+            }))
+            .expect("a Service")
+        };
+        let proxies = read(json!({ GATEWAY_NAME: "edge" }));
+        assert_eq!(*proxies.ingress, ["192.0.2.1".into(), "lb.example.com".into()]);
+        assert_eq!(proxies.cluster_ip.as_deref(), Some("10.0.0.1"));
+        let other = read(json!({ "app": "s" }));
+        assert!(other.ingress.is_empty() && other.cluster_ip.is_none());
     }
 
     #[test]

@@ -47,6 +47,8 @@ fn straight(kind: Kind, text: &str) -> Option<Object> {
         Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(text),
         Kind::Secret => typed::<crate::core::Secret>(text),
         Kind::ConfigMap => typed::<crate::core::ConfigMap>(text),
+        Kind::GatewayParameters => typed::<crate::GatewayParameters>(text),
+        Kind::Deployment => typed::<crate::core::Deployment>(text),
         Kind::Namespace => typed::<crate::core::Namespace>(text),
     }?;
     let id = object.id();

@@ -8,7 +8,17 @@ use crate::Kind;
 
 /// Properties that translation reads: it does what they say, or reports that it does not.
 pub const READ: &[(Kind, &[&str])] = &[
-    (Kind::GatewayClass, &["spec.controllerName", "spec.description"]),
+    (
+        Kind::GatewayClass,
+        &[
+            "spec.controllerName",
+            "spec.description",
+            "spec.parametersRef.group",
+            "spec.parametersRef.kind",
+            "spec.parametersRef.name",
+            "spec.parametersRef.namespace",
+        ],
+    ),
     (
         Kind::Gateway,
         &[
@@ -17,6 +27,9 @@ pub const READ: &[(Kind, &[&str])] = &[
             "spec.gatewayClassName",
             "spec.infrastructure.annotations",
             "spec.infrastructure.labels",
+            "spec.infrastructure.parametersRef.group",
+            "spec.infrastructure.parametersRef.kind",
+            "spec.infrastructure.parametersRef.name",
             "spec.listeners[].allowedRoutes.kinds[].group",
             "spec.listeners[].allowedRoutes.kinds[].kind",
             "spec.listeners[].allowedRoutes.namespaces.from",
@@ -167,15 +180,6 @@ pub const READ: &[(Kind, &[&str])] = &[
 /// Properties that nobody honours: [`refused_fields`](super::refused_fields) reports them where they are set.
 pub const REFUSED: &[(Kind, &[&str])] = &[
     (
-        Kind::GatewayClass,
-        &[
-            "spec.parametersRef.group",
-            "spec.parametersRef.kind",
-            "spec.parametersRef.name",
-            "spec.parametersRef.namespace",
-        ],
-    ),
-    (
         Kind::Gateway,
         &[
             "spec.allowedListeners.namespaces.from",
@@ -184,9 +188,6 @@ pub const REFUSED: &[(Kind, &[&str])] = &[
             "spec.allowedListeners.namespaces.selector.matchExpressions[].values",
             "spec.allowedListeners.namespaces.selector.matchLabels",
             "spec.defaultScope",
-            "spec.infrastructure.parametersRef.group",
-            "spec.infrastructure.parametersRef.kind",
-            "spec.infrastructure.parametersRef.name",
             "spec.tls.backend.clientCertificateRef.group",
             "spec.tls.backend.clientCertificateRef.kind",
             "spec.tls.backend.clientCertificateRef.name",

@@ -128,7 +128,14 @@ pub fn spec(kind: Kind) -> Option<&'static Node> {
         Kind::DirectResponse => Some(&policy::DIRECT_RESPONSE_SPEC),
         Kind::RewritePolicy => Some(&policy::REWRITE_POLICY_SPEC),
         Kind::DelegationPolicy => Some(&policy::DELEGATION_POLICY_SPEC),
-        Kind::Service | Kind::EndpointSlice | Kind::Secret | Kind::ConfigMap | Kind::Namespace => None,
+        // Two GatewayParameters are merged before they are read.
+        Kind::GatewayParameters
+        | Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Secret
+        | Kind::ConfigMap
+        | Kind::Deployment
+        | Kind::Namespace => None,
     }
 }
 

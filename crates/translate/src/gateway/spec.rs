@@ -1,7 +1,7 @@
 //! Reading a Gateway's spec.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
 };
@@ -11,7 +11,12 @@ use api::{
     meta::StringMap,
     shared::RouteGroupKind,
 };
-use ir::{Hostname, NsName, Port, Settings, filter::Scheme, matching::Age, settings::PortMapping};
+use ir::{
+    Hostname, NsName, Port, Settings,
+    filter::Scheme,
+    matching::Age,
+    settings::{PortMapping, RESERVED_PORTS},
+};
 
 use super::conflict;
 use crate::{
@@ -24,15 +29,10 @@ use crate::{
 const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
 
 /// Reads the spec of Gateway `key`, which is of a class of ours.
-pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, config: &Settings) -> GatewayModel {
+pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
     let created = gateway.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let mut refused = None;
     let mut ignored = Vec::new();
-    if !class_accepted {
-        let class = &gateway.spec.gateway_class_name;
-        let message = format!("GatewayClass {class} is not accepted: correct the class, or name another");
-        refused = Some(Fault::at("Invalid", "spec.gatewayClassName", message));
-    }
     for api::RefusedField { path: field, reason: why } in api::refused_in_gateway(gateway) {
         if field.starts_with("spec.tls.frontend") {
             continue; // holds for the listeners it names
@@ -40,8 +40,7 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, class_accepted: bool, c
         if field.starts_with("spec.allowedListeners") || field.starts_with("spec.defaultScope") {
             ignored.push((field, why));
         } else if refused.is_none() {
-            let reason = if field.starts_with("spec.infrastructure") { "InvalidParameters" } else { "Invalid" };
-            refused = Some(Fault::at(reason, field, why));
+            refused = Some(Fault::at("Invalid", field, why));
         }
     }
     let addresses = match addresses(gateway) {
@@ -105,8 +104,9 @@ fn bind_ports(gateway: &api::Gateway, mapping: PortMapping) -> BTreeMap<Port, Po
     if mapping == PortMapping::Own {
         return bound;
     }
-    let mut taken: std::collections::BTreeSet<Port> = bound.keys().copied().filter(|port| *port >= 1024).collect();
-    for (port, bind) in bound.iter_mut().filter(|(port, _)| **port < 1024) {
+    let moves = |port: &Port| *port < 1024 || RESERVED_PORTS.contains(port);
+    let mut taken: BTreeSet<Port> = bound.keys().copied().filter(|port| !moves(port)).chain(RESERVED_PORTS).collect();
+    for (port, bind) in bound.iter_mut().filter(|(port, _)| moves(port)) {
         let mut candidate = 10_000 + *port;
         while !taken.insert(candidate) {
             candidate += 1;

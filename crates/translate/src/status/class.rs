@@ -56,14 +56,12 @@ impl Derived for ClassStatus {
         let state = scope.get::<OurClasses>(key)?;
         let mut conditions = Conditions::new(class.metadata.generation);
         let mut problems = Vec::new();
-        if state.accepted {
-            conditions.yes("Accepted", "Accepted", "Gateways of this class are served");
-        } else {
-            let message =
-                "parameters of a class are not supported yet, and Gateways are not served without them; remove it";
-            let problem = Problem::new(Severity::Refused, "InvalidParameters", "spec.parametersRef", message);
-            conditions.no("Accepted", problem.reason, problem.to_string());
-            problems.push(problem);
+        match &state.fault {
+            None => conditions.yes("Accepted", "Accepted", "Gateways of this class are served"),
+            Some(fault) => {
+                conditions.no("Accepted", fault.reason, fault.to_string());
+                problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
+            }
         }
         conditions.yes("SupportedVersion", "SupportedVersion", "objects are read as Gateway API v1.6 defines them");
         let supported_features =

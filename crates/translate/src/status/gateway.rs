@@ -10,10 +10,11 @@ use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 use super::{Conditions, Report, and_notes, listed};
 use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
+    proxies::{self, Proxies, ProxiesOf},
     tables::{
         attachment::AttachedRoutes,
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
-        input::{Classes, Gateways, Nacks},
+        input::{Classes, DeployConfig, Deployments, Gateways, Nacks, Services},
         listener::{ListenerRow, ListenerState},
     },
 };
@@ -40,15 +41,66 @@ impl Derived for GatewayStatus {
         if let Some(fault) = scope.get::<BrokenGateway>(key) {
             problems.push(Problem::new(Severity::Replaced, fault.reason, "", &fault.message));
         }
-        let conditions = summary(scope, key, &model, &rows, nack.as_deref().map(String::as_str), &mut problems);
-        let addresses = model
-            .addresses
-            .iter()
-            .map(|address| GatewayStatusAddress { r#type: AddressType::IpAddress, value: address.to_string().into() })
-            .collect();
+        let running = Running::of(scope, key, &model);
+        let nack = nack.as_deref().map(String::as_str);
+        let conditions = summary(scope, key, &model, &rows, &running, nack, &mut problems);
+        let addresses = running.addresses;
         let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
         Some(Report { status: Some(status), problems })
     }
+}
+
+/// What is known of the proxies themselves.
+struct Running {
+    addresses: Vec<GatewayStatusAddress>,
+    /// Why they are not run as asked for.
+    fault: Option<Fault>,
+    /// What is missing before anybody can reach them.
+    missing: Option<Fault>,
+}
+
+impl Running {
+    fn of(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Self {
+        let deployed = scope.get::<ProxiesOf>(key);
+        let fault = deployed.as_ref().and_then(|deployed| deployed.fault.clone());
+        let (unusable, fault) = match fault {
+            Some(fault) if fault.reason == proxies::ADDRESS_NOT_USABLE => (Some(fault), None),
+            fault => (None, fault),
+        };
+        let managed = deployed.as_ref().is_some_and(|deployed| deployed.proxies != Proxies::Unmanaged);
+        let name = scope.get::<Gateways>(key).map(|gateway| proxies::name(key, &gateway.spec.gateway_class_name));
+        let Some(name) = name.filter(|_| managed && scope.get::<DeployConfig>(&()).is_some()) else {
+            let addresses = model.addresses.iter().map(|address| status_address(&address.to_string())).collect();
+            return Self { addresses, fault, missing: None };
+        };
+        let service = scope.get::<Services>(&name);
+        let addresses = service.map(|service| proxies::addresses(&service)).unwrap_or_default();
+        let available = scope.get::<Deployments>(&name).is_some_and(|deployment| deployment.available > 0);
+        let lacking = model.addresses.iter().find(|wanted| !addresses.contains(&wanted.to_string().into()));
+        let missing = if unusable.is_some() {
+            unusable
+        } else if let Some(wanted) = lacking {
+            let message = format!("the address {wanted} cannot be had; its Service has {}", listed_or_none(&addresses));
+            Some(Fault::at(proxies::ADDRESS_NOT_USABLE, "spec.addresses", message))
+        } else if addresses.is_empty() {
+            Some(Fault::new("AddressNotAssigned", format!("Service {name} has no address yet")))
+        } else if !available {
+            Some(Fault::new("NoResources", format!("no pod of Deployment {name} is ready")))
+        } else {
+            None
+        };
+        Self { addresses: addresses.iter().map(|address| status_address(address)).collect(), fault, missing }
+    }
+}
+
+fn listed_or_none(addresses: &[Box<str>]) -> String {
+    if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") }
+}
+
+fn status_address(address: &str) -> GatewayStatusAddress {
+    let is_ip = address.parse::<std::net::IpAddr>().is_ok();
+    let r#type = if is_ip { AddressType::IpAddress } else { AddressType::Hostname };
+    GatewayStatusAddress { r#type, value: address.into() }
 }
 
 fn ignored(model: &GatewayModel) -> impl Iterator<Item = Problem> {
@@ -73,6 +125,7 @@ fn summary(
     key: &NsName,
     model: &GatewayModel,
     states: &[std::sync::Arc<ListenerState>],
+    running: &Running,
     nack: Option<&str>,
     problems: &mut Vec<Problem>,
 ) -> Vec<api::status::Condition> {
@@ -99,6 +152,12 @@ fn summary(
             conditions.no("Accepted", fault.reason, fault.to_string());
             problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
         }
+        None if running.fault.is_some() => {
+            if let Some(fault) = &running.fault {
+                conditions.no("Accepted", fault.reason, fault.to_string());
+                problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
+            }
+        }
         None if invalid.is_empty() => {
             conditions.yes("Accepted", "Accepted", and_notes("the Gateway is served", &notes));
         }
@@ -113,6 +172,11 @@ fn summary(
             let message = format!("Envoy refuses its configuration and goes on with what it had: {words}");
             conditions.no("Programmed", "Invalid", &message);
             problems.push(Problem::new(Severity::Refused, "Invalid", "", message));
+        }
+        (None, None) if served > 0 && running.missing.is_some() => {
+            if let Some(missing) = &running.missing {
+                conditions.no("Programmed", missing.reason, missing.to_string());
+            }
         }
         (None, None) if served > 0 => {
             let left_out = states.iter().filter_map(|state| {

@@ -35,6 +35,8 @@ inputs! {
     RewritePolicies: NsName => api::RewritePolicy;
     /// DelegationPolicies.
     DelegationPolicies: NsName => api::DelegationPolicy;
+    /// GatewayParameters.
+    Parameters: NsName => api::GatewayParameters;
     /// Services.
     Services: NsName => api::core::Service;
     /// EndpointSlices.
@@ -43,6 +45,10 @@ inputs! {
     Secrets: NsName => api::core::Secret;
     /// ConfigMaps.
     ConfigMaps: NsName => api::core::ConfigMap;
+    /// Deployments.
+    Deployments: NsName => api::core::Deployment;
+    /// The one row that says how proxies are run; absent where others run them.
+    DeployConfig: () => crate::proxies::Deploying;
     /// Namespaces by name.
     Namespaces: Arc<str> => api::core::Namespace;
     /// Envoy's words, by Gateway, while it refuses what it was sent last.

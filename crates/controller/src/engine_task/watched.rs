@@ -1,0 +1,138 @@
+//! What a cluster says, and what it is told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use api::{Kind, ObjectId};
+use cluster::{status::Writer, watch::Observed};
+use ir::NsName;
+use tokio::sync::watch;
+use translate::{Change, Changes, Proxies, Translator};
+
+use crate::metrics::{KindLabel, Metrics};
+
+/// Whose proxies run as which ServiceAccount.
+pub type Accounts = Arc<HashMap<NsName, NsName>>;
+
+/// What the objects that run proxies shall be from now on.
+pub type Wanted = BTreeMap<NsName, Proxies>;
+
+/// Where a cluster is told what was made of its objects.
+#[derive(Clone, Debug)]
+pub struct Outlets {
+    /// Statuses.
+    pub statuses: Writer,
+    /// What runs the proxies of each Gateway.
+    pub proxies: watch::Sender<Wanted>,
+    /// Which ServiceAccounts they run as.
+    pub accounts: watch::Sender<Accounts>,
+}
+
+/// A cluster as the source of objects.
+#[derive(Debug)]
+pub(super) struct Watched {
+    outlets: Outlets,
+    /// Kinds of which not everything was read yet.
+    awaited: BTreeSet<Kind>,
+    /// Kinds whose watch fails, and why.
+    stale: BTreeMap<Kind, String>,
+    /// Objects whose status turned before everything was read: what would be said of them may not be true.
+    held: BTreeSet<ObjectId>,
+}
+
+impl Watched {
+    pub(super) fn new(outlets: Outlets) -> Self {
+        Self { outlets, awaited: Kind::ALL.iter().copied().collect(), stale: BTreeMap::new(), held: BTreeSet::new() }
+    }
+
+    /// Whether everything was read once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    /// Kinds whose watch fails, and why.
+    pub(super) fn stale(&self) -> &BTreeMap<Kind, String> {
+        &self.stale
+    }
+
+    /// Takes in what was observed.
+    pub(super) fn take(&mut self, observed: Vec<Observed>, translator: &mut Translator, metrics: &Metrics) {
+        for observed in observed {
+            match observed {
+                Observed::Put { object, stored } => {
+                    if let Some(stored) = stored {
+                        self.outlets.statuses.stored(&object.id(), Some(&stored));
+                    }
+                    translator.apply(Change::Put(object));
+                }
+                Observed::Remove(id) => {
+                    if cluster::status::has_status(id.kind) {
+                        self.outlets.statuses.stored(&id, None);
+                    }
+                    translator.apply(Change::Remove(id));
+                }
+                Observed::Synced(kind) | Observed::Absent(kind) => {
+                    self.awaited.remove(&kind);
+                }
+                Observed::Stale { kind, why } => {
+                    tracing::warn!(%kind, why, "cannot be watched; what it said last holds");
+                    metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(1);
+                    self.stale.insert(kind, why);
+                }
+                Observed::Fresh(kind) => {
+                    tracing::info!(%kind, "is watched again");
+                    metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(0);
+                    self.stale.remove(&kind);
+                }
+                Observed::Undecodable { id, why } => {
+                    tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
+                    metrics.undecodable.get_or_create(&KindLabel::of(id.kind.as_str())).inc();
+                }
+            }
+        }
+    }
+
+    /// Tells the cluster what changed, once everything was read.
+    pub(super) fn tell(&mut self, turned: &BTreeSet<ObjectId>, translator: &Translator) {
+        if !self.is_complete() {
+            self.held.extend(turned.iter().cloned());
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        for id in held.iter().chain(turned) {
+            self.outlets.statuses.desired(id, translator.status(id).as_ref());
+        }
+    }
+
+    /// Says that everything was read, and told, once.
+    pub(super) fn complete(&self) {
+        self.outlets.statuses.complete();
+    }
+
+    /// Notes what proxies are run by, and as whom.
+    pub(super) fn run_proxies(&self, changes: &mut Changes, translator: &Translator) {
+        if changes.proxies.is_empty() {
+            return;
+        }
+        let turned = std::mem::take(&mut changes.proxies);
+        self.outlets.accounts.send_modify(|accounts| {
+            let accounts = Arc::make_mut(accounts);
+            for (gateway, _) in &turned {
+                accounts.retain(|_, of| of != gateway);
+                if let Some(account) = translator.account(gateway) {
+                    accounts.insert(account, gateway.clone());
+                }
+            }
+        });
+        self.outlets.proxies.send_modify(|wanted| {
+            for (gateway, proxies) in turned {
+                match proxies {
+                    Some(proxies) => wanted.insert(gateway, proxies),
+                    None => wanted.remove(&gateway),
+                };
+            }
+        });
+    }
+}

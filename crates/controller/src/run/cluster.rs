@@ -1,0 +1,222 @@
+//! A cluster at both ends: objects from its API server, statuses and proxies back to it.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use cluster::{
+    identity::{Trust, authority::Policy, files, keeper::Keeper, tokens},
+    lease::{self, Candidate, Claim},
+    status::{self, Writer},
+    watch::{self as watches, Observed, Scope},
+};
+use kube::Client;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use translate::Deploying;
+
+use super::RunError;
+use crate::{
+    engine_task::{Accounts, EngineHandle, Event, Outlets, Wanted},
+    metrics::Metrics,
+};
+
+/// The Lease by which one replica leads.
+const LEASE: &str = "portcullis";
+/// The Secret in which the certificate authority of the xDS server is kept.
+const AUTHORITY: &str = "portcullis-xds-authority";
+/// How often a user's own certificate is looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(10);
+/// How many batches of what was observed wait at most.
+const BATCHES: usize = 64;
+/// How long what is under way may take when the process ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a cluster is served.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// How its API server is reached.
+    pub client: kube::Config,
+    /// The namespace of this controller: of its Lease and of its Secret.
+    pub namespace: String,
+    /// What no other replica is called, such as the name of the pod.
+    pub identity: Arc<str>,
+    /// Which namespaces are read.
+    pub scope: Scope,
+    /// The DNS name by which proxies reach the xDS server.
+    pub xds_host: Arc<str>,
+    /// The port there.
+    pub xds_port: u16,
+    /// A folder with `tls.crt`, `tls.key` and `ca.crt`, in place of an authority of our own.
+    pub certificate: Option<PathBuf>,
+    /// How proxies are run; none if somebody else runs them.
+    pub deploy: Option<deploy::Settings>,
+}
+
+/// The ends that lead to a cluster, before they do anything.
+pub(super) struct Ends {
+    options: ClusterOptions,
+    client: Client,
+    writing: Client,
+    trust: Trust,
+    outlets: Outlets,
+    metrics: Metrics,
+}
+
+/// The ends at work.
+pub(super) struct Working {
+    tasks: Vec<JoinHandle<()>>,
+    election: JoinHandle<()>,
+    resign: oneshot::Sender<()>,
+    statuses: Writer,
+    _watches: watches::Handle,
+}
+
+impl Ends {
+    pub(super) fn new(
+        options: ClusterOptions,
+        controller_name: &Arc<str>,
+        metrics: &Metrics,
+    ) -> Result<Self, RunError> {
+        let client = Client::try_from(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
+        let writing = status::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
+        let statuses = Writer::new(status::Settings::new(controller_name.clone()), metrics.statuses.clone());
+        let outlets = Outlets {
+            statuses,
+            proxies: watch::Sender::new(Wanted::default()),
+            accounts: watch::Sender::new(Accounts::default()),
+        };
+        Ok(Self { options, client, writing, trust: Trust::new(), outlets, metrics: metrics.clone() })
+    }
+
+    /// Where the engine tells the cluster what became of its objects.
+    pub(super) fn outlets(&self) -> Outlets {
+        self.outlets.clone()
+    }
+
+    /// How proxies are run.
+    pub(super) fn deploying(&self) -> Option<Deploying> {
+        Some(Deploying {
+            settings: self.options.deploy.clone()?,
+            xds_host: self.options.xds_host.clone(),
+            xds_port: self.options.xds_port,
+            authorities: None,
+        })
+    }
+
+    /// What the xDS server shows.
+    pub(super) fn certificate(&self) -> xds::Certificate {
+        self.trust.certificate.clone()
+    }
+
+    /// Who the xDS server lets in.
+    pub(super) fn authenticate(&self) -> Arc<dyn xds::Authenticate> {
+        let accounts = self.outlets.accounts.subscribe();
+        let gateway_of: tokens::GatewayOf = Arc::new(move |account| accounts.borrow().get(account).cloned());
+        let review = Arc::new(self.client.clone());
+        Arc::new(tokens::Tokens::new(review, gateway_of, tokens::Settings::default()))
+    }
+
+    /// Begins to read and to write.
+    pub(super) fn start(self, engine: &EngineHandle) -> Working {
+        let Self { options, client, writing, trust, outlets, metrics } = self;
+        let (candidate, claim) =
+            Candidate::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
+        let (leads, leading) = watch::channel(false);
+        let (resign, resigned) = oneshot::channel::<()>();
+        let election = tokio::spawn(candidate.run(writing.clone(), async move {
+            // A sender that is gone says the same.
+            let _: Result<(), _> = resigned.await;
+        }));
+        let statuses = outlets.statuses.clone();
+        let mut tasks = vec![
+            tokio::spawn(follow_claim(claim, leads, statuses.clone(), metrics)),
+            tokio::spawn(forward_authorities(trust.bundle(), engine.clone())),
+        ];
+        tasks.push({
+            let (statuses, client) = (statuses.clone(), writing);
+            tokio::spawn(async move { statuses.run(client).await })
+        });
+        tasks.push(match options.certificate {
+            Some(folder) => {
+                let [certificate, key, authorities] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
+                let files = files::Files { certificate, key, authorities };
+                tokio::spawn(files.keep(trust, CERTIFICATE_LOOK))
+            }
+            None => {
+                let names = vec![options.xds_host.to_string()];
+                let keeper = Keeper::new(client.clone(), &options.namespace, AUTHORITY, names, Policy::default());
+                tokio::spawn(keeper.keep(trust, leading))
+            }
+        });
+        let (sink, observed) = mpsc::channel(BATCHES);
+        let watches = watches::start(client, watches::Options { scope: options.scope, ..Default::default() }, sink);
+        tasks.push(tokio::spawn(forward(observed, engine.clone())));
+        Working { tasks, election, resign, statuses, _watches: watches }
+    }
+}
+
+impl Working {
+    /// Writes nothing any more, and lets another replica lead.
+    pub(super) async fn stop(self) {
+        self.statuses.lead(false);
+        if timeout(PATIENCE, self.statuses.quiet()).await.is_err() {
+            tracing::warn!("the API server does not answer, so what was written last may be written twice");
+        }
+        // Gone already if nobody listens.
+        let _: Result<(), ()> = self.resign.send(());
+        if timeout(PATIENCE, self.election).await.is_err() {
+            tracing::warn!("the lease is not given back, since the API server does not answer");
+        }
+        for task in self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Tells everybody who writes whether this replica leads.
+async fn follow_claim(
+    mut claim: watch::Receiver<Claim>,
+    leads: watch::Sender<bool>,
+    statuses: Writer,
+    metrics: Metrics,
+) {
+    loop {
+        let now = claim.borrow_and_update().clone();
+        if leads.send_if_modified(|leads| std::mem::replace(leads, now.leads()) != now.leads()) {
+            tracing::info!(
+                leads = now.leads(),
+                holder = now.holder.as_deref().unwrap_or_default(),
+                "the leader turned"
+            );
+        }
+        statuses.lead(now.leads());
+        metrics.leader.set(i64::from(now.leads()));
+        if claim.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn forward_authorities(mut bundle: watch::Receiver<Option<Arc<str>>>, engine: EngineHandle) {
+    loop {
+        let now = bundle.borrow_and_update().clone();
+        if let Some(authorities) = now
+            && engine.send(Event::Authorities(authorities)).await.is_err()
+        {
+            return;
+        }
+        if bundle.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn forward(mut observed: mpsc::Receiver<Vec<Observed>>, engine: EngineHandle) {
+    while let Some(batch) = observed.recv().await {
+        if engine.send(Event::Cluster(batch)).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Where the xDS server listens.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use tokio::net::{TcpListener, UnixListener};
+use translate::envoy::bootstrap::XdsAddress;
+
+use super::RunError;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// On an address and a port.
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+/// A bound listener of the xDS server.
+pub(super) enum XdsListener {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, PathBuf),
+}
+
+impl XdsListener {
+    /// Binds it; anywhere but on loopback and on Unix sockets only where clients have to show who they are.
+    pub(super) async fn bind(bind: &Bind, secured: bool) -> Result<Self, RunError> {
+        let failed = |why: &dyn std::fmt::Display| RunError::listen(bind, "--xds-address", why);
+        match bind {
+            Bind::Tcp(address) => {
+                if !secured {
+                    xds::check_bind(*address).map_err(|error| failed(&error))?;
+                }
+                let listener = TcpListener::bind(address).await.map_err(|error| failed(&error))?;
+                let address = listener.local_addr().map_err(|error| failed(&error))?;
+                Ok(Self::Tcp(listener, address))
+            }
+            Bind::Unix(path) => {
+                let listener = bind_unix(path).map_err(|error| failed(&error))?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// Where Envoys on this host find it.
+    pub(super) fn address(&self) -> XdsAddress {
+        match self {
+            Self::Tcp(_, address) => XdsAddress::Tcp { host: address.ip().to_string(), port: address.port() },
+            Self::Unix(_, path) => XdsAddress::Unix(path.clone()),
+        }
+    }
+
+    /// Serves until `shutdown`; with `certificate` over TLS.
+    pub(super) async fn serve(
+        self,
+        server: xds::Server,
+        certificate: Option<xds::Certificate>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
+        match self {
+            Self::Tcp(listener, _) => {
+                let served = match certificate {
+                    Some(certificate) => server.serve_tls(listener, &certificate, shutdown).await,
+                    None => server.serve_tcp(listener, shutdown).await,
+                };
+                if let Err(error) = served {
+                    tracing::error!(%error, "the xDS server failed");
+                }
+            }
+            Self::Unix(listener, _) => server.serve_unix(listener, shutdown).await,
+        }
+    }
+}
+
+/// Binds a socket that only this user can open, in the place of one that nobody serves any more.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    // What is longer than a socket's path may be could be made below, but nobody could connect to it.
+    std::os::unix::net::SocketAddr::from_pathname(path)?;
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Bound where nobody else can go, so that there is no moment at which others could open it.
+    let private = tempfile::Builder::new().prefix(".xds-").tempdir_in(folder)?;
+    let bound = private.path().join("s");
+    let listener = UnixListener::bind(&bound)?;
+    std::fs::set_permissions(&bound, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    std::fs::rename(&bound, path)?;
+    Ok(listener)
+}
+
+impl std::fmt::Display for XdsListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(_, address) => address.fmt(f),
+            Self::Unix(_, path) => Bind::Unix(path.clone()).fmt(f),
+        }
+    }
+}
+
+impl std::fmt::Display for Bind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for Bind {
+    type Err = String;
+
+    /// `ADDRESS:PORT`, or `unix:PATH`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("a path is missing after unix:".into()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| "must be ADDRESS:PORT or unix:PATH".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_tcp_or_the_path_of_a_socket() {
+        assert_eq!("127.0.0.1:80".parse(), Ok(Bind::Tcp(([127, 0, 0, 1], 80).into())));
+        assert_eq!("unix:/run/x".parse(), Ok(Bind::Unix("/run/x".into())));
+        for text in ["", "unix:", "localhost", "127.0.0.1", "/run/x"] {
+            assert!(text.parse::<Bind>().is_err(), "{text}");
+        }
+        assert_eq!("unix:/run/x".parse::<Bind>().map(|bind| bind.to_string()), Ok("unix:/run/x".into()));
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_for_its_owner_alone_and_takes_the_place_of_one_that_nobody_serves() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("xds.sock");
+        let listener = bind_unix(&path).expect("it is free");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let error = bind_unix(&path).expect_err("it is served");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        drop(bind_unix(&path).expect("nobody serves it"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing else is left");
+        bind_unix(&folder.path().join("x".repeat(108))).expect_err("nobody could connect to it");
+    }
+
+    #[tokio::test]
+    async fn xds_is_not_served_where_others_can_reach_it() {
+        let bind = Bind::Tcp(([0, 0, 0, 0], 0).into());
+        let error = XdsListener::bind(&bind, false).await.err().expect("it is refused");
+        assert!(error.to_string().contains("--xds-address") && error.to_string().contains("loopback"), "{error}");
+    }
+}
