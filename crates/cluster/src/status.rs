@@ -151,11 +151,7 @@ impl Writer {
     pub async fn run(&self, client: Client) {
         let mut requests = FuturesUnordered::new();
         loop {
-            let (step, length) = {
-                let mut queue = self.lock();
-                (queue.next(Instant::now().into_std(), Timestamp::now()), queue.len())
-            };
-            self.0.metrics.queue.set(i64::try_from(length).unwrap_or(i64::MAX));
+            let step = self.with(|queue, now| queue.next(now, Timestamp::now()));
             let until = match step {
                 Step::Do(job) => {
                     let (client, bound) = (client.clone(), self.0.settings.timeout);
@@ -186,8 +182,7 @@ impl Writer {
     }
 
     fn finished(&self, job: &Job, answer: &Answer) {
-        let now = Instant::now().into_std();
-        let report = self.lock().finished(&job.id, job.serial, answer.outcome(), now);
+        let report = self.with(|queue, now| queue.finished(&job.id, job.serial, answer.outcome(), now));
         self.0.ended.notify_waiters();
         let metrics = &self.0.metrics;
         match job.request {
@@ -204,8 +199,16 @@ impl Writer {
     }
 
     fn tell(&self, tell: impl FnOnce(&mut Queue, std::time::Instant)) {
-        tell(&mut self.lock(), Instant::now().into_std());
+        self.with(tell);
         self.0.told.notify_one();
+    }
+
+    /// Everything goes through here, so that the gauge is never wrong for longer than the queue is locked.
+    fn with<T>(&self, call: impl FnOnce(&mut Queue, std::time::Instant) -> T) -> T {
+        let mut queue = self.lock();
+        let result = call(&mut queue, Instant::now().into_std());
+        self.0.metrics.queue.set(i64::try_from(queue.len()).unwrap_or(i64::MAX));
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
