@@ -112,7 +112,7 @@ pub struct Limits {
     /// In this time an API server begins to answer, and goes on with a list.
     pub answer: Duration,
     /// A watch on which nothing arrives for so long is made anew, for its connection may be dead. API servers send a
-    /// bookmark about every minute.
+    /// bookmark about every minute. If nothing arrives on the new one either, everything is read again.
     pub idle: Duration,
     /// A watch that is quiet for so long after it began is a good one.
     pub settle: Duration,

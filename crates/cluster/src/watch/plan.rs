@@ -36,6 +36,8 @@ pub(super) enum Outcome {
     Failed(String),
     /// The server did not answer in time, or did not go on with a list.
     Slow,
+    /// Nothing was heard on a watch for too long.
+    Silent,
 }
 
 /// What to do after an attempt.
@@ -81,6 +83,8 @@ pub(super) struct Plan {
     whole: bool,
     /// Whether the version was unknown since the last list.
     expired: bool,
+    /// Whether nothing was heard since the last list or change, for longer than there should be nothing.
+    silent: bool,
     /// Whether the server has had no time for it.
     busy: bool,
     failures: u32,
@@ -101,6 +105,7 @@ impl Plan {
             next_page: None,
             whole: false,
             expired: false,
+            silent: false,
             busy: false,
             failures: 0,
         }
@@ -148,7 +153,7 @@ impl Plan {
     /// All that there was at this version has been read.
     pub(super) fn listed(&mut self, version: &str) {
         self.at = Some(version.to_owned());
-        (self.latest, self.whole, self.expired) = (true, false, false);
+        (self.latest, self.whole, self.expired, self.silent) = (true, false, false, false);
     }
 
     /// All changes up to this version have been read.
@@ -156,6 +161,7 @@ impl Plan {
         // Before the list is complete, versions come in any order.
         if self.at.is_some() && !version.is_empty() {
             self.at = Some(version);
+            self.silent = false;
         }
     }
 
@@ -194,6 +200,14 @@ impl Plan {
                 _ => self.failed(status.to_string(), retry_after),
             },
             Outcome::Failed(why) => self.failed(why, None),
+            Outcome::Silent => {
+                self.settled();
+                // A server whose data come from a backup may never again come to the version that it is asked for.
+                if std::mem::replace(&mut self.silent, true) {
+                    self.at = None;
+                }
+                NOW
+            }
             Outcome::Slow => {
                 // Some servers cannot tell when a streaming list is complete.
                 self.streaming &= !initial;

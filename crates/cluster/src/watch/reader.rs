@@ -171,7 +171,7 @@ impl Reader {
             let chunk = match frame {
                 Err(_) if unsettled => continue,
                 Err(_) if plan.lists() => return Ok(Outcome::Slow),
-                Err(_) => return ended("nothing was heard for too long"),
+                Err(_) => return Ok(Outcome::Silent),
                 Ok(None) => return ended("the API server ended the watch at once"),
                 Ok(Some(Err(error))) => return ended(&causes(&error)),
                 Ok(Some(Ok(frame))) => match frame.into_data() {

@@ -177,3 +177,16 @@ fn a_server_that_lost_versions_is_asked_for_everything() {
         assert_eq!(plan.ask().1, Ask::Initial { latest: true });
     }
 }
+
+#[test]
+fn a_watch_that_is_silent_even_when_made_anew_is_not_trusted() {
+    let mut plan = plan(SECRETS);
+    plan.listed("5");
+    assert_eq!(judge(&mut plan, Outcome::Silent), NOW);
+    assert_eq!(plan.ask().1, Ask::Changes { since: "5".into() });
+    plan.reached("6".into());
+    assert_eq!(judge(&mut plan, Outcome::Silent), NOW);
+    assert_eq!(plan.ask().1, Ask::Changes { since: "6".into() });
+    assert_eq!(judge(&mut plan, Outcome::Silent), NOW);
+    assert_eq!(plan.ask().1, Ask::Initial { latest: true });
+}
