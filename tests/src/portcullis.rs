@@ -10,7 +10,7 @@ use crate::client::{self, Request, Target};
 use crate::ports;
 use crate::process::{Process, portcullis_binary};
 
-/// A running `portcullis run --files`; it is killed when this is dropped.
+/// A running `portcullis run`; it is killed when this is dropped.
 #[derive(Debug)]
 pub struct Portcullis {
     process: Process,
@@ -36,22 +36,29 @@ impl Portcullis {
         for (name, content) in files {
             write_atomically(&manifests, name, content)?;
         }
-        let xds: SocketAddr = ([127, 0, 0, 1], ports::free_port()?).into();
-        let admin = Target::local(ports::free_port()?);
-        let mut all = vec![
-            "run".to_owned(),
-            "--files".to_owned(),
-            manifests.to_string_lossy().into_owned(),
-            "--xds-address".to_owned(),
-            xds.to_string(),
-            "--admin-address".to_owned(),
-            admin.address.to_string(),
-        ];
+        let mut all = vec!["--files".to_owned(), manifests.to_string_lossy().into_owned()];
         all.extend_from_slice(arguments);
-        let mut this =
-            Self { process: launch(&all, folder.path())?, arguments: all, xds, admin, files: manifests, folder };
+        let mut this = Self::launch(folder, all)?;
         this.wait_until_ready().await?;
         Ok(this)
+    }
+
+    /// Starts for the cluster of `kubeconfig`, as a replica of a controller of `namespace`, and does not wait. Envoys
+    /// reach it as `localhost`. It runs no proxies, unless `arguments` say so.
+    pub fn start_in_cluster(kubeconfig: &Path, namespace: &str, arguments: &[&str]) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("portcullis-").tempdir()?;
+        let own = ["--kubeconfig", &kubeconfig.to_string_lossy(), "--namespace", namespace];
+        Self::launch(folder, own.iter().chain(arguments).map(|&argument| argument.to_owned()).collect())
+    }
+
+    fn launch(folder: tempfile::TempDir, arguments: Vec<String>) -> Result<Self> {
+        let xds: SocketAddr = ([127, 0, 0, 1], ports::free_port()?).into();
+        let admin = Target::local(ports::free_port()?);
+        let mut all = vec!["run".to_owned(), "--xds-address".to_owned(), xds.to_string()];
+        all.extend(["--admin-address".to_owned(), admin.address.to_string()]);
+        all.extend(arguments);
+        let (process, files) = (launch(&all, folder.path())?, folder.path().join("files"));
+        Ok(Self { process, arguments: all, xds, admin, files, folder })
     }
 
     /// Ends the program and starts it again, with the same arguments and the files as they are.
@@ -61,7 +68,8 @@ impl Portcullis {
         self.wait_until_ready().await
     }
 
-    async fn wait_until_ready(&mut self) -> Result<()> {
+    /// Waits until everything was read once.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
         let (process, admin) = (&mut self.process, &self.admin);
         let ready = process.wait_until(async || {
             let ready = client::send(admin, &Request::get("localhost", "/readyz")).await?;

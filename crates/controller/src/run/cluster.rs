@@ -79,7 +79,7 @@ impl Ends {
         controller_name: &Arc<str>,
         metrics: &Metrics,
     ) -> Result<Self, RunError> {
-        let client = Client::try_from(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
+        let client = watches::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
         let writing = status::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
         let statuses = Writer::new(status::Settings::new(controller_name.clone()), metrics.statuses.clone());
         let outlets = Outlets {

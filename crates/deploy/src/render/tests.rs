@@ -28,6 +28,7 @@ fn plan() -> Plan {
         addresses: Vec::new(),
         parameters: Parameters::default(),
         bootstrap: r#"{"admin":{}}"#.into(),
+        files: Vec::new(),
         trust_bundle: None,
     }
 }

@@ -1,0 +1,183 @@
+//! A controller with an API server behind it, and proxies before it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context, Result, ensure};
+use cluster::identity::tokens::AUDIENCE;
+use ir::{NsName, settings::Edge};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
+use portcullis_tests::api_server::ApiServer;
+use portcullis_tests::client::{self, Request, Target};
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::ports::free_port;
+use portcullis_tests::wait::{PATIENCE, eventually};
+use serde_json::Value;
+use translate::envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
+
+use crate::mount::Mount;
+
+/// The name by which proxies know the controller.
+const SERVER: &str = "localhost";
+
+pub(crate) struct World<'a> {
+    pub(crate) api: &'a ApiServer,
+    pub(crate) namespace: String,
+    pub(crate) portcullis: Portcullis,
+    port: u16,
+}
+
+impl<'a> World<'a> {
+    /// A controller of a class and a namespace of its own.
+    pub(crate) async fn new(api: &'a ApiServer) -> Result<World<'a>> {
+        let namespace = api.namespace().await?;
+        let class = format!(
+            "apiVersion: gateway.networking.k8s.io/v1\n\
+             kind: GatewayClass\n\
+             metadata: {{name: {namespace}}}\n\
+             spec: {{controllerName: portcullis.dev/{namespace}}}\n"
+        );
+        api.apply(&class).await?;
+        let controller = format!("portcullis.dev/{namespace}");
+        let arguments = [
+            "--xds-service",
+            "localhost:1",
+            "--deploy-proxies",
+            "false",
+            "--controller-name",
+            &controller,
+            "--watch-namespaces",
+            &namespace,
+        ];
+        let mut portcullis = Portcullis::start_in_cluster(&api.kubeconfig(), &namespace, &arguments)?;
+        portcullis.wait_until_ready().await?;
+        Ok(Self { api, namespace, portcullis, port: free_port()? })
+    }
+
+    pub(crate) async fn apply(&self, yaml: &str) -> Result<()> {
+        self.api.apply_in(&self.namespace, yaml).await?;
+        Ok(())
+    }
+
+    /// A Gateway with one listener, and the `ServiceAccount` of its proxies.
+    pub(crate) async fn apply_gateway(&self, name: &str) -> Result<()> {
+        let mut account = ServiceAccount::default();
+        account.metadata.name = Some(format!("{name}-{}", self.namespace));
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await?, &self.namespace);
+        accounts.create(&PostParams::default(), &account).await?;
+        let (class, port) = (&self.namespace, self.port);
+        self.apply(&format!(
+            "apiVersion: gateway.networking.k8s.io/v1\n\
+             kind: Gateway\n\
+             metadata: {{name: {name}}}\n\
+             spec:\n\
+             \x20 gatewayClassName: {class}\n\
+             \x20 listeners: [{{name: http, port: {port}, protocol: HTTP}}]\n"
+        ))
+        .await
+    }
+
+    #[expect(clippy::unused_self, reason = "it reads well beside apply")]
+    pub(crate) fn answering_route(&self, name: &str, gateway: &str, path: &str, status: u16) -> String {
+        answering_route(name, gateway, path, status)
+    }
+
+    fn objects(&self, client: kube::Client, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", kind);
+        Api::namespaced_with(client, &self.namespace, &ApiResource::from_gvk(&kind))
+    }
+
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        self.objects(self.api.client().await?, kind).delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until the status of an object is as wanted.
+    pub(crate) async fn says(&self, kind: &str, name: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
+        let objects = self.objects(self.api.client().await?, kind);
+        eventually(PATIENCE, async || {
+            let object = objects.get(name).await?;
+            let status = &object.data["status"];
+            ensure!(wanted(status), "{kind} {name} says {status:#}\n{}", self.portcullis.log_tail());
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// An Envoy that is a proxy of the Gateway.
+    pub(crate) async fn proxy(&self, gateway: &str) -> Result<Proxy> {
+        let secrets: Api<Secret> = Api::namespaced(self.api.client().await?, &self.namespace);
+        let authority = self.api.wait_for(&secrets, "portcullis-xds-authority", PATIENCE, |secret| secret.is_some());
+        let authority = authority.await?.context("it is there")?;
+        let bundle = authority.data.unwrap_or_default().remove("ca.crt").context("the Secret has no ca.crt")?;
+        let bundle = String::from_utf8(bundle.0)?;
+        let token = self.api.token(&self.namespace, &format!("{gateway}-{}", self.namespace), &[AUDIENCE]).await?;
+        let folder = tempfile::tempdir()?;
+        let authorities = Mount::new(folder.path().join("authorities"), &[("ca.crt", &bundle)])?;
+        let token = Mount::new(folder.path().join("token"), &[("token", &token)])?;
+        let credentials = Credentials {
+            server_name: SERVER.to_owned(),
+            authorities_file: authorities.file("ca.crt"),
+            token_file: token.file("token"),
+            folder: folder.path().to_owned(),
+        };
+        for file in credentials.files()? {
+            std::fs::write(folder.path().join(file.name), file.content.to_string())?;
+        }
+        let admin = free_port()?;
+        let bootstrap = secured_bootstrap(
+            &NsName::new(self.namespace.as_str(), gateway),
+            "proxy",
+            &XdsAddress::Tcp { host: "127.0.0.1".to_owned(), port: self.portcullis.xds_address().port() },
+            &credentials,
+            &AdminAddress::Tcp { address: Ipv4Addr::LOCALHOST.into(), port: admin },
+            SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
+            &Edge::default(),
+        );
+        let envoy = Envoy::launch_with_admin(&bootstrap_json(&bootstrap)?, admin)?;
+        Ok(Proxy { envoy, target: Target::local(self.port), _folder: folder })
+    }
+}
+
+/// A route that answers by itself: with a redirect, told apart by its status.
+pub(crate) fn answering_route(name: &str, gateway: &str, path: &str, status: u16) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\n\
+         kind: HTTPRoute\n\
+         metadata: {{name: {name}}}\n\
+         spec:\n\
+         \x20 parentRefs: [{{name: {gateway}}}]\n\
+         \x20 rules:\n\
+         \x20 - matches: [{{path: {{type: PathPrefix, value: {path}}}}}]\n\
+         \x20   filters:\n\
+         \x20   - type: RequestRedirect\n\
+         \x20     requestRedirect: {{hostname: elsewhere.example, statusCode: {status}}}\n"
+    )
+}
+
+/// The status of the condition of this type.
+pub(crate) fn condition<'a>(conditions: &'a Value, r#type: &str) -> Option<&'a str> {
+    let condition = conditions.as_array()?.iter().find(|condition| condition["type"] == r#type)?;
+    condition["status"].as_str()
+}
+
+/// A real Envoy with what is mounted into it.
+pub(crate) struct Proxy {
+    envoy: Envoy,
+    target: Target,
+    _folder: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// Waits until a request is answered with this status.
+    pub(crate) async fn answers(&self, path: &str, status: u16) -> Result<()> {
+        eventually(PATIENCE, async || {
+            let answer = client::send(&self.target, &Request::get("localhost", path)).await?;
+            ensure!(answer.status == status, "{path} answers {}\n{}", answer.status, self.envoy.log_tail());
+            anyhow::Ok(())
+        })
+        .await
+    }
+}
