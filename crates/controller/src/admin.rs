@@ -93,10 +93,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     }
     let stale = admin.engine.ask(|view| {
         let stale = view.stale.into_iter().flatten();
-        stale.map(|(kind, why)| format!("stale: {kind}: {why}\n")).collect::<String>()
+        stale.map(|(kind, why)| format!("stale: {kind}: {why}\n")).collect::<Vec<_>>()
     });
     match stale.await {
-        Ok(stale) => format!("ready\n{stale}").into_response(),
+        Ok(stale) => format!("ready\n{}", stale.concat()).into_response(),
         Err(error) => stopped(&error),
     }
 }
