@@ -19,7 +19,7 @@
 //! * No failure is given up on. What the API server refuses is told once, and tried ever more rarely until something
 //!   turns; while the API server is away, one request asks whether it is back.
 
-mod backoff;
+pub(crate) mod backoff;
 mod compact;
 mod condition;
 mod merge;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The wait after so many failures in a row: `first`, doubled from one to the next, at most `longest`.
-pub(super) fn wait(failures: u32, first: Duration, longest: Duration) -> Duration {
+pub(crate) fn wait(failures: u32, first: Duration, longest: Duration) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     first.saturating_mul(1 << doublings).min(longest)
 }

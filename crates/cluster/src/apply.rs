@@ -1,0 +1,245 @@
+//! Makes the objects of each Gateway be as they are to be, by server-side apply.
+//!
+//! ```text
+//! engine ── desired ──▶ ┌───────┐ ── list once, then apply and delete, one Gateway at a time ──▶ API server
+//! watch ─── seen ─────▶ │ queue │ ◀──────────────────── what became of them ─────────────────────┘
+//! lease ─── lead ─────▶ └───────┘ ── report ──▶ conditions
+//! ```
+//!
+//! * [`Queue`] says which Gateway is to be looked at and when: a state machine without IO.
+//! * [`Applier`] is the handle, and [`Applier::run`] the IO.
+//!
+//! What holds:
+//!
+//! * An object that is as it was applied is not applied again, until the watch says that somebody changed it.
+//! * Only objects of ours are touched: those that carry our label and whose owner is a Gateway of that name. Any other
+//!   that stands in the way is a conflict and told.
+//! * What a Gateway has no more is deleted, also what a process before this one has made.
+//! * No failure is given up on, and none of one object keeps another from being applied.
+
+mod kind;
+mod list;
+mod queue;
+mod work;
+
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use ir::NsName;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use serde_json::Value;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+pub use self::{
+    kind::Kind,
+    queue::{Desired, Failure, Job, Known, Ledger, ObjectKey, Outcome, Print, Queue, Retry, Step},
+};
+
+/// How objects are applied.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The most Gateways that are worked on at once.
+    pub under_way: usize,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// The namespaces that are looked through for objects of ours; all, if there are none.
+    pub namespaces: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { under_way: 8, timeout: Duration::from_secs(10), namespaces: Vec::new() }
+    }
+}
+
+/// The label and its value that all objects of ours have.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "portcullis");
+
+/// Who applies, as the API server notes it.
+const FIELD_MANAGER: &str = "portcullis";
+
+/// What could not be done for a Gateway; empty once everything is. Told when it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The Gateway.
+    pub owner: NsName,
+    /// What failed, by object.
+    pub failures: Vec<Failure>,
+}
+
+/// Takes what is desired and what is there, from any thread, and never waits for the API server. Clones are the same
+/// applier.
+#[derive(Clone, Debug)]
+pub struct Applier(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was told.
+    told: Notify,
+    /// Something that was under way ended.
+    ended: Notify,
+    leads: Arc<AtomicBool>,
+    settings: Settings,
+    report: Box<dyn Fn(Report) + Send + Sync>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("queue", &self.queue).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Applier {
+    /// An applier that knows nothing and does nothing: [`Applier::run`] must be running, and [`Applier::lead`] be told.
+    /// `report` is called from there and should not take long.
+    pub fn new(settings: Settings, report: impl Fn(Report) + Send + Sync + 'static) -> Self {
+        let queue = Mutex::new(Queue::new(settings.under_way));
+        Self(Arc::new(Shared {
+            queue,
+            told: Notify::new(),
+            ended: Notify::new(),
+            leads: Arc::new(AtomicBool::new(false)),
+            settings,
+            report: Box::new(report),
+        }))
+    }
+
+    /// What a Gateway's objects shall be from now on, in the order in which they are applied, each in the Gateway's
+    /// namespace; none if it is gone or not ours any more, and they shall be deleted. What is wrong with a Gateway so
+    /// that nobody knows what it should have is not told here, and what it has stays.
+    pub fn desired(&self, owner: &NsName, objects: Option<Vec<Value>>) {
+        let desired = objects.map(|objects| objects.into_iter().map(Arc::new).collect());
+        self.tell(|queue, _| queue.desired(owner, desired));
+    }
+
+    /// An object that carries our label ([`MANAGED_BY`]), as the watch has it. Our own writes may be among them.
+    pub fn seen(&self, kind: Kind, metadata: &ObjectMeta) {
+        self.tell(|queue, now| queue.seen(kind, metadata, now));
+    }
+
+    /// Such an object is gone, or lost the label.
+    pub fn gone(&self, kind: Kind, namespace: &str, name: &str) {
+        self.tell(|queue, now| queue.gone(kind, namespace, name, now));
+    }
+
+    /// Every Gateway was told of by [`Applier::desired`], so that what belongs to any other is left over and goes. To be
+    /// called once, after the first complete translation.
+    pub fn complete(&self) {
+        self.tell(|queue, _| queue.complete());
+    }
+
+    /// Whether this process applies. On taking over it looks for what is there, and applies everything once.
+    pub fn lead(&self, leads: bool) {
+        self.0.leads.store(leads, Ordering::Release);
+        self.tell(|queue, _| queue.lead(leads));
+    }
+
+    /// Waits until nothing is under way: after [`Applier::lead`] with `false`, nothing of this process reaches the API
+    /// server any more.
+    pub async fn quiet(&self) {
+        loop {
+            let mut ended = pin!(self.0.ended.notified());
+            ended.as_mut().enable();
+            if self.lock().under_way() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// How many Gateways are to be looked at or are being worked on.
+    pub fn pending(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Works, for ever; to be called once. Dropping the future ends it, whatever was under way.
+    ///
+    /// `client` should not try again on its own (see [`crate::status::client`]).
+    pub async fn run(&self, client: Client) {
+        let mut under_way: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+        loop {
+            let step = self.lock().next(Instant::now().into_std());
+            let until = match step {
+                Step::List => {
+                    let (client, settings) = (client.clone(), self.0.settings.clone());
+                    let listing = async move { Ended::Listed(list::list(&client, &settings).await) };
+                    under_way.push(listing.boxed());
+                    continue;
+                }
+                Step::Do(job) => {
+                    let (client, bound) = (client.clone(), self.0.settings.timeout);
+                    let leads = Arc::clone(&self.0.leads);
+                    let work = async move {
+                        let outcome = work::work(&client, &job, bound, &leads).await;
+                        Ended::Worked(job.owner, outcome)
+                    };
+                    under_way.push(work.boxed());
+                    continue;
+                }
+                Step::Wait(until) => until,
+            };
+            let time = async {
+                match until {
+                    Some(until) => sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(ended) = under_way.next() => self.finished(ended),
+                () = self.0.told.notified() => {}
+                () = time => {}
+            }
+        }
+    }
+
+    fn finished(&self, ended: Ended) {
+        let now = Instant::now().into_std();
+        let report = match ended {
+            Ended::Listed(found) => {
+                if let Err(message) = &found {
+                    tracing::warn!(message, "cannot list the objects of proxies; it is tried again");
+                }
+                self.lock().listed(found.ok(), now);
+                None
+            }
+            Ended::Worked(owner, outcome) => {
+                let failures = self.lock().finished(&owner, outcome, now);
+                failures.map(|failures| Report { owner, failures })
+            }
+        };
+        self.0.ended.notify_waiters();
+        let Some(report) = report else { return };
+        for Failure { object, message } in &report.failures {
+            tracing::warn!(gateway = %report.owner, %object, message, "cannot apply; it is tried again");
+        }
+        (self.0.report)(report);
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut Queue, std::time::Instant)) {
+        tell(&mut self.lock(), Instant::now().into_std());
+        self.0.told.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // The queue does not panic half way; if it did, the next look at a Gateway puts right what it left.
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came to an end.
+enum Ended {
+    Listed(Result<Vec<(NsName, ObjectKey, Known)>, String>),
+    Worked(NsName, Outcome),
+}

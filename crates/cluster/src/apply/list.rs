@@ -1,0 +1,79 @@
+//! What is there of ours when this process takes over.
+
+use ir::NsName;
+use kube::{
+    Api, Client,
+    api::ListParams,
+    core::{DynamicObject, PartialObjectMeta},
+};
+use tokio::time::timeout;
+
+use super::{
+    Kind, MANAGED_BY, Settings,
+    queue::{Known, ObjectKey, Print},
+    work::owner,
+};
+
+/// In one answer.
+const PAGE: u32 = 500;
+
+/// All objects of ours with their Gateways. A kind that is not served has none, and one that we may not list is passed
+/// over: what is left of it stays, and what is desired is applied all the same.
+pub(super) async fn list(client: &Client, settings: &Settings) -> Result<Vec<(NsName, ObjectKey, Known)>, String> {
+    let mut found = Vec::new();
+    for kind in Kind::ALL {
+        let resource = kind.resource();
+        let apis: Vec<Api<DynamicObject>> = if settings.namespaces.is_empty() {
+            vec![Api::all_with(client.clone(), &resource)]
+        } else {
+            let namespaces = settings.namespaces.iter();
+            namespaces.map(|namespace| Api::namespaced_with(client.clone(), namespace, &resource)).collect()
+        };
+        for api in apis {
+            list_one(kind, &api, settings, &mut found).await?;
+        }
+    }
+    Ok(found)
+}
+
+async fn list_one(
+    kind: Kind,
+    api: &Api<DynamicObject>,
+    settings: &Settings,
+    found: &mut Vec<(NsName, ObjectKey, Known)>,
+) -> Result<(), String> {
+    let (label, value) = MANAGED_BY;
+    let mut parameters = ListParams::default().labels(&format!("{label}={value}")).limit(PAGE);
+    loop {
+        let answer = timeout(settings.timeout, api.list_metadata(&parameters)).await;
+        let page = match answer {
+            Err(_) => return Err(format!("{}: no answer", kind.name())),
+            Ok(Ok(page)) => page,
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                let (kind, message) = (kind.name(), &status.message);
+                tracing::warn!(kind, message, "may not be listed: objects that are left over stay");
+                return Ok(());
+            }
+            Ok(Err(error)) => return Err(format!("{}: {error}", kind.name())),
+        };
+        found.extend(page.items.iter().filter_map(|object| known(kind, object)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// An object of ours, or none if it only has our label.
+fn known(kind: Kind, object: &PartialObjectMeta<DynamicObject>) -> Option<(NsName, ObjectKey, Known)> {
+    let metadata = &object.metadata;
+    let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+    let key = ObjectKey { kind, name: name.into() };
+    let uid = metadata.uid.as_deref()?.into();
+    Some((
+        NsName::new(namespace, owner(metadata)?),
+        key,
+        Known { uid, applied: None, changed: false, print: Print::of(metadata) },
+    ))
+}

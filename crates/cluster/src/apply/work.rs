@@ -1,0 +1,244 @@
+//! What is done for one Gateway: requests, one after the other.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+    core::{DynamicObject, params::Preconditions},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    FIELD_MANAGER, Kind, MANAGED_BY,
+    queue::{Failure, Job, Known, ObjectKey, Outcome, Print, Retry},
+};
+
+/// Who holds the count of replicas between us and an autoscaler, as the API server notes it.
+const REPLICAS_MANAGER: &str = "portcullis-replicas";
+
+/// Why an object is not as it should be.
+struct Trouble {
+    message: String,
+    retry: Retry,
+}
+
+impl Trouble {
+    fn refused(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: Retry::Refused }
+    }
+}
+
+/// Applies what is to be there and deletes what is not, unless we do not lead any more.
+pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &AtomicBool) -> Outcome {
+    let mut ledger = job.ledger.clone();
+    let mut failures = Vec::new();
+    let mut retry: Option<Retry> = None;
+    let mut wanted = HashSet::new();
+    let mut failed = |object: String, trouble: Trouble| {
+        retry = Some(retry.take().map_or(trouble.retry, |before| before.min(trouble.retry)));
+        failures.push(Failure { object, message: trouble.message });
+    };
+    for object in &job.objects {
+        let (Some(kind), Some(name)) = (Kind::of(object), object["metadata"]["name"].as_str()) else {
+            let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
+            failed(what, Trouble::refused("is none of the kinds that are applied"));
+            continue;
+        };
+        let key = ObjectKey { kind, name: name.into() };
+        wanted.insert(key.clone());
+        let known = ledger.get(&key);
+        if known.is_some_and(|known| !known.changed && known.applied.as_ref() == Some(object)) {
+            continue;
+        }
+        if !leads.load(Ordering::Acquire) {
+            break;
+        }
+        let api = Api::namespaced_with(client.clone(), &job.owner.namespace, &kind.resource());
+        let at = Place { api, name, owner: &job.owner.name, bound };
+        match at.apply(object, known).await {
+            Ok(known) => drop(ledger.insert(key, known)),
+            Err(trouble) => failed(key.to_string(), trouble),
+        }
+    }
+    let gone: Vec<_> = ledger.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
+    for key in gone {
+        if !leads.load(Ordering::Acquire) {
+            break;
+        }
+        let Some(known) = ledger.get(&key) else { continue };
+        let api = Api::namespaced_with(client.clone(), &job.owner.namespace, &key.kind.resource());
+        let at = Place { api, name: &key.name, owner: &job.owner.name, bound };
+        match at.delete(&known.uid).await {
+            Ok(()) => drop(ledger.remove(&key)),
+            Err(trouble) => failed(key.to_string(), trouble),
+        }
+    }
+    Outcome { ledger, failures, retry }
+}
+
+/// An object at the API server.
+struct Place<'a> {
+    api: Api<DynamicObject>,
+    name: &'a str,
+    owner: &'a str,
+    bound: Duration,
+}
+
+impl Place<'_> {
+    async fn apply(&self, object: &Arc<Value>, known: Option<&Known>) -> Result<Known, Trouble> {
+        if let Some(applied) = known.and_then(|known| known.applied.as_deref()) {
+            self.hand_over_replicas(applied, object).await?;
+        }
+        if let Some(known) = known {
+            match self.send(object, Some(&known.uid)).await {
+                // It is not the one that we know: another has its name, or none.
+                Err(Trouble { retry: Retry::Conflict, .. }) => {}
+                answer => return answer,
+            }
+        }
+        let uid = self.look().await?;
+        self.send(object, uid.as_deref()).await
+    }
+
+    /// Applies an object, if what is there is the one with that uid, or if there is none and none is named.
+    async fn send(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<Known, Trouble> {
+        let mut body = (**object).clone();
+        if let Some(uid) = uid {
+            body["metadata"]["uid"] = uid.into();
+        }
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(&body);
+        let answer = self.answer(self.api.patch(self.name, &parameters, &patch)).await?;
+        let metadata = &answer.metadata;
+        let uid = metadata.uid.as_deref().ok_or_else(|| Trouble::refused("was answered without a uid"))?;
+        let (applied, print) = (Some(Arc::clone(object)), Print::of(metadata));
+        Ok(Known { uid: uid.into(), applied, changed: false, print })
+    }
+
+    /// The uid of an object of ours; none if there is no object.
+    ///
+    /// Between this and the first apply somebody may make one of the same name, which is then taken over: server-side
+    /// apply has no way to ask that there be none.
+    async fn look(&self) -> Result<Option<String>, Trouble> {
+        let Some(found) = self.answer(self.api.get_metadata_opt(self.name)).await? else { return Ok(None) };
+        let metadata = found.metadata;
+        let (label, value) = MANAGED_BY;
+        let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|is| is == value);
+        if !labelled || owner(&metadata) != Some(self.owner) {
+            let message = "is there already and belongs to somebody else: remove or rename it";
+            return Err(Trouble::refused(message));
+        }
+        if metadata.deletion_timestamp.is_some() {
+            return Err(Trouble { message: "is being deleted".to_owned(), retry: Retry::Soon });
+        }
+        Ok(metadata.uid)
+    }
+
+    /// Leaves the count of replicas to somebody else, when it is ours to say no more: a field that nobody claims gets its
+    /// default, which is one, and most proxies would go at once.
+    async fn hand_over_replicas(&self, applied: &Value, object: &Value) -> Result<(), Trouble> {
+        let said = |object: &Value| object["kind"] == "Deployment" && object["spec"].get("replicas").is_some();
+        if !said(applied) || said(object) {
+            return Ok(());
+        }
+        let Some(now) = self.answer(self.api.get_opt(self.name)).await? else { return Ok(()) };
+        let replicas = &now.data["spec"]["replicas"];
+        let patch = json!({
+            "apiVersion": object["apiVersion"],
+            "kind": object["kind"],
+            "metadata": {"name": self.name, "uid": now.metadata.uid},
+            "spec": {"replicas": replicas},
+        });
+        let parameters = PatchParams::apply(REPLICAS_MANAGER).force();
+        self.answer(self.api.patch(self.name, &parameters, &Patch::Apply(&patch))).await.map(drop)
+    }
+
+    async fn delete(&self, uid: &str) -> Result<(), Trouble> {
+        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
+        let deleted = async {
+            match self.api.delete(self.name, &parameters).await {
+                Ok(_) => Ok(()),
+                // It is gone, or another has its name: nothing of ours is left.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+                Err(error) => Err(error),
+            }
+        };
+        self.answer(deleted).await
+    }
+
+    async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+        match timeout(self.bound, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(trouble(error)),
+            Err(_) => {
+                let message = format!("no answer within {} s", self.bound.as_secs_f32());
+                Err(Trouble { message, retry: Retry::Everywhere })
+            }
+        }
+    }
+}
+
+/// The name of the Gateway that controls an object.
+pub(super) fn owner(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.iter().flatten();
+    let gateway = |api_version: &str| api_version.starts_with("gateway.networking.k8s.io/");
+    let mut owners = owners.filter(|owner| owner.kind == "Gateway" && gateway(&owner.api_version));
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.name.as_str())
+}
+
+fn trouble(error: kube::Error) -> Trouble {
+    let kube::Error::Api(status) = error else {
+        return Trouble { message: error.to_string(), retry: Retry::Everywhere };
+    };
+    let retry = match status.code {
+        // A conflict that force does not decide: another object has the name by now, or it changed meanwhile.
+        409 => Retry::Conflict,
+        401 | 429 | 503 | 504 => Retry::Everywhere,
+        408 | 500.. => Retry::Soon,
+        _ => Retry::Refused,
+    };
+    let message = if status.message.is_empty() { format!("HTTP status {}", status.code) } else { status.message };
+    Trouble { message, retry }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn answers_mean_what_the_api_server_means() {
+        let retry = |code| trouble(kube::Error::Api(Box::new(Status { code, ..Status::default() }))).retry;
+        assert_eq!([403, 404, 422].map(retry), [Retry::Refused; 3]);
+        assert_eq!([401, 429, 503].map(retry), [Retry::Everywhere; 3]);
+        assert_eq!([409, 500].map(retry), [Retry::Conflict, Retry::Soon]);
+    }
+
+    #[test]
+    fn an_owner_is_the_gateway_that_controls() {
+        let metadata = |reference: Value| -> ObjectMeta {
+            serde_json::from_value(json!({"ownerReferences": [reference]})).expect("metadata")
+        };
+        let gateway = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "name": "web", "uid": "u", "controller": true
+        });
+        assert_eq!(owner(&metadata(gateway.clone())), Some("web"));
+        for (field, value) in [("controller", json!(false)), ("kind", json!("Service")), ("apiVersion", json!("v1"))] {
+            let mut other = gateway.clone();
+            other[field] = value;
+            assert_eq!(owner(&metadata(other)), None, "{field}");
+        }
+    }
+}

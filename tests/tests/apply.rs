@@ -1,0 +1,358 @@
+//! Objects of Gateways at a real API server.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use cluster::apply::{Applier, Kind, Report, Settings};
+use ir::NsName;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    autoscaling::v2::HorizontalPodAutoscaler,
+    core::v1::{ConfigMap, Namespace, Service, ServiceAccount},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use portcullis_tests::{
+    api_server::ApiServer,
+    wait::{PATIENCE, eventually},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// An applier at work in a namespace of its own.
+struct Scene {
+    client: Client,
+    namespace: String,
+    applier: Applier,
+    reports: Arc<Mutex<Vec<Report>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Scene {
+    async fn new() -> Result<Self> {
+        let server = ApiServer::shared().await?;
+        let namespace = server.namespace().await?;
+        Self::in_namespace(server.client().await?, namespace)
+    }
+
+    fn in_namespace(client: Client, namespace: String) -> Result<Self> {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&reports);
+        let settings = Settings { namespaces: vec![namespace.clone()], ..Settings::default() };
+        let applier = Applier::new(settings, move |report| told.lock().expect("no panic").push(report));
+        applier.lead(true);
+        let (running, with) = (applier.clone(), client.clone());
+        let task = tokio::spawn(async move { running.run(with).await });
+        Ok(Self { client, namespace, applier, reports, task })
+    }
+
+    fn owner(&self) -> NsName {
+        NsName::new(self.namespace.as_str(), "web")
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn get<K>(&self) -> Result<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        Ok(self.api::<K>().get("web-portcullis").await?)
+    }
+
+    /// Waits until there is nothing to do.
+    async fn settled(&self) -> Result<()> {
+        let pending = async || {
+            let pending = self.applier.pending();
+            ensure!(pending == 0, "{pending} pending; {:?}", self.reports.lock().expect("no panic"));
+            Ok(())
+        };
+        eventually(PATIENCE, pending).await
+    }
+
+    /// Waits until the last report is of that many failures, and gives their messages.
+    async fn reported(&self, count: usize) -> Result<Vec<String>> {
+        let look = async || {
+            let reports = self.reports.lock().expect("no panic");
+            let last = reports.last().context("no report")?;
+            ensure!(last.failures.len() == count, "{last:?}");
+            Ok(last.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message)).collect())
+        };
+        eventually(PATIENCE, look).await
+    }
+
+    /// What a Gateway may have.
+    fn plan(&self) -> deploy::Plan {
+        deploy::Plan {
+            gateway: self.owner(),
+            uid: "0f7ae0b6-0000-0000-0000-000000000000".into(),
+            class: "portcullis".into(),
+            ports: vec![deploy::Port { name: "http".into(), port: 80, target: 10080 }],
+            labels: Vec::new(),
+            annotations: Vec::new(),
+            addresses: Vec::new(),
+            parameters: deploy::Parameters::default(),
+            bootstrap: "{}".into(),
+            trust_bundle: None,
+        }
+    }
+
+    fn desire(&self, plan: &deploy::Plan) -> Result<()> {
+        let manifests = deploy::render(plan, &deploy::Settings::default())?;
+        self.applier.desired(&self.owner(), Some(manifests.into_iter().map(|manifest| manifest.object).collect()));
+        Ok(())
+    }
+}
+
+fn parameters(kube: &Value) -> Result<deploy::Parameters> {
+    Ok(deploy::Parameters::read(None, Some(&json!({"kube": kube})))?)
+}
+
+fn everything() -> Value {
+    let yaml = include_str!("../../crates/deploy/src/render/golden/everything-parameters.yaml");
+    let mut value: Value = serde_saphyr::from_str(yaml).expect("YAML");
+    let kube = value["kube"].as_object_mut().expect("an object");
+    // Its CRD is not there.
+    kube.remove("verticalPodAutoscaler");
+    value["kube"].clone()
+}
+
+#[tokio::test]
+async fn an_api_server_takes_all_that_is_rendered() -> Result<()> {
+    let scene = Scene::new().await?;
+    let mut everything = everything();
+    // Who has it is known to the API server alone.
+    everything["service"]["clusterIP"] = json!("");
+    let plan = deploy::Plan {
+        parameters: parameters(&everything)?,
+        labels: vec![("team".into(), "a".into())],
+        annotations: vec![("example.com/a".into(), "b".into())],
+        ..scene.plan()
+    };
+    scene.desire(&plan)?;
+    scene.settled().await?;
+    ensure!(scene.reports.lock().expect("no panic").is_empty(), "{:?}", scene.reports);
+    let deployment: Deployment = scene.get().await?;
+    let pod = deployment.spec.and_then(|spec| spec.template.spec).context("no pod")?;
+    ensure!(pod.containers[0].image.as_deref() == Some("registry.example/envoy:v1"), "{pod:?}");
+    let autoscaler: HorizontalPodAutoscaler = scene.get().await?;
+    ensure!(autoscaler.spec.and_then(|spec| spec.min_replicas) == Some(3));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_as_it_was_applied_is_not_applied_again_and_a_change_is_made_in_place() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    let versions = async || -> Result<_> {
+        let (service, config): (Service, ConfigMap) = (scene.get().await?, scene.get().await?);
+        Ok((service.metadata, config.metadata))
+    };
+    let (service, config) = versions().await?;
+    scene.desire(&scene.plan())?;
+    ensure!(scene.applier.pending() == 0);
+
+    scene.desire(&deploy::Plan { trust_bundle: Some("PEM".into()), ..scene.plan() })?;
+    scene.settled().await?;
+    let (same, changed) = versions().await?;
+    ensure!(same == service, "the Service was written");
+    ensure!(changed.uid == config.uid && changed.resource_version != config.resource_version);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_longer_asked_for_goes_also_after_a_restart() -> Result<()> {
+    let scene = Scene::new().await?;
+    let scaled =
+        parameters(&json!({"horizontalPodAutoscaler": {"spec": {"maxReplicas": 3}}, "podDisruptionBudget": {}}))?;
+    scene.desire(&deploy::Plan { parameters: scaled, ..scene.plan() })?;
+    scene.settled().await?;
+    scene.get::<HorizontalPodAutoscaler>().await?;
+    let only_budget = parameters(&json!({"podDisruptionBudget": {}}))?;
+    scene.desire(&deploy::Plan { parameters: only_budget, ..scene.plan() })?;
+    scene.settled().await?;
+    ensure!(scene.api::<HorizontalPodAutoscaler>().get_opt("web-portcullis").await?.is_none());
+
+    // The next process knows nothing of what this one made.
+    scene.applier.lead(false);
+    scene.applier.quiet().await;
+    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone())?;
+    next.desire(&next.plan())?;
+    next.settled().await?;
+    let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> = next.api();
+    ensure!(budgets.get_opt("web-portcullis").await?.is_none());
+    next.get::<Deployment>().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_somebody_changes_is_put_right_and_what_somebody_deletes_is_made_again() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    let services: Api<Service> = scene.api();
+    let port = async || -> Result<Option<i32>> {
+        let service: Service = scene.get().await?;
+        Ok(service.spec.and_then(|spec| spec.ports).map(|ports| ports[0].port))
+    };
+    let patch = json!({"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 1, "protocol": "TCP"}]}});
+    let changed = services.patch("web-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    ensure!(port().await? == Some(81));
+    scene.applier.seen(Kind::Service, &changed.metadata);
+    eventually(PATIENCE, async || {
+        ensure!(port().await? == Some(80), "not put right");
+        Ok(())
+    })
+    .await?;
+
+    services.delete("web-portcullis", &DeleteParams::default()).await?;
+    scene.applier.gone(Kind::Service, &scene.namespace, "web-portcullis");
+    let made = async || services.get("web-portcullis").await;
+    eventually(PATIENCE, made).await?;
+
+    // Deleted without a word of it, and something else changes: what we believed to know is wrong.
+    services.delete("web-portcullis", &DeleteParams::default()).await?;
+    let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
+    scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    scene.settled().await?;
+    ensure!(port().await? == Some(8080));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_of_somebody_else_is_a_conflict_and_stays_as_it_is() -> Result<()> {
+    let scene = Scene::new().await?;
+    let mut foreign =
+        ConfigMap { data: Some(BTreeMap::from([("a".to_owned(), "b".to_owned())])), ..ConfigMap::default() };
+    foreign.metadata.name = Some("web-portcullis".to_owned());
+    let config_maps: Api<ConfigMap> = scene.api();
+    let created = config_maps.create(&PostParams::default(), &foreign).await?;
+    scene.desire(&scene.plan())?;
+    let messages = scene.reported(1).await?;
+    ensure!(messages[0].starts_with("ConfigMap web-portcullis: is there already"), "{messages:?}");
+    ensure!(scene.get::<ConfigMap>().await? == created, "the foreign object was written");
+    // The others are applied all the same.
+    scene.get::<Deployment>().await?;
+
+    config_maps.delete("web-portcullis", &DeleteParams::default()).await?;
+    scene.reported(0).await?;
+    ensure!(scene.get::<ConfigMap>().await?.data.is_some_and(|data| data.contains_key("bootstrap.json")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_of_a_gateway_that_goes_is_deleted_and_nothing_else() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    let mut foreign = ServiceAccount::default();
+    foreign.metadata.name = Some("foreign".to_owned());
+    // With our label, and nobody's.
+    foreign.metadata.labels = Some(BTreeMap::from([("app.kubernetes.io/managed-by".into(), "portcullis".into())]));
+    let accounts: Api<ServiceAccount> = scene.api();
+    accounts.create(&PostParams::default(), &foreign).await?;
+
+    scene.applier.desired(&scene.owner(), None);
+    scene.settled().await?;
+    ensure!(scene.api::<Deployment>().get_opt("web-portcullis").await?.is_none());
+    ensure!(scene.api::<Service>().get_opt("web-portcullis").await?.is_none());
+    ensure!(scene.api::<ConfigMap>().get_opt("web-portcullis").await?.is_none());
+    ensure!(accounts.get_opt("web-portcullis").await?.is_none());
+    accounts.get("foreign").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_gateway_left_that_went_while_nobody_led_goes_once_all_were_told_of() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    scene.applier.lead(false);
+    scene.applier.quiet().await;
+    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone())?;
+    next.settled().await?;
+    next.get::<Deployment>().await?;
+    next.applier.complete();
+    eventually(PATIENCE, async || {
+        let left = next.api::<Deployment>().get_opt("web-portcullis").await?;
+        ensure!(left.is_none(), "still there");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_the_api_server_refuses_is_told_and_tried_again_when_it_is_other() -> Result<()> {
+    let scene = Scene::new().await?;
+    let wrong = parameters(&json!({"service": {"clusterIP": "192.0.2.1"}}))?;
+    scene.desire(&deploy::Plan { parameters: wrong, ..scene.plan() })?;
+    let messages = scene.reported(1).await?;
+    ensure!(messages[0].contains("Service web-portcullis: ") && messages[0].contains("clusterIP"), "{messages:?}");
+    scene.desire(&scene.plan())?;
+    scene.reported(0).await?;
+    scene.get::<Service>().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_missing_is_told_and_its_coming_is_enough() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let name = format!("{}-late", server.namespace().await?);
+    let scene = Scene::in_namespace(server.client().await?, name.clone())?;
+    scene.desire(&scene.plan())?;
+    let messages = scene.reported(4).await?;
+    ensure!(messages.iter().all(|message| message.contains("not found")), "{messages:?}");
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name);
+    Api::all(server.client().await?).create(&PostParams::default(), &namespace).await?;
+    scene.reported(0).await?;
+    scene.get::<Deployment>().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn replicas_that_are_no_longer_ours_to_say_stay_as_they_are() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&deploy::Plan { parameters: parameters(&json!({"deployment": {"replicas": 4}}))?, ..scene.plan() })?;
+    scene.settled().await?;
+    let scaled = json!({"deployment": {"replicas": 4}, "horizontalPodAutoscaler": {"spec": {"maxReplicas": 9}}});
+    scene.desire(&deploy::Plan { parameters: parameters(&scaled)?, ..scene.plan() })?;
+    scene.settled().await?;
+    let deployment: Deployment = scene.get().await?;
+    ensure!(deployment.spec.and_then(|spec| spec.replicas) == Some(4));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_is_waited_for() -> Result<()> {
+    let mut server = ApiServer::start().await?;
+    let namespace = server.namespace().await?;
+    let scene = Scene::in_namespace(server.client().await?, namespace)?;
+    scene.settled().await?;
+    server.stop().await?;
+    scene.desire(&scene.plan())?;
+    scene.reported(4).await?;
+    server.restart().await?;
+    scene.reported(0).await?;
+    scene.get::<Deployment>().await?;
+    Ok(())
+}
