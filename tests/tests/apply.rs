@@ -219,10 +219,19 @@ async fn what_somebody_changes_is_put_right_and_what_somebody_deletes_is_made_ag
     ensure!(port().await? == Some(81));
     scene.applier.seen(Kind::Service, &changed.metadata);
     eventually(PATIENCE, async || {
-        ensure!(port().await? == Some(80), "not put right");
+        ensure!(port().await? == Some(80), "not put right: {:?}", scene.reports);
         Ok(())
     })
     .await?;
+    scene.settled().await?;
+    let service: Service = scene.get().await?;
+    ensure!(service.spec.and_then(|spec| spec.ports).is_some_and(|ports| ports.len() == 1));
+    // And the ports are ours to change again.
+    let ports = vec![deploy::Port { name: "other".into(), port: 82, target: 82 }];
+    scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    scene.settled().await?;
+    let service: Service = scene.get().await?;
+    ensure!(service.spec.and_then(|spec| spec.ports).is_some_and(|ports| ports.len() == 1 && ports[0].port == 82));
 
     services.delete("web-portcullis", &DeleteParams::default()).await?;
     scene.applier.gone(Kind::Service, &scene.namespace, "web-portcullis");

@@ -26,6 +26,9 @@ use super::{
 /// Who holds the count of replicas between us and an autoscaler, as the API server notes it.
 const REPLICAS_MANAGER: &str = "portcullis-replicas";
 
+/// Who sets the ports of a Service for a moment, likewise.
+const PORTS_MANAGER: &str = "portcullis-ports";
+
 /// Why an object is not as it should be.
 struct Trouble {
     message: String,
@@ -100,14 +103,46 @@ impl Place<'_> {
             self.hand_over_replicas(applied, object).await?;
         }
         if let Some(known) = known {
-            match self.send(object, Some(&known.uid)).await {
+            match self.settle(object, Some(&known.uid)).await {
                 // It is not the one that we know: another has its name, or none.
                 Err(Trouble { retry: Retry::Conflict, .. }) => {}
                 answer => return answer,
             }
         }
         let uid = self.look().await?;
-        self.send(object, uid.as_deref()).await
+        self.settle(object, uid.as_deref()).await
+    }
+
+    /// Applies an object, and a Service's ports to the exclusion of any other: a port that somebody added would stay, since
+    /// it is not ours, and one that somebody renumbered would stand in the way of the one that we apply, since it has its
+    /// name.
+    async fn settle(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<Known, Trouble> {
+        let answer = self.send(object, uid).await;
+        let (true, Some(uid)) = (object["kind"] == "Service", uid) else { return answer };
+        match &answer {
+            Ok(_) | Err(Trouble { retry: Retry::Refused, .. }) => {}
+            Err(_) => return answer,
+        }
+        let Some(there) = self.answer(self.api.get_opt(self.name)).await? else { return answer };
+        if !has_other_ports(&there.data["spec"]["ports"], &object["spec"]["ports"]) {
+            return answer;
+        }
+        let ports = json!({"metadata": {"uid": uid}, "spec": {"ports": object["spec"]["ports"]}});
+        let parameters = PatchParams { field_manager: Some(PORTS_MANAGER.to_owned()), ..PatchParams::default() };
+        self.answer(self.api.patch(self.name, &parameters, &Patch::Merge(&ports))).await?;
+        self.send(object, Some(uid)).await?;
+        self.disown_ports().await?;
+        self.send(object, Some(uid)).await
+    }
+
+    /// Whoever set the ports by a plain patch holds them from then on, and they would stay when we apply others.
+    async fn disown_ports(&self) -> Result<(), Trouble> {
+        let Some(there) = self.answer(self.api.get_metadata_opt(self.name)).await? else { return Ok(()) };
+        let mut managers = there.metadata.managed_fields.unwrap_or_default();
+        managers.retain(|entry| entry.manager.as_deref() != Some(PORTS_MANAGER));
+        let version = there.metadata.resource_version;
+        let patch = json!({"metadata": {"resourceVersion": version, "managedFields": managers}});
+        self.answer(self.api.patch_metadata(self.name, &PatchParams::default(), &Patch::Merge(&patch))).await.map(drop)
     }
 
     /// Applies an object, if what is there is the one with that uid, or if there is none and none is named.
@@ -187,6 +222,17 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// Whether a Service has a port that is not among those that are to be.
+fn has_other_ports(there: &Value, wanted: &Value) -> bool {
+    let ports = |list: &Value| -> Vec<_> {
+        let ports = list.as_array().into_iter().flatten();
+        // TCP if it is not said.
+        ports.map(|port| (port["port"].clone(), port["protocol"].as_str().unwrap_or("TCP").to_owned())).collect()
+    };
+    let wanted = ports(wanted);
+    ports(there).iter().any(|port| !wanted.contains(port))
 }
 
 /// The name of the Gateway that controls an object.
