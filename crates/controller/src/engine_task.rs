@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use translate::{Changes, Deploying, Translator};
 
 pub use ports::{HostPorts, PortCheck, ThisHost};
-pub use watched::{Accounts, Outlets, Wanted};
+pub use watched::{Accounts, Outlets};
 
 use crate::{
     files::{FileProblem, Update},
@@ -51,6 +51,8 @@ pub enum Event {
     Cluster(Vec<Observed>),
     /// The authorities changed that proxies shall trust, in PEM.
     Authorities(Arc<str>),
+    /// What runs the proxies of a Gateway could not be applied, or all of it could.
+    Applied(cluster::apply::Report),
     /// A proxy did or said something.
     Proxy(xds::Event),
     /// Time to look whether ports can be bound that could not.
@@ -199,6 +201,16 @@ impl EngineTask {
                         self.translator.set_deploying(Some(deploying.clone()));
                     }
                     "identity"
+                }
+                Event::Applied(report) => {
+                    let failures: Vec<_> = report
+                        .failures
+                        .iter()
+                        .map(|failure| format!("{}: {}", failure.object, failure.message))
+                        .collect();
+                    let words = (!failures.is_empty()).then(|| failures.join("; "));
+                    self.translator.set_unapplied(&report.owner, words);
+                    "deployer"
                 }
                 Event::Proxy(event) => {
                     self.take_proxy(&event);

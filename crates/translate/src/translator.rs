@@ -37,7 +37,7 @@ use crate::{
         input::{
             Classes, Config, ConfigMaps, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways,
             Grants, Nacks, Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
-            UnusablePorts,
+            Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
@@ -150,6 +150,11 @@ impl Translator {
     /// Envoy's words while a proxy of `gateway` refuses what it was sent; none once it takes it.
     pub fn set_nack(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Nacks>(gateway.clone(), words);
+    }
+
+    /// Why the objects that run a Gateway's proxies are not as they should be; none once they are.
+    pub fn set_unapplied(&mut self, gateway: &NsName, words: Option<String>) {
+        self.engine.set::<Unapplied>(gateway.clone(), words);
     }
 
     /// Why `port` of this host cannot be bound; none once it can.
@@ -391,6 +396,7 @@ fn tables() -> Engine {
         .input::<DeployConfig>()
         .input::<Namespaces>()
         .input::<Nacks>()
+        .input::<Unapplied>()
         .input::<UnusablePorts>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
         .for_each::<PolicyRow, RewritePolicies>(rewrite)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::{Kind, ObjectId};
-use cluster::{status::Writer, watch::Observed};
+use cluster::{apply::Applier, status::Writer, watch::Observed};
 use ir::NsName;
 use tokio::sync::watch;
 use translate::{Change, Changes, Proxies, Translator};
@@ -16,16 +16,13 @@ use crate::metrics::{KindLabel, Metrics};
 /// Whose proxies run as which ServiceAccount.
 pub type Accounts = Arc<HashMap<NsName, NsName>>;
 
-/// What the objects that run proxies shall be from now on.
-pub type Wanted = BTreeMap<NsName, Proxies>;
-
 /// Where a cluster is told what was made of its objects.
 #[derive(Clone, Debug)]
 pub struct Outlets {
     /// Statuses.
     pub statuses: Writer,
-    /// What runs the proxies of each Gateway.
-    pub proxies: watch::Sender<Wanted>,
+    /// The objects that run the proxies of each Gateway; none where that is not this controller's business.
+    pub proxies: Option<Applier>,
     /// Which ServiceAccounts they run as.
     pub accounts: watch::Sender<Accounts>,
 }
@@ -109,6 +106,9 @@ impl Watched {
     /// Says that everything was read, and told, once.
     pub(super) fn complete(&self) {
         self.outlets.statuses.complete();
+        if let Some(applier) = &self.outlets.proxies {
+            applier.complete();
+        }
     }
 
     /// Notes what proxies are run by, and as whom.
@@ -126,13 +126,16 @@ impl Watched {
                 }
             }
         });
-        self.outlets.proxies.send_modify(|wanted| {
-            for (gateway, proxies) in turned {
-                match proxies {
-                    Some(proxies) => wanted.insert(gateway, proxies),
-                    None => wanted.remove(&gateway),
-                };
+        let Some(applier) = &self.outlets.proxies else { return };
+        for (gateway, proxies) in turned {
+            match proxies {
+                Some(Proxies::Objects(objects)) => {
+                    let objects = objects.iter().map(|manifest| manifest.object.clone()).collect();
+                    applier.desired(&gateway, Some(objects));
+                }
+                Some(Proxies::Kept) => {}
+                Some(Proxies::Unmanaged) | None => applier.desired(&gateway, None),
             }
-        });
+        }
     }
 }

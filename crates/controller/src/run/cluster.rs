@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
+    apply::{self, Applier},
     identity::{Trust, authority::Policy, files, keeper::Keeper, tokens},
     lease::{self, Candidate, Claim},
     status::{self, Writer},
@@ -18,7 +19,7 @@ use translate::Deploying;
 
 use super::RunError;
 use crate::{
-    engine_task::{Accounts, EngineHandle, Event, Outlets, Wanted},
+    engine_task::{Accounts, EngineHandle, Event, Outlets},
     metrics::Metrics,
 };
 
@@ -61,6 +62,7 @@ pub(super) struct Ends {
     writing: Client,
     trust: Trust,
     outlets: Outlets,
+    reports: mpsc::UnboundedReceiver<apply::Report>,
     metrics: Metrics,
 }
 
@@ -70,6 +72,7 @@ pub(super) struct Working {
     election: JoinHandle<()>,
     resign: oneshot::Sender<()>,
     statuses: Writer,
+    applier: Option<Applier>,
     _watches: watches::Handle,
 }
 
@@ -82,12 +85,18 @@ impl Ends {
         let client = watches::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
         let writing = status::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
         let statuses = Writer::new(status::Settings::new(controller_name.clone()), metrics.statuses.clone());
-        let outlets = Outlets {
-            statuses,
-            proxies: watch::Sender::new(Wanted::default()),
-            accounts: watch::Sender::new(Accounts::default()),
+        let (report, reports) = mpsc::unbounded_channel();
+        let namespaces = match &options.scope {
+            Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
         };
-        Ok(Self { options, client, writing, trust: Trust::new(), outlets, metrics: metrics.clone() })
+        let settings = apply::Settings { namespaces, ..apply::Settings::default() };
+        let proxies = options.deploy.is_some().then(|| {
+            // Whoever reads is gone only when the process ends.
+            Applier::new(settings, move |told| drop(report.send(told)))
+        });
+        let outlets = Outlets { statuses, proxies, accounts: watch::Sender::new(Accounts::default()) };
+        Ok(Self { options, client, writing, trust: Trust::new(), outlets, reports, metrics: metrics.clone() })
     }
 
     /// Where the engine tells the cluster what became of its objects.
@@ -120,7 +129,7 @@ impl Ends {
 
     /// Begins to read and to write.
     pub(super) fn start(self, engine: &EngineHandle) -> Working {
-        let Self { options, client, writing, trust, outlets, metrics } = self;
+        let Self { options, client, writing, trust, outlets, reports, metrics } = self;
         let (candidate, claim) =
             Candidate::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
         let (leads, leading) = watch::channel(false);
@@ -131,9 +140,15 @@ impl Ends {
         }));
         let statuses = outlets.statuses.clone();
         let mut tasks = vec![
-            tokio::spawn(follow_claim(claim, leads, statuses.clone(), metrics)),
+            tokio::spawn(follow_claim(claim, leads, outlets.clone(), metrics)),
             tokio::spawn(forward_authorities(trust.bundle(), engine.clone())),
+            tokio::spawn(forward_reports(reports, engine.clone())),
         ];
+        let applier = outlets.proxies;
+        if let Some(applier) = applier.clone() {
+            let client = writing.clone();
+            tasks.push(tokio::spawn(async move { applier.run(client).await }));
+        }
         tasks.push({
             let (statuses, client) = (statuses.clone(), writing);
             tokio::spawn(async move { statuses.run(client).await })
@@ -153,7 +168,7 @@ impl Ends {
         let (sink, observed) = mpsc::channel(BATCHES);
         let watches = watches::start(client, watches::Options { scope: options.scope, ..Default::default() }, sink);
         tasks.push(tokio::spawn(forward(observed, engine.clone())));
-        Working { tasks, election, resign, statuses, _watches: watches }
+        Working { tasks, election, resign, statuses, applier, _watches: watches }
     }
 }
 
@@ -161,7 +176,14 @@ impl Working {
     /// Writes nothing any more, and lets another replica lead.
     pub(super) async fn stop(self) {
         self.statuses.lead(false);
-        if timeout(PATIENCE, self.statuses.quiet()).await.is_err() {
+        let quiet = async {
+            if let Some(applier) = &self.applier {
+                applier.lead(false);
+                applier.quiet().await;
+            }
+            self.statuses.quiet().await;
+        };
+        if timeout(PATIENCE, quiet).await.is_err() {
             tracing::warn!("the API server does not answer, so what was written last may be written twice");
         }
         // Gone already if nobody listens.
@@ -179,7 +201,7 @@ impl Working {
 async fn follow_claim(
     mut claim: watch::Receiver<Claim>,
     leads: watch::Sender<bool>,
-    statuses: Writer,
+    outlets: Outlets,
     metrics: Metrics,
 ) {
     loop {
@@ -191,7 +213,10 @@ async fn follow_claim(
                 "the leader turned"
             );
         }
-        statuses.lead(now.leads());
+        outlets.statuses.lead(now.leads());
+        if let Some(applier) = &outlets.proxies {
+            applier.lead(now.leads());
+        }
         metrics.leader.set(i64::from(now.leads()));
         if claim.changed().await.is_err() {
             return;
@@ -208,6 +233,14 @@ async fn forward_authorities(mut bundle: watch::Receiver<Option<Arc<str>>>, engi
             return;
         }
         if bundle.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn forward_reports(mut reports: mpsc::UnboundedReceiver<apply::Report>, engine: EngineHandle) {
+    while let Some(report) = reports.recv().await {
+        if engine.send(Event::Applied(report)).await.is_err() {
             return;
         }
     }

@@ -145,6 +145,12 @@ pub fn secured_bootstrap(
     edge: &Edge,
 ) -> Bootstrap {
     let mut bootstrap = bootstrap(gateway, node_id, xds, admin, edge);
+    if let Some(resources) = &mut bootstrap.dynamic_resources {
+        // Who tells whether it is ready must not be ready before it was told anything.
+        for source in [&mut resources.lds_config, &mut resources.cds_config].into_iter().flatten() {
+            source.initial_fetch_timeout = Some(duration(Duration::ZERO));
+        }
+    }
     let mut cluster = xds_cluster(xds, vec![credentials.token_filter(), secured::codec_filter()]);
     cluster.transport_socket = Some(credentials.transport_socket());
     bootstrap.static_resources = Some(StaticResources {

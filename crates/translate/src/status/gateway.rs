@@ -14,7 +14,7 @@ use crate::{
     tables::{
         attachment::AttachedRoutes,
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
-        input::{Classes, DeployConfig, Deployments, Gateways, Nacks, Services},
+        input::{Classes, DeployConfig, Deployments, Gateways, Nacks, Services, Unapplied},
         listener::{ListenerRow, ListenerState},
     },
 };
@@ -79,6 +79,8 @@ impl Running {
         let lacking = model.addresses.iter().find(|wanted| !addresses.contains(&wanted.to_string().into()));
         let missing = if unusable.is_some() {
             unusable
+        } else if let Some(words) = scope.get::<Unapplied>(key) {
+            Some(Fault::new("NoResources", format!("its proxies cannot be run as they should: {words}")))
         } else if let Some(wanted) = lacking {
             let message = format!("the address {wanted} cannot be had; its Service has {}", listed_or_none(&addresses));
             Some(Fault::at(proxies::ADDRESS_NOT_USABLE, "spec.addresses", message))

@@ -53,6 +53,8 @@ inputs! {
     Namespaces: Arc<str> => api::core::Namespace;
     /// Envoy's words, by Gateway, while it refuses what it was sent last.
     Nacks: NsName => String;
+    /// Why what runs a Gateway's proxies is not as it should be.
+    Unapplied: NsName => String;
     /// Why a port of this host cannot be bound.
     UnusablePorts: Port => String;
 }
