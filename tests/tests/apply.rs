@@ -11,7 +11,7 @@ use ir::NsName;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     autoscaling::v2::HorizontalPodAutoscaler,
-    core::v1::{ConfigMap, Namespace, Service, ServiceAccount},
+    core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount},
 };
 use kube::{
     Api, Client, Resource,
@@ -43,10 +43,10 @@ impl Scene {
     async fn new() -> Result<Self> {
         let server = ApiServer::shared().await?;
         let namespace = server.namespace().await?;
-        Self::in_namespace(server.client().await?, namespace)
+        Ok(Self::in_namespace(server.client().await?, namespace))
     }
 
-    fn in_namespace(client: Client, namespace: String) -> Result<Self> {
+    fn in_namespace(client: Client, namespace: String) -> Self {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&reports);
         let settings = Settings { namespaces: vec![namespace.clone()], ..Settings::default() };
@@ -54,7 +54,7 @@ impl Scene {
         applier.lead(true);
         let (running, with) = (applier.clone(), client.clone());
         let task = tokio::spawn(async move { running.run(with).await });
-        Ok(Self { client, namespace, applier, reports, task })
+        Self { client, namespace, applier, reports, task }
     }
 
     fn owner(&self) -> NsName {
@@ -159,6 +159,35 @@ async fn an_api_server_takes_all_that_is_rendered() -> Result<()> {
 }
 
 #[tokio::test]
+async fn pods_pass_the_restricted_pod_security_standard() -> Result<()> {
+    let scene = Scene::new().await?;
+    let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+    namespaces.patch(&scene.namespace, &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    let pod = |plan: &deploy::Plan| -> Result<Pod> {
+        let manifests = deploy::render(plan, &deploy::Settings::default())?;
+        let deployment = manifests.iter().find(|manifest| manifest.kind == "Deployment").context("none")?;
+        let mut pod: Pod = serde_json::from_value(deployment.object["spec"]["template"].clone())?;
+        pod.metadata.name = Some("web".to_owned());
+        Ok(pod)
+    };
+    // An API server takes a moment to learn the labels of a namespace, and what it refuses shows that it has.
+    let omitted =
+        deploy::Plan { parameters: parameters(&json!({"omitDefaultSecurityContext": true}))?, ..scene.plan() };
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let pods: Api<Pod> = scene.api();
+    let refused = async || {
+        let answer = pods.create(&dry, &pod(&omitted)?).await;
+        let refused = answer.err().context("taken")?.to_string();
+        ensure!(refused.contains("violates PodSecurity"), "{refused}");
+        Ok::<_, anyhow::Error>(())
+    };
+    eventually(PATIENCE, refused).await?;
+    pods.create(&dry, &pod(&scene.plan())?).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_as_it_was_applied_is_not_applied_again_and_a_change_is_made_in_place() -> Result<()> {
     let scene = Scene::new().await?;
     scene.desire(&scene.plan())?;
@@ -195,7 +224,7 @@ async fn what_is_no_longer_asked_for_goes_also_after_a_restart() -> Result<()> {
     // The next process knows nothing of what this one made.
     scene.applier.lead(false);
     scene.applier.quiet().await;
-    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone())?;
+    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone());
     next.desire(&next.plan())?;
     next.settled().await?;
     let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> = next.api();
@@ -297,7 +326,7 @@ async fn what_a_gateway_left_that_went_while_nobody_led_goes_once_all_were_told_
     scene.settled().await?;
     scene.applier.lead(false);
     scene.applier.quiet().await;
-    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone())?;
+    let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone());
     next.settled().await?;
     next.get::<Deployment>().await?;
     next.applier.complete();
@@ -326,7 +355,7 @@ async fn what_the_api_server_refuses_is_told_and_tried_again_when_it_is_other() 
 async fn a_namespace_that_is_missing_is_told_and_its_coming_is_enough() -> Result<()> {
     let server = ApiServer::shared().await?;
     let name = format!("{}-late", server.namespace().await?);
-    let scene = Scene::in_namespace(server.client().await?, name.clone())?;
+    let scene = Scene::in_namespace(server.client().await?, name.clone());
     scene.desire(&scene.plan())?;
     let messages = scene.reported(4).await?;
     ensure!(messages.iter().all(|message| message.contains("not found")), "{messages:?}");
@@ -355,7 +384,7 @@ async fn replicas_that_are_no_longer_ours_to_say_stay_as_they_are() -> Result<()
 async fn an_api_server_that_is_away_is_waited_for() -> Result<()> {
     let mut server = ApiServer::start().await?;
     let namespace = server.namespace().await?;
-    let scene = Scene::in_namespace(server.client().await?, namespace)?;
+    let scene = Scene::in_namespace(server.client().await?, namespace);
     scene.settled().await?;
     server.stop().await?;
     scene.desire(&scene.plan())?;

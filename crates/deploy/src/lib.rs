@@ -9,7 +9,7 @@
 //! * [`Parameters::read`] merges and checks the two documents. Each field of the schema is honoured or refused.
 //! * [`render`] makes the manifests: `ServiceAccount`, ConfigMap, Deployment of stock Envoy, Service, and autoscalers and
 //!   budgets where the parameters ask for them. Overlays come last. A [`Fault`] is a value, told where its owner looks.
-//! * [`names`] says how the objects are called (GEP-1762).
+//! * [`names()`] says how the objects are called (GEP-1762).
 //!
 //! What holds of the manifests:
 //!
@@ -44,6 +44,7 @@ use ir::NsName;
 use serde_json::Value;
 
 pub use self::{
+    names::{Names, names},
     parameters::Parameters,
     render::{
         ADMIN_PORT, BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, MANAGED_BY, STATS_PORT, TOKEN_FILE, TRUST_BUNDLE_FILE,

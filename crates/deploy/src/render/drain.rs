@@ -6,15 +6,14 @@ use serde_json::{Value, json};
 
 use super::Rendering;
 
-/// The second Envoy's own admin interface, and the listener that delays what goes there: sockets without a file, which
-/// only this pod sees.
-const ADMIN: &str = "@portcullis-drain-admin";
-const DELAY: &str = "@portcullis-drain-delay";
-
 /// The configuration; none where proxies are to end at once.
 pub(super) fn drain(plan: &Rendering<'_>) -> Option<String> {
     let time = time(plan)?;
-    Some(configuration(plan.settings.admin, time).to_string())
+    // Sockets without a file, which only this pod sees; unless pods share the network of their node, where each Gateway
+    // has its own.
+    let own = &blake3::hash(plan.plan.uid.as_bytes()).to_hex()[..16];
+    let socket = |name: &str| json!({"pipe": {"path": format!("@portcullis-drain-{name}-{own}")}});
+    Some(configuration(plan.settings.admin, &socket("admin"), &socket("delay"), time).to_string())
 }
 
 /// How long a proxy drains before it ends; none where it is to end at once.
@@ -27,9 +26,9 @@ pub(super) fn time(plan: &Rendering<'_>) -> Option<Duration> {
     Some(asked.unwrap_or(plan.settings.drain)).filter(|time| !time.is_zero())
 }
 
-fn configuration(proxy: SocketAddr, time: Duration) -> Value {
-    let pipe = |path: &str| json!({"pipe": {"path": path}});
-    let admin = json!({"socket_address": {"address": proxy.ip().to_string(), "port_value": proxy.port()}});
+/// `admin` is the second Envoy's own admin interface, and `delay` the listener that delays what goes there.
+fn configuration(proxy: SocketAddr, admin: &Value, delay: &Value, time: Duration) -> Value {
+    let proxy = json!({"socket_address": {"address": proxy.ip().to_string(), "port_value": proxy.port()}});
     let hcm = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "delay",
@@ -51,18 +50,18 @@ fn configuration(proxy: SocketAddr, time: Duration) -> Value {
     });
     json!({
         "node": {"id": "drain", "cluster": "drain"},
-        "admin": {"address": pipe(ADMIN)},
+        "admin": {"address": admin},
         "static_resources": {
             "listeners": [{
                 "name": "delay",
-                "address": pipe(DELAY),
+                "address": delay,
                 "filter_chains": [{"filters": [{"name": "http", "typed_config": hcm}]}],
             }],
             "clusters": [
-                cluster("self", &pipe(ADMIN), None),
+                cluster("self", admin, None),
                 // Again each second, in case that the proxy has no time for the first.
-                cluster("proxy", &admin, Some(&posting("/healthcheck/fail", Duration::from_secs(1)))),
-                cluster("end", &pipe(DELAY), Some(&posting("/quitquitquit", time + Duration::from_mins(1)))),
+                cluster("proxy", &proxy, Some(&posting("/healthcheck/fail", Duration::from_secs(1)))),
+                cluster("end", delay, Some(&posting("/quitquitquit", time + Duration::from_mins(1)))),
             ],
         },
     })
