@@ -26,6 +26,7 @@ fn plan(parameters: &Value) -> Result<deploy::Plan> {
         addresses: Vec::new(),
         parameters: deploy::Parameters::read(None, Some(parameters))?,
         bootstrap: "{}".into(),
+        files: Vec::new(),
         trust_bundle: None,
     })
 }
