@@ -256,7 +256,7 @@ async fn client_for(kubeconfig: &Path) -> Result<Client> {
 }
 
 /// A program that `make kubernetes` builds: in `PORTCULLIS_KUBERNETES` if set, else where it puts them.
-fn program(name: &str) -> Result<PathBuf> {
+pub fn program(name: &str) -> Result<PathBuf> {
     let folder =
         std::env::var_os("PORTCULLIS_KUBERNETES").map_or_else(|| root().join(".tools/kubernetes/bin"), PathBuf::from);
     let path = folder.join(name);

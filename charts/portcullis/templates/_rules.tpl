@@ -98,7 +98,7 @@
   resources: [leases]
   resourceNames: [portcullis]
   verbs: [get, patch]
-# A right to create cannot be confined to a name.
+# Should somebody delete it. A right to create cannot be confined to a name.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -108,7 +108,8 @@
   resources: [secrets]
   resourceNames: [portcullis-xds-authority]
   verbs: [get, update]
-# A right to create cannot be confined to a name. It reaches no further than this namespace, and changes nothing there.
+# Should somebody delete it. A right to create cannot be confined to a name; it reaches no further than this namespace, and
+# changes nothing that is there.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

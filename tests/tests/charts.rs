@@ -1,0 +1,200 @@
+//! The Helm charts: what they print, what they refuse, and what becomes of it in a real API server.
+//!
+//! `tests/golden-charts/NAME.values.yaml` is a file of values and `NAME.yaml` what `helm template` prints for it. Take over a
+//! change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test charts`, and read the difference.
+
+#[path = "charts/helm.rs"]
+mod helm;
+#[path = "charts/installed.rs"]
+mod installed;
+#[path = "charts/rights.rs"]
+mod rights;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use expect_test::expect_file;
+use portcullis_tests::manifests;
+use portcullis_tests::process::{portcullis_binary, root};
+use serde_json::Value;
+
+use crate::helm::{chart, golden, objects, template};
+
+fn golden_template(values: &str) -> Result<()> {
+    let file = golden().join(format!("{values}.values.yaml"));
+    let printed = template(&chart("portcullis"), &["--values", &file.to_string_lossy()])?;
+    expect_file![golden().join(format!("{values}.yaml"))].assert_eq(&printed);
+    helm::helm(&["lint", "--strict", &chart("portcullis").to_string_lossy(), "--values", &file.to_string_lossy()])?;
+    Ok(())
+}
+
+#[test]
+fn without_any_value_the_controller_is_ready_for_production() -> Result<()> {
+    golden_template("default")
+}
+
+#[test]
+fn everything_can_be_set() -> Result<()> {
+    golden_template("everything")
+}
+
+#[test]
+fn rights_can_be_confined_to_namespaces() -> Result<()> {
+    golden_template("namespaces")
+}
+
+#[test]
+fn little_is_enough() -> Result<()> {
+    golden_template("little")
+}
+
+#[test]
+fn the_chart_of_definitions_is_without_fault() -> Result<()> {
+    helm::helm(&["lint", "--strict", &chart("portcullis-crds").to_string_lossy()])?;
+    Ok(())
+}
+
+#[test]
+fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
+    for (chart_name, set, named) in [
+        ("portcullis", "replica=3", "replica"),
+        ("portcullis", "replicas=two", "/replicas"),
+        ("portcullis", "image.tags=v1", "tags"),
+        ("portcullis", "image.digest=abc", "/image/digest"),
+        ("portcullis", "image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("portcullis", "edge.trustedHop=1", "trustedHop"),
+        ("portcullis", "edge.idleTimeout=5 minutes", "/edge/idleTimeout"),
+        ("portcullis", "invalidRouteReplacement.statusCode=200", "/invalidRouteReplacement/statusCode"),
+        ("portcullis", "delegation.consent=Anybody", "/delegation/consent"),
+        ("portcullis", "delegation.maxDepth=65", "/delegation/maxDepth"),
+        ("portcullis", "watchNamespaces=team-a", "/watchNamespaces"),
+        ("portcullis", "watchNamespaces={Team}", "/watchNamespaces/0"),
+        ("portcullis", "controllerName=portcullis", "/controllerName"),
+        ("portcullis", "networkPolicy.apiServerPorts={0}", "/networkPolicy/apiServerPorts/0"),
+        ("portcullis", "terminationGracePeriodSeconds=1", "/terminationGracePeriodSeconds"),
+        ("portcullis", "metrics.serviceMonitor.intervall=1m", "intervall"),
+        ("portcullis", "watchNamespaces={a},watchNamespaceSelector=b", "watchNamespaceSelector"),
+        ("portcullis-crds", "kgateway.install=perhaps", "/kgateway/install"),
+        ("portcullis-crds", "gateway.install=true", "gateway"),
+    ] {
+        let refusal = template(&chart(chart_name), &["--set", set]).err();
+        let refusal = refusal.with_context(|| format!("{set} is taken"))?.to_string();
+        let (_, said) = refusal.split_once("]: ").context("not what helm says")?;
+        ensure!(said.contains(named), "{set}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
+    let page = std::fs::read_to_string(root().join("docs/settings.md"))?;
+    let documented = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(key, _)| key);
+    // The chart sets it: proxies that are deployed may not bind the ports of listeners.
+    let documented: BTreeSet<String> = documented.filter(|key| *key != "ports").map(str::to_owned).collect();
+
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(chart("portcullis").join("values.schema.json"))?)?;
+    let mut values = BTreeSet::from(["controllerName".to_owned()]);
+    for group in ["edge", "backend", "invalidRouteReplacement", "delegation"] {
+        let members = schema["properties"][group]["properties"].as_object().context("no such group")?;
+        values.extend(members.keys().map(|key| format!("{group}.{key}")));
+    }
+    ensure!(values == documented, "{:?}", values.symmetric_difference(&documented).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
+fn the_file_of_settings_is_one_that_the_controller_takes() -> Result<()> {
+    for values in ["default", "everything"] {
+        let objects = objects(values)?;
+        let settings = objects.iter().find_map(|object| object["data"]["settings.yaml"].as_str());
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("settings.yaml");
+        std::fs::write(&file, settings.context("no settings")?)?;
+        let mut command = Command::new(portcullis_binary()?);
+        command.arg("translate").arg("--config").arg(&file).arg("-f").arg(root().join("examples/quickstart"));
+        let output = command.output()?;
+        ensure!(output.status.success(), "{values}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_setting_that_changes_rolls_the_pods() -> Result<()> {
+    let template_of = |sets: &str| {
+        let printed = template(&chart("portcullis"), &["--set", sets])?;
+        let deployment = manifests::parse(&printed)?.into_iter().find(|object| object["kind"] == "Deployment");
+        Ok::<_, anyhow::Error>(deployment.context("no Deployment")?["spec"]["template"].clone())
+    };
+    let before = template_of("replicas=2")?;
+    ensure!(before == template_of("replicas=3")?, "the number of replicas does");
+    ensure!(before != template_of("invalidRouteReplacement.statusCode=503")?, "the status does not");
+    Ok(())
+}
+
+/// The content of a chart's files, apart from what marks an object of a release.
+fn definitions(printed: &str) -> Result<Vec<Value>> {
+    let mut all = manifests::parse(printed)?;
+    for crd in &mut all {
+        let metadata = crd["metadata"].as_object_mut().context("no metadata")?;
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.retain(|label, _| !label.starts_with("app.kubernetes.io/") && label != "helm.sh/chart");
+            if labels.is_empty() {
+                metadata.remove("labels");
+            }
+        }
+        metadata.remove("annotations");
+    }
+    all.sort_by_key(|crd| crd["metadata"]["name"].to_string());
+    Ok(all)
+}
+
+#[test]
+fn the_chart_s_definitions_are_those_that_portcullis_prints() -> Result<()> {
+    let name = "gateway.portcullis.dev.yaml";
+    let printed = std::fs::read_to_string(root().join("crds").join(name))?;
+    expect_file![chart("portcullis-crds").join("files").join(name)].assert_eq(&printed);
+    let rendered = template(&chart("portcullis-crds"), &["--set", "kgateway.install=false"])?;
+    ensure!(definitions(&rendered)? == definitions(&printed)?, "changed on their way through the template");
+    Ok(())
+}
+
+#[test]
+fn definitions_of_the_other_group_go_unchanged_through_their_template() -> Result<()> {
+    let mut expected = String::new();
+    for file in std::fs::read_dir(chart("portcullis-crds").join("files"))? {
+        expected.push_str("---\n");
+        expected.push_str(&std::fs::read_to_string(file?.path())?);
+    }
+    let rendered = template(&chart("portcullis-crds"), &[])?;
+    ensure!(definitions(&rendered)? == definitions(&expected)?, "changed on their way through the template");
+    for crd in manifests::parse(&rendered)? {
+        ensure!(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep", "{}", crd["metadata"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
+    let printed = template(&chart("portcullis"), &["--set", "metrics.grafanaDashboard.enabled=true"])?;
+    let all = manifests::parse(&printed)?;
+    let dashboard = all.iter().find_map(|object| object["data"]["portcullis.json"].as_str()).context("no dashboard")?;
+    let dashboard: Value = serde_json::from_str(dashboard)?;
+    let source = std::fs::read_to_string(root().join("crates/controller/src/metrics.rs"))?;
+
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let mut shown = BTreeSet::new();
+    for expression in targets.filter_map(|target| target["expr"].as_str()) {
+        let names = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        shown.extend(names.filter_map(|name| name.strip_prefix("portcullis_")));
+    }
+    ensure!(shown.len() > 10, "{shown:?}");
+    for name in shown {
+        let registered = ["", "_total", "_bucket"].iter().filter_map(|suffix| name.strip_suffix(suffix));
+        let known = |name: &str| source.contains(&format!("register(\"{name}\""));
+        ensure!(registered.into_iter().any(known), "no metric is called portcullis_{name}");
+    }
+    Ok(())
+}
