@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::manifests;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::helm::{chart, helm_on, objects};
@@ -103,7 +103,9 @@ impl Definitions {
     fn helm(&self, command: &str, sets: &[&str]) -> Result<String> {
         let chart = chart("portcullis-crds");
         let mut arguments = vec![command, "definitions", chart.to_str().context("UTF-8")?, "-n", "default"];
-        sets.iter().for_each(|set| arguments.extend(["--set", set]));
+        for set in sets {
+            arguments.extend(["--set", set]);
+        }
         helm_on(&self.server, &arguments)
     }
 
@@ -167,7 +169,7 @@ async fn definitions_are_upgraded_with_their_release_and_outlive_it() -> Result<
     // An upgrade sees that they are its own, and renders them again.
     cluster.helm("upgrade", &[])?;
     let manifest = helm_on(&cluster.server, &["get", "manifest", "definitions", "-n", "default"])?;
-    let rendered = manifests::parse(&manifest)?.into_iter().filter(|object| object.is_object()).count();
+    let rendered = manifests::parse(&manifest)?.into_iter().filter(Value::is_object).count();
     ensure!(rendered == KGATEWAY.len() + PORTCULLIS.len(), "{rendered} are rendered");
 
     // Those of the other group can be handed over, and taken back.

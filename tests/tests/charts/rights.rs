@@ -26,7 +26,7 @@ const TOLD: [Kind; 6] = [
     Kind::DelegationPolicy,
 ];
 
-/// The rules of a ClusterRole, or of a Role in a namespace.
+/// The rules of a `ClusterRole`, or of a Role in a namespace.
 struct Role {
     namespace: Option<String>,
     rules: Vec<PolicyRule>,
@@ -173,7 +173,9 @@ async fn install(server: &ApiServer, namespace: &str, sets: &[&str]) -> Result<C
     let chart = chart("portcullis");
     let mut arguments = vec!["install", "portcullis", chart.to_str().context("UTF-8")?, "--namespace", namespace];
     arguments.extend(["--set", "gatewayClass.create=false"]);
-    sets.iter().for_each(|set| arguments.extend(["--set", set]));
+    for set in sets {
+        arguments.extend(["--set", set]);
+    }
     helm_on(server, &arguments)?;
     server.client_of(namespace, "portcullis").await
 }
