@@ -37,6 +37,24 @@ async fn every_object_is_taken_with_every_field_of_it() -> Result<()> {
 }
 
 #[tokio::test]
+async fn pods_are_of_the_restricted_standard() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let name = server.namespace().await?;
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let metadata = json!({"name": name, "labels": labels});
+    server.apply(&manifests::print(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})])?).await?;
+    for values in ["default", "everything"] {
+        let deployment = objects(values)?.into_iter().find(|object| object["kind"] == "Deployment");
+        let mut pod = deployment.context("no Deployment")?["spec"]["template"].clone();
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = values.into();
+        server.apply_in(&name, &manifests::print(&[pod])?).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_notes_tell_which_definitions_are_missing() -> Result<()> {
     let server = ApiServer::shared().await?;
     let namespace = server.namespace().await?;
