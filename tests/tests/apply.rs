@@ -111,6 +111,7 @@ impl Scene {
             addresses: Vec::new(),
             parameters: deploy::Parameters::default(),
             bootstrap: "{}".into(),
+            files: Vec::new(),
             trust_bundle: None,
         }
     }
