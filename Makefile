@@ -24,8 +24,9 @@ bench: ## Print the figures of benches/: times, memory, and instructions (which 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
 
-kubernetes: ## Build the API server of the tests into .tools/, which takes some minutes once.
+kubernetes: ## Build the API server of the tests, and helm, into .tools/, which takes some minutes once.
 	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver
+	@.ci/go-program .tools/kubernetes helm helm go build -buildvcs=false -ldflags "-s -w" helm.sh/helm/v3/cmd/helm
 
 fmt: ## Format the code.
 	cargo fmt --all

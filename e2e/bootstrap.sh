@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p .tools/kubernetes/{bin,built,images}
 out=$(cd .tools/kubernetes && pwd)
-export CGO_ENABLED=0
 . e2e/cluster/images.sh
 
 step() {
@@ -27,17 +26,7 @@ debian() {
         containerd runc containernetworking-plugins nftables iptables conntrack iproute2 >/dev/null
 }
 
-# go_program MODULE PROGRAM BUILD...: runs BUILD, a go command, in e2e/MODULE unless its PROGRAM is there and of these sources.
-go_program() {
-    local module=$1 program=$2 sources
-    shift 2
-    sources=$(find "e2e/$module" -type f | sort | xargs cat | sha256sum)
-    if [ ! -x "$out/bin/$program" ] || [ "$(cat "$out/built/$program" 2>/dev/null)" != "$sources" ]; then
-        (cd "e2e/$module" && "${@:1:2}" -trimpath -o "$out/bin/$program.new" "${@:3}")
-        mv "$out/bin/$program.new" "$out/bin/$program"
-        echo "$sources" >"$out/built/$program"
-    fi
-}
+go_program() { .ci/go-program .tools/kubernetes "$@"; }
 
 small_programs() {
     go_program labctl labctl go build -buildvcs=false .
@@ -68,6 +57,6 @@ step "Kubernetes" .ci/install-kubernetes .tools/kubernetes \
 step "conformance suite, echo-basic" suite
 step "CRDs" crds
 step "coredns" go_program coredns coredns go build -buildvcs=false -ldflags "-s -w" .
-step "helm" go_program helm helm go build -buildvcs=false -ldflags "-s -w" helm.sh/helm/v3/cmd/helm
+step "API server of the tests, helm" make --silent kubernetes
 step "Envoy" make --silent envoy
 step "images" build_images "$out"
