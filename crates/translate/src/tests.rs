@@ -10,6 +10,7 @@ mod gateways;
 mod listeners;
 mod policies;
 mod properties;
+mod proxies;
 mod replacement;
 mod scene;
 mod tree;

@@ -7,7 +7,10 @@ use engine::{Derived, Emitter};
 use ir::{Problem, Severity};
 
 use super::{Conditions, Report};
-use crate::{class::OurClasses, tables::input::Classes};
+use crate::{
+    class::OurClasses,
+    tables::input::{Classes, DeployConfig},
+};
 
 /// Features of Gateway API that are served, as the conformance suite names them; sorted. Each has a traffic case.
 const SUPPORTED_FEATURES: &[&str] = &[
@@ -45,6 +48,10 @@ const SUPPORTED_FEATURES: &[&str] = &[
     "ReferenceGrant",
 ];
 
+/// What is served as well where this controller runs the proxies; sorted.
+const DEPLOYED_FEATURES: &[&str] =
+    &["GatewayAddressEmpty", "GatewayInfrastructurePropagation", "GatewayStaticAddresses"];
+
 tables! {
     /// Statuses of GatewayClasses of ours.
     ClassStatus: Arc<str> => Report<GatewayClassStatus>;
@@ -64,8 +71,10 @@ impl Derived for ClassStatus {
             }
         }
         conditions.yes("SupportedVersion", "SupportedVersion", "objects are read as Gateway API v1.6 defines them");
-        let supported_features =
-            SUPPORTED_FEATURES.iter().map(|name| SupportedFeature { name: (*name).into() }).collect();
+        let deployed = scope.get::<DeployConfig>(&()).map_or(&[][..], |_| DEPLOYED_FEATURES);
+        let features = SUPPORTED_FEATURES.iter().chain(deployed);
+        let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: (*name).into() }).collect();
+        supported_features.sort_unstable();
         Some(Report { status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }), problems })
     }
 }

@@ -49,6 +49,12 @@ impl Scene {
         said(&self.status(Kind::Gateway, name), condition, false)
     }
 
+    pub(super) fn addresses(&self, name: &str) -> Vec<String> {
+        let status = self.status(Kind::Gateway, name);
+        let addresses = status["addresses"].as_array().into_iter().flatten();
+        addresses.filter_map(|address| Some(address["value"].as_str()?.to_owned())).collect()
+    }
+
     pub(super) fn gateway_message(&self, name: &str, condition: &str) -> String {
         said(&self.status(Kind::Gateway, name), condition, true)
     }

@@ -1,0 +1,149 @@
+//! What runs the proxies of Gateways, and what is said of them.
+
+use std::sync::Arc;
+
+use ir::{NsName, Settings, settings::PortMapping};
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+use crate::{Deploying, Proxies};
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let settings = Settings { shared_host: false, ports: PortMapping::Mapped, ..Settings::default() };
+    let mut scene = Scene::with(settings, objects);
+    scene.0.set_deploying(Some(Deploying {
+        settings: deploy::Settings::default(),
+        xds_host: "portcullis.portcullis-system.svc".into(),
+        xds_port: 9977,
+        authorities: Some(Arc::from("-----BEGIN CERTIFICATE-----\n")),
+    }));
+    scene.0.settle();
+    scene
+}
+
+fn gateway(spec: &Value) -> Value {
+    let mut all = json!({
+        "gatewayClassName": "portcullis", "listeners": [{ "name": "http", "port": 80, "protocol": "HTTP" }],
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": { "namespace": "infra", "name": "edge", "uid": "u", "generation": 1 }, "spec": all,
+    })
+}
+
+fn service(ingress: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "namespace": "infra", "name": "edge-portcullis",
+            "labels": { "gateway.networking.k8s.io/gateway-name": "edge" },
+        },
+        "spec": { "type": "LoadBalancer", "clusterIP": "10.0.0.1", "ports": [{ "port": 80 }] },
+        "status": { "loadBalancer": { "ingress": ingress } },
+    })
+}
+
+fn deployment(available: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "namespace": "infra", "name": "edge-portcullis" },
+        "spec": {}, "status": { "availableReplicas": available },
+    })
+}
+
+fn parameters(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayParameters",
+        "metadata": { "namespace": "infra", "name": "p" }, "spec": spec,
+    })
+}
+
+fn with_parameters() -> Value {
+    let named = json!({ "group": "gateway.kgateway.dev", "kind": "GatewayParameters", "name": "p" });
+    gateway(&json!({ "infrastructure": { "parametersRef": named } }))
+}
+
+fn deployed(scene: &mut Scene, value: Value) -> Option<Proxies> {
+    let changes = scene.put(value);
+    changes.proxies.into_iter().find(|(gateway, _)| *gateway == NsName::new("infra", "edge"))?.1
+}
+
+/// The object of this kind among what runs the proxies.
+fn object(proxies: Option<&Proxies>, kind: &str) -> Value {
+    let Some(Proxies::Objects(objects)) = proxies else { panic!("{proxies:?}") };
+    objects.iter().find(|object| object.kind == kind).expect("it is among them").object.clone()
+}
+
+#[test]
+fn low_ports_are_bound_elsewhere_and_the_service_leads_there() {
+    let mut scene = scene([]);
+    let ports = json!({ "listeners": [
+        { "name": "a", "port": 80, "protocol": "HTTP", "hostname": "a.example.com" },
+        { "name": "b", "port": 80, "protocol": "HTTP", "hostname": "b.example.com" },
+        { "name": "c", "port": 10080, "protocol": "HTTP" },
+        { "name": "d", "port": 19001, "protocol": "HTTP" },
+    ] });
+    let proxies = deployed(&mut scene, gateway(&ports));
+    let service = object(proxies.as_ref(), "Service");
+    let ports: Vec<_> = service["spec"]["ports"]
+        .as_array()
+        .expect("ports")
+        .iter()
+        .map(|port| (&port["port"], &port["targetPort"]))
+        .collect();
+    let expected = [(80, 10081), (10080, 10080), (19001, 29001)].map(|(port, target)| (json!(port), json!(target)));
+    assert_eq!(ports, expected.iter().map(|(port, target)| (port, target)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gateway_is_programmed_once_it_has_an_address_and_a_proxy_that_is_ready() {
+    let mut scene = scene([gateway(&json!({}))]);
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "False AddressNotAssigned");
+    scene.put(service(&json!([{ "ip": "192.0.2.1" }])));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "False NoResources");
+    scene.put(deployment(1));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
+    assert_eq!(scene.addresses("infra/edge"), ["192.0.2.1"]);
+    scene.0.set_unapplied(&NsName::new("infra", "edge"), Some("Service edge-portcullis: forbidden".into()));
+    scene.0.settle();
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "False NoResources");
+}
+
+#[test]
+fn an_address_that_the_service_does_not_have_is_not_usable() {
+    let address = json!({ "addresses": [{ "value": "192.0.2.9" }] });
+    let mut scene = scene([gateway(&address), service(&json!([{ "ip": "192.0.2.1" }])), deployment(1)]);
+    assert_eq!(scene.gateway("infra/edge", "Accepted"), "True Accepted");
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "False AddressNotUsable");
+    scene.put(service(&json!([{ "ip": "192.0.2.9" }])));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
+}
+
+#[test]
+fn parameters_that_cannot_be_used_are_told_and_change_nothing_that_runs() {
+    let mut scene = scene([parameters(&json!({ "kube": { "deployment": { "replicas": 3 } } }))]);
+    let proxies = deployed(&mut scene, with_parameters());
+    assert_eq!(object(proxies.as_ref(), "Deployment")["spec"]["replicas"], 3);
+    let broken = deployed(&mut scene, parameters(&json!({ "kube": { "deployment": { "replicas": -1 } } })));
+    assert_eq!(broken, Some(Proxies::Kept));
+    assert_eq!(scene.gateway("infra/edge", "Accepted"), "False InvalidParameters");
+    assert_eq!(scene.0.gateways(), [NsName::new("infra", "edge")], "it is served as before");
+    let unmanaged = deployed(&mut scene, parameters(&json!({ "selfManaged": {} })));
+    assert_eq!(unmanaged, Some(Proxies::Unmanaged));
+    assert_eq!(scene.gateway("infra/edge", "Accepted"), "True Accepted");
+    let gone = scene.remove(with_parameters());
+    assert_eq!(gone.proxies, [(NsName::new("infra", "edge"), None)]);
+}
+
+#[test]
+fn a_route_changes_nothing_of_what_runs() {
+    let mut scene = scene([gateway(&json!({}))]);
+    let changes = scene.put(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "namespace": "infra", "name": "r" }, "spec": { "parentRefs": [{ "name": "edge" }] },
+    }));
+    assert_eq!(changes.proxies, []);
+}
