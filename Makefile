@@ -12,6 +12,9 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 test: envoy kubernetes lint docs ## Format, clippy, docs, all tests.
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
 
+e2e: ## Install into a Kubernetes on this machine, as root, and replace what serves under load.
+	@e2e/e2e.sh
+
 conformance: ## Run Gateway API's conformance suite in a Kubernetes on this machine, as root; the first time it is built.
 	@e2e/conformance.sh
 
@@ -38,4 +41,4 @@ lint: ## Check format and clippy.
 docs: ## Build the API documentation.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
 
-.PHONY: run test conformance bench envoy kubernetes fmt lint docs
+.PHONY: run test e2e conformance bench envoy kubernetes fmt lint docs

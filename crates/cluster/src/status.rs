@@ -6,7 +6,7 @@
 //! lease ─── lead ─────▶ └───────┘
 //! ```
 //!
-//! * [`merge`] says what must be written so that an object's status says what is desired: a pure function.
+//! * [`merge()`] says what must be written so that an object's status says what is desired: a pure function.
 //! * [`Queue`] says when: a state machine without IO.
 //! * [`Writer`] is the handle, and [`Writer::run`] the IO.
 //!

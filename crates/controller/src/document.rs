@@ -110,6 +110,14 @@ impl Document {
         Self::from_content(Content::of(translator))
     }
 
+    /// What the Envoys of one Gateway get, and no status; none if it is not served.
+    pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Result<Option<Self>, DocumentError> {
+        let mut content = Content::of(translator);
+        content.gateways.retain(|(served, _)| served == gateway);
+        content.statuses.clear();
+        if content.gateways.is_empty() { Ok(None) } else { Self::from_content(content).map(Some) }
+    }
+
     /// What was taken from a translator.
     pub fn from_content(content: Content) -> Result<Self, DocumentError> {
         let gateways = content.gateways.iter().map(|(gateway, resources)| gateway_entry(gateway, resources));

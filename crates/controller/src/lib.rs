@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod check;
+pub mod cluster_snapshot;
 pub mod document;
 pub mod engine_task;
 pub mod files;

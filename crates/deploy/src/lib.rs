@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`Parameters::read`] merges and checks the two documents. Each field of the schema is honoured or refused.
-//! * [`render`] makes the manifests: `ServiceAccount`, ConfigMap, Deployment of stock Envoy, Service, and autoscalers and
+//! * [`render()`] makes the manifests: `ServiceAccount`, ConfigMap, Deployment of stock Envoy, Service, and autoscalers and
 //!   budgets where the parameters ask for them. Overlays come last. A [`Fault`] is a value, told where its owner looks.
 //! * [`names()`] says how the objects are called (GEP-1762).
 //!

@@ -7,7 +7,7 @@ use controller::run::Bind;
 use ir::NsName;
 
 use crate::{
-    cluster_args::ClusterArgs,
+    cluster_args::{ApiServerArgs, ClusterArgs},
     logging::LogFormat,
     settings::{SettingsArgs, not_empty},
 };
@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Tree(Box<Tree>),
     /// Tell what becomes of one request: which rule takes it, why, and what comes of it.
     Explain(Box<Explain>),
+    /// Say what is wrong in a cluster, where, and who must act.
+    Status(Box<Status>),
+    /// Print what the Envoys of a Gateway are given.
+    ConfigDump(Box<ConfigDump>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
     /// Print the CustomResourceDefinitions of the group gateway.portcullis.dev, for kubectl apply.
@@ -97,7 +101,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
     #[command(flatten)]
-    pub(crate) files: FileArgs,
+    pub(crate) source: SourceArgs,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
@@ -107,9 +111,12 @@ pub(crate) struct Tree {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A file or folder of manifests (.yaml, .yml, .json), sub-folders included; may be given several times.
-    #[arg(short = 'f', long = "files", required = true, value_name = "PATH")]
+    /// A file or folder of manifests (.yaml, .yml, .json), sub-folders included; may be given several times. Without any,
+    /// a cluster is read.
+    #[arg(short = 'f', long = "files", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) api_server: ApiServerArgs,
     /// The Gateway: NAMESPACE/NAME.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
     pub(crate) gateway: NsName,
@@ -125,6 +132,37 @@ pub(crate) struct Explain {
     /// The format.
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Of this object alone: KIND/NAME, such as httproute/shop, or KIND for all of a kind.
+    #[arg(value_name = "KIND[/NAME]")]
+    pub(crate) object: Option<String>,
+    /// Of objects of this namespace alone.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigDump {
+    /// The Gateway: NAMESPACE/NAME.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
+    pub(crate) gateway: NsName,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    pub(crate) output: Format,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
@@ -155,6 +193,16 @@ pub(crate) struct FileArgs {
     /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included.
     #[arg(short = 'f', long = "files", required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Where objects are read from.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included. Without any, a cluster is read.
+    #[arg(short = 'f', long = "files", num_args = 1.., value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) api_server: ApiServerArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -5,18 +5,18 @@ use std::{io::Write, process::ExitCode};
 use anyhow::Context;
 use controller::{
     check::Report,
+    cluster_snapshot,
     document::Document,
     files::{FileProblem, Files, Update},
     run::{Bind, Options, Source},
 };
-use ir::{Settings, settings::PortMapping};
 use translate::{
     Translator,
     envoy::bootstrap::{AdminAddress, XdsAddress},
 };
 
 use crate::{
-    cli::{self, FileArgs, Format, ReportFormat},
+    cli::{self, FileArgs, Format, ReportFormat, SourceArgs},
     logging,
     settings::SettingsArgs,
 };
@@ -29,8 +29,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
-            // Each Gateway has pods of its own, which may not bind low ports.
-            settings = Settings { shared_host: false, ports: PortMapping::Mapped, ..settings };
+            settings = cluster_snapshot::in_cluster(settings);
             (Source::Cluster(Box::new(args.cluster.options().await?)), Bind::Tcp(([0, 0, 0, 0], 9977).into()))
         } else {
             (Source::Files { folders: args.files, envoy: args.envoy }, Bind::Tcp(([127, 0, 0, 1], 18000).into()))
@@ -91,8 +90,7 @@ pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
 
 /// Prints the routes as a tree.
 pub(crate) fn tree(args: Box<cli::Tree>) -> anyhow::Result<ExitCode> {
-    let (translator, _, problems) = load(args.files, args.settings)?;
-    tell(&problems)?;
+    let translator = read(args.source, args.settings)?;
     let tree = translate::tree::tree(&translator);
     print(&match args.output {
         ReportFormat::Text => tree.to_string(),
@@ -104,12 +102,50 @@ pub(crate) fn tree(args: Box<cli::Tree>) -> anyhow::Result<ExitCode> {
 pub(crate) fn explain(args: Box<cli::Explain>) -> anyhow::Result<ExitCode> {
     let headers = args.headers.iter().map(String::as_str);
     let request = translate::explain::Request::new(&args.method, &args.url, headers)?;
-    let (translator, _, problems) = load(FileArgs { paths: args.paths }, args.settings)?;
-    tell(&problems)?;
+    let source = SourceArgs { paths: args.paths, api_server: args.api_server };
+    let translator = read(source, args.settings)?;
     let explanation = translate::explain::explain(&translator, &args.gateway, &request);
     print(&match args.output {
         ReportFormat::Text => explanation.to_string(),
         ReportFormat::Json => serde_json::to_string_pretty(&explanation)? + "\n",
+    })
+}
+
+/// Says what is wrong with the objects of a cluster.
+pub(crate) fn status(args: Box<cli::Status>) -> anyhow::Result<ExitCode> {
+    let args = *args;
+    let wanted = args.object.as_deref().map(kind_and_name).transpose()?;
+    let translator = read(args.source, args.settings)?;
+    let report = Report::of_cluster(&translator, |id| {
+        let namespace = args.namespace.as_deref().is_none_or(|namespace| *id.namespace == *namespace);
+        let (kind, name) = wanted.unwrap_or_default();
+        namespace && kind.is_none_or(|kind| id.kind == kind) && name.is_none_or(|name| *id.name == *name)
+    });
+    print(&match args.output {
+        ReportFormat::Text => report.to_text(),
+        ReportFormat::Json => report.to_json()?,
+    })
+}
+
+/// `KIND/NAME` or `KIND`, the kind in any case, in the singular or in the plural.
+fn kind_and_name(text: &str) -> anyhow::Result<(Option<api::Kind>, Option<&str>)> {
+    let (kind, name) = text.split_once('/').map_or((text, None), |(kind, name)| (kind, Some(name)));
+    let means =
+        |known: &&api::Kind| known.as_str().eq_ignore_ascii_case(kind) || known.plural().eq_ignore_ascii_case(kind);
+    let known = api::Kind::ALL.iter().find(means);
+    let known = known.with_context(|| format!("{kind:?} is no kind that is read; name one such as httproute"))?;
+    Ok((Some(*known), name))
+}
+
+/// Prints what the Envoys of a Gateway are given.
+pub(crate) fn config_dump(args: Box<cli::ConfigDump>) -> anyhow::Result<ExitCode> {
+    let args = *args;
+    let translator = read(args.source, args.settings)?;
+    let document = Document::of_gateway(&translator, &args.gateway)?;
+    let Some(document) = document else { anyhow::bail!("there is no Gateway {} that is served", args.gateway) };
+    print(&match args.output {
+        Format::Yaml => document.to_yaml()?,
+        Format::Json => document.to_json()?,
     })
 }
 
@@ -151,6 +187,26 @@ fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
     let (host, port) = host_and_port.context("--xds-address must be HOST:PORT or unix:PATH")?;
     let port = port.parse().ok().filter(|port| *port != 0).context("--xds-address must end with a port")?;
     Ok(XdsAddress::Tcp { host: host.to_owned(), port })
+}
+
+/// Everything that files or a cluster hold, settled.
+fn read(source: SourceArgs, settings: SettingsArgs) -> anyhow::Result<Translator> {
+    if !source.paths.is_empty() {
+        let (translator, _, problems) = load(FileArgs { paths: source.paths }, settings)?;
+        tell(&problems)?;
+        return Ok(translator);
+    }
+    let settings = settings.settings()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
+    let snapshot = runtime.block_on(async {
+        let config = source.api_server.config().await?;
+        anyhow::Ok(cluster_snapshot::read(config, settings).await?)
+    })?;
+    for (kind, why) in &snapshot.unread {
+        writeln!(std::io::stderr(), "{kind} cannot be read, and counts as not there: {why}")?;
+    }
+    Ok(snapshot.translator)
 }
 
 /// Everything there is, settled.

@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         Command::Check(check) => commands::check(check),
         Command::Tree(tree) => commands::tree(tree),
         Command::Explain(explain) => commands::explain(explain),
+        Command::Status(status) => commands::status(status),
+        Command::ConfigDump(dump) => commands::config_dump(dump),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
         Command::Crds => commands::crds(),
     };

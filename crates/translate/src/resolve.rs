@@ -201,7 +201,7 @@ impl Lookup for ResolvedRule {
                 resolver.handed_down(&does.filters.mirrors);
                 return Ok(Err(does));
             }
-            let does = terms::apply(does, &terms, &field)?;
+            let does = terms::apply(does, &terms, &chain.route().namespace, &field)?;
             let not_allowed = not_allowed(&standing, &terms, chain.route(), &does);
             if !not_allowed.is_empty() {
                 resolver.unresolved.extend(not_allowed);

@@ -223,7 +223,23 @@ pub(crate) struct Terms {
     /// Where rules without backends go.
     pub(crate) defaults: Option<Defaults>,
     /// Who demands that every request is authenticated.
-    pub(crate) requires_auth: Option<Arc<str>>,
+    pub(crate) requires_auth: Option<Demand>,
+}
+
+/// Something that is asked of routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The namespace in which it stands: to routes of others it is not named.
+    namespace: Arc<str>,
+    /// What it is.
+    what: Arc<str>,
+}
+
+impl Demand {
+    /// The demand, as a route of `namespace` may know it.
+    pub(crate) fn told_to(&self, namespace: &str) -> &str {
+        if *self.namespace == *namespace { &self.what } else { "the owner of a route above this one" }
+    }
 }
 
 /// Backends of rules that name none.
@@ -253,7 +269,8 @@ impl Terms {
         // Its own parent's choice.
         terms.sort = SortMethod::default();
         if object.metadata.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
-            let who = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
+            let what = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
+            let who = || Demand { namespace: route.namespace.clone(), what: what() };
             terms.requires_auth.get_or_insert_with(who);
         }
         let of_route = said_of(scope, route, None);
@@ -274,7 +291,8 @@ impl Terms {
                 terms.restrictions = terms.restrictions.iter().chain([restriction]).cloned().collect();
             }
             if said.requires_auth {
-                terms.requires_auth.get_or_insert_with(|| format!("DelegationPolicy {policy}").into());
+                let what = || format!("DelegationPolicy {policy}").into();
+                terms.requires_auth.get_or_insert_with(|| Demand { namespace: policy.namespace.clone(), what: what() });
             }
         }
         Ok(terms)
@@ -307,8 +325,12 @@ impl Restriction {
         })
     }
 
-    /// Whose it is.
-    pub(crate) fn policy(&self) -> &NsName {
-        &self.policy
+    /// Whose it is, as a route of `namespace` may know it.
+    pub(crate) fn told_to(&self, namespace: &str) -> String {
+        if *self.policy.namespace == *namespace {
+            format!("DelegationPolicy {}", self.policy)
+        } else {
+            "the owner of a route above this one".to_owned()
+        }
     }
 }

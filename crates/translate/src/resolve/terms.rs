@@ -10,11 +10,12 @@ use crate::{
     validate,
 };
 
-/// A rule with what its parents give it, if it has what they demand.
-pub(super) fn apply(mut does: Does, terms: &Terms, field: &str) -> Result<Does, Problem> {
+/// A rule of `namespace` with what its parents give it, if it has what they demand.
+pub(super) fn apply(mut does: Does, terms: &Terms, namespace: &str, field: &str) -> Result<Does, Problem> {
     if let Some(who) = &terms.requires_auth {
         let message = format!(
-            "{who} demands that requests are authenticated, and no policy does so here; attach one that authenticates"
+            "{} demands that requests are authenticated, and no policy does so here; attach one that authenticates",
+            who.told_to(namespace)
         );
         return Err(Problem::new(Severity::Replaced, "UnsupportedValue", field, message));
     }
@@ -54,9 +55,9 @@ pub(crate) fn not_allowed(standing: &Standing, terms: &Terms, route: &NsName, do
             |restriction: &&Arc<Restriction>| !restriction.allows_backend(&backend.group, &backend.kind, &name);
         if let Some(restriction) = restrictions[..bound].iter().find(allows) {
             let message = format!(
-                "{} {name} is no backend that DelegationPolicy {} allows; use another, or ask for it there",
+                "{} {name} is no backend that {} allows; use another, or ask for it there",
                 backend.kind,
-                restriction.policy()
+                restriction.told_to(&route.namespace)
             );
             problems.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, message));
         }

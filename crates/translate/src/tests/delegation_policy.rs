@@ -253,3 +253,28 @@ fn where_authentication_is_demanded_nothing_is_served_without() {
     }]);
     assert_eq!(routes(&alone), ["alone.0.0 / 500"]);
 }
+
+#[test]
+fn a_child_of_another_namespace_is_told_what_is_demanded_and_not_by_which_policy() {
+    let told = |spec: Value| {
+        let mut foreign = child("foreign", json!([forward("/a/x")]));
+        foreign["metadata"]["namespace"] = json!("other");
+        let mut rule = to("/a", &["own"]);
+        let reference = json!({"group": GROUP, "kind": "HTTPRoute", "name": "foreign", "namespace": "other"});
+        rule["backendRefs"].as_array_mut().expect("a list").push(reference);
+        let own = child("own", json!([forward("/a/own")]));
+        let scene = scene([root(json!([rule])), own, foreign, policy("secret", "root", spec)]);
+        ["Accepted", "ResolvedRefs"].map(|condition| {
+            let say = |name| scene.route_message(name, 0, condition);
+            (say("apps/own"), say("other/foreign"))
+        })
+    };
+    let [(own, foreign), _] = told(json!({"requireAuth": true}));
+    assert!(own.contains("DelegationPolicy apps/secret demands"), "{own}");
+    assert!(foreign.contains("the owner of a route above this one demands"), "{foreign}");
+    assert!(!foreign.contains("secret"), "{foreign}");
+    let [_, (own, foreign)] = told(json!({"allowedChildren": {"backends": [{"kind": "Service", "name": "none"}]}}));
+    assert!(own.contains("that DelegationPolicy apps/secret allows"), "{own}");
+    assert!(foreign.contains("that the owner of a route above this one allows"), "{foreign}");
+    assert!(!foreign.contains("secret"), "{foreign}");
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Shows what only a cluster shows, in one that is started for it unless one is up: Portcullis is installed by its charts, a
+# Gateway's proxies come up and serve, proxies and controllers are replaced under load without a failed request, and nothing
+# is left when all of it is removed. INSTALL=no takes what is installed, and removes it too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+load=.tools/kubernetes/bin/labctl
+
+if ! e2e/cluster.sh status >/dev/null 2>&1; then
+    e2e/bootstrap.sh
+    e2e/cluster.sh up
+    trap 'KEEP_LOGS=target/cluster e2e/cluster.sh down' EXIT
+fi
+eval "$(e2e/cluster.sh env)"
+[ "${INSTALL:-}" = no ] || e2e/install.sh >/dev/null
+
+say() { echo "== $*"; }
+
+# under_load NAME COMMAND...: runs it while requests are sent, all of which must be answered.
+under_load() {
+    local name=$1 pid
+    shift
+    "$load" load "http://$address/" shop.example.com &
+    pid=$!
+    "$@" >/dev/null
+    # What was replaced ends only after it was left out.
+    sleep 5
+    kill "$pid"
+    wait "$pid" || { echo "$name cost requests" >&2; exit 1; }
+}
+
+say "a Gateway, its route and a backend"
+kubectl create namespace shop >/dev/null
+kubectl -n shop apply -f e2e/cluster/echo.yaml -f - >/dev/null <<X
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec:
+  gatewayClassName: portcullis
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [shop.example.com]
+  rules:
+  - backendRefs: [{name: echo, port: 80}]
+X
+kubectl -n shop rollout status deployment/echo --timeout=60s >/dev/null
+kubectl -n shop wait --for=condition=Programmed gateway/edge --timeout=60s >/dev/null
+address=$(kubectl -n shop get gateway edge -o jsonpath='{.status.addresses[0].value}')
+curl --silent --fail --retry 10 --retry-all-errors --retry-delay 1 -H 'Host: shop.example.com' "http://$address/" >/dev/null
+[ "$(curl --silent -o /dev/null -w '%{http_code}' "http://$address/")" = 404 ]
+
+replace() { kubectl -n "$1" rollout restart "deployment/$2" && kubectl -n "$1" rollout status "deployment/$2" --timeout=120s; }
+gone() { kubectl -n shop wait --for=delete pod -l gateway.networking.k8s.io/gateway-name=edge,pod-template-hash="$1" --timeout=120s; }
+old=$(kubectl -n shop get pods -l gateway.networking.k8s.io/gateway-name=edge -o jsonpath='{.items[0].metadata.labels.pod-template-hash}')
+proxies() { replace shop edge-portcullis && gone "$old"; }
+
+say "proxies replaced under load"
+under_load "replacing proxies" proxies
+say "controllers replaced under load"
+under_load "replacing controllers" replace portcullis-system portcullis
+say "all controllers gone, and back"
+without() { kubectl -n portcullis-system scale deployment/portcullis --replicas=0 && sleep 5 && kubectl -n portcullis-system scale deployment/portcullis --replicas=2 && kubectl -n portcullis-system rollout status deployment/portcullis --timeout=120s; }
+under_load "going without controllers" without
+
+say "what is removed leaves nothing"
+kubectl -n shop delete gateway edge >/dev/null
+kubectl -n shop wait --for=delete deployment/edge-portcullis service/edge-portcullis serviceaccount/edge-portcullis configmap/edge-portcullis --timeout=60s >/dev/null
+helm uninstall portcullis --namespace portcullis-system --wait >/dev/null
+left=$(kubectl get all,configmaps,secrets,serviceaccounts,leases,roles,rolebindings,networkpolicies,poddisruptionbudgets \
+    -n portcullis-system -o name | grep -v -e kube-root-ca.crt -e serviceaccount/default || true)
+left+=$(kubectl get clusterroles,clusterrolebindings,gatewayclasses -o name | grep portcullis || true)
+[ -z "$left" ] || { echo "left behind: $left" >&2; exit 1; }
+kubectl delete namespace shop portcullis-system >/dev/null
+say "all is well"
