@@ -57,7 +57,7 @@ async fn malformed_yaml_keeps_the_last_good_objects_of_its_file() -> Result<()> 
 async fn an_unknown_kind_has_no_effect_on_what_stands_beside_it() -> Result<()> {
     let mut stage = Stage::start().await?;
     let unknown = |name: &str, kind: &str| route(name, "bad.example", "/").replace("HTTPRoute", kind);
-    let other = "\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: infra, name: web}\n";
+    let other = "\n---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {namespace: infra, name: web}\n";
     stage
         .write(
             &[
@@ -77,7 +77,7 @@ async fn an_unknown_kind_has_no_effect_on_what_stands_beside_it() -> Result<()> 
     stage
         .reports(&[
             finding("ignored", "", "kind", "kind: HttpRoute", &["infra/misspelt", "did you mean", "HTTPRoute?"]),
-            finding("warning", "", "kind", "kind: Deployment", &["apps/v1 Deployment", not_read, "infra/web"]),
+            finding("warning", "", "kind", "kind: StatefulSet", &["apps/v1 StatefulSet", not_read, "infra/web"]),
             finding("ignored", "", "kind", "kind: FooRoute", &["FooRoute", not_read, "infra/later", "remove it"]),
             finding("ignored", "", "kind", "kind: \"Foo", &["Foo\\u{a}\\u{1b}[31m is not", "infra/hostile"]),
             finding("refused", "", "apiVersion", "kind: HTTPRoute", &["is missing", "set it"]),

@@ -42,8 +42,12 @@ fn loose_crd(group: &str, version: &str, plural: &str, kind: &str) -> String {
 
 fn kgateway_crds() -> String {
     let group = "gateway.kgateway.dev";
-    let policies = loose_crd(group, "v1alpha1", "trafficpolicies", "TrafficPolicy");
-    format!("{policies}\n---\n{}", loose_crd(group, "v1alpha1", "directresponses", "DirectResponse"))
+    let kinds = [
+        ("trafficpolicies", "TrafficPolicy"),
+        ("directresponses", "DirectResponse"),
+        ("gatewayparameters", "GatewayParameters"),
+    ];
+    kinds.map(|(plural, kind)| loose_crd(group, "v1alpha1", plural, kind)).join("\n---\n")
 }
 
 /// One object of each kind.
@@ -71,6 +75,15 @@ const EVERYTHING: &str = r#"
 ---
 {apiVersion: gateway.portcullis.dev/v1alpha1, kind: DelegationPolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}]}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: GatewayParameters, metadata: {name: watched}, spec: {selfManaged: {}}}
+---
+{apiVersion: apps/v1, kind: Deployment,
+  metadata: {name: watched, labels: {gateway.networking.k8s.io/gateway-name: watched}},
+  spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: other},
+  spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: watched}, spec: {ports: [{port: 80}]}}
 ---

@@ -103,6 +103,11 @@ impl Kind {
         Self::ALL.iter().copied().find(|known| known.as_str() == kind && known.group() == group)
     }
 
+    /// Whether the kind is one of Kubernetes itself, so that it is served without a CRD.
+    pub fn is_built_in(self) -> bool {
+        matches!(self.group(), "" | "apps" | "discovery.k8s.io")
+    }
+
     /// The `apiVersion` of the preferred version.
     pub fn api_version(self) -> String {
         let version = self.versions()[0];

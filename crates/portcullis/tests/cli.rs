@@ -176,7 +176,7 @@ fn check_reports_every_kind_of_fault_in_files() {
         ("c.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: app, namespace: web}\nspec: {}\n"),
         ("d.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: a}]}\n"),
         ("e.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HttpRoute\nmetadata: {name: x}\nspec: {}\n"),
-        ("f.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {}\n"),
+        ("f.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\nspec: {}\n"),
     ]);
     let output = portcullis(&["check", "-f", path(&files), "-o", "json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -205,7 +205,7 @@ fn check_reports_every_kind_of_fault_in_files() {
 
 #[test]
 fn warnings_fail_a_check_only_where_it_is_strict() {
-    let files = folder(&[("a.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n")]);
+    let files = folder(&[("a.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\n")]);
     assert_eq!(portcullis(&["check", "-f", path(&files)]).status.code(), Some(0));
     assert_eq!(portcullis(&["check", "-f", path(&files), "--strict"]).status.code(), Some(1));
 }

@@ -143,7 +143,7 @@ fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
         (json!([1]), "a manifest must be a mapping with apiVersion, kind and metadata, found a list"),
         (json!({ "kind": "Gateway" }), "apiVersion is missing: set it to a string"),
         (json!({ "apiVersion": "v1" }), "kind is missing: set it to a string"),
-        (manifest("apps/v1", "Deployment"), "apps/v1 Deployment is not a kind that is read here"),
+        (manifest("apps/v1", "StatefulSet"), "apps/v1 StatefulSet is not a kind that is read here"),
         (
             manifest("gateway.networking.k8s.io/v1", "HttpRoute"),
             "gateway.networking.k8s.io/v1 HttpRoute is not a kind that is read here: did you mean \

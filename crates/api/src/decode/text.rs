@@ -130,6 +130,12 @@ mod tests {
             ),
             manifest("v1", "Secret", json!({ "type": "kubernetes.io/tls", "data": { "tls.crt": "aGVsbG8=" } })),
             manifest("v1", "ConfigMap", json!({ "data": { "ca.crt": "null" } })),
+            manifest(
+                kgateway,
+                "GatewayParameters",
+                json!({ "spec": { "kube": { "deployment": { "replicas": 2 }, "podTemplate": null } } }),
+            ),
+            manifest("apps/v1", "Deployment", json!({ "spec": {}, "status": { "availableReplicas": 1 } })),
             manifest("v1", "Namespace", json!({ "spec": { "finalizers": ["kubernetes"] } })),
         ]
     }

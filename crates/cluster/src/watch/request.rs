@@ -47,9 +47,7 @@ impl Target {
     /// The CRD that must be there for it, if it takes one.
     pub(super) fn crd(self) -> Option<String> {
         match self {
-            Self::Kind(kind) if !matches!(kind.group(), "" | "discovery.k8s.io") => {
-                Some(format!("{}.{}", kind.plural(), kind.group()))
-            }
+            Self::Kind(kind) if !kind.is_built_in() => Some(format!("{}.{}", kind.plural(), kind.group())),
             _ => None,
         }
     }
@@ -83,10 +81,14 @@ impl Place {
             (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
             _ => None,
         };
+        // Of Deployments only what runs a Gateway's proxies is read.
+        let deployment = self.target == Target::Kind(Kind::Deployment);
+        let label_selector = deployment.then(|| api::core::GATEWAY_NAME.to_owned());
         let resource = Resource::new(self.url(version));
         let mut request = match ask {
             Ask::Page { next, whole } => resource.list(&ListParams {
                 field_selector,
+                label_selector,
                 limit: (!whole).then_some(PAGE),
                 continue_token: next.clone(),
                 ..ListParams::default()
@@ -99,6 +101,7 @@ impl Place {
                 };
                 let params = WatchParams {
                     field_selector,
+                    label_selector,
                     timeout: Some(seconds),
                     bookmarks: true,
                     send_initial_events,
@@ -172,10 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn of_deployments_only_what_runs_proxies_is_asked_for() {
+        let selector = "labelSelector=gateway.networking.k8s.io%2Fgateway-name";
+        let page = uri(Kind::Deployment, None, &Ask::Page { next: None, whole: false });
+        assert!(page.starts_with("/apis/apps/v1/deployments?") && page.contains(selector), "{page}");
+        let watch = uri(Kind::Deployment, None, &Ask::Initial { latest: true });
+        assert!(watch.contains(selector), "{watch}");
+        assert!(!uri(Kind::Service, None, &Ask::Initial { latest: true }).contains("labelSelector"));
+    }
+
+    #[test]
     fn kinds_that_are_built_in_need_no_crd() {
         let crds = Kind::ALL.iter().filter_map(|kind| Target::Kind(*kind).crd());
         let crds: Vec<_> = crds.collect();
-        assert_eq!(crds.len(), 8, "{crds:?}");
+        assert_eq!(crds.len(), 9, "{crds:?}");
         assert!(crds.contains(&"httproutes.gateway.networking.k8s.io".to_owned()), "{crds:?}");
     }
 }

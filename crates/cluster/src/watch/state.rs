@@ -88,6 +88,8 @@ struct Entry {
     list: u64,
     version: u64,
     told: Told,
+    /// Whether it was fetched and the watch has not spoken of it yet: a list that does not have it may be older.
+    fetched: bool,
 }
 
 /// What was last told of an object.
@@ -156,7 +158,7 @@ impl State {
                 Event::Put(said) => {
                     let list = source.list;
                     self.touch(kind, &said.name);
-                    self.put(kind, list, said);
+                    self.put(kind, list, false, said);
                 }
                 Event::Gone(name) => {
                     self.touch(kind, &name);
@@ -166,8 +168,8 @@ impl State {
                     source.listing = false;
                     source.read = Read::Synced;
                     let list = source.list;
-                    self.drop_where(kind, namespace, |entry| entry.list != list);
-                    self.fetch_again(kind);
+                    self.drop_where(kind, namespace, |entry| entry.list != list && !entry.fetched);
+                    self.fetch_again(kind, list);
                     self.sync(kind);
                 }
                 Event::Failing(why) => {
@@ -200,28 +202,43 @@ impl State {
         };
         let list = *list;
         let Some(Fetch { kind, namespace, touched }) = self.fetches.remove(&request) else { return };
-        for said in objects {
-            if said.name.namespace == namespace && !touched.contains(&said.name.name) {
-                self.put(kind, list, said);
+        let mut there = BTreeSet::new();
+        for said in objects.into_iter().filter(|said| said.name.namespace == namespace) {
+            there.insert(Arc::clone(&said.name.name));
+            if !touched.contains(&said.name.name) {
+                self.put(kind, list, true, said);
             }
+        }
+        let entries = self.kinds.get(&kind).map(|of_kind| of_namespace(&of_kind.entries, &namespace));
+        let gone = entries
+            .into_iter()
+            .flatten()
+            .filter(|(name, entry)| entry.fetched && !there.contains(&name.name) && !touched.contains(&name.name));
+        for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.gone(kind, &name);
         }
         if self.kinds.get(&kind).is_some_and(|of_kind| of_kind.syncs) {
             self.sync(kind);
         }
     }
 
-    fn put(&mut self, kind: Kind, list: u64, Said { name, version, what }: Said) {
+    fn put(&mut self, kind: Kind, list: u64, fetched: bool, Said { name, version, what }: Said) {
         if kind == Kind::Namespace {
             self.select(&name.name, &what);
         }
         let shown = self.shows(kind, &name);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let old = of_kind.entries.get(&name).map(|entry| (entry.version, entry.told));
+        // What the watch has spoken of stays so.
+        let fetched = fetched && of_kind.entries.get(&name).is_none_or(|entry| entry.fetched);
         if let Some((same, told)) = old
             && same == version
             && (told == Told::Hidden) != shown
         {
-            of_kind.entries.entry(name).and_modify(|entry| entry.list = list);
+            of_kind.entries.entry(name).and_modify(|entry| {
+                entry.list = list;
+                entry.fetched &= fetched;
+            });
             return;
         }
         let old = old.map_or(Told::Hidden, |(_, told)| told);
@@ -247,7 +264,7 @@ impl State {
                 told
             }
         };
-        of_kind.entries.insert(name, Entry { list, version, told });
+        of_kind.entries.insert(name, Entry { list, version, told, fetched });
     }
 
     fn gone(&mut self, kind: Kind, name: &Name) {
@@ -363,10 +380,16 @@ impl State {
         self.fetches.insert(self.last_fetch, Fetch { kind, namespace, touched: BTreeSet::new() });
     }
 
-    /// A relist is complete, and what is being fetched may be older than that.
-    fn fetch_again(&mut self, kind: Kind) {
-        for fetch in self.cancel(|fetch| fetch.kind == kind) {
-            self.fetch(kind, fetch.namespace);
+    /// A relist is complete. What is being fetched may be older than that, and what was fetched and is not in the list newer,
+    /// or gone.
+    fn fetch_again(&mut self, kind: Kind, list: u64) {
+        let mut namespaces: BTreeSet<_> =
+            self.cancel(|fetch| fetch.kind == kind).into_iter().map(|fetch| fetch.namespace).collect();
+        let entries = self.kinds.get(&kind).into_iter().flat_map(|of_kind| &of_kind.entries);
+        let unsure = entries.filter(|(_, entry)| entry.fetched && entry.list != list);
+        namespaces.extend(unsure.map(|(name, _)| Arc::clone(&name.namespace)));
+        for namespace in namespaces {
+            self.fetch(kind, namespace);
         }
     }
 

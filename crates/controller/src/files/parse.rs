@@ -206,9 +206,9 @@ fn refusal(
             }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
-            // A Deployment beside its routes is nobody's mistake; a kind of a group that is read should have had effect.
+            // A StatefulSet beside its routes is nobody's mistake; a kind of a group of ours should have had effect.
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            let ours = !hint.is_empty() || (!group.is_empty() && Kind::ALL.iter().any(|kind| kind.group() == group));
+            let ours = !hint.is_empty() || Kind::ALL.iter().any(|kind| !kind.is_built_in() && kind.group() == group);
             let severity = if ours { Severity::Ignored } else { Severity::Warning };
             let remedy = if ours && hint.is_empty() { "; remove it" } else { &hint };
             let (namespace, name) = name.unwrap_or_default();

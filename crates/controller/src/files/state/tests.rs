@@ -210,13 +210,13 @@ fn a_misspelt_kind_keeps_the_object_it_was() {
 #[test]
 fn a_kind_of_others_is_a_warning_and_holds_nothing_that_has_its_name() {
     let mut world = World::default();
-    let deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: web}\n";
+    let stateful_set = "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web, namespace: web}\n";
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: web}\nspec: {}\n";
-    world.load("a.yaml", &format!("{deployment}{service}"));
-    let told = world.load("a.yaml", deployment);
+    world.load("a.yaml", &format!("{stateful_set}{service}"));
+    let told = world.load("a.yaml", stateful_set);
     assert_eq!(told, ["remove Service web/web", "remove Namespace web"]);
     let problems = world.problems();
-    let expected = "a.yaml:3:1 warning kind: apps/v1 Deployment is not a kind that is read here, so this manifest of \
+    let expected = "a.yaml:3:1 warning kind: apps/v1 StatefulSet is not a kind that is read here, so this manifest of \
                     web/web has no effect";
     assert_eq!(problems, [expected]);
 }

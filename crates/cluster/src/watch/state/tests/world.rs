@@ -203,3 +203,26 @@ proptest! {
         world.check();
     }
 }
+
+#[test]
+fn what_was_fetched_outlives_a_list_that_was_made_before() {
+    use Step::{Arrive, Deliver, Label, Read, Relist, Write};
+    let (namespaces, objects) = (Kind::Namespace, Kind::ConfigMap);
+    let steps = [
+        Write(0, 2, false),
+        Deliver(namespaces),
+        Deliver(namespaces),
+        Deliver(objects),
+        Deliver(objects),
+        Deliver(objects),
+        Label(0, true),
+        Relist(objects),
+        Write(0, 0, false),
+        Deliver(namespaces),
+        Read,
+        Arrive,
+    ];
+    let mut world = World::new();
+    steps.iter().for_each(|step| world.step(step));
+    world.check();
+}
