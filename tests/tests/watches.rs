@@ -191,7 +191,9 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
     let client = server.client().await?;
     for object in applied.iter().filter(|object| object.metadata.name.as_deref() == Some("watched")) {
         let types = object.types.as_ref().context("no type")?;
-        let resource = kube::api::ApiResource::from_gvk(&types.try_into()?);
+        let kind: kube::api::GroupVersionKind = types.try_into()?;
+        let plural = Kind::find(&kind.group, &kind.kind).context("a kind that is read")?.plural();
+        let resource = kube::api::ApiResource::from_gvk_with_plural(&kind, plural);
         let api: Api<kube::api::DynamicObject> = match &object.metadata.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
             None => Api::all_with(client.clone(), &resource),

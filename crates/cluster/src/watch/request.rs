@@ -105,7 +105,6 @@ impl Place {
                     timeout: Some(seconds),
                     bookmarks: true,
                     send_initial_events,
-                    ..WatchParams::default()
                 };
                 resource.watch(&params, since)
             }

@@ -223,6 +223,8 @@ fn what_was_fetched_outlives_a_list_that_was_made_before() {
         Arrive,
     ];
     let mut world = World::new();
-    steps.iter().for_each(|step| world.step(step));
+    for step in &steps {
+        world.step(step);
+    }
     world.check();
 }
