@@ -16,14 +16,13 @@ use envoy_types::pb::{
 };
 use prost::{Message, Name};
 
-use crate::resource::Encoded;
+use crate::{
+    body::{Body, Joiner},
+    resource::Encoded,
+};
 
-mod body;
 #[cfg(test)]
 mod tests;
-
-pub use body::Body;
-use body::Joiner;
 
 /// A 128-bit content hash.
 pub type Hash = [u8; 16];

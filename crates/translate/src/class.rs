@@ -9,24 +9,10 @@ use ir::NsName;
 use crate::{
     proxies,
     tables::{
-        gateway::Fault,
         input::{Classes, Config},
+        proxies::{ClassState, OurClasses},
     },
 };
-
-/// What a GatewayClass of ours says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClassState {
-    /// The GatewayParameters that hold for all Gateways of the class.
-    pub(crate) parameters: Option<NsName>,
-    /// Why these parameters cannot be used. What runs goes on with what it has.
-    pub(crate) fault: Option<Fault>,
-}
-
-tables! {
-    /// GatewayClasses of ours; absent for a class that is missing or another controller's.
-    OurClasses: Arc<str> => ClassState;
-}
 
 impl Lookup for OurClasses {
     fn compute(scope: &Scope<'_>, key: &Arc<str>) -> Option<ClassState> {

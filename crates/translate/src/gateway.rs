@@ -9,14 +9,11 @@ mod spec;
 use engine::{Derived, Emitter};
 use ir::{ListenerId, NsName};
 
-use crate::{
-    class::OurClasses,
-    proxies::ProxiesOf,
-    tables::{
-        gateway::{GatewayModel, GatewayRow, PortClaims},
-        input::{Config, Gateways},
-        listener::ListenerRow,
-    },
+use crate::tables::{
+    gateway::{GatewayModel, GatewayRow, PortClaims},
+    input::{Config, Gateways},
+    listener::ListenerRow,
+    proxies::{OurClasses, ProxiesOf},
 };
 
 impl Derived for GatewayRow {

@@ -8,6 +8,7 @@ mod tables;
 
 mod attach;
 mod backend;
+mod body;
 pub mod bytes;
 mod class;
 mod delegation;
@@ -32,9 +33,10 @@ pub mod translator;
 pub mod tree;
 pub mod validate;
 
-pub use proxies::{Deploying, Proxies};
+pub use body::Body;
 pub use resource::{Encoded, ResourceKey, ResourceKind};
 pub use tables::policy::InvalidPolicy;
+pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};
 pub use translator::{Change, Changes, Translator};
 

@@ -10,7 +10,8 @@ use ir::{
 };
 
 use crate::{
-    bytes::{self, Body, Hash, Host},
+    body::Body,
+    bytes::{self, Hash, Host},
     envoy,
     policy::wide::{BrokenGateway, BrokenListener},
     resource::Encoded,

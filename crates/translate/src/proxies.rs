@@ -4,13 +4,12 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use api::core::{Service, ServiceType};
 use api::meta::StringMap;
-use deploy::{About, Manifest, Parameters, Plan, Port};
+use deploy::{About, Parameters, Plan, Port};
 use engine::{Derived, Emitter, Scope};
 use ir::NsName;
 use serde_json::Value;
 
 use crate::{
-    class::OurClasses,
     envoy::{
         self,
         bootstrap::{self, AdminAddress, Credentials, XdsAddress},
@@ -18,47 +17,12 @@ use crate::{
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow},
         input::{self, Config, Gateways},
+        proxies::{Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
     },
 };
 
 /// The reason for which a Gateway is not programmed whose address cannot be had (Gateway API, `GatewayReasonAddressNotUsable`).
 pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
-
-/// How proxies are run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deploying {
-    /// What does not come from GatewayParameters.
-    pub settings: deploy::Settings,
-    /// Where proxies find the controller: a DNS name, which its certificate has.
-    pub xds_host: Arc<str>,
-    /// The port there.
-    pub xds_port: u16,
-    /// The authorities that may have signed the controller's certificate, in PEM; none while they are not known yet.
-    pub authorities: Option<Arc<str>>,
-}
-
-/// What runs the proxies of a Gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proxies {
-    /// These objects.
-    Objects(Arc<[Manifest]>),
-    /// Somebody else: this controller deploys nothing, or nothing for this Gateway.
-    Unmanaged,
-    /// What is asked for cannot be. What runs goes on.
-    Kept,
-}
-
-/// The same, with the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Deployed {
-    pub(crate) proxies: Proxies,
-    pub(crate) fault: Option<Fault>,
-}
-
-tables! {
-    /// What runs the proxies of Gateways of ours.
-    ProxiesOf: NsName => Deployed;
-}
 
 impl Derived for ProxiesOf {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Deployed> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::NsName;
 
-use crate::bytes::Body;
+use crate::body::Body;
 
 /// The kinds of Envoy resources that are served, in the order in which a change is made before another is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

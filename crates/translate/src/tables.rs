@@ -44,4 +44,5 @@ pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod output;
 pub(crate) mod policy;
+pub(crate) mod proxies;
 pub(crate) mod replacement;

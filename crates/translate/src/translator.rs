@@ -9,7 +9,6 @@ use ir::{NsName, Port, Problem, Settings, Severity};
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
-    class::OurClasses,
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Filled, Members,
         Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
@@ -21,7 +20,6 @@ use crate::{
         rule::{HandedDown, RulePolicies},
         wide::{BrokenGateway, BrokenListener, WidePolicies},
     },
-    proxies::{Deploying, Proxies, ProxiesOf},
     resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
     route::direct_response,
@@ -45,6 +43,7 @@ use crate::{
             InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
             Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
         },
+        proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
     },
     tls::{Certificate, CertificateState},

@@ -7,9 +7,9 @@ use engine::{Derived, Emitter};
 use ir::{Problem, Severity};
 
 use super::{Conditions, Report};
-use crate::{
-    class::OurClasses,
-    tables::input::{Classes, DeployConfig},
+use crate::tables::{
+    input::{Classes, DeployConfig},
+    proxies::OurClasses,
 };
 
 /// Features of Gateway API that are served, as the conformance suite names them; sorted. Each has a traffic case.

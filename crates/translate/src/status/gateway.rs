@@ -10,12 +10,13 @@ use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 use super::{Conditions, Report, and_notes, listed};
 use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
-    proxies::{self, Proxies, ProxiesOf},
+    proxies,
     tables::{
         attachment::AttachedRoutes,
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, DeployConfig, Deployments, Gateways, Nacks, Services, Unapplied},
         listener::{ListenerRow, ListenerState},
+        proxies::{Proxies, ProxiesOf},
     },
 };
 

@@ -48,7 +48,7 @@ inputs! {
     /// Deployments.
     Deployments: NsName => api::core::Deployment;
     /// The one row that says how proxies are run; absent where others run them.
-    DeployConfig: () => crate::proxies::Deploying;
+    DeployConfig: () => super::proxies::Deploying;
     /// Namespaces by name.
     Namespaces: Arc<str> => api::core::Namespace;
     /// Envoy's words, by Gateway, while it refuses what it was sent last.

@@ -47,19 +47,19 @@ impl From<Bytes> for Body {
 
 /// A [`Body`] under construction.
 #[derive(Default)]
-pub(super) struct Joiner {
+pub(crate) struct Joiner {
     done: Vec<Bytes>,
     buffer: Vec<u8>,
 }
 
 impl Joiner {
     /// The place for what is written now.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
     /// Appends a part, shared if it is large.
-    pub(super) fn push(&mut self, part: &Bytes) {
+    pub(crate) fn push(&mut self, part: &Bytes) {
         if part.len() < SHARED {
             self.buffer.extend_from_slice(part);
         } else {
@@ -69,7 +69,7 @@ impl Joiner {
     }
 
     /// Appends all pieces of a body.
-    pub(super) fn extend(&mut self, body: &Body) {
+    pub(crate) fn extend(&mut self, body: &Body) {
         for piece in &*body.pieces {
             self.push(piece);
         }
@@ -83,7 +83,7 @@ impl Joiner {
         }
     }
 
-    pub(super) fn finish(mut self) -> Body {
+    pub(crate) fn finish(mut self) -> Body {
         self.flush();
         Body { len: self.done.iter().map(Bytes::len).sum(), pieces: self.done.into() }
     }

@@ -1,0 +1,58 @@
+//! GatewayClasses of this controller, and what runs the proxies of Gateways.
+
+use std::sync::Arc;
+
+use deploy::Manifest;
+use ir::NsName;
+
+use super::gateway::Fault;
+
+/// How proxies are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deploying {
+    /// What does not come from GatewayParameters.
+    pub settings: deploy::Settings,
+    /// Where proxies find the controller: a DNS name, which its certificate has.
+    pub xds_host: Arc<str>,
+    /// The port there.
+    pub xds_port: u16,
+    /// The authorities that may have signed the controller's certificate, in PEM; none while they are not known yet.
+    pub authorities: Option<Arc<str>>,
+}
+
+/// What runs the proxies of a Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proxies {
+    /// These objects.
+    Objects(Arc<[Manifest]>),
+    /// Somebody else: this controller deploys nothing, or nothing for this Gateway.
+    Unmanaged,
+    /// What is asked for cannot be. What runs goes on.
+    Kept,
+}
+
+/// The same, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deployed {
+    pub(crate) proxies: Proxies,
+    pub(crate) fault: Option<Fault>,
+}
+
+tables! {
+    /// What runs the proxies of Gateways of ours.
+    ProxiesOf: NsName => Deployed;
+}
+
+/// What a GatewayClass of ours says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClassState {
+    /// The GatewayParameters that hold for all Gateways of the class.
+    pub(crate) parameters: Option<NsName>,
+    /// Why these parameters cannot be used. What runs goes on with what it has.
+    pub(crate) fault: Option<Fault>,
+}
+
+tables! {
+    /// GatewayClasses of ours; absent for a class that is missing or another controller's.
+    OurClasses: Arc<str> => ClassState;
+}
