@@ -71,6 +71,7 @@ say "what is removed leaves nothing"
 kubectl -n shop delete gateway edge >/dev/null
 kubectl -n shop wait --for=delete deployment/edge-portcullis service/edge-portcullis serviceaccount/edge-portcullis configmap/edge-portcullis --timeout=60s >/dev/null
 helm uninstall portcullis --namespace portcullis-system --wait >/dev/null
+kubectl -n portcullis-system wait --for=delete pod --all --timeout=60s >/dev/null
 left=$(kubectl get all,configmaps,secrets,serviceaccounts,leases,roles,rolebindings,networkpolicies,poddisruptionbudgets \
     -n portcullis-system -o name | grep -v -e kube-root-ca.crt -e serviceaccount/default || true)
 left+=$(kubectl get clusterroles,clusterrolebindings,gatewayclasses -o name | grep portcullis || true)
