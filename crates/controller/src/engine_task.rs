@@ -295,7 +295,7 @@ impl EngineTask {
         let mut turned = BTreeSet::new();
         loop {
             let mut changes = self.translator.settle();
-            if let Some(watched) = &self.watched {
+            if let Some(watched) = &mut self.watched {
                 watched.run_proxies(&mut changes, &self.translator);
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();

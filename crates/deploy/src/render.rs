@@ -40,9 +40,9 @@ pub const TOKEN_FILE: &str = "/var/run/secrets/portcullis/token";
 /// The value of the label `app.kubernetes.io/managed-by` of every object.
 pub const MANAGED_BY: &str = "portcullis";
 /// Where the bootstrap has the listener for probes and metrics, unless [`Settings`] say otherwise.
-pub const STATS_PORT: u16 = 19001;
+pub const STATS_PORT: u16 = ir::settings::OBSERVED_PORT;
 /// Where the bootstrap has the admin interface, on loopback, unless [`Settings`] say otherwise.
-pub const ADMIN_PORT: u16 = 19000;
+pub const ADMIN_PORT: u16 = ir::settings::ADMIN_PORT;
 
 /// The label that tells who made an object.
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";

@@ -38,6 +38,10 @@ impl Derived for ProxiesOf {
         if parameters.self_managed() {
             return Some(Deployed { proxies: Proxies::Unmanaged, fault: None });
         }
+        if deploying.authorities.is_none() {
+            // What a process before this one applied has them, and must not lose them while this one starts.
+            return Some(Deployed { proxies: Proxies::Kept, fault: None });
+        }
         let rendered = plan(scope, key, &gateway, &model, parameters, &deploying)
             .and_then(|plan| deploy::render(&plan, &deploying.settings).map_err(|fault| of(&fault)));
         Some(match rendered {

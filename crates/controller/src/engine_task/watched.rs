@@ -37,11 +37,22 @@ pub(super) struct Watched {
     stale: BTreeMap<Kind, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
+    /// Gateways of which nobody knows what should run their proxies, so that what runs stays.
+    kept: BTreeSet<NsName>,
+    /// Whether the applier was told that it knows every Gateway, and takes back what belongs to no other.
+    all_told: bool,
 }
 
 impl Watched {
     pub(super) fn new(outlets: Outlets) -> Self {
-        Self { outlets, awaited: Kind::ALL.iter().copied().collect(), stale: BTreeMap::new(), held: BTreeSet::new() }
+        Self {
+            outlets,
+            awaited: Kind::ALL.iter().copied().collect(),
+            stale: BTreeMap::new(),
+            held: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            all_told: false,
+        }
     }
 
     /// Whether everything was read once.
@@ -101,18 +112,22 @@ impl Watched {
         for id in held.iter().chain(turned) {
             self.outlets.statuses.desired(id, translator.status(id).as_ref());
         }
+        // What the applier was not told of counts as left over, and what is kept must not.
+        if let Some(applier) = &self.outlets.proxies
+            && self.kept.is_empty()
+            && !std::mem::replace(&mut self.all_told, true)
+        {
+            applier.complete();
+        }
     }
 
     /// Says that everything was read, and told, once.
     pub(super) fn complete(&self) {
         self.outlets.statuses.complete();
-        if let Some(applier) = &self.outlets.proxies {
-            applier.complete();
-        }
     }
 
     /// Notes what proxies are run by, and as whom.
-    pub(super) fn run_proxies(&self, changes: &mut Changes, translator: &Translator) {
+    pub(super) fn run_proxies(&mut self, changes: &mut Changes, translator: &Translator) {
         if changes.proxies.is_empty() {
             return;
         }
@@ -128,13 +143,17 @@ impl Watched {
         });
         let Some(applier) = &self.outlets.proxies else { return };
         for (gateway, proxies) in turned {
+            if proxies == Some(Proxies::Kept) {
+                self.kept.insert(gateway);
+                continue;
+            }
+            self.kept.remove(&gateway);
             match proxies {
                 Some(Proxies::Objects(objects)) => {
                     let objects = objects.iter().map(|manifest| manifest.object.clone()).collect();
                     applier.desired(&gateway, Some(objects));
                 }
-                Some(Proxies::Kept) => {}
-                Some(Proxies::Unmanaged) | None => applier.desired(&gateway, None),
+                _ => applier.desired(&gateway, None),
             }
         }
     }

@@ -27,7 +27,7 @@ pub enum Proxies {
     Objects(Arc<[Manifest]>),
     /// Somebody else: this controller deploys nothing, or nothing for this Gateway.
     Unmanaged,
-    /// What is asked for cannot be. What runs goes on.
+    /// What is asked for cannot be, or is not known completely yet. What runs goes on.
     Kept,
 }
 

@@ -11,14 +11,18 @@ use crate::{Deploying, Proxies};
 fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
     let settings = Settings { shared_host: false, ports: PortMapping::Mapped, ..Settings::default() };
     let mut scene = Scene::with(settings, objects);
-    scene.0.set_deploying(Some(Deploying {
+    scene.0.set_deploying(Some(deploying(Some("-----BEGIN CERTIFICATE-----\n"))));
+    scene.0.settle();
+    scene
+}
+
+fn deploying(authorities: Option<&str>) -> Deploying {
+    Deploying {
         settings: deploy::Settings::default(),
         xds_host: "portcullis.portcullis-system.svc".into(),
         xds_port: 9977,
-        authorities: Some(Arc::from("-----BEGIN CERTIFICATE-----\n")),
-    }));
-    scene.0.settle();
-    scene
+        authorities: authorities.map(Arc::from),
+    }
 }
 
 fn gateway(spec: &Value) -> Value {
@@ -136,6 +140,17 @@ fn parameters_that_cannot_be_used_are_told_and_change_nothing_that_runs() {
     assert_eq!(scene.gateway("infra/edge", "Accepted"), "True Accepted");
     let gone = scene.remove(with_parameters());
     assert_eq!(gone.proxies, [(NsName::new("infra", "edge"), None)]);
+}
+
+#[test]
+fn until_the_authorities_are_known_what_runs_is_left_as_it_is() {
+    let mut scene = scene([]);
+    scene.0.set_deploying(Some(deploying(None)));
+    scene.0.settle();
+    assert_eq!(deployed(&mut scene, gateway(&json!({}))), Some(Proxies::Kept));
+    scene.0.set_deploying(Some(deploying(Some("one"))));
+    let (_, proxies) = scene.0.settle().proxies.remove(0);
+    assert_eq!(object(proxies.as_ref(), "ConfigMap")["data"]["ca.crt"], "one");
 }
 
 #[test]
