@@ -6,13 +6,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    DelegationPolicy, Kind, Object, ObjectId, ObjectMeta, RewritePolicy, TrafficPolicy,
+    DelegationPolicy, Kind, Object, ObjectId, ObjectMeta, RewritePolicy, TrafficPolicy, Violation,
     delegation_policy::DelegationPolicySpec,
     rewrite_policy::RewritePolicySpec,
-    schema::{
-        Violation,
-        openapi::{self, Node, Path, WrongType},
-    },
+    schema::openapi::{self, Node, Path, WrongType},
     traffic_policy::TrafficPolicySpec,
 };
 

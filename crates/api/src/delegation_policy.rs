@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Violation,
     meta::{LabelSelector, ObjectMeta},
     policy::LocalPolicyTargetReference,
-    schema::Violation,
     shared::BackendRef,
 };
 

@@ -39,6 +39,7 @@ pub mod schema;
 pub mod shared;
 pub mod status;
 pub mod traffic_policy;
+pub mod violation;
 
 pub use crd::crds;
 pub use decode::{DecodeError, Decoded, decode, decode_in, decode_json, decode_or_targets};
@@ -53,5 +54,6 @@ pub use meta::ObjectMeta;
 pub use object::{Kind, Object, ObjectId};
 pub use reference_grant::ReferenceGrant;
 pub use rewrite_policy::RewritePolicy;
-pub use schema::{Violation, violations};
+pub use schema::violations;
 pub use traffic_policy::TrafficPolicy;
+pub use violation::Violation;

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    Violation,
     meta::ObjectMeta,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
-    schema::Violation,
 };
 
 /// Says by what the routing prefix of a request is replaced before the request goes to a backend.

@@ -1,51 +1,14 @@
 //! The rules that an API server applies to objects of Gateway API, and to policies, before anybody sees them.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use crate::{
     DelegationPolicy, DirectResponse, Gateway, GatewayClass, HttpRoute, Object, ReferenceGrant, RewritePolicy,
-    TrafficPolicy,
+    TrafficPolicy, Violation,
 };
 
 pub mod openapi;
 pub(crate) mod rules;
-
-/// A rule of the schema that an object breaks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Violation {
-    /// The field, such as `spec.rules[2].filters[0].requestRedirect.port`.
-    pub path: String,
-    /// Its value, cut if long; none where it is not one value that is wrong.
-    pub value: Option<String>,
-    /// What it must be.
-    pub message: String,
-}
-
-impl Violation {
-    pub(crate) fn new(path: impl Into<String>, value: impl fmt::Display, message: impl Into<String>) -> Self {
-        let mut value = value.to_string();
-        if let Some((end, _)) = value.char_indices().nth(100) {
-            value.truncate(end);
-            value.push_str("...");
-        }
-        Self { value: Some(value), ..Self::without_value(path, message) }
-    }
-
-    pub(crate) fn without_value(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), value: None, message: message.into() }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            None => write!(f, "{}: {}", self.path, self.message),
-            Some(value) => write!(f, "{} is {value:?}: {}", self.path, self.message),
-        }
-    }
-}
 
 /// What an API server would refuse about the object: first what is wrong with a field by itself, in the order of the
 /// fields, then what does not go together. For a slim model, and for a policy that could not be read, what was left out

@@ -8,9 +8,9 @@ use serde::{
 };
 
 use crate::{
+    Violation,
     meta::ObjectMeta,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
-    schema::Violation,
 };
 
 /// Says how the traffic of Gateways, listeners and routes is treated.

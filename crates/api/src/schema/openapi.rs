@@ -7,8 +7,8 @@ use std::{collections::HashSet, sync::OnceLock};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::Violation;
 use crate::Kind;
+use crate::Violation;
 
 mod gateway;
 mod http_route;

@@ -3,8 +3,8 @@
 //! Each function takes a part of an object and the path where it stands. Where a field's schema default would satisfy a
 //! rule it does so here too, since it is already in place.
 
-use super::Violation;
 use crate::Object;
+use crate::Violation;
 
 mod filter;
 mod gateway;
