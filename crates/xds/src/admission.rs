@@ -1,7 +1,7 @@
 //! Who is let in, and for how long: everything that happens before a byte of a stream is parsed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -9,11 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 
-use crate::config::{Config, Peer};
+use crate::config::Config;
 use crate::event::{Event, Reporter};
 use crate::identity::{Identity, Refusal, Token};
-use crate::server::jitter;
-use crate::service::Shared;
+use crate::jitter::jitter;
+use crate::peer::Peer;
 
 /// Tokens are not judged again more often than this, whatever the judge says.
 const MIN_RECHECK: Duration = Duration::from_millis(100);
@@ -46,55 +46,52 @@ impl Newcomer {
 
 /// Judges who comes, a few at a time, and counts whom it refuses.
 pub(crate) struct Admission {
+    config: Config,
+    reporter: Reporter,
     turns: Semaphore,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 impl Admission {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: Config, reporter: Reporter) -> Self {
         let turns = config.max_concurrent_authentications.clamp(1, Semaphore::MAX_PERMITS);
-        Self { turns: Semaphore::new(turns), refused: Default::default() }
+        Self { config, reporter, turns: Semaphore::new(turns), refused: Default::default() }
     }
 
     /// Who a stream is. `None` where nobody has to show that.
-    pub(crate) async fn admit(
-        &self,
-        shared: &Shared,
-        peer: &Peer,
-        headers: &HeaderMap,
-    ) -> Result<Option<Standing>, Status> {
-        if shared.config.authenticate.is_none() {
+    pub(crate) async fn admit(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Standing>, Status> {
+        if self.config.authenticate.is_none() {
             return Ok(None);
         }
         let admitted = match Token::of(headers) {
-            Ok(token) => self.judge(&shared.config, peer, &token).await.map(|identity| Standing { token, identity }),
+            Ok(token) => self.judge(peer, &token).await.map(|identity| Standing { token, identity }),
             Err(refusal) => Err(refusal),
         };
         match admitted {
             Ok(standing) => Ok(Some(standing)),
             Err(refusal) => {
                 tracing::debug!(peer = ?peer.address, reason = %refusal, "an xDS stream was refused");
-                Err(self.refuse(&shared.reporter, refusal))
+                Err(self.refuse(refusal))
             }
         }
     }
 
-    async fn judge(&self, config: &Config, peer: &Peer, token: &Token) -> Result<Identity, Refusal> {
-        let Some(authenticate) = &config.authenticate else { return Err(Refusal::Denied) };
+    async fn judge(&self, peer: &Peer, token: &Token) -> Result<Identity, Refusal> {
+        let Some(authenticate) = &self.config.authenticate else { return Err(Refusal::Denied) };
         let judged = async {
             // Whoever waits longest is next, so that nobody keeps others out by asking often.
             let _turn = self.turns.acquire().await.map_err(|_| Refusal::Unavailable)?;
             authenticate.authenticate(peer, token).await
         };
-        timeout(config.authentication_timeout, judged).await.unwrap_or(Err(Refusal::Unavailable))
+        timeout(self.config.authentication_timeout, judged).await.unwrap_or(Err(Refusal::Unavailable))
     }
 
     /// Counts a refusal and gives the words for it, which are the same for all that say something about the client.
-    pub(crate) fn refuse(&self, reporter: &Reporter, reason: Refusal) -> Status {
+    pub(crate) fn refuse(&self, reason: Refusal) -> Status {
         let untold = &self.refused[reason.index()];
         untold.fetch_add(1, Ordering::Relaxed);
         // Without room the next one tells.
-        if let Ok(room) = reporter.sender().try_reserve() {
+        if let Ok(room) = self.reporter.sender().try_reserve() {
             match untold.swap(0, Ordering::Relaxed) {
                 0 => {}
                 count => room.send(Event::Refused { reason, count }),
@@ -120,12 +117,12 @@ impl Standing {
     }
 
     /// Waits until the stream is no longer what it was let in as, and gives the status with which it ends.
-    pub(crate) async fn lost(mut self, shared: &Arc<Shared>, peer: &Peer) -> Status {
+    pub(crate) async fn lost(mut self, admission: &Admission, peer: &Peer) -> Status {
         loop {
             let after = self.identity.recheck_after;
             // Streams that came together do not ask together.
             sleep(jitter(after).min(after).max(MIN_RECHECK)).await;
-            let judged = shared.admission.judge(&shared.config, peer, &self.token).await;
+            let judged = admission.judge(peer, &self.token).await;
             let refusal = match judged {
                 Ok(identity) if identity.gateway == self.identity.gateway => {
                     self.identity = identity;
@@ -133,14 +130,14 @@ impl Standing {
                 }
                 // Nothing was learned about the client.
                 Err(Refusal::Unavailable) => {
-                    self.identity.recheck_after = shared.config.recheck_interval;
+                    self.identity.recheck_after = admission.config.recheck_interval;
                     continue;
                 }
                 Ok(_) => Refusal::WrongGateway,
                 Err(refusal) => refusal,
             };
             tracing::debug!(identity = self.identity.name, reason = %refusal, "an xDS stream lost its standing");
-            return shared.admission.refuse(&shared.reporter, refusal);
+            return admission.refuse(refusal);
         }
     }
 }

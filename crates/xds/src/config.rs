@@ -1,7 +1,6 @@
 //! Settings of the server: limits, waits, and who may read what.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,24 +8,8 @@ use tonic::Status;
 
 use crate::identity::Authenticate;
 use crate::limits::Limits;
+use crate::peer::Peer;
 use crate::request::Node;
-
-/// Where a connection comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerAddress {
-    /// A TCP connection from this address.
-    Tcp(SocketAddr),
-    /// A Unix socket connection.
-    Unix,
-}
-
-/// The other end of a connection, as far as it is known without asking it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Peer {
-    /// Where the connection comes from. Says nothing about who it is.
-    pub address: PeerAddress,
-}
 
 /// Decides which gateway's resources a stream may read: `NAMESPACE/NAME`, or the status with which it is refused.
 ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::{HeaderMap, header};
 
-use crate::config::Peer;
+use crate::peer::Peer;
 
 /// A longer token is refused without asking anybody. One of a `ServiceAccount` has between one and two KiB.
 pub const MAX_TOKEN_BYTES: usize = 8 << 10;

@@ -19,10 +19,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{Admission, Newcomer};
-use crate::config::{Config, Peer, PeerAddress};
+use crate::config::Config;
 use crate::event::Reporter;
 use crate::hub::Hub;
 use crate::identity::Refusal;
+use crate::jitter::jitter;
+use crate::peer::{Peer, PeerAddress};
 use crate::service::{Ads, Shared};
 use crate::tls::Certificate;
 
@@ -70,7 +72,7 @@ impl Server {
         let streams = Arc::new(Semaphore::new(config.max_streams.min(Semaphore::MAX_PERMITS)));
         let large_sends = Arc::new(Semaphore::new(config.max_concurrent_large_sends.clamp(1, Semaphore::MAX_PERMITS)));
         let next_stream = AtomicU64::new(1);
-        let admission = Admission::new(&config);
+        let admission = Admission::new(config.clone(), reporter.clone());
         Self { shared: Arc::new(Shared { hub, config, reporter, streams, large_sends, next_stream, admission }) }
     }
 
@@ -130,7 +132,7 @@ impl Server {
                     Ok((io, address)) => {
                         let until = Instant::now() + self.shared.config.newcomer_timeout;
                         let newcomer = Arc::new(Newcomer::new(place, until));
-                        let peer = Peer { address };
+                        let peer = Peer::new(address);
                         let accepted = Accepted { shared: self.shared.clone(), peer, newcomer, stopped: stopped.clone() };
                         connections.spawn(accepted.serve(io, tls.clone()));
                     }
@@ -203,7 +205,7 @@ impl Accepted {
                 |done| done.err().map_or_else(String::new, |error| error.to_string()),
             );
             tracing::debug!(peer = ?self.peer.address, reason, "a TLS handshake failed");
-            drop(self.shared.admission.refuse(&self.shared.reporter, Refusal::Handshake));
+            drop(self.shared.admission.refuse(Refusal::Handshake));
         }
     }
 
@@ -255,16 +257,6 @@ impl Accepted {
     }
 }
 
-/// The age, a tenth more or less by chance, so that proxies that came together do not leave together.
-pub(crate) fn jitter(age: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    // Each RandomState has other keys, which is all the randomness that is needed.
-    let chance = RandomState::new().hash_one(0_u8) % 2001;
-    #[expect(clippy::cast_precision_loss, reason = "the value is at most 2000")]
-    let factor = 0.9 + chance as f64 / 10_000.0;
-    age.mul_f64(factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,15 +268,6 @@ mod tests {
         }
         for address in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1"] {
             assert!(check_bind(address.parse().expect("an address")).is_err(), "{address}");
-        }
-    }
-
-    #[test]
-    fn the_age_varies_by_a_tenth() {
-        let age = Duration::from_secs(1000);
-        for _ in 0..100 {
-            let some = jitter(age);
-            assert!(some >= Duration::from_secs(899) && some <= Duration::from_secs(1101), "{some:?}");
         }
     }
 }

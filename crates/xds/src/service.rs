@@ -18,10 +18,11 @@ use tonic::{Code, Status};
 
 use crate::admission::{Admission, Newcomer, Standing};
 use crate::body::{Part, StreamBody};
-use crate::config::{Config, Peer};
+use crate::config::Config;
 use crate::event::{Event, Reporter};
 use crate::hub::{Hub, Publication};
 use crate::identity::Refusal;
+use crate::peer::Peer;
 use crate::request::{DeltaRequest, Node, ParseError, SotwRequest, printable};
 use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
 
@@ -93,7 +94,7 @@ impl Ads {
         if !self.shared.hub.is_ready() {
             return Err(Status::unavailable("the configuration was not read completely yet"));
         }
-        let standing = self.shared.admission.admit(&self.shared, &self.peer, request.headers()).await?;
+        let standing = self.shared.admission.admit(&self.peer, request.headers()).await?;
         let slot = self.shared.streams.clone().try_acquire_owned();
         let slot = slot.map_err(|_| Status::unavailable("there are as many streams as are allowed"))?;
         self.newcomer.let_in();
@@ -204,7 +205,7 @@ impl StreamTask {
         let gateway = match &self.standing {
             None => (config.authorize)(&self.ads.peer, node)?,
             Some(standing) if standing.gateway() == node.cluster => node.cluster.clone(),
-            Some(_) => return Err(self.ads.shared.admission.refuse(&self.ads.shared.reporter, Refusal::WrongGateway)),
+            Some(_) => return Err(self.ads.shared.admission.refuse(Refusal::WrongGateway)),
         };
         let node_id = printable(&node.id, 256);
         tracing::debug!(stream = self.id, gateway, node_id, protocol = ?self.protocol, "xDS stream begins");
@@ -234,7 +235,7 @@ impl StreamTask {
         let (shared, peer) = (self.ads.shared.clone(), self.ads.peer.clone());
         let mut lost = pin!(async move {
             match standing {
-                Some(standing) => standing.lost(&shared, &peer).await,
+                Some(standing) => standing.lost(&shared.admission, &peer).await,
                 None => std::future::pending().await,
             }
         });
