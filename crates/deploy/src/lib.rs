@@ -37,6 +37,7 @@ pub mod names;
 mod overlay;
 mod parameters;
 mod render;
+mod reserved;
 
 use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -44,11 +45,10 @@ use ir::NsName;
 use serde_json::Value;
 
 pub use self::{
-    names::{Names, names},
+    names::{MANAGED_BY, Names, names},
     parameters::Parameters,
     render::{
-        ADMIN_PORT, BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, MANAGED_BY, STATS_PORT, TOKEN_FILE, TRUST_BUNDLE_FILE,
-        render,
+        ADMIN_PORT, BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, STATS_PORT, TOKEN_FILE, TRUST_BUNDLE_FILE, render,
     },
 };
 
@@ -134,7 +134,7 @@ impl Default for Settings {
             },
             requests: pairs(&[("cpu", "100m"), ("memory", "128Mi")]),
             limits: pairs(&[("memory", "1Gi")]),
-            token_audience: "portcullis-xds".to_owned(),
+            token_audience: ir::settings::XDS_TOKEN_AUDIENCE.to_owned(),
             token_lifetime: Duration::from_hours(1),
             stats_port: STATS_PORT,
             admin: SocketAddr::from(([127, 0, 0, 1], ADMIN_PORT)),

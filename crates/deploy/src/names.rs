@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use ir::NsName;
 
-/// The label that names the Gateway (GEP-1762).
-pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+pub use api::core::GATEWAY_NAME;
+
 /// The label that names the GatewayClass (GEP-1762).
 pub const GATEWAY_CLASS_NAME: &str = "gateway.networking.k8s.io/gateway-class-name";
+
+/// The label that tells who made an object.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Its value at every object.
+pub const MANAGED_BY: &str = "portcullis";
 
 /// What a Service's name and a label's value may have.
 const LONGEST: usize = 63;

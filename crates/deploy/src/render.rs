@@ -21,9 +21,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     About, Fault, Manifest, Plan, Settings, check,
-    names::{GATEWAY_CLASS_NAME, GATEWAY_NAME, Names, names},
+    names::{GATEWAY_CLASS_NAME, GATEWAY_NAME, MANAGED_BY, MANAGED_BY_LABEL, Names, names},
     overlay,
     parameters::Overlaid,
+    reserved,
 };
 
 /// Where the bootstrap, the configuration to drain by and the certificates are in a proxy.
@@ -37,29 +38,10 @@ pub const DRAIN_FILE: &str = "drain.json";
 pub const TRUST_BUNDLE_FILE: &str = "ca.crt";
 /// The token that a proxy shows to the xDS server. It changes while the proxy runs, and its folder is to be watched.
 pub const TOKEN_FILE: &str = "/var/run/secrets/portcullis/token";
-/// The value of the label `app.kubernetes.io/managed-by` of every object.
-pub const MANAGED_BY: &str = "portcullis";
 /// Where the bootstrap has the listener for probes and metrics, unless [`Settings`] say otherwise.
 pub const STATS_PORT: u16 = ir::settings::OBSERVED_PORT;
 /// Where the bootstrap has the admin interface, on loopback, unless [`Settings`] say otherwise.
 pub const ADMIN_PORT: u16 = ir::settings::ADMIN_PORT;
-
-/// The label that tells who made an object.
-pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// The variable that holds the name of the pod, which is the id of the node.
-pub(crate) const POD_NAME: &str = "POD_NAME";
-/// What Envoy is told and nobody may tell it otherwise, in their long and short forms.
-pub(crate) const RESERVED_ARGUMENTS: [&str; 9] = [
-    "--config-path",
-    "-c",
-    "--service-node",
-    "--service-cluster",
-    "--mode",
-    "--restart-epoch",
-    "--base-id",
-    "--use-dynamic-base-id",
-    "--disable-hot-restart",
-];
 
 /// What an API server takes in a ConfigMap.
 const LARGEST_CONFIG_MAP: usize = 1 << 20;
@@ -207,7 +189,7 @@ impl Rendering<'_> {
                 .map_err(|(path, message)| Fault::new(overlaid.about, check::join(&of.field(), &path), message))?;
             decoded::<T>(&manifest.object, overlaid.about, &of.field())?;
             for (label, value) in self.labels([]) {
-                let reserved = [MANAGED_BY_LABEL, GATEWAY_NAME, GATEWAY_CLASS_NAME].contains(&label.as_str());
+                let reserved = reserved::LABELS.contains(&label.as_str());
                 if reserved && manifest.object["metadata"]["labels"].get(&label) != Some(&value) {
                     let field = check::join(&of.field(), "metadata.labels");
                     let message = format!("{label:?} is set by {MANAGED_BY}; remove it");
@@ -233,7 +215,7 @@ fn decoded<T: DeserializeOwned>(object: &Value, about: About, field: &str) -> Re
 
 fn check_infrastructure(plan: &Plan) -> Result<(), Fault> {
     for (key, value) in &plan.labels {
-        let reserved = [MANAGED_BY_LABEL, GATEWAY_NAME, GATEWAY_CLASS_NAME].contains(&&**key);
+        let reserved = reserved::LABELS.contains(&&**key);
         let wrong =
             if reserved { Err(format!("{key:?} is set by {MANAGED_BY}; remove it")) } else { check::label(key, value) };
         wrong.map_err(|message| Fault::new(About::Gateway, "spec.infrastructure.labels", message))?;

@@ -41,6 +41,9 @@ pub const ADMIN_PORT: u16 = 19_000;
 /// The port at which a deployed proxy tells whether it is ready, and its statistics.
 pub const OBSERVED_PORT: u16 = 19_001;
 
+/// For whom a proxy's token has to be: nobody else takes it, and none that is for others is taken by xDS.
+pub const XDS_TOKEN_AUDIENCE: &str = "portcullis-xds";
+
 /// The ports that a deployed proxy needs for itself.
 pub const RESERVED_PORTS: [u16; 2] = [ADMIN_PORT, OBSERVED_PORT];
 

@@ -20,10 +20,8 @@ use xds::{Authenticate, Identity, Peer, Refusal, Token};
 
 use self::claims::Claims;
 use super::cache::{Cache, Digest};
+pub use ir::settings::XDS_TOKEN_AUDIENCE as AUDIENCE;
 pub use review::{Bearer, Review, ReviewError};
-
-/// For whom a proxy's token has to be: nobody else takes it, and none that is for others is taken here.
-pub const AUDIENCE: &str = "portcullis-xds";
 
 /// The Gateway whose proxies run as this `ServiceAccount`. Told by whoever deploys them, never read out of a name.
 pub type GatewayOf = Arc<dyn Fn(&NsName) -> Option<NsName> + Send + Sync>;

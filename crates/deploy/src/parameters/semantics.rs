@@ -9,8 +9,8 @@ use super::schema::{
 };
 use crate::{
     check,
-    names::{GATEWAY_CLASS_NAME, GATEWAY_NAME},
-    render::{MANAGED_BY, MANAGED_BY_LABEL, POD_NAME, RESERVED_ARGUMENTS},
+    names::MANAGED_BY,
+    reserved::{self, POD_NAME},
 };
 
 /// The path to what is wrong, and why.
@@ -19,9 +19,6 @@ type Wrong = (String, String);
 fn wrong<T>(path: impl Into<String>, message: impl Into<String>) -> Result<T, Wrong> {
     Err((path.into(), message.into()))
 }
-
-/// Labels of ours that nobody else may set.
-pub(crate) const RESERVED_LABELS: [&str; 3] = [GATEWAY_NAME, GATEWAY_CLASS_NAME, MANAGED_BY_LABEL];
 
 pub(super) fn check(kube: &Kube) -> Result<(), Wrong> {
     if kube.istio.is_some() {
@@ -44,7 +41,7 @@ pub(super) fn check(kube: &Kube) -> Result<(), Wrong> {
 
 pub(super) fn labels(path: &str, labels: &Texts) -> Result<(), Wrong> {
     for (key, value) in labels {
-        if RESERVED_LABELS.contains(&key.as_str()) {
+        if reserved::LABELS.contains(&key.as_str()) {
             return wrong(path, format!("{key:?} is set by {MANAGED_BY}; remove it"));
         }
         check::label(key, value).or_else(|message| wrong(path, message))?;
@@ -122,7 +119,7 @@ fn container(container: &Container) -> Result<(), Wrong> {
     }
     for (index, argument) in container.extra_args.iter().enumerate() {
         let flag = argument.split('=').next().unwrap_or_default();
-        if RESERVED_ARGUMENTS.contains(&flag) {
+        if reserved::ARGUMENTS.contains(&flag) {
             return wrong(format!("{path}.extraArgs[{index}]"), format!("{flag} is set by {MANAGED_BY}; remove it"));
         }
     }

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 
-use super::{BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, POD_NAME, Rendering, TOKEN_FILE, drain};
+use super::{BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, Rendering, TOKEN_FILE, drain};
 use crate::{
     Fault, Image,
     check::quantity_value,
     names::{GATEWAY_CLASS_NAME, GATEWAY_NAME},
     parameters::{Container, Overlaid, Pod, Probed},
+    reserved::POD_NAME,
 };
 
 /// The name of Envoy's container, which overlays speak of.
