@@ -132,15 +132,28 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Share { port: Some(port), protocol, changes: Some(changes), ..broken }
             }
             (Ok(_), Err(fault)) => {
-                self.shares.push(fault.clone());
+                self.shares.push(self.conceal(backend, fault.clone()));
                 broken
             }
             (Err(unresolved), changes) => {
+                let conceal = |problem| self.conceal(backend, problem);
+                let (unresolved, fault) = (conceal(unresolved), changes.as_ref().err().cloned().map(conceal));
                 self.unresolved.push(unresolved);
-                self.shares.extend(changes.as_ref().err().cloned());
+                self.shares.extend(fault);
                 broken
             }
         }
+    }
+
+    /// What the owner of the route may know: nothing of a policy of another namespace, nor of what it refers to.
+    fn conceal(&self, backend: &ReadBackend, problem: Problem) -> Problem {
+        let Some(policy) = &backend.policy else { return problem };
+        if policy.namespace == self.rule.0.route().namespace {
+            return problem;
+        }
+        let message = "a backend that this rule is given by a parent is not usable; name backendRefs of its own, or ask \
+                       the owner of the parent";
+        Problem::new(problem.severity, problem.reason, format!("spec.rules[{}]", self.rule.1), message)
     }
 
     fn weighted(&mut self, share: &Share<'_>) -> WeightedBackend {

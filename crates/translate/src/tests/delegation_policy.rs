@@ -211,13 +211,14 @@ fn a_refused_policy_never_means_that_everything_is_allowed() {
     assert_eq!(routes(&scene), ["root.0.0 /a 500", "root.1.0 /b 500"]);
 }
 
+fn without(path: &str) -> Value {
+    let mut rule = forward(path);
+    rule.as_object_mut().expect("a rule").remove("backendRefs");
+    rule
+}
+
 #[test]
 fn a_rule_without_backends_gets_those_of_the_nearest_policy() {
-    let without = |path: &str| {
-        let mut rule = forward(path);
-        rule.as_object_mut().expect("a rule").remove("backendRefs");
-        rule
-    };
     let mut broken = forward("/a/broken");
     broken["backendRefs"][0]["name"] = json!("gone");
     let scene = scene([
@@ -231,6 +232,23 @@ fn a_rule_without_backends_gets_those_of_the_nearest_policy() {
         policy("p", "root", json!({"defaultBackendRefs": [{"name": "s", "namespace": "infra", "port": 80}]})),
     ]);
     assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "False RefNotPermitted");
+}
+
+#[test]
+fn a_child_elsewhere_learns_nothing_of_the_backends_it_is_given() {
+    let mut elsewhere = child("child", json!([without("/a/x")]));
+    elsewhere["metadata"]["namespace"] = json!("team");
+    let mut delegating = to("/a", &["child"]);
+    delegating["backendRefs"][0]["namespace"] = json!("team");
+    let scene = scene([
+        root(json!([delegating])),
+        elsewhere,
+        policy("secret-plan", "root", json!({"defaultBackendRefs": [{"name": "secret-service", "port": 80}]})),
+    ]);
+    assert_eq!(scene.route("team/child", 0, "ResolvedRefs"), "False BackendNotFound");
+    let message = scene.route_message("team/child", 0, "ResolvedRefs");
+    assert!(message.contains("ask the owner of the parent"), "{message}");
+    assert!(!message.contains("secret"), "{message}");
 }
 
 #[test]
