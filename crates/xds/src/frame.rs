@@ -11,6 +11,8 @@ use crate::resource::{Resource, ResourceType, field_len, put_length};
 
 /// Pieces of bodies below this size are copied into a common buffer: a frame of its own would cost more than the copy.
 const COALESCE: usize = 4096;
+/// What a common buffer holds. The next begins when it is full: one that grew would copy what it has again and again.
+const BUFFER: usize = 16 * COALESCE;
 
 /// A `DeltaDiscoveryResponse` as gRPC message.
 pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], removed: &[Arc<str>]) -> Vec<Bytes> {
@@ -23,6 +25,7 @@ pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], rem
     let len = tail.len() + resources.iter().map(|r| r.delta_head().len() + r.body_len()).sum::<usize>();
     let mut frames = Frames::new(len);
     for resource in resources {
+        frames.room(resource.delta_head().len());
         frames.buffer.put_slice(resource.delta_head());
         frames.body(resource.body());
     }
@@ -38,6 +41,7 @@ pub(crate) fn sotw(kind: ResourceType, nonce: &str, version: &str, resources: &[
     let len = tail.len() + resources.iter().map(|r| r.sotw_head_len() + r.body_len()).sum::<usize>();
     let mut frames = Frames::new(len);
     for resource in resources {
+        frames.room(resource.sotw_head_len());
         resource.put_sotw_head(&mut frames.buffer);
         frames.body(resource.body());
     }
@@ -53,33 +57,51 @@ fn put_text(tag: u32, text: &str, out: &mut BytesMut) {
 struct Frames {
     done: Vec<Bytes>,
     buffer: BytesMut,
+    /// What is still to come of the message.
+    left: usize,
 }
 
 impl Frames {
     /// Begins a message of `len` bytes.
     fn new(len: usize) -> Self {
-        let mut buffer = BytesMut::with_capacity((len + 5).min(4 * COALESCE));
+        let mut buffer = BytesMut::with_capacity((len + 5).min(BUFFER));
         buffer.put_u8(0); // not compressed
         buffer.put_u32(u32::try_from(len).expect("one gateway's resources are far below gRPC's 4 GiB"));
-        Self { done: Vec::new(), buffer }
+        Self { done: Vec::new(), buffer, left: len }
+    }
+
+    /// Makes room for the next `len` bytes of the message.
+    fn room(&mut self, len: usize) {
+        if self.buffer.capacity() - self.buffer.len() < len {
+            self.cut();
+            self.buffer = BytesMut::with_capacity(len.max(self.left.min(BUFFER)));
+        }
+        self.left -= len;
+    }
+
+    fn cut(&mut self) {
+        if !self.buffer.is_empty() {
+            self.done.push(self.buffer.split().freeze());
+        }
     }
 
     fn body(&mut self, body: &[Bytes]) {
         for piece in body {
             if piece.len() < COALESCE {
+                self.room(piece.len());
                 self.buffer.put_slice(piece);
-                continue;
+            } else {
+                self.cut();
+                self.left -= piece.len();
+                self.done.push(piece.clone());
             }
-            if !self.buffer.is_empty() {
-                self.done.push(self.buffer.split().freeze());
-            }
-            self.done.push(piece.clone());
         }
     }
 
     fn finish(mut self, tail: &[u8]) -> Vec<Bytes> {
+        self.room(tail.len());
         self.buffer.put_slice(tail);
-        self.done.push(self.buffer.freeze());
+        self.cut();
         self.done
     }
 }
@@ -156,6 +178,23 @@ mod tests {
         let message = message(&frames);
         assert_eq!(discovery::DiscoveryResponse::decode(&message[..]).expect("a response"), expected);
         assert_eq!(message.len(), expected.encoded_len());
+    }
+
+    #[test]
+    fn many_small_bodies_are_cut_into_buffers_that_never_grow() {
+        let body = Bytes::from(vec![7; COALESCE - 1]);
+        let many: Vec<_> =
+            (0..100).map(|i| Resource::new(ResourceType::Cluster, &format!("c{i}"), [1; 16], body.clone())).collect();
+        let frames = delta(ResourceType::Cluster, "n1", &many, &[]);
+        assert!(
+            frames.iter().all(|frame| frame.len() <= BUFFER),
+            "{:?}",
+            frames.iter().map(Bytes::len).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            discovery::DeltaDiscoveryResponse::decode(&*message(&frames)).expect("it is whole").resources.len(),
+            100
+        );
     }
 
     #[test]
