@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -63,9 +64,16 @@ impl Portcullis {
 
     /// Ends the program and starts it again, with the same arguments and the files as they are.
     pub async fn restart(&mut self) -> Result<()> {
-        self.process.terminate().await?;
-        self.process = launch(&self.arguments, self.folder.path())?;
+        self.relaunch().await?;
         self.wait_until_ready().await
+    }
+
+    /// The same without waiting, and when the new one was started.
+    pub async fn relaunch(&mut self) -> Result<Instant> {
+        self.process.terminate().await?;
+        let start = Instant::now();
+        self.process = launch(&self.arguments, self.folder.path())?;
+        Ok(start)
     }
 
     /// Waits until everything was read once.
@@ -134,6 +142,11 @@ impl Portcullis {
     /// The last lines that the program has printed.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
+    }
+
+    /// The process' id, unless it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.process.id()
     }
 
     /// The ids of the processes that the program has started: its Envoys.

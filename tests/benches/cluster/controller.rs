@@ -1,0 +1,93 @@
+//! The controller as a process of its own, and what it uses.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::portcullis::Portcullis;
+
+use crate::world::CONTROLLER;
+
+/// How long ten thousand statuses may take at most.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Between two looks, which cost the controller something too.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What is still for so long is taken to be done.
+pub(crate) const STILL: Duration = Duration::from_secs(1);
+
+pub(crate) struct Controller {
+    portcullis: Portcullis,
+}
+
+impl Controller {
+    pub(crate) fn start(kubeconfig: &Path, namespace: &str) -> Result<Self> {
+        let arguments = ["--xds-service", "localhost:1", "--deploy-proxies", "false", "--controller-name", CONTROLLER];
+        let portcullis = Portcullis::start_in_cluster(kubeconfig, namespace, &arguments)?;
+        Ok(Self { portcullis })
+    }
+
+    /// Ends it and starts it again; when it was started.
+    pub(crate) async fn restart(&mut self) -> Result<Instant> {
+        self.portcullis.relaunch().await
+    }
+
+    pub(crate) fn xds_address(&self) -> std::net::SocketAddr {
+        self.portcullis.xds_address()
+    }
+
+    /// CPU time that it has used.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let tasks = format!("/proc/{}/task", self.id()?);
+        let mut total = 0;
+        for task in std::fs::read_dir(tasks)? {
+            // A thread may end meanwhile.
+            let Ok(stat) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
+            total += stat.split_whitespace().next().context("no time")?.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(total))
+    }
+
+    /// What is resident, in MiB: now, and at most so far.
+    pub(crate) fn memory(&self) -> Result<(f64, f64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+            anyhow::Ok(line.trim_matches([':', '\t', ' ', 'k', 'B']).parse::<f64>()? / 1024.0)
+        };
+        Ok((field("VmRSS")?, field("VmHWM")?))
+    }
+
+    fn id(&self) -> Result<u32> {
+        self.portcullis.id().context("it runs")
+    }
+
+    /// The sum of the samples of a metric.
+    pub(crate) async fn metric(&self, name: &str) -> Result<f64> {
+        let text = self.portcullis.admin("/metrics").await?.body;
+        let samples =
+            text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        samples.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<f64>()?)).sum()
+    }
+
+    /// Waits until everything is read and no status is to be written any more.
+    pub(crate) async fn quiet(&mut self) -> Result<()> {
+        self.portcullis.wait_until_ready().await?;
+        let (began, mut last) = (Instant::now(), (0.0, Instant::now()));
+        while last.1.elapsed() < STILL {
+            let writes = self.metric("portcullis_status_writes_total").await?;
+            let queue = self.metric("portcullis_status_queue").await?;
+            if writes > last.0 || queue > 0.0 {
+                last = (writes, Instant::now());
+            }
+            ensure!(began.elapsed() < PATIENCE, "{queue} statuses wait");
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn end(mut self) -> Result<()> {
+        self.portcullis.check()?;
+        self.portcullis.terminate().await?;
+        Ok(())
+    }
+}
