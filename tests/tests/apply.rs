@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::apply::{Applier, Kind, Report, Settings};
+use cluster::apply::{Applier, Report, Settings};
 use ir::NsName;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -52,8 +52,8 @@ impl Scene {
         let settings = Settings { namespaces: vec![namespace.clone()], ..Settings::default() };
         let applier = Applier::new(settings, move |report| told.lock().expect("no panic").push(report));
         applier.lead(true);
-        let (running, with) = (applier.clone(), client.clone());
-        let task = tokio::spawn(async move { running.run(with).await });
+        let (running, writing, watching) = (applier.clone(), client.clone(), client.clone());
+        let task = tokio::spawn(async move { running.run(writing, watching).await });
         Self { client, namespace, applier, reports, task }
     }
 
@@ -235,45 +235,96 @@ async fn what_is_no_longer_asked_for_goes_also_after_a_restart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_somebody_changes_is_put_right_and_what_somebody_deletes_is_made_again() -> Result<()> {
+async fn what_somebody_changes_is_put_right() -> Result<()> {
     let scene = Scene::new().await?;
     scene.desire(&scene.plan())?;
     scene.settled().await?;
     let services: Api<Service> = scene.api();
-    let port = async || -> Result<Option<i32>> {
-        let service: Service = scene.get().await?;
-        Ok(service.spec.and_then(|spec| spec.ports).map(|ports| ports[0].port))
+    let only_port = async |wanted: i32| {
+        eventually(PATIENCE, async || {
+            let service: Service = scene.get().await?;
+            let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
+            let ports: Vec<_> = ports.iter().map(|port| port.port).collect();
+            ensure!(ports == [wanted], "{ports:?}; {:?}", scene.reports);
+            Ok(())
+        })
+        .await?;
+        scene.settled().await
     };
-    let patch = json!({"spec": {"ports": [{"name": "http", "port": 81, "targetPort": 1, "protocol": "TCP"}]}});
-    let changed = services.patch("web-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    ensure!(port().await? == Some(81));
-    scene.applier.seen(Kind::Service, &changed.metadata);
-    eventually(PATIENCE, async || {
-        ensure!(port().await? == Some(80), "not put right: {:?}", scene.reports);
-        Ok(())
-    })
-    .await?;
-    scene.settled().await?;
-    let service: Service = scene.get().await?;
-    ensure!(service.spec.and_then(|spec| spec.ports).is_some_and(|ports| ports.len() == 1));
+    // As `kubectl edit` does, and as one does who only adds.
+    let renumbered = json!([{"name": "http", "port": 81, "targetPort": 1, "protocol": "TCP"}]);
+    let added = json!([
+        {"name": "http", "port": 80, "targetPort": 10080, "protocol": "TCP"},
+        {"name": "other", "port": 81, "targetPort": 1, "protocol": "TCP"},
+    ]);
+    for ports in [renumbered, added] {
+        let patch = json!({"spec": {"ports": ports}});
+        services.patch("web-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        only_port(80).await?;
+    }
     // And the ports are ours to change again.
     let ports = vec![deploy::Port { name: "other".into(), port: 82, target: 82 }];
     scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    only_port(82).await?;
+
+    // The label by which it is watched, and one that is not.
+    for label in ["app.kubernetes.io/managed-by", "gateway.networking.k8s.io/gateway-name"] {
+        let before: Service = scene.get().await?;
+        let before = before.metadata.labels.and_then(|labels| labels.get(label).cloned()).context("no label")?;
+        for value in [json!("somebody"), Value::Null] {
+            let patch = json!({"metadata": {"labels": {label: value}}});
+            services.patch("web-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            eventually(PATIENCE, async || {
+                let service: Service = scene.get().await?;
+                let now = service.metadata.labels.and_then(|labels| labels.get(label).cloned());
+                ensure!(now.as_ref() == Some(&before), "{now:?}; {:?}", scene.reports);
+                Ok(())
+            })
+            .await?;
+            scene.settled().await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_somebody_deletes_is_made_again() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
     scene.settled().await?;
-    let service: Service = scene.get().await?;
-    ensure!(service.spec.and_then(|spec| spec.ports).is_some_and(|ports| ports.len() == 1 && ports[0].port == 82));
-
+    let services: Api<Service> = scene.api();
+    let accounts: Api<ServiceAccount> = scene.api();
     services.delete("web-portcullis", &DeleteParams::default()).await?;
-    scene.applier.gone(Kind::Service, &scene.namespace, "web-portcullis");
-    let made = async || services.get("web-portcullis").await;
-    eventually(PATIENCE, made).await?;
+    accounts.delete("web-portcullis", &DeleteParams::default()).await?;
+    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    eventually(PATIENCE, async || accounts.get("web-portcullis").await).await?;
+    scene.settled().await?;
 
-    // Deleted without a word of it, and something else changes: what we believed to know is wrong.
+    // Deleted, and something else changes before the watch has a word of it: what we believed to know is wrong.
     services.delete("web-portcullis", &DeleteParams::default()).await?;
     let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
     scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
+    eventually(PATIENCE, async || {
+        let service: Service = scene.get().await?;
+        let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
+        ensure!(ports.len() == 1 && ports[0].port == 8080, "{ports:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_happened_while_the_watch_was_cut_is_put_right_too() -> Result<()> {
+    let mut server = ApiServer::start().await?;
+    let namespace = server.namespace().await?;
+    let scene = Scene::in_namespace(server.client().await?, namespace);
+    scene.desire(&scene.plan())?;
     scene.settled().await?;
-    ensure!(port().await? == Some(8080));
+    server.kill().await?;
+    server.restart().await?;
+    let services: Api<Service> = scene.api();
+    eventually(PATIENCE, async || services.delete("web-portcullis", &DeleteParams::default()).await).await?;
+    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
     Ok(())
 }
 

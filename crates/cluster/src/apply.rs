@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`Queue`] says which Gateway is to be looked at and when: a state machine without IO.
-//! * [`Applier`] is the handle, and [`Applier::run`] the IO.
+//! * [`Applier`] is the handle, and [`Applier::run`] the IO: it also watches the metadata of what is applied.
 //!
 //! What holds:
 //!
@@ -17,34 +17,34 @@
 //! * What a Gateway has no more is deleted, also what a process before this one has made.
 //! * No failure is given up on, and none of one object keeps another from being applied.
 
+mod follow;
 mod kind;
 mod list;
+mod object;
 mod queue;
 mod work;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use ir::NsName;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use serde_json::Value;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
 
 pub use self::{
-    kind::Kind,
-    queue::{Desired, Failure, Job, Known, Ledger, ObjectKey, Outcome, Print, Queue, Retry, Step},
+    kind::{Kind, MANAGED_BY},
+    object::{Known, ObjectKey, Print},
+    queue::{Desired, Failure, Job, Ledger, Outcome, Queue, Retry, Step},
 };
 
 /// How objects are applied.
@@ -63,12 +63,6 @@ impl Default for Settings {
         Self { under_way: 8, timeout: Duration::from_secs(10), namespaces: Vec::new() }
     }
 }
-
-/// The label and its value that all objects of ours have.
-pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "portcullis");
-
-/// Who applies, as the API server notes it.
-const FIELD_MANAGER: &str = "portcullis";
 
 /// What could not be done for a Gateway; empty once everything is. Told when it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +84,9 @@ struct Shared {
     told: Notify,
     /// Something that was under way ended.
     ended: Notify,
-    leads: Arc<AtomicBool>,
+    leads: watch::Sender<bool>,
+    /// The kinds that any Gateway has asked for: others are not watched.
+    kinds: watch::Sender<BTreeSet<Kind>>,
     settings: Settings,
     report: Box<dyn Fn(Report) + Send + Sync>,
 }
@@ -110,7 +106,8 @@ impl Applier {
             queue,
             told: Notify::new(),
             ended: Notify::new(),
-            leads: Arc::new(AtomicBool::new(false)),
+            leads: watch::Sender::new(false),
+            kinds: watch::Sender::default(),
             settings,
             report: Box::new(report),
         }))
@@ -120,18 +117,14 @@ impl Applier {
     /// namespace; none if it is gone or not ours any more, and they shall be deleted. What is wrong with a Gateway so
     /// that nobody knows what it should have is not told here, and what it has stays.
     pub fn desired(&self, owner: &NsName, objects: Option<Vec<Value>>) {
+        let kinds: BTreeSet<_> = objects.iter().flatten().filter_map(Kind::of).collect();
+        self.0.kinds.send_if_modified(|known| {
+            let before = known.len();
+            known.extend(kinds);
+            known.len() > before
+        });
         let desired = objects.map(|objects| objects.into_iter().map(Arc::new).collect());
         self.tell(|queue, _| queue.desired(owner, desired));
-    }
-
-    /// An object that carries our label ([`MANAGED_BY`]), as the watch has it. Our own writes may be among them.
-    pub fn seen(&self, kind: Kind, metadata: &ObjectMeta) {
-        self.tell(|queue, now| queue.seen(kind, metadata, now));
-    }
-
-    /// Such an object is gone, or lost the label.
-    pub fn gone(&self, kind: Kind, namespace: &str, name: &str) {
-        self.tell(|queue, now| queue.gone(kind, namespace, name, now));
     }
 
     /// Every Gateway was told of by [`Applier::desired`], so that what belongs to any other is left over and goes. To be
@@ -142,7 +135,7 @@ impl Applier {
 
     /// Whether this process applies. On taking over it looks for what is there, and applies everything once.
     pub fn lead(&self, leads: bool) {
-        self.0.leads.store(leads, Ordering::Release);
+        self.0.leads.send_replace(leads);
         self.tell(|queue, _| queue.lead(leads));
     }
 
@@ -166,8 +159,13 @@ impl Applier {
 
     /// Works, for ever; to be called once. Dropping the future ends it, whatever was under way.
     ///
-    /// `client` should not try again on its own (see [`crate::status::client`]).
-    pub async fn run(&self, client: Client) {
+    /// `writing` should not try again on its own (see [`crate::status::client`]), and `watching` neither do that nor have a
+    /// read timeout (see [`crate::watch::client`]).
+    pub async fn run(&self, writing: Client, watching: Client) {
+        tokio::join!(self.work(writing), follow::run(self, watching));
+    }
+
+    async fn work(&self, client: Client) {
         let mut under_way: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         loop {
             let step = self.lock().next(Instant::now().into_std());
@@ -180,7 +178,7 @@ impl Applier {
                 }
                 Step::Do(job) => {
                     let (client, bound) = (client.clone(), self.0.settings.timeout);
-                    let leads = Arc::clone(&self.0.leads);
+                    let leads = self.0.leads.subscribe();
                     let work = async move {
                         let outcome = work::work(&client, &job, bound, &leads).await;
                         Ended::Worked(job.owner, outcome)

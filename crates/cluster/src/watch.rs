@@ -8,8 +8,10 @@
 //! * `plan` is how one watch goes on: what to ask next, when to wait, what an answer means. Without IO.
 //! * `reader` is the IO of one watch.
 //! * `state` is what was said of which object, and what a new word about one changes. Without IO.
+//! * `event` is what a reader tells.
 //! * `crds` is what is known of CustomResourceDefinitions.
 //! * `coordinator` owns the state, starts readers and hands on what is observed.
+//! * `labelled` is the watch of objects of which the metadata is enough, beside the others.
 //!
 //! What is said last stays until an API server says otherwise: a server that is away takes nothing from anybody.
 
@@ -21,11 +23,18 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 mod coordinator;
 mod crds;
+mod event;
+mod labelled;
 mod plan;
 mod reader;
 mod request;
 mod state;
 mod wire;
+
+pub(crate) use self::{
+    labelled::{Heard, follow},
+    request::Labelled,
+};
 
 /// What became known about the objects of a cluster.
 #[derive(Clone, Debug)]

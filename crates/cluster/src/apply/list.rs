@@ -9,9 +9,9 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    Kind, MANAGED_BY, Settings,
-    queue::{Known, ObjectKey, Print},
-    work::owner,
+    Settings,
+    kind::{Kind, MANAGED_BY},
+    object::{Known, ObjectKey, Print, owner},
 };
 
 /// In one answer.

@@ -7,9 +7,7 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque, hash_map},
-    fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque, hash_map},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,7 +16,10 @@ use ir::NsName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::{Kind, work::owner};
+use super::{
+    kind::Kind,
+    object::{Known, ObjectKey, Print, owner},
+};
 use crate::status::backoff;
 
 /// After something that somebody else changed, before it is put right: who changes it again and again does not keep us
@@ -35,56 +36,6 @@ const AWAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 pub type Desired = Vec<Arc<Value>>;
 /// What is known to be there of a Gateway's objects.
 pub type Ledger = BTreeMap<ObjectKey, Known>;
-
-/// Tells the objects of a Gateway apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectKey {
-    /// The kind.
-    pub kind: Kind,
-    /// The name.
-    pub name: Arc<str>,
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.name(), self.name)
-    }
-}
-
-/// An object of ours that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// `metadata.uid`.
-    pub uid: Arc<str>,
-    /// What was applied; none if that was by a process before this one.
-    pub applied: Option<Arc<Value>>,
-    /// Whether somebody changed it since.
-    pub changed: bool,
-    /// How it looked then.
-    pub print: Print,
-}
-
-/// What of an object's metadata changes when somebody changes what we apply, and seldom otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print(u64);
-
-impl Print {
-    /// Kinds that count generations do so for the specification alone, not for the status. The others have hardly any
-    /// status, and are told apart by version.
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        let mut hasher = DefaultHasher::new();
-        metadata.labels.hash(&mut hasher);
-        metadata.annotations.hash(&mut hasher);
-        for owner in metadata.owner_references.iter().flatten() {
-            (&owner.uid, &owner.name, owner.controller).hash(&mut hasher);
-        }
-        match metadata.generation.filter(|generation| *generation > 0) {
-            Some(generation) => generation.hash(&mut hasher),
-            None => metadata.resource_version.hash(&mut hasher),
-        }
-        Self(hasher.finish())
-    }
-}
 
 /// What could not be done with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,11 +117,11 @@ enum Listing {
     Done,
 }
 
-/// What the watch said while a job was under way.
+/// What the watch said of an object.
 #[derive(Clone, Debug)]
 enum News {
-    Seen { key: ObjectKey, uid: Arc<str>, print: Print },
-    Gone(ObjectKey),
+    Seen { uid: Arc<str>, print: Print },
+    Gone,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -180,7 +131,8 @@ struct Entry {
     phase: Phase,
     /// What is desired turned while a job was under way.
     turned: bool,
-    news: Vec<News>,
+    /// What the watch said last while a job was under way: what it said before may be of that job's own making.
+    news: BTreeMap<ObjectKey, News>,
     failures: u32,
     told: Vec<Failure>,
 }
@@ -248,12 +200,12 @@ impl Queue {
             return;
         };
         let key = ObjectKey { kind, name: name.as_str().into() };
-        let news = News::Seen { key: key.clone(), uid: uid.as_str().into(), print: Print::of(metadata) };
+        let news = News::Seen { uid: uid.as_str().into(), print: Print::of(metadata) };
         // Also who took the owner out of it is heard.
         let owner = owner(metadata).map(|name| NsName::new(namespace.as_str(), name));
         let owner = owner.filter(|owner| self.entries.contains_key(owner)).or_else(|| self.has(namespace, &key));
         if let Some(owner) = owner {
-            self.hear(&owner, news, now);
+            self.hear(&owner, key, news, now);
         }
     }
 
@@ -261,7 +213,22 @@ impl Queue {
     pub fn gone(&mut self, kind: Kind, namespace: &str, name: &str, now: Instant) {
         let key = ObjectKey { kind, name: name.into() };
         if let Some(owner) = self.has(namespace, &key) {
-            self.hear(&owner, News::Gone(key), now);
+            self.hear(&owner, key, News::Gone, now);
+        }
+    }
+
+    /// Of a kind there are these objects with our label, by namespace and name, and no others in this namespace, or in all.
+    pub fn there(&mut self, kind: Kind, namespace: Option<&str>, there: &HashSet<(Arc<str>, Arc<str>)>, now: Instant) {
+        let mut gone = Vec::new();
+        for (owner, entry) in &self.entries {
+            if namespace.is_none_or(|namespace| *owner.namespace == *namespace) {
+                let keys = entry.ledger.keys().filter(|key| key.kind == kind);
+                let missing = keys.filter(|key| !there.contains(&(owner.namespace.clone(), Arc::clone(&key.name))));
+                gone.extend(missing.map(|key| (owner.clone(), key.clone())));
+            }
+        }
+        for (owner, key) in gone {
+            self.hear(&owner, key, News::Gone, now);
         }
     }
 
@@ -277,13 +244,13 @@ impl Queue {
         entries.find(|(_, entry)| entry.ledger.contains_key(key) || wants(entry)).map(|(owner, _)| owner.clone())
     }
 
-    fn hear(&mut self, owner: &NsName, news: News, now: Instant) {
+    fn hear(&mut self, owner: &NsName, key: ObjectKey, news: News, now: Instant) {
         let Some(entry) = self.entries.get_mut(owner) else { return };
         if entry.phase == Phase::UnderWay {
-            entry.news.push(news);
+            entry.news.insert(key, news);
             return;
         }
-        if !entry.hear(&news) || !self.leads {
+        if !entry.hear(&key, &news) || !self.leads {
             return;
         }
         if entry.phase == Phase::Idle {
@@ -389,8 +356,8 @@ impl Queue {
         entry.phase = Phase::Idle;
         entry.ledger = ledger;
         let mut heard = false;
-        for news in std::mem::take(&mut entry.news) {
-            heard |= entry.hear(&news);
+        for (key, news) in std::mem::take(&mut entry.news) {
+            heard |= entry.hear(&key, &news);
         }
         let turned = std::mem::take(&mut entry.turned);
         if self.listing != Listing::Done {
@@ -482,13 +449,13 @@ impl Queue {
 
 impl Entry {
     /// Takes in what the watch said, and whether something must be done about it.
-    fn hear(&mut self, news: &News) -> bool {
+    fn hear(&mut self, key: &ObjectKey, news: &News) -> bool {
         match news {
-            News::Gone(key) => {
+            News::Gone => {
                 self.ledger.remove(key);
                 matches!(self.wish, Wish::Is(_))
             }
-            News::Seen { key, uid, print } => match self.ledger.get_mut(key) {
+            News::Seen { uid, print } => match self.ledger.get_mut(key) {
                 Some(known) if known.uid != *uid => {
                     self.ledger.remove(key);
                     true

@@ -1,26 +1,19 @@
 //! What is done for one Gateway: requests, one after the other.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
     core::{DynamicObject, params::Preconditions},
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use super::{
-    FIELD_MANAGER, Kind, MANAGED_BY,
-    queue::{Failure, Job, Known, ObjectKey, Outcome, Print, Retry},
+    kind::Kind,
+    object::{FIELD_MANAGER, Known, ObjectKey, Print, is_of},
+    queue::{Failure, Job, Outcome, Retry},
 };
 
 /// Who holds the count of replicas between us and an autoscaler, as the API server notes it.
@@ -42,7 +35,7 @@ impl Trouble {
 }
 
 /// Applies what is to be there and deletes what is not, unless we do not lead any more.
-pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &AtomicBool) -> Outcome {
+pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &watch::Receiver<bool>) -> Outcome {
     let mut ledger = job.ledger.clone();
     let mut failures = Vec::new();
     let mut retry: Option<Retry> = None;
@@ -63,7 +56,7 @@ pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &At
         if known.is_some_and(|known| !known.changed && known.applied.as_ref() == Some(object)) {
             continue;
         }
-        if !leads.load(Ordering::Acquire) {
+        if !*leads.borrow() {
             break;
         }
         let api = Api::namespaced_with(client.clone(), &job.owner.namespace, &kind.resource());
@@ -75,7 +68,7 @@ pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &At
     }
     let gone: Vec<_> = ledger.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
     for key in gone {
-        if !leads.load(Ordering::Acquire) {
+        if !*leads.borrow() {
             break;
         }
         let Some(known) = ledger.get(&key) else { continue };
@@ -167,9 +160,7 @@ impl Place<'_> {
     async fn look(&self) -> Result<Option<String>, Trouble> {
         let Some(found) = self.answer(self.api.get_metadata_opt(self.name)).await? else { return Ok(None) };
         let metadata = found.metadata;
-        let (label, value) = MANAGED_BY;
-        let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|is| is == value);
-        if !labelled || owner(&metadata) != Some(self.owner) {
+        if !is_of(&metadata, self.owner) {
             let message = "is there already and belongs to somebody else: remove or rename it";
             return Err(Trouble::refused(message));
         }
@@ -235,14 +226,6 @@ fn has_other_ports(there: &Value, wanted: &Value) -> bool {
     ports(there).iter().any(|port| !wanted.contains(port))
 }
 
-/// The name of the Gateway that controls an object.
-pub(super) fn owner(metadata: &ObjectMeta) -> Option<&str> {
-    let owners = metadata.owner_references.iter().flatten();
-    let gateway = |api_version: &str| api_version.starts_with("gateway.networking.k8s.io/");
-    let mut owners = owners.filter(|owner| owner.kind == "Gateway" && gateway(&owner.api_version));
-    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.name.as_str())
-}
-
 fn trouble(error: kube::Error) -> Trouble {
     let kube::Error::Api(status) = error else {
         return Trouble { message: error.to_string(), retry: Retry::Everywhere };
@@ -270,21 +253,5 @@ mod tests {
         assert_eq!([403, 404, 422].map(retry), [Retry::Refused; 3]);
         assert_eq!([401, 429, 503].map(retry), [Retry::Everywhere; 3]);
         assert_eq!([409, 500].map(retry), [Retry::Conflict, Retry::Soon]);
-    }
-
-    #[test]
-    fn an_owner_is_the_gateway_that_controls() {
-        let metadata = |reference: Value| -> ObjectMeta {
-            serde_json::from_value(json!({"ownerReferences": [reference]})).expect("metadata")
-        };
-        let gateway = json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "name": "web", "uid": "u", "controller": true
-        });
-        assert_eq!(owner(&metadata(gateway.clone())), Some("web"));
-        for (field, value) in [("controller", json!(false)), ("kind", json!("Service")), ("apiVersion", json!("v1"))] {
-            let mut other = gateway.clone();
-            other[field] = value;
-            assert_eq!(owner(&metadata(other)), None, "{field}");
-        }
     }
 }

@@ -17,7 +17,8 @@ use tokio::{
 use super::{
     Limits, Observed, Options, Scope,
     crds::{Crds, Learner},
-    reader::{Event, Message, Reader, fetch},
+    event::{Event, Message},
+    reader::{Reader, fetch},
     request::{Place, Target},
     state::{Order, State},
     wire::Wire,
@@ -70,6 +71,8 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
                     state.read(kind, namespace.as_ref(), events);
                 }
                 Message::Read(Place { target: Target::Crds, .. }, events) => tasks.take_crds(events),
+                // Nobody here asks for it.
+                Message::Read(Place { target: Target::Labelled(_), .. }, _) => {}
                 Message::Fetched(request, objects) => {
                     tasks.fetches.remove(&request);
                     state.fetched(request, objects);

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    event::Event,
     plan::Presence,
-    reader::Event,
     wire::{Name, Said, What},
 };
 

@@ -18,9 +18,10 @@ use tokio::{
 use super::{
     Limits,
     crds::{Crd, Crds},
+    event::{Event, Message},
     plan::{Next, Outcome, Plan, Presence, Verdict},
     request::{Ask, Place},
-    wire::{Garbage, Line, Name, Page, Said, Status, Wire},
+    wire::{Garbage, Line, Page, Said, Status, Wire},
 };
 
 /// A watch lasts so many seconds at most, so that connections move to servers that are new.
@@ -28,35 +29,6 @@ const LASTS: std::ops::Range<u32> = 200..290;
 
 /// More than any event, and any page of a list, has; what is longer is no answer of an API server.
 const LONGEST: usize = 512 << 20;
-
-/// What a reader tells, in this order: `Begin`, objects, `End`, objects, and so on.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
-pub(super) enum Event {
-    /// A list begins.
-    Begin,
-    /// An object is there.
-    Put(Said),
-    /// An object has gone.
-    Gone(Name),
-    /// The list is complete: what was not in it has gone.
-    End,
-    /// The watch does not work.
-    Failing(String),
-    /// It works.
-    Working,
-    /// The kind is not served.
-    NotServed,
-}
-
-/// Something for the coordinator.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Events of the watch of a place.
-    Read(Place, Vec<Event>),
-    /// What was [fetched](fetch) for the request of this number.
-    Fetched(u64, Vec<Said>),
-}
 
 /// Reads one place.
 pub(super) struct Reader {

@@ -33,6 +33,25 @@ pub(super) enum Target {
     Kind(Kind),
     /// The names of all CustomResourceDefinitions.
     Crds,
+    /// The metadata of objects with a label.
+    Labelled(&'static Labelled),
+}
+
+/// Objects of one kind that have a label, of which the metadata is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Labelled {
+    /// The group; empty for the core one.
+    pub(crate) group: &'static str,
+    /// The version.
+    pub(crate) version: [&'static str; 1],
+    /// The kind.
+    pub(crate) kind: &'static str,
+    /// The plural, as in a URL.
+    pub(crate) plural: &'static str,
+    /// Whether it takes a CRD, so that it may be absent.
+    pub(crate) custom: bool,
+    /// The label and its value.
+    pub(crate) label: (&'static str, &'static str),
 }
 
 impl Target {
@@ -41,6 +60,7 @@ impl Target {
         match self {
             Self::Kind(kind) => kind.versions(),
             Self::Crds => &["v1"],
+            Self::Labelled(Labelled { version, .. }) => version,
         }
     }
 
@@ -48,6 +68,7 @@ impl Target {
     pub(super) fn crd(self) -> Option<String> {
         match self {
             Self::Kind(kind) if !kind.is_built_in() => Some(format!("{}.{}", kind.plural(), kind.group())),
+            Self::Labelled(Labelled { custom: true, plural, group, .. }) => Some(format!("{plural}.{group}")),
             _ => None,
         }
     }
@@ -81,9 +102,12 @@ impl Place {
             (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
             _ => None,
         };
-        // Of Deployments only what runs a Gateway's proxies is read.
-        let deployment = self.target == Target::Kind(Kind::Deployment);
-        let label_selector = deployment.then(|| api::core::GATEWAY_NAME.to_owned());
+        let label_selector = match self.target {
+            // Of Deployments only what runs a Gateway's proxies is read.
+            Target::Kind(Kind::Deployment) => Some(api::core::GATEWAY_NAME.to_owned()),
+            Target::Labelled(Labelled { label: (label, value), .. }) => Some(format!("{label}={value}")),
+            _ => None,
+        };
         let resource = Resource::new(self.url(version));
         let mut request = match ask {
             Ask::Page { next, whole } => resource.list(&ListParams {
@@ -110,7 +134,7 @@ impl Place {
             }
         }
         .map_err(kube::Error::BuildRequest)?;
-        if matches!(self.target, Target::Crds | Target::Kind(Kind::Namespace)) {
+        if matches!(self.target, Target::Crds | Target::Labelled(_) | Target::Kind(Kind::Namespace)) {
             let [watch, list] = METADATA_ONLY;
             let accept = if matches!(ask, Ask::Page { .. }) { list } else { watch };
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
@@ -122,6 +146,7 @@ impl Place {
         let (group, plural, namespaced) = match self.target {
             Target::Kind(kind) => (kind.group(), kind.plural(), kind.namespaced()),
             Target::Crds => ("apiextensions.k8s.io", "customresourcedefinitions", false),
+            Target::Labelled(Labelled { group, plural, .. }) => (*group, *plural, true),
         };
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         match self.namespace.as_ref().filter(|_| namespaced) {
@@ -181,6 +206,31 @@ mod tests {
         let watch = uri(Kind::Deployment, None, &Ask::Initial { latest: true });
         assert!(watch.contains(selector), "{watch}");
         assert!(!uri(Kind::Service, None, &Ask::Initial { latest: true }).contains("labelSelector"));
+    }
+
+    #[test]
+    fn of_what_has_a_label_the_metadata_is_asked_for_in_one_namespace_or_all() {
+        static SCALERS: Labelled = Labelled {
+            group: "autoscaling",
+            version: ["v2"],
+            kind: "HorizontalPodAutoscaler",
+            plural: "horizontalpodautoscalers",
+            custom: false,
+            label: ("made-by", "us"),
+        };
+        let place = |namespace: Option<&str>| Place {
+            target: Target::Labelled(&SCALERS),
+            namespace: namespace.map(Into::into),
+        };
+        let page = Ask::Page { next: None, whole: true };
+        let request = place(Some("n")).request("v2", &page, 240).expect("a request");
+        let selector = "labelSelector=made-by%3Dus";
+        let url = "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers?";
+        assert_eq!(request.uri().to_string(), format!("{url}&{selector}"));
+        let accept = request.headers()[ACCEPT].to_str().expect("text");
+        assert!(accept.contains("as=PartialObjectMetadataList"), "{accept}");
+        let changes = place(None).request("v2", &Ask::Changes { since: "7".into() }, 240).expect("a request");
+        assert!(changes.uri().to_string().starts_with("/apis/autoscaling/v2/horizontalpodautoscalers?"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 
 use super::{
     Observed, Scope,
-    reader::Event,
+    event::Event,
     request::{Place, Target},
     wire::{Name, Said, What},
 };
@@ -244,7 +244,7 @@ impl State {
         let old = old.map_or(Told::Hidden, |(_, told)| told);
         let told = match what {
             _ if !shown => Told::Hidden,
-            What::Exists { .. } => return,
+            What::Exists { .. } | What::Metadata(_) => return,
             What::Object { object, stored } => {
                 self.told.push(Observed::Put { object, stored });
                 Told::Object

@@ -9,6 +9,8 @@ use std::{
 
 use api::{Kind, Object};
 use foldhash::fast::FixedState;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -42,6 +44,8 @@ pub(super) enum What {
     Undecodable { why: String, targets: Option<Box<Object>> },
     /// It exists, and what it says is not read. It is the one of this uid.
     Exists { uid: Arc<str> },
+    /// Only its metadata was asked for.
+    Metadata(Box<ObjectMeta>),
 }
 
 /// A line of a watch.
@@ -220,6 +224,7 @@ impl Wire {
         let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
         let what = match self.target {
             Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
+            Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
             Target::Kind(kind) => match self.decoded(kind, raw) {
                 What::Object { object, .. } => {
                     let stored = has_status(kind).then(|| Stored {

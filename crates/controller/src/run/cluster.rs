@@ -146,8 +146,8 @@ impl Ends {
         ];
         let applier = outlets.proxies;
         if let Some(applier) = applier.clone() {
-            let client = writing.clone();
-            tasks.push(tokio::spawn(async move { applier.run(client).await }));
+            let (writing, watching) = (writing.clone(), client.clone());
+            tasks.push(tokio::spawn(async move { applier.run(writing, watching).await }));
         }
         tasks.push({
             let (statuses, client) = (statuses.clone(), writing);

@@ -18,8 +18,9 @@ fn metadata(uid: &str, version: &str) -> ObjectMeta {
     let gateway = json!([{
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "name": "web", "uid": "g", "controller": true
     }]);
+    let fields = json!([{"manager": "portcullis", "operation": "Apply", "fieldsV1": {format!("f:{version}"): {}}}]);
     let metadata = json!({
-        "name": "web", "namespace": "shop", "uid": uid, "resourceVersion": version, "ownerReferences": gateway
+        "name": "web", "namespace": "shop", "uid": uid, "managedFields": fields, "ownerReferences": gateway
     });
     serde_json::from_value(metadata).expect("metadata")
 }
@@ -112,6 +113,40 @@ fn our_own_write_coming_back_causes_nothing_and_another_s_is_put_right() {
     assert!(again.ledger[&key()].changed);
     queue.finished(&web, done(&again, "3"), now);
     assert_eq!(until(&mut queue, now), None);
+}
+
+#[test]
+fn only_what_the_watch_says_last_while_a_job_is_under_way_counts() {
+    let now = Instant::now();
+    let mut queue = leading(now);
+    let web = owner_of("web");
+    queue.desired(&web, Some(vec![service(1)]));
+    let first = job(&mut queue, now);
+    queue.finished(&web, done(&first, "1"), now);
+    queue.desired(&web, Some(vec![service(2)]));
+    let second = job(&mut queue, now);
+    for version in ["somebody else's", "half way", "2"] {
+        queue.seen(Kind::Service, &metadata("u", version), now);
+    }
+    queue.finished(&web, done(&second, "2"), now);
+    assert_eq!(until(&mut queue, now), None);
+}
+
+#[test]
+fn what_a_list_does_not_have_is_made_again_where_it_was_looked_for() {
+    let now = Instant::now();
+    let mut queue = leading(now);
+    let web = owner_of("web");
+    queue.desired(&web, Some(vec![service(1)]));
+    let first = job(&mut queue, now);
+    queue.finished(&web, done(&first, "1"), now);
+    let nothing = HashSet::new();
+    queue.there(Kind::Service, None, &HashSet::from([("shop".into(), "web".into())]), now);
+    queue.there(Kind::Service, Some("elsewhere"), &nothing, now);
+    queue.there(Kind::ConfigMap, Some("shop"), &nothing, now);
+    assert_eq!(until(&mut queue, now), None);
+    queue.there(Kind::Service, Some("shop"), &nothing, now);
+    assert!(job(&mut queue, now + SPACING).ledger.is_empty());
 }
 
 #[test]

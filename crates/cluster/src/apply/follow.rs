@@ -1,0 +1,50 @@
+//! What others do to the objects that were applied.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use kube::Client;
+
+use super::{Applier, kind::Kind};
+use crate::watch::{self, Heard, Limits};
+
+/// How often a kind is looked for whose CRD is not there.
+const ABSENT: Duration = Duration::from_mins(1);
+
+/// Watches while this process leads, for ever: who does not lead puts nothing right.
+pub(super) async fn run(applier: &Applier, client: Client) {
+    let mut leads = applier.0.leads.subscribe();
+    // The applier has the sender.
+    while leads.wait_for(|leads| *leads).await.is_ok() {
+        tokio::select! {
+            () = all(applier, &client) => return,
+            _ = leads.wait_for(|leads| !leads) => {}
+        }
+    }
+}
+
+/// One watch a kind, or one a namespace and kind where only some namespaces may be read.
+async fn all(applier: &Applier, client: &Client) {
+    let namespaces: Vec<Option<Arc<str>>> = match &*applier.0.settings.namespaces {
+        [] => vec![None],
+        namespaces => namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
+    };
+    let places = Kind::ALL.into_iter().flat_map(|kind| namespaces.iter().cloned().map(move |place| (kind, place)));
+    let mut watches: FuturesUnordered<_> =
+        places.map(|(kind, namespace)| one(applier, client.clone(), kind, namespace)).collect();
+    while watches.next().await.is_some() {}
+}
+
+async fn one(applier: &Applier, client: Client, kind: Kind, namespace: Option<Arc<str>>) {
+    let mut kinds = applier.0.kinds.subscribe();
+    if kinds.wait_for(|kinds| kinds.contains(&kind)).await.is_err() {
+        return;
+    }
+    let limits = Limits { absent_poll: ABSENT, ..Limits::default() };
+    let hear = |heard| match heard {
+        Heard::There(metadata) => applier.tell(|queue, now| queue.seen(kind, &metadata, now)),
+        Heard::Gone { namespace, name } => applier.tell(|queue, now| queue.gone(kind, &namespace, &name, now)),
+        Heard::All(there) => applier.tell(|queue, now| queue.there(kind, namespace.as_deref(), &there, now)),
+    };
+    watch::follow(client, kind.labelled(), namespace.clone(), limits, hear).await;
+}

@@ -1,0 +1,35 @@
+//! What the watch of one place tells.
+
+use super::{
+    request::Place,
+    wire::{Name, Said},
+};
+
+/// What a reader tells, in this order: `Begin`, objects, `End`, objects, and so on.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
+pub(super) enum Event {
+    /// A list begins.
+    Begin,
+    /// An object is there.
+    Put(Said),
+    /// An object has gone.
+    Gone(Name),
+    /// The list is complete: what was not in it has gone.
+    End,
+    /// The watch does not work.
+    Failing(String),
+    /// It works.
+    Working,
+    /// The kind is not served.
+    NotServed,
+}
+
+/// Something for the coordinator.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Events of the watch of a place.
+    Read(Place, Vec<Event>),
+    /// What was fetched for the request of this number.
+    Fetched(u64, Vec<Said>),
+}
