@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::apply::{Applier, Report, Settings};
+use cluster::apply::{Applier, Labels, Metrics, Report, Settings};
 use ir::NsName;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -30,6 +30,7 @@ struct Scene {
     namespace: String,
     applier: Applier,
     reports: Arc<Mutex<Vec<Report>>>,
+    metrics: Metrics,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -50,15 +51,52 @@ impl Scene {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&reports);
         let settings = Settings { namespaces: vec![namespace.clone()], ..Settings::default() };
-        let applier = Applier::new(settings, move |report| told.lock().expect("no panic").push(report));
+        let metrics = Metrics::default();
+        let applier =
+            Applier::new(settings, metrics.clone(), move |report| told.lock().expect("no panic").push(report));
         applier.lead(true);
         let (running, writing, watching) = (applier.clone(), client.clone(), client.clone());
         let task = tokio::spawn(async move { running.run(writing, watching).await });
-        Self { client, namespace, applier, reports, task }
+        Self { client, namespace, applier, reports, metrics, task }
     }
 
     fn owner(&self) -> NsName {
         NsName::new(self.namespace.as_str(), "web")
+    }
+
+    /// How often objects of this kind were applied.
+    fn applied(&self, kind: &'static str) -> u64 {
+        self.metrics.applies.get_or_create(&Labels { kind, result: "applied" }).get()
+    }
+
+    /// The objects of a second Gateway, `other`.
+    fn desire_other(&self) -> Result<()> {
+        let plan = deploy::Plan { gateway: NsName::new(self.namespace.as_str(), "other"), ..self.plan() };
+        let manifests = deploy::render(&plan, &deploy::Settings::default())?;
+        self.applier.desired(&plan.gateway, Some(manifests.into_iter().map(|manifest| manifest.object).collect()));
+        Ok(())
+    }
+
+    /// Takes a label from an object of `other` and waits until it is back: what the watch of that kind said before has been
+    /// dealt with by then, since it came before and nothing waits for longer.
+    async fn overtaken<K>(&self) -> Result<()>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let label = "gateway.networking.k8s.io/gateway-name";
+        let patch = json!({"metadata": {"labels": {label: null}}});
+        let api = self.api::<K>();
+        api.patch("other-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        eventually(PATIENCE, async || {
+            let object = api.get_metadata("other-portcullis").await?;
+            ensure!(object.metadata.labels.is_some_and(|labels| labels.contains_key(label)), "the label is not back");
+            Ok(())
+        })
+        .await?;
+        self.settled().await
     }
 
     fn api<K>(&self) -> Api<K>
@@ -221,6 +259,8 @@ async fn what_is_no_longer_asked_for_goes_also_after_a_restart() -> Result<()> {
     scene.desire(&deploy::Plan { parameters: only_budget, ..scene.plan() })?;
     scene.settled().await?;
     ensure!(scene.api::<HorizontalPodAutoscaler>().get_opt("web-portcullis").await?.is_none());
+    let deleted = Labels { kind: "HorizontalPodAutoscaler", result: "deleted" };
+    ensure!(scene.metrics.applies.get_or_create(&deleted).get() == 1);
 
     // The next process knows nothing of what this one made.
     scene.applier.lead(false);
@@ -288,6 +328,81 @@ async fn what_somebody_changes_is_put_right() -> Result<()> {
 }
 
 #[tokio::test]
+async fn our_own_writes_coming_back_cause_no_further_one() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.desire_other()?;
+    scene.settled().await?;
+    scene.overtaken::<Service>().await?;
+    scene.overtaken::<ConfigMap>().await?;
+    let (services, config_maps) = (scene.applied("Service"), scene.applied("ConfigMap"));
+    let foreign = scene.metrics.foreign_changes.get();
+
+    let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
+    scene.desire(&deploy::Plan { ports, bootstrap: "{\"a\": 1}".into(), ..scene.plan() })?;
+    scene.settled().await?;
+    scene.overtaken::<Service>().await?;
+    scene.overtaken::<ConfigMap>().await?;
+    // Changed once, and the other one put right once.
+    let after = (scene.applied("Service") - services, scene.applied("ConfigMap") - config_maps);
+    ensure!(after == (2, 2), "{after:?}");
+    let foreign = scene.metrics.foreign_changes.get() - foreign;
+    ensure!(foreign == 2, "{foreign}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_not_ours_to_say_causes_nothing() -> Result<()> {
+    let scene = Scene::new().await?;
+    let scaled = json!({"horizontalPodAutoscaler": {"spec": {"maxReplicas": 9}}});
+    scene.desire(&deploy::Plan { parameters: parameters(&scaled)?, ..scene.plan() })?;
+    scene.desire_other()?;
+    scene.settled().await?;
+    scene.overtaken::<Deployment>().await?;
+    let before = scene.applied("Deployment");
+    let deployments: Api<Deployment> = scene.api();
+    // As the controllers of Deployments and of autoscalers do, and as somebody does who adds something.
+    let status = json!({"status": {"replicas": 3, "updatedReplicas": 3, "observedGeneration": 1}});
+    let manager = |name: &str| PatchParams { field_manager: Some(name.to_owned()), ..PatchParams::default() };
+    let controllers = manager("kube-controller-manager");
+    deployments.patch_status("web-portcullis", &controllers, &Patch::Merge(&status)).await?;
+    deployments.patch_scale("web-portcullis", &controllers, &Patch::Merge(&json!({"spec": {"replicas": 5}}))).await?;
+    let annotations = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "1"}}});
+    deployments.patch("web-portcullis", &controllers, &Patch::Merge(&annotations)).await?;
+    let added = json!({"spec": {"template": {"metadata": {"labels": {"somebody": "else"}}}}});
+    deployments.patch("web-portcullis", &manager("kubectl-patch"), &Patch::Merge(&added)).await?;
+
+    scene.overtaken::<Deployment>().await?;
+    let after = scene.applied("Deployment");
+    ensure!(after == before + 1, "{} applies of what was not ours", after - before - 1);
+    let deployment: Deployment = scene.get().await?;
+    ensure!(deployment.spec.and_then(|spec| spec.replicas) == Some(5));
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_does_not_lead_puts_nothing_right_and_does_once_it_leads() -> Result<()> {
+    let scene = Scene::new().await?;
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    scene.applier.lead(false);
+    scene.applier.quiet().await;
+    let services: Api<Service> = scene.api();
+    services.delete("web-portcullis", &DeleteParams::default()).await?;
+    let before = scene.applied("Service");
+    // One who leads is at work beside it, and its watch has seen all that happened before.
+    let leader = Scene::in_namespace(scene.client.clone(), scene.namespace.clone());
+    leader.desire_other()?;
+    leader.settled().await?;
+    leader.overtaken::<Service>().await?;
+    ensure!(services.get_opt("web-portcullis").await?.is_none() && scene.applied("Service") == before);
+    leader.applier.lead(false);
+    scene.applier.lead(true);
+    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_somebody_deletes_is_made_again() -> Result<()> {
     let scene = Scene::new().await?;
     scene.desire(&scene.plan())?;
@@ -342,9 +457,13 @@ async fn an_object_of_somebody_else_is_a_conflict_and_stays_as_it_is() -> Result
     ensure!(scene.get::<ConfigMap>().await? == created, "the foreign object was written");
     // The others are applied all the same.
     scene.get::<Deployment>().await?;
+    let refused = Labels { kind: "ConfigMap", result: "refused" };
+    ensure!(scene.metrics.failures.get() == 1 && scene.metrics.applies.get_or_create(&refused).get() >= 1);
+    ensure!(scene.metrics.queue.get() == 1, "it waits to be tried again");
 
     config_maps.delete("web-portcullis", &DeleteParams::default()).await?;
     scene.reported(0).await?;
+    ensure!(scene.metrics.failures.get() == 0 && scene.metrics.queue.get() == 0);
     ensure!(scene.get::<ConfigMap>().await?.data.is_some_and(|data| data.contains_key("bootstrap.json")));
     Ok(())
 }

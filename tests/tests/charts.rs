@@ -181,7 +181,10 @@ fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
     let all = manifests::parse(&printed)?;
     let dashboard = all.iter().find_map(|object| object["data"]["portcullis.json"].as_str()).context("no dashboard")?;
     let dashboard: Value = serde_json::from_str(dashboard)?;
-    let source = std::fs::read_to_string(root().join("crates/controller/src/metrics.rs"))?;
+    let mut source = String::new();
+    for registers in ["controller/src", "cluster/src/status", "cluster/src/apply", "cluster/src/watch", "xds/src"] {
+        source += &std::fs::read_to_string(root().join("crates").join(registers).join("metrics.rs"))?;
+    }
 
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());

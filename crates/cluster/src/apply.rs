@@ -20,32 +20,26 @@
 mod follow;
 mod kind;
 mod list;
+mod metrics;
 mod object;
 mod queue;
 mod work;
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures::{FutureExt as _, future::BoxFuture};
 use ir::NsName;
 use kube::Client;
 use serde_json::Value;
-use tokio::{
-    sync::{Notify, watch},
-    time::{Instant, sleep_until},
-};
+use tokio::sync::watch;
 
 pub use self::{
     kind::{Kind, MANAGED_BY},
+    metrics::{Labels, Metrics},
     object::{Known, ObjectKey, Print},
     queue::{Desired, Failure, Job, Ledger, Outcome, Queue, Retry, Step},
 };
+use crate::driven::{Driven, Next};
 
 /// How objects are applied.
 #[derive(Clone, Debug)]
@@ -56,11 +50,18 @@ pub struct Settings {
     pub timeout: Duration,
     /// The namespaces that are looked through for objects of ours; all, if there are none.
     pub namespaces: Vec<String>,
+    /// What is counted of watching.
+    pub watches: crate::watch::Metrics,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { under_way: 8, timeout: Duration::from_secs(10), namespaces: Vec::new() }
+        Self {
+            under_way: 8,
+            timeout: Duration::from_secs(10),
+            namespaces: Vec::new(),
+            watches: crate::watch::Metrics::default(),
+        }
     }
 }
 
@@ -79,15 +80,12 @@ pub struct Report {
 pub struct Applier(Arc<Shared>);
 
 struct Shared {
-    queue: Mutex<Queue>,
-    /// Something was told.
-    told: Notify,
-    /// Something that was under way ended.
-    ended: Notify,
+    queue: Driven<Queue>,
     leads: watch::Sender<bool>,
     /// The kinds that any Gateway has asked for: others are not watched.
     kinds: watch::Sender<BTreeSet<Kind>>,
     settings: Settings,
+    metrics: Metrics,
     report: Box<dyn Fn(Report) + Send + Sync>,
 }
 
@@ -100,15 +98,14 @@ impl fmt::Debug for Shared {
 impl Applier {
     /// An applier that knows nothing and does nothing: [`Applier::run`] must be running, and [`Applier::lead`] be told.
     /// `report` is called from there and should not take long.
-    pub fn new(settings: Settings, report: impl Fn(Report) + Send + Sync + 'static) -> Self {
-        let queue = Mutex::new(Queue::new(settings.under_way));
+    pub fn new(settings: Settings, metrics: Metrics, report: impl Fn(Report) + Send + Sync + 'static) -> Self {
+        let queue = Driven::new(Queue::new(settings.under_way), metrics.queue.clone());
         Self(Arc::new(Shared {
             queue,
-            told: Notify::new(),
-            ended: Notify::new(),
             leads: watch::Sender::new(false),
             kinds: watch::Sender::default(),
             settings,
+            metrics,
             report: Box::new(report),
         }))
     }
@@ -142,19 +139,12 @@ impl Applier {
     /// Waits until nothing is under way: after [`Applier::lead`] with `false`, nothing of this process reaches the API
     /// server any more.
     pub async fn quiet(&self) {
-        loop {
-            let mut ended = pin!(self.0.ended.notified());
-            ended.as_mut().enable();
-            if self.lock().under_way() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        self.0.queue.quiet().await;
     }
 
     /// How many Gateways are to be looked at or are being worked on.
     pub fn pending(&self) -> usize {
-        self.lock().len()
+        self.0.queue.with(|queue, _| queue.len())
     }
 
     /// Works, for ever; to be called once. Dropping the future ends it, whatever was under way.
@@ -166,58 +156,39 @@ impl Applier {
     }
 
     async fn work(&self, client: Client) {
-        let mut under_way: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
-        loop {
-            let step = self.lock().next(Instant::now().into_std());
-            let until = match step {
-                Step::List => {
-                    let (client, settings) = (client.clone(), self.0.settings.clone());
-                    let listing = async move { Ended::Listed(list::list(&client, &settings).await) };
-                    under_way.push(listing.boxed());
-                    continue;
-                }
-                Step::Do(job) => {
-                    let (client, bound) = (client.clone(), self.0.settings.timeout);
-                    let leads = self.0.leads.subscribe();
-                    let work = async move {
-                        let outcome = work::work(&client, &job, bound, &leads).await;
-                        Ended::Worked(job.owner, outcome)
-                    };
-                    under_way.push(work.boxed());
-                    continue;
-                }
-                Step::Wait(until) => until,
-            };
-            let time = async {
-                match until {
-                    Some(until) => sleep_until(until.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some(ended) = under_way.next() => self.finished(ended),
-                () = self.0.told.notified() => {}
-                () = time => {}
+        let next = |queue: &mut Queue, now| match queue.next(now) {
+            Step::List => {
+                let (client, settings) = (client.clone(), self.0.settings.clone());
+                Next::Start(async move { Ended::Listed(list::list(&client, &settings).await) }.boxed())
             }
-        }
+            Step::Do(job) => {
+                let place = work::At {
+                    client: client.clone(),
+                    bound: self.0.settings.timeout,
+                    leads: self.0.leads.subscribe(),
+                    metrics: self.0.metrics.clone(),
+                };
+                Next::Start(async move { Ended::Worked(place.work(&job).await, job.owner) }.boxed())
+            }
+            Step::Wait(until) => Next::Wait(until),
+        };
+        self.0.queue.run::<BoxFuture<'static, Ended>>(next, |ended| self.finished(ended)).await;
     }
 
     fn finished(&self, ended: Ended) {
-        let now = Instant::now().into_std();
         let report = match ended {
             Ended::Listed(found) => {
                 if let Err(message) = &found {
                     tracing::warn!(message, "cannot list the objects of proxies; it is tried again");
                 }
-                self.lock().listed(found.ok(), now);
+                self.with(|queue, now| queue.listed(found.ok(), now));
                 None
             }
-            Ended::Worked(owner, outcome) => {
-                let failures = self.lock().finished(&owner, outcome, now);
+            Ended::Worked(outcome, owner) => {
+                let failures = self.with(|queue, now| queue.finished(&owner, outcome, now));
                 failures.map(|failures| Report { owner, failures })
             }
         };
-        self.0.ended.notify_waiters();
         let Some(report) = report else { return };
         for Failure { object, message } in &report.failures {
             tracing::warn!(gateway = %report.owner, %object, message, "cannot apply; it is tried again");
@@ -226,18 +197,24 @@ impl Applier {
     }
 
     fn tell(&self, tell: impl FnOnce(&mut Queue, std::time::Instant)) {
-        tell(&mut self.lock(), Instant::now().into_std());
-        self.0.told.notify_one();
+        self.0.queue.tell(|queue, now| self.counted(queue, |queue| tell(queue, now)));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // The queue does not panic half way; if it did, the next look at a Gateway puts right what it left.
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn with<T>(&self, call: impl FnOnce(&mut Queue, std::time::Instant) -> T) -> T {
+        self.0.queue.with(|queue, now| self.counted(queue, |queue| call(queue, now)))
+    }
+
+    fn counted<T>(&self, queue: &mut Queue, call: impl FnOnce(&mut Queue) -> T) -> T {
+        let result = call(queue);
+        let metrics = &self.0.metrics;
+        metrics.foreign_changes.inc_by(queue.take_foreign_changes());
+        metrics.failures.set(i64::try_from(queue.failing()).unwrap_or(i64::MAX));
+        result
     }
 }
 
 /// What came to an end.
 enum Ended {
     Listed(Result<Vec<(NsName, ObjectKey, Known)>, String>),
-    Worked(NsName, Outcome),
+    Worked(Outcome, NsName),
 }

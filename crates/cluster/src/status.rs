@@ -19,7 +19,6 @@
 //! * No failure is given up on. What the API server refuses is told once, and tried ever more rarely until something
 //!   turns; while the API server is away, one request asks whether it is back.
 
-pub(crate) mod backoff;
 mod compact;
 mod condition;
 mod merge;
@@ -28,21 +27,12 @@ mod queue;
 mod send;
 mod weave;
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use api::ObjectId;
-use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{Client, Config};
 use serde_json::{Value, value::RawValue};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
 
 use self::send::{Answer, send};
 pub use self::{
@@ -50,7 +40,10 @@ pub use self::{
     metrics::{Metrics, ResultLabel},
     queue::{Job, Outcome, Queue, Report, Request, Step, Version},
 };
-use crate::watch::Stored;
+use crate::{
+    driven::{Driven, Next},
+    watch::Stored,
+};
 
 /// How the writer works.
 #[derive(Clone, Debug)]
@@ -84,11 +77,7 @@ pub struct Writer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    queue: Mutex<Queue>,
-    /// Something was told.
-    told: Notify,
-    /// A request ended.
-    ended: Notify,
+    queue: Driven<Queue>,
     settings: Settings,
     metrics: Metrics,
 }
@@ -96,14 +85,14 @@ struct Shared {
 impl Writer {
     /// A writer that knows nothing and writes nothing: [`Writer::run`] must be running, and [`Writer::lead`] be told.
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
-        let queue = Mutex::new(Queue::new(Arc::clone(&settings.controller_name), settings.under_way));
-        Self(Arc::new(Shared { queue, told: Notify::new(), ended: Notify::new(), settings, metrics }))
+        let queue = Queue::new(Arc::clone(&settings.controller_name), settings.under_way);
+        Self(Arc::new(Shared { queue: Driven::new(queue, metrics.queue.clone()), settings, metrics }))
     }
 
     /// What the status of an object shall say from now on, without `lastTransitionTime`; none if it is not ours to judge
     /// any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
     pub fn desired(&self, id: &ObjectId, status: Option<&Value>) {
-        self.tell(|queue, now| queue.desired(id, status, now));
+        self.0.queue.tell(|queue, now| queue.desired(id, status, now));
     }
 
     /// What the API server has, as the watch says; none if the object is gone.
@@ -113,31 +102,24 @@ impl Writer {
             resource_version: &stored.resource_version,
             status: stored.status.as_deref().map(RawValue::get),
         });
-        self.tell(|queue, now| queue.stored(id, version, now));
+        self.0.queue.tell(|queue, now| queue.stored(id, version, now));
     }
 
     /// Whether this process writes. On taking over, everything is compared once.
     pub fn lead(&self, leads: bool) {
-        self.tell(|queue, now| queue.lead(leads, now));
+        self.0.queue.tell(|queue, now| queue.lead(leads, now));
     }
 
     /// Every object that has a status was told of by [`Writer::desired`], so that entries of ours on any other are stale
     /// and go. To be called once, after the first complete translation.
     pub fn complete(&self) {
-        self.tell(Queue::complete);
+        self.0.queue.tell(Queue::complete);
     }
 
     /// Waits until no request is under way: after [`Writer::lead`] with `false`, nothing of this process reaches the API
     /// server any more.
     pub async fn quiet(&self) {
-        loop {
-            let mut ended = pin!(self.0.ended.notified());
-            ended.as_mut().enable();
-            if self.lock().under_way() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        self.0.queue.quiet().await;
     }
 
     /// What is counted.
@@ -149,41 +131,23 @@ impl Writer {
     ///
     /// `client` should come from [`client`].
     pub async fn run(&self, client: Client) {
-        let mut requests = FuturesUnordered::new();
-        loop {
-            let step = self.with(|queue, now| queue.next(now, Timestamp::now()));
-            let until = match step {
-                Step::Do(job) => {
-                    let (client, bound) = (client.clone(), self.0.settings.timeout);
-                    requests.push(async move {
-                        let answer = send(client, &job, bound).await;
-                        (job, answer)
-                    });
-                    continue;
-                }
-                Step::Again => {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-                Step::Wait(until) => until,
-            };
-            let time = async {
-                match until {
-                    Some(until) => sleep_until(until.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some((job, answer)) = requests.next() => self.finished(&job, &answer),
-                () = self.0.told.notified() => {}
-                () = time => {}
+        let bound = self.0.settings.timeout;
+        let next = |queue: &mut Queue, now| match queue.next(now, Timestamp::now()) {
+            Step::Do(job) => {
+                let client = client.clone();
+                Next::Start(async move {
+                    let answer = send(client, &job, bound).await;
+                    (job, answer)
+                })
             }
-        }
+            Step::Again => Next::Again,
+            Step::Wait(until) => Next::Wait(until),
+        };
+        self.0.queue.run(next, |(job, answer)| self.finished(&job, &answer)).await;
     }
 
     fn finished(&self, job: &Job, answer: &Answer) {
-        let report = self.with(|queue, now| queue.finished(&job.id, job.serial, answer.outcome(), now));
-        self.0.ended.notify_waiters();
+        let report = self.0.queue.with(|queue, now| queue.finished(&job.id, job.serial, answer.outcome(), now));
         let metrics = &self.0.metrics;
         match job.request {
             Request::Read => drop(metrics.reads.inc()),
@@ -196,23 +160,5 @@ impl Writer {
             let (object, why) = (&job.id, answer.message());
             tracing::warn!(%object, why, "cannot write a status; it is tried again");
         }
-    }
-
-    fn tell(&self, tell: impl FnOnce(&mut Queue, std::time::Instant)) {
-        self.with(tell);
-        self.0.told.notify_one();
-    }
-
-    /// Everything goes through here, so that the gauge is never wrong for longer than the queue is locked.
-    fn with<T>(&self, call: impl FnOnce(&mut Queue, std::time::Instant) -> T) -> T {
-        let mut queue = self.lock();
-        let result = call(&mut queue, Instant::now().into_std());
-        self.0.metrics.queue.set(i64::try_from(queue.len()).unwrap_or(i64::MAX));
-        result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // The queue does not panic half way; if it did, the next comparison puts right what it left.
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,12 +25,14 @@ mod coordinator;
 mod crds;
 mod event;
 mod labelled;
+mod metrics;
 mod plan;
 mod reader;
 mod request;
 mod state;
 mod wire;
 
+pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
 pub(crate) use self::{
     labelled::{Heard, follow},
     request::Labelled,
@@ -107,11 +109,18 @@ pub struct Options {
     pub kinds: BTreeSet<Kind>,
     /// Bounds in time.
     pub limits: Limits,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { scope: Scope::default(), kinds: Kind::ALL.iter().copied().collect(), limits: Limits::default() }
+        Self {
+            scope: Scope::default(),
+            kinds: Kind::ALL.iter().copied().collect(),
+            limits: Limits::default(),
+            metrics: Metrics::default(),
+        }
     }
 }
 

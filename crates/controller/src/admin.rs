@@ -102,6 +102,7 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 }
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
+    admin.metrics.watches.refresh();
     // Counted when somebody looks, since it takes a look at every object.
     let counted = admin.metrics.clone();
     let count = move |view: &crate::engine_task::View<'_>| {

@@ -28,7 +28,7 @@ pub use watched::{Accounts, Outlets};
 
 use crate::{
     files::{FileProblem, Update},
-    metrics::{GatewayLabel, Metrics, ReasonLabel, SourceLabel, TypeLabel},
+    metrics::{GatewayLabel, Metrics, ReasonLabel, RefusalLabels, SourceLabel, TypeLabel},
 };
 use complaints::Complaints;
 use invalid_policies::InvalidPolicies;
@@ -181,7 +181,13 @@ impl EngineTask {
         let start = Instant::now();
         let mut questions = Vec::new();
         let mut loaded = false;
+        let mut all = 0;
         for event in batch {
+            let count = match &event {
+                Event::Files(update) => update.changes.len(),
+                Event::Cluster(observed) => observed.len(),
+                _ => 1,
+            };
             let source = match event {
                 Event::Files(update) => {
                     self.take_files(update);
@@ -227,7 +233,11 @@ impl EngineTask {
                     continue;
                 }
             };
-            self.metrics.events.get_or_create(&SourceLabel::of(source)).inc();
+            self.metrics.events.get_or_create(&SourceLabel::of(source)).inc_by(count as u64);
+            all += count;
+        }
+        if all > 0 {
+            self.metrics.batch_events.observe(f64::from(u32::try_from(all).unwrap_or(u32::MAX)));
         }
         self.settle(start);
         if loaded && !self.hub.is_ready() {
@@ -268,7 +278,8 @@ impl EngineTask {
             }
             xds::Event::Nacked { gateway, kind, names, message, .. } => {
                 tracing::warn!(%gateway, %kind, ?names, %message, "an Envoy refused an update");
-                self.metrics.nacks.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
+                let labels = RefusalLabels { gateway: gateway.clone(), r#type: kind.to_string() };
+                self.metrics.nacks.get_or_create(&labels).inc();
             }
             xds::Event::Recovered { gateway, kind, names, .. } => {
                 tracing::info!(%gateway, %kind, ?names, "what an Envoy had refused is in order");

@@ -46,6 +46,16 @@ label! {
     /// A Gateway, `NAMESPACE/NAME`.
     GatewayLabel { gateway }
 }
+
+/// A Gateway and a type of Envoy resource.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct RefusalLabels {
+    /// `NAMESPACE/NAME`.
+    pub gateway: String,
+    /// The type.
+    pub r#type: String,
+}
+
 label! {
     /// How bad a problem is.
     SeverityLabel { severity }
@@ -105,6 +115,8 @@ pub struct Metrics {
     pub events: Family<SourceLabel, Counter>,
     /// Batches of events.
     pub batches: Counter,
+    /// How many events a batch had.
+    pub batch_events: Histogram,
     /// How long settling a batch took, publishing included.
     pub settle_seconds: Histogram,
     /// Rows that were computed.
@@ -123,10 +135,16 @@ pub struct Metrics {
     pub leader: Gauge,
     /// Statuses that are written.
     pub statuses: cluster::status::Metrics,
+    /// Watches.
+    pub watches: cluster::watch::Metrics,
+    /// Applying of what runs proxies.
+    pub applies: cluster::apply::Metrics,
+    /// What is sent to proxies.
+    pub xds: xds::Metrics,
     /// Open xDS streams.
     pub streams: Gauge,
     /// Updates that proxies refused.
-    pub nacks: Family<GatewayLabel, Counter>,
+    pub nacks: Family<RefusalLabels, Counter>,
     /// Names that proxies asked for and their Gateway does not have.
     pub unknown_names: Family<GatewayLabel, Counter>,
     /// Waits for a proxy that were ended by their bound.
@@ -154,6 +172,7 @@ impl Default for Metrics {
         Self {
             events: Family::default(),
             batches: Counter::default(),
+            batch_events: Histogram::new(exponential_buckets(1.0, 4.0, 6)),
             settle_seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
             rows: Counter::default(),
             resources: Family::default(),
@@ -163,6 +182,9 @@ impl Default for Metrics {
             refused_streams: Family::default(),
             leader: Gauge::default(),
             statuses: cluster::status::Metrics::default(),
+            watches: cluster::watch::Metrics::default(),
+            applies: cluster::apply::Metrics::default(),
+            xds: xds::Metrics::default(),
             streams: Gauge::default(),
             nacks: Family::default(),
             unknown_names: Family::default(),
@@ -185,6 +207,7 @@ impl Metrics {
         let mut all = Registry::with_prefix("portcullis");
         all.register("events", "Events, by where they come from", self.events.clone());
         all.register("batches", "Batches of events", self.batches.clone());
+        all.register("batch_events", "Events in a batch", self.batch_events.clone());
         all.register("settle_seconds", "Time to settle and publish a batch", self.settle_seconds.clone());
         all.register("rows_computed", "Rows of the engine that were computed", self.rows.clone());
         all.register("resources_changed", "Envoy resources that changed or went, by type", self.resources.clone());
@@ -194,11 +217,14 @@ impl Metrics {
         let undecodable = "Objects that could not be decoded although their schema let them through, by kind";
         all.register("undecodable_objects", undecodable, self.undecodable.clone());
         all.register("leader", "Whether this replica writes statuses and runs proxies", self.leader.clone());
+        self.watches.register(&mut all);
         self.statuses.register(&mut all);
+        self.applies.register(&mut all);
+        self.xds.register(&mut all);
         let refused = "xDS streams and connections that were not let in, by reason";
         all.register("xds_refused", refused, self.refused_streams.clone());
         all.register("xds_streams", "Open xDS streams", self.streams.clone());
-        all.register("xds_nacks", "Updates that proxies refused", self.nacks.clone());
+        all.register("xds_nacks", "Updates that proxies refused, by Gateway and type", self.nacks.clone());
         let unknown = "Names that proxies asked for and their Gateway does not have";
         all.register("xds_unknown_names", unknown, self.unknown_names.clone());
         all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());

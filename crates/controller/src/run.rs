@@ -150,6 +150,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (reporter, reports) = xds::reporter(REPORTS);
     let forwarding = tokio::spawn(forward(reports, engine.clone()));
     let mut config = xds::Config::default();
+    config.metrics = metrics.xds.clone();
     config.authenticate = ends.as_ref().map(Ends::authenticate);
     let certificate = ends.as_ref().map(Ends::certificate);
     let ads = xds::Server::new(hub.clone(), config, reporter);

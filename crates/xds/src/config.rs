@@ -8,6 +8,7 @@ use tonic::Status;
 
 use crate::identity::Authenticate;
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::request::Node;
 
@@ -59,6 +60,8 @@ pub struct Config {
     pub authentication_timeout: Duration,
     /// How long it takes until a running stream's token is judged again that could not be.
     pub recheck_interval: Duration,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Who may read what where nobody has to show who they are. Default: [`trust_node_cluster`].
     pub authorize: Authorize,
 }
@@ -82,6 +85,7 @@ impl Default for Config {
             max_concurrent_authentications: 256,
             authentication_timeout: Duration::from_secs(5),
             recheck_interval: Duration::from_secs(10),
+            metrics: Metrics::default(),
             authorize: Arc::new(|_, node| trust_node_cluster(node)),
         }
     }

@@ -247,6 +247,7 @@ impl StreamTask {
         loop {
             if let Some(free) = room.take() {
                 if let Some(response) = stream.next_response(Instant::now().into_std()) {
+                    self.ads.shared.config.metrics.sent(&response);
                     let permit = self.large_send(response.bytes()).await;
                     drop(free.send(Part::Message(response.frames, permit)));
                 } else {
@@ -309,7 +310,11 @@ impl StreamTask {
     fn observed(&mut self, gateway: &str, observation: Observation) {
         let (gateway, stream) = (gateway.to_owned(), self.id);
         let event = match observation {
-            Observation::Acked(kind, versions) => Event::Acked { gateway, stream, kind, versions },
+            Observation::Acked(kind, versions, sent_at) => {
+                let took = Instant::now().into_std().saturating_duration_since(sent_at);
+                self.ads.shared.config.metrics.ack_seconds.get_or_create(&kind.into()).observe(took.as_secs_f64());
+                Event::Acked { gateway, stream, kind, versions }
+            }
             Observation::Nacked(kind, rejected, message) => {
                 tracing::warn!(gateway, stream, %kind, %message, "a proxy rejected its configuration");
                 let (names, versions) = rejected.into_iter().map(|(name, version)| (name.to_string(), version)).unzip();

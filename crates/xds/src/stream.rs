@@ -91,8 +91,8 @@ impl Response {
 /// What was learned from the client; see [`crate::Event`] for the meaning of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// [`crate::Event::Acked`]
-    Acked(ResourceType, Vec<(Arc<str>, Version)>),
+    /// [`crate::Event::Acked`], and when the response was sent.
+    Acked(ResourceType, Vec<(Arc<str>, Version)>, Instant),
     /// [`crate::Event::Nacked`]
     Nacked(ResourceType, Vec<(Arc<str>, Version)>, String),
     /// [`crate::Event::Recovered`]
@@ -323,7 +323,7 @@ impl Stream {
                 self.kept.remove(&(kind, name.clone()));
             }
         }
-        self.observations.push(Observation::Acked(kind, flight.versions));
+        self.observations.push(Observation::Acked(kind, flight.versions, flight.sent_at));
         if !recovered.is_empty() {
             self.observations.push(Observation::Recovered(kind, recovered));
         }

@@ -15,6 +15,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use envoy_types::pb::google::rpc;
+use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -23,7 +24,7 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
-use xds::{Config, Event, Hub, Resource, ResourceType, ServeError, Server, Snapshot};
+use xds::{Config, Event, Hub, Metrics, Resource, ResourceType, ServeError, Server, Snapshot, TypeLabel};
 
 const CLUSTER: &str = ResourceType::Cluster.type_url();
 
@@ -154,6 +155,44 @@ async fn a_delta_client_gets_what_is_published_and_what_changes() {
     assert!(matches!(server.event().await, Event::Recovered { names, .. } if names == ["a"]));
     drop(client);
     assert!(matches!(server.event().await, Event::Disconnected { .. }));
+}
+
+#[tokio::test]
+async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type() {
+    let metrics = Metrics::default();
+    let mut config = Config::default();
+    config.metrics = metrics.clone();
+    let mut server = run(config).await;
+    server.hub.ready();
+    server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 5_000)));
+    let mut client = server.delta().await;
+    let first = client.next().await;
+    let shown = || {
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    };
+    let has = |line: &str| shown().lines().any(|shown| shown == line);
+    assert!(has("xds_responses_total{type=\"Cluster\"} 1"), "{}", shown());
+    assert!(has("xds_sent_resources_total{type=\"Cluster\"} 2"), "{}", shown());
+    let label = TypeLabel { r#type: "Cluster".to_owned() };
+    let bytes = metrics.bytes.get_or_create(&label).get();
+    assert!((5_010..6_000).contains(&bytes), "{bytes}");
+    assert!(!shown().contains("xds_ack_seconds_count"), "{}", shown());
+
+    client.answer(&first, None).await;
+    assert!(matches!(server.event().await, Event::Connected { .. }));
+    assert!(matches!(server.event().await, Event::Acked { .. }));
+    assert!(has("xds_ack_seconds_count{type=\"Cluster\"} 1"), "{}", shown());
+
+    server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 2, 10)).with(cluster("b", 1, 5_000)));
+    let second = client.next().await;
+    client.answer(&second, Some("no")).await;
+    assert!(matches!(server.event().await, Event::Nacked { .. }));
+    assert!(has("xds_sent_resources_total{type=\"Cluster\"} 3"), "{}", shown());
+    assert!(has("xds_ack_seconds_count{type=\"Cluster\"} 1"), "what is refused is not acknowledged: {}", shown());
 }
 
 #[tokio::test]

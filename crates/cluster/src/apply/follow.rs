@@ -46,5 +46,6 @@ async fn one(applier: &Applier, client: Client, kind: Kind, namespace: Option<Ar
         Heard::Gone { namespace, name } => applier.tell(|queue, now| queue.gone(kind, &namespace, &name, now)),
         Heard::All(there) => applier.tell(|queue, now| queue.there(kind, namespace.as_deref(), &there, now)),
     };
-    watch::follow(client, kind.labelled(), namespace.clone(), limits, hear).await;
+    let metrics = &applier.0.settings.watches;
+    watch::follow(client, kind.labelled(), namespace.clone(), limits, metrics, hear).await;
 }

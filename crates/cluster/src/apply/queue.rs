@@ -20,7 +20,7 @@ use super::{
     kind::Kind,
     object::{Known, ObjectKey, Print, owner},
 };
-use crate::status::backoff;
+use crate::{backoff, driven::Machine};
 
 /// After something that somebody else changed, before it is put right: who changes it again and again does not keep us
 /// busy.
@@ -150,6 +150,9 @@ pub struct Queue {
     leads: bool,
     complete: bool,
     listing: Listing,
+    /// What others did since it was last asked, and objects whose last attempt failed.
+    foreign_changes: u64,
+    failing: usize,
     /// Failures in a row that concern all, and until when nothing is tried.
     failures: u32,
     paused: Option<Instant>,
@@ -168,6 +171,8 @@ impl Queue {
             leads: false,
             complete: false,
             listing: Listing::Needed,
+            foreign_changes: 0,
+            failing: 0,
             failures: 0,
             paused: None,
         }
@@ -250,6 +255,7 @@ impl Queue {
             entry.news.insert(key, news);
             return;
         }
+        self.foreign_changes += u64::from(entry.contradicts(&key, &news));
         if !entry.hear(&key, &news) || !self.leads {
             return;
         }
@@ -296,7 +302,9 @@ impl Queue {
         };
         self.listing = Listing::Done;
         self.failures = 0;
-        self.entries.retain(|_, entry| !matches!(entry.wish, Wish::Untold));
+        for (_, entry) in self.entries.extract_if(|_, entry| matches!(entry.wish, Wish::Untold)) {
+            self.failing = self.failing.saturating_sub(entry.told.len());
+        }
         for entry in self.entries.values_mut() {
             entry.ledger.clear();
             entry.failures = 0;
@@ -357,6 +365,7 @@ impl Queue {
         entry.ledger = ledger;
         let mut heard = false;
         for (key, news) in std::mem::take(&mut entry.news) {
+            self.foreign_changes += u64::from(entry.contradicts(&key, &news));
             heard |= entry.hear(&key, &news);
         }
         let turned = std::mem::take(&mut entry.turned);
@@ -370,6 +379,7 @@ impl Queue {
             entry.ledger.retain(|key, _| !failures.iter().any(|failure| failure.object == key.to_string()));
         }
         let told = (entry.told != failures).then(|| failures.clone());
+        self.failing = (self.failing + failures.len()).saturating_sub(entry.told.len());
         entry.told = failures;
         if retry == Some(Retry::Everywhere) {
             self.pause(now);
@@ -391,8 +401,18 @@ impl Queue {
 
     /// Gateways that are to be looked at, wait or are being worked on.
     pub fn len(&self) -> usize {
-        self.entries.values().filter(|entry| entry.phase != Phase::Idle).count()
-            + usize::from(self.leads && self.listing != Listing::Done)
+        let listing = self.leads && self.listing == Listing::Needed;
+        self.line.len() + self.timers.len() + self.under_way + usize::from(listing)
+    }
+
+    /// How many objects are not as they should be, since the last attempt failed; none where this process does not apply.
+    pub fn failing(&self) -> usize {
+        if self.leads { self.failing } else { 0 }
+    }
+
+    /// How often somebody else changed or deleted an object since this was last asked.
+    pub fn take_foreign_changes(&mut self) -> u64 {
+        std::mem::take(&mut self.foreign_changes)
     }
 
     /// Whether there is nothing to be done.
@@ -441,13 +461,32 @@ impl Queue {
         if let hash_map::Entry::Occupied(entry) = self.entries.entry(owner.clone()) {
             let Entry { wish, ledger, phase, .. } = entry.get();
             if *phase == Phase::Idle && ledger.is_empty() && !matches!(wish, Wish::Is(_)) {
-                entry.remove();
+                self.failing = self.failing.saturating_sub(entry.remove().told.len());
             }
         }
     }
 }
 
+impl Machine for Queue {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn under_way(&self) -> usize {
+        Self::under_way(self)
+    }
+}
+
 impl Entry {
+    /// Whether what the watch said is not what was left.
+    fn contradicts(&self, key: &ObjectKey, news: &News) -> bool {
+        let known = self.ledger.get(key).filter(|known| !known.changed);
+        known.is_some_and(|known| match news {
+            News::Gone => true,
+            News::Seen { uid, print } => known.uid != *uid || known.print != *print,
+        })
+    }
+
     /// Takes in what the watch said, and whether something must be done about it.
     fn hear(&mut self, key: &ObjectKey, news: &News) -> bool {
         match news {

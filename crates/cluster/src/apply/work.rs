@@ -12,6 +12,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     kind::Kind,
+    metrics::{Labels, Metrics},
     object::{FIELD_MANAGER, Known, ObjectKey, Print, is_of},
     queue::{Failure, Job, Outcome, Retry},
 };
@@ -34,52 +35,79 @@ impl Trouble {
     }
 }
 
-/// Applies what is to be there and deletes what is not, unless we do not lead any more.
-pub(super) async fn work(client: &Client, job: &Job, bound: Duration, leads: &watch::Receiver<bool>) -> Outcome {
-    let mut ledger = job.ledger.clone();
-    let mut failures = Vec::new();
-    let mut retry: Option<Retry> = None;
-    let mut wanted = HashSet::new();
-    let mut failed = |object: String, trouble: Trouble| {
-        retry = Some(retry.take().map_or(trouble.retry, |before| before.min(trouble.retry)));
-        failures.push(Failure { object, message: trouble.message });
-    };
-    for object in &job.objects {
-        let (Some(kind), Some(name)) = (Kind::of(object), object["metadata"]["name"].as_str()) else {
-            let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
-            failed(what, Trouble::refused("is none of the kinds that are applied"));
-            continue;
+/// Where and how long work is done.
+pub(super) struct At {
+    pub(super) client: Client,
+    /// How long an answer may take.
+    pub(super) bound: Duration,
+    pub(super) leads: watch::Receiver<bool>,
+    pub(super) metrics: Metrics,
+}
+
+impl At {
+    /// Applies what is to be there and deletes what is not, unless we do not lead any more.
+    pub(super) async fn work(&self, job: &Job) -> Outcome {
+        let mut ledger = job.ledger.clone();
+        let mut failures = Vec::new();
+        let mut retry: Option<Retry> = None;
+        let mut wanted = HashSet::new();
+        let mut failed = |object: String, trouble: Trouble| {
+            retry = Some(retry.take().map_or(trouble.retry, |before| before.min(trouble.retry)));
+            failures.push(Failure { object, message: trouble.message });
         };
-        let key = ObjectKey { kind, name: name.into() };
-        wanted.insert(key.clone());
-        let known = ledger.get(&key);
-        if known.is_some_and(|known| !known.changed && known.applied.as_ref() == Some(object)) {
-            continue;
+        for object in &job.objects {
+            let (Some(kind), Some(name)) = (Kind::of(object), object["metadata"]["name"].as_str()) else {
+                let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
+                failed(what, Trouble::refused("is none of the kinds that are applied"));
+                continue;
+            };
+            let key = ObjectKey { kind, name: name.into() };
+            wanted.insert(key.clone());
+            let known = ledger.get(&key);
+            if known.is_some_and(|known| !known.changed && known.applied.as_ref() == Some(object)) {
+                continue;
+            }
+            if !*self.leads.borrow() {
+                break;
+            }
+            let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &kind.resource());
+            let at = Place { api, name, owner: &job.owner.name, bound: self.bound };
+            let answer = at.apply(object, known).await;
+            self.count(kind, "applied", &answer);
+            match answer {
+                Ok(known) => drop(ledger.insert(key, known)),
+                Err(trouble) => failed(key.to_string(), trouble),
+            }
         }
-        if !*leads.borrow() {
-            break;
+        let gone: Vec<_> = ledger.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
+        for key in gone {
+            if !*self.leads.borrow() {
+                break;
+            }
+            let Some(known) = ledger.get(&key) else { continue };
+            let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &key.kind.resource());
+            let at = Place { api, name: &key.name, owner: &job.owner.name, bound: self.bound };
+            let answer = at.delete(&known.uid).await;
+            self.count(key.kind, "deleted", &answer);
+            match answer {
+                Ok(()) => drop(ledger.remove(&key)),
+                Err(trouble) => failed(key.to_string(), trouble),
+            }
         }
-        let api = Api::namespaced_with(client.clone(), &job.owner.namespace, &kind.resource());
-        let at = Place { api, name, owner: &job.owner.name, bound };
-        match at.apply(object, known).await {
-            Ok(known) => drop(ledger.insert(key, known)),
-            Err(trouble) => failed(key.to_string(), trouble),
-        }
+        Outcome { ledger, failures, retry }
     }
-    let gone: Vec<_> = ledger.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
-    for key in gone {
-        if !*leads.borrow() {
-            break;
-        }
-        let Some(known) = ledger.get(&key) else { continue };
-        let api = Api::namespaced_with(client.clone(), &job.owner.namespace, &key.kind.resource());
-        let at = Place { api, name: &key.name, owner: &job.owner.name, bound };
-        match at.delete(&known.uid).await {
-            Ok(()) => drop(ledger.remove(&key)),
-            Err(trouble) => failed(key.to_string(), trouble),
-        }
+
+    fn count<T>(&self, kind: Kind, done: &'static str, answer: &Result<T, Trouble>) {
+        let result = match answer {
+            Ok(_) => done,
+            Err(trouble) => match trouble.retry {
+                Retry::Conflict => "conflict",
+                Retry::Refused => "refused",
+                Retry::Everywhere | Retry::Soon => "retry",
+            },
+        };
+        self.metrics.applies.get_or_create(&Labels { kind: kind.name(), result }).inc();
     }
-    Outcome { ledger, failures, retry }
 }
 
 /// An object at the API server.

@@ -27,10 +27,10 @@ use self::{
     pace::{AWAY, Pace},
 };
 use super::{
-    backoff,
     compact::{Compact, Texts},
     merge::{Desired, has_status, merge},
 };
+use crate::{backoff, driven::Machine};
 
 /// How long the watch may take to bring what caused a conflict, before the object is read.
 const NEWS_BOUND: Duration = Duration::from_secs(2);
@@ -141,6 +141,16 @@ pub struct Queue {
     complete: bool,
     /// Kinds whose statuses we may not write, as was told.
     forbidden: HashSet<(Kind, u16)>,
+}
+
+impl Machine for Queue {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn under_way(&self) -> usize {
+        Self::under_way(self)
+    }
 }
 
 impl Queue {

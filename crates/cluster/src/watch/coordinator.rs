@@ -18,6 +18,7 @@ use super::{
     Limits, Observed, Options, Scope,
     crds::{Crds, Learner},
     event::{Event, Message},
+    metrics::Metrics,
     reader::{Reader, fetch},
     request::{Place, Target},
     state::{Order, State},
@@ -40,6 +41,7 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
         learner: Learner::default(),
         crds,
         out,
+        metrics: options.metrics.clone(),
         readers: JoinSet::new(),
         running: HashMap::new(),
         fetches: BTreeMap::new(),
@@ -117,6 +119,7 @@ struct Tasks {
     learner: Learner,
     crds: watch::Sender<Arc<Crds>>,
     out: mpsc::Sender<Message>,
+    metrics: Metrics,
     readers: JoinSet<()>,
     running: HashMap<tokio::task::Id, Place>,
     fetches: BTreeMap<u64, AbortHandle>,
@@ -132,6 +135,7 @@ impl Tasks {
             limits: self.limits,
             crds: self.crds.subscribe(),
             out: self.out.clone(),
+            metrics: self.metrics.place(place.target.name()),
         };
         let task = self.readers.spawn(async move {
             sleep(after).await;

@@ -14,6 +14,7 @@ use super::{
     Limits,
     crds::Crds,
     event::{Event, Message},
+    metrics::Metrics,
     reader::Reader,
     request::{Labelled, Place, Target},
     wire::{Name, What, Wire},
@@ -47,12 +48,14 @@ pub(crate) async fn follow(
     labelled: &'static Labelled,
     namespace: Option<Arc<str>>,
     limits: Limits,
+    metrics: &Metrics,
     mut hear: impl FnMut(Heard),
 ) {
     let target = Target::Labelled(labelled);
     let (out, mut messages) = mpsc::channel(WAITING);
     let place = Place { target, namespace };
-    let reader = Reader { client, place, wire: Wire::new(target), limits, crds: NO_CRDS.subscribe(), out };
+    let metrics = metrics.place(target.name());
+    let reader = Reader { client, place, wire: Wire::new(target), limits, crds: NO_CRDS.subscribe(), out, metrics };
     let mut reading = pin!(reader.run());
     let mut listed = None;
     loop {
@@ -94,5 +97,75 @@ fn take(
         Event::NotServed => hear(Heard::All(HashSet::new())),
         Event::Failing(why) => tracing::warn!(kind = labelled.kind, why, "cannot be watched; it is tried again"),
         Event::Working => tracing::info!(kind = labelled.kind, "is watched again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::wire::Said;
+
+    static SERVICE: Labelled = Labelled {
+        group: "",
+        version: ["v1"],
+        kind: "Service",
+        plural: "services",
+        custom: false,
+        label: ("made-by", "us"),
+    };
+
+    fn put(name: &str) -> Event {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        Event::Put(Said { name: named(name), version: 0, what: What::Metadata(metadata.into()) })
+    }
+
+    fn named(name: &str) -> Name {
+        Name { namespace: "n".into(), name: name.into() }
+    }
+
+    fn heard(events: Vec<Event>) -> Vec<String> {
+        let mut heard = Vec::new();
+        let mut listed = None;
+        for event in events {
+            take(event, &mut listed, &SERVICE, &mut |what| {
+                heard.push(match what {
+                    Heard::There(metadata) => format!("there {}", metadata.name.expect("a name")),
+                    Heard::Gone { name, .. } => format!("gone {name}"),
+                    Heard::All(all) => {
+                        let mut names: Vec<_> = all.iter().map(|(_, name)| name.to_string()).collect();
+                        names.sort();
+                        format!("all {}", names.join(" "))
+                    }
+                });
+            });
+        }
+        heard
+    }
+
+    #[test]
+    fn the_end_of_a_list_says_what_there_is_and_so_what_is_gone() {
+        let first = [Event::Begin, put("a"), put("b"), put("c"), Event::Gone(named("b")), Event::End];
+        let then = [put("d"), Event::Begin, put("c"), Event::End];
+        let told = heard(first.into_iter().chain(then).collect());
+        assert_eq!(told, ["there a", "there b", "there c", "gone b", "all a c", "there d", "there c", "all c"]);
+    }
+
+    #[test]
+    fn a_list_that_breaks_says_nothing_and_the_next_one_begins_anew() {
+        let told = heard(vec![
+            Event::Begin,
+            put("a"),
+            Event::Failing("cut".to_owned()),
+            Event::Begin,
+            put("b"),
+            Event::Working,
+            Event::End,
+        ]);
+        assert_eq!(told, ["there a", "there b", "all b"]);
+    }
+
+    #[test]
+    fn of_a_kind_that_is_not_served_there_is_nothing() {
+        assert_eq!(heard(vec![put("a"), Event::NotServed]), ["there a", "all "]);
     }
 }

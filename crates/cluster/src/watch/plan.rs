@@ -40,6 +40,28 @@ pub(super) enum Outcome {
     Silent,
 }
 
+impl Outcome {
+    /// Why it is not as it should be, in a word; none if it is. A watch that lasted as long as `settle` is as it should be.
+    pub(super) fn reason(&self, settle: Duration) -> Option<&'static str> {
+        Some(match self {
+            Self::Ended { lasted, .. } if *lasted >= settle => return None,
+            Self::Ended { .. } => "ended",
+            Self::Failed(_) => "connection",
+            Self::Slow => "timeout",
+            Self::Silent => "silent",
+            Self::Refused { status, .. } => match status.code {
+                400 | 422 => "unsupported",
+                401 | 403 => "forbidden",
+                404 => "not_found",
+                410 => "expired",
+                429 => "overloaded",
+                500.. => "server_error",
+                _ => "refused",
+            },
+        })
+    }
+}
+
 /// What to do after an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {

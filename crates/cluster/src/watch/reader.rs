@@ -19,6 +19,7 @@ use super::{
     Limits,
     crds::{Crd, Crds},
     event::{Event, Message},
+    metrics::OfPlace,
     plan::{Next, Outcome, Plan, Presence, Verdict},
     request::{Ask, Place},
     wire::{Garbage, Line, Page, Said, Status, Wire},
@@ -38,6 +39,7 @@ pub(super) struct Reader {
     pub(super) limits: Limits,
     pub(super) crds: watch::Receiver<Arc<Crds>>,
     pub(super) out: mpsc::Sender<Message>,
+    pub(super) metrics: OfPlace,
 }
 
 /// Nobody listens.
@@ -53,7 +55,12 @@ impl Reader {
             let Ok(outcome) = self.attempt(&mut plan, &mut failing).await else { return };
             // What is there now counts, not what was there when the attempt began.
             let crd = self.crd();
+            let reason = outcome.reason(self.limits.settle);
             let Verdict { next, failing: why } = plan.judge(outcome, crd.presence(), Instant::now());
+            // That a kind is not there, or not in this version, is no failure.
+            if let Some(reason) = reason.filter(|reason| *reason != "not_found" || why.is_some()) {
+                self.metrics.failed(reason);
+            }
             let mut events = Vec::new();
             if let Some(why) = why {
                 tracing::debug!(place = ?self.place, why, "a watch does not work");
@@ -84,6 +91,11 @@ impl Reader {
         if events.is_empty() {
             return Ok(());
         }
+        let changes = events.iter().filter(|event| matches!(event, Event::Put(_) | Event::Gone(_)));
+        self.metrics.events(changes.count());
+        if events.iter().any(|event| matches!(event, Event::End)) {
+            self.metrics.listed();
+        }
         self.out.send(Message::Read(self.place.clone(), events)).await.map_err(|_| Unheard)
     }
 
@@ -95,8 +107,14 @@ impl Reader {
         }
         let body = match answer(&self.client, &self.place, version, &ask, &self.limits).await {
             Ok(body) => body,
-            Err(outcome) => return Ok(outcome),
+            Err(outcome) => {
+                if matches!(outcome, Outcome::Refused { .. }) {
+                    self.metrics.heard();
+                }
+                return Ok(outcome);
+            }
         };
+        self.metrics.heard();
         if !matches!(ask, Ask::Page { .. }) {
             return self.stream(plan, failing, body).await;
         }
@@ -140,6 +158,9 @@ impl Reader {
                 frame = timeout_at(until, body.frame()) => frame,
                 Ok(_) = &mut changed, if name.is_some() => return ended("the CRD has changed"),
             };
+            if matches!(frame, Ok(Some(Ok(_)))) {
+                self.metrics.heard();
+            }
             let chunk = match frame {
                 Err(_) if unsettled => continue,
                 Err(_) if plan.lists() => return Ok(Outcome::Slow),

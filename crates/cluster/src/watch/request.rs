@@ -64,6 +64,15 @@ impl Target {
         }
     }
 
+    /// The kind of its objects.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Kind(kind) => kind.as_str(),
+            Self::Crds => "CustomResourceDefinition",
+            Self::Labelled(Labelled { kind, .. }) => kind,
+        }
+    }
+
     /// The CRD that must be there for it, if it takes one.
     pub(super) fn crd(self) -> Option<String> {
         match self {

@@ -90,10 +90,10 @@ impl Ends {
             Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
             _ => Vec::new(),
         };
-        let settings = apply::Settings { namespaces, ..apply::Settings::default() };
+        let settings = apply::Settings { namespaces, watches: metrics.watches.clone(), ..apply::Settings::default() };
         let proxies = options.deploy.is_some().then(|| {
             // Whoever reads is gone only when the process ends.
-            Applier::new(settings, move |told| drop(report.send(told)))
+            Applier::new(settings, metrics.applies.clone(), move |told| drop(report.send(told)))
         });
         let outlets = Outlets { statuses, proxies, accounts: watch::Sender::new(Accounts::default()) };
         Ok(Self { options, client, writing, trust: Trust::new(), outlets, reports, metrics: metrics.clone() })
@@ -140,7 +140,7 @@ impl Ends {
         }));
         let statuses = outlets.statuses.clone();
         let mut tasks = vec![
-            tokio::spawn(follow_claim(claim, leads, outlets.clone(), metrics)),
+            tokio::spawn(follow_claim(claim, leads, outlets.clone(), metrics.clone())),
             tokio::spawn(forward_authorities(trust.bundle(), engine.clone())),
             tokio::spawn(forward_reports(reports, engine.clone())),
         ];
@@ -166,7 +166,9 @@ impl Ends {
             }
         });
         let (sink, observed) = mpsc::channel(BATCHES);
-        let watches = watches::start(client, watches::Options { scope: options.scope, ..Default::default() }, sink);
+        let watching =
+            watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
+        let watches = watches::start(client, watching, sink);
         tasks.push(tokio::spawn(forward(observed, engine.clone())));
         Working { tasks, election, resign, statuses, applier, _watches: watches }
     }

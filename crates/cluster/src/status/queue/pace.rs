@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::status::backoff;
+use crate::backoff;
 
 /// Between two looks at an API server that is away or has too much to do.
 pub(super) const AWAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

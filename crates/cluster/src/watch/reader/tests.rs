@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
-use crate::watch::request::Target;
+use crate::watch::{ErrorLabels, KindLabel, Metrics, request::Target};
 
 type Chunks = mpsc::Sender<Result<Frame<Bytes>, Infallible>>;
 type Answer = Response<StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>>;
@@ -50,6 +50,7 @@ struct Scene {
     asked: mpsc::Receiver<Asked>,
     told: mpsc::Receiver<Message>,
     crds: watch::Sender<Arc<Crds>>,
+    metrics: Metrics,
     /// A request that was waited for and not answered.
     early: Option<Asked>,
     /// What was read from `told` and not looked at.
@@ -71,6 +72,7 @@ impl Scene {
         let (out, told) = mpsc::channel(64);
         let (crds, known) = watch::channel(Arc::default());
         let target = Target::Kind(kind);
+        let metrics = Metrics::default();
         let reader = Reader {
             client: Client::new(service, "default"),
             place: Place { target, namespace: None },
@@ -78,9 +80,10 @@ impl Scene {
             limits: Limits::default(),
             crds: known,
             out,
+            metrics: metrics.place(kind.as_str()),
         };
         tokio::spawn(reader.run());
-        Self { asked, told, crds, early: None, events: std::collections::VecDeque::new() }
+        Self { asked, told, crds, metrics, early: None, events: std::collections::VecDeque::new() }
     }
 
     async fn asked(&mut self) -> Asked {
@@ -334,6 +337,70 @@ async fn routes_do_not_vanish_because_a_server_that_starts_does_not_know_them_ye
     }
     let _chunks = scene.asked().await.answer(200, &[]);
     scene.expect(["working"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_lists_failures_and_silence_are_counted_by_kind() {
+    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let metrics = scene.metrics.clone();
+    let label = KindLabel { kind: "ConfigMap" };
+    let events = || metrics.events.get_or_create(&label).get();
+    let lists = || metrics.lists.get_or_create(&label).get();
+    let errors = |reason| metrics.errors.get_or_create(&ErrorLabels { kind: "ConfigMap", reason }).get();
+    assert_eq!((events(), lists()), (1, 1));
+    send(&chunks, &(change("MODIFIED", "a", 6) + &change("DELETED", "b", 7))).await;
+    scene.expect(["put a", "gone b"]).await;
+    assert_eq!((events(), lists()), (3, 1));
+
+    tokio::time::advance(Duration::from_secs(40)).await;
+    let silence = || {
+        metrics.refresh();
+        metrics.silence.get_or_create(&label).get()
+    };
+    assert!((39.0..41.0).contains(&silence()), "{}", silence());
+    send(&chunks, &(bookmark(8) + &line("ERROR", &json!({ "code": 410, "message": "too old" })))).await;
+    scene.expect(["begin"]).await;
+    assert!(silence() < 1.0, "{}", silence());
+    assert_eq!(errors("expired"), 1);
+    scene.asked().await.say(403, "no").await;
+    scene.expect(["failing the API server answered 403: no", "begin"]).await;
+    assert_eq!((errors("forbidden"), errors("not_found")), (1, 0));
+    drop(scene.asked().await);
+    scene.event().await;
+    assert_eq!(errors("connection"), 1);
+    let chunks = scene.asked().await.answer(200, &[]);
+    send(&chunks, &(change("ADDED", "a", 6) + &listed(9))).await;
+    scene.expect(["begin", "put a", "end"]).await;
+    assert_eq!((events(), lists()), (4, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_there_is_no_failure_and_a_watch_that_went_is_not_silent() {
+    let mut scene = Scene::new(Kind::HttpRoute);
+    scene.crds.send_replace(Arc::new(Crds::Known(std::collections::BTreeMap::new())));
+    for _ in 0..2 {
+        scene.asked().await.say(404, "404 page not found").await;
+    }
+    scene.expect(["begin", "begin", "not served"]).await;
+    let metrics = scene.metrics.clone();
+    let labels = ErrorLabels { kind: "HTTPRoute", reason: "not_found" };
+    assert_eq!(metrics.errors.get_or_create(&labels).get(), 0);
+    metrics.refresh();
+    let shown = || {
+        let mut registry = prometheus_client::registry::Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        text.contains("watch_silence_seconds{kind=\"HTTPRoute\"}")
+    };
+    assert!(shown());
+    // Its reader ends when nobody listens.
+    drop(scene);
+    tokio::time::advance(Duration::from_mins(2)).await;
+    while shown() {
+        tokio::task::yield_now().await;
+        metrics.refresh();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,205 @@
+//! A state machine that says what to do next, and the loop that does it.
+//!
+//! Whoever knows something tells the machine, from any thread, and waits for nobody. One task asks it what to do, does
+//! that, and tells it what became of it.
+
+use std::{
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::{sync::Notify, task::yield_now, time::sleep_until};
+
+/// What is asked of a state machine.
+pub(crate) trait Machine {
+    /// How much is to be done, or is being done. Asked often.
+    fn len(&self) -> usize;
+    /// How much was begun and has not ended.
+    fn under_way(&self) -> usize;
+}
+
+/// What a state machine says.
+pub(crate) enum Next<F> {
+    /// Do this, and ask again.
+    Start(F),
+    /// Let others run, and ask again.
+    Again,
+    /// Nothing until then, or until something is told.
+    Wait(Option<Instant>),
+}
+
+/// A state machine and its loop.
+#[derive(Debug)]
+pub(crate) struct Driven<M> {
+    machine: Mutex<M>,
+    /// Something was told.
+    told: Notify,
+    /// Something that was under way ended.
+    ended: Notify,
+    /// How much is to be done.
+    length: Gauge,
+}
+
+impl<M: Machine> Driven<M> {
+    /// `length` shows how much is to be done.
+    pub(crate) fn new(machine: M, length: Gauge) -> Self {
+        Self { machine: Mutex::new(machine), told: Notify::new(), ended: Notify::new(), length }
+    }
+
+    /// Calls the machine with the time. All calls go through here, so that the gauge is never wrong for longer than one
+    /// takes.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut M, Instant) -> T) -> T {
+        let mut machine = self.lock();
+        let result = call(&mut machine, tokio::time::Instant::now().into_std());
+        self.length.set(i64::try_from(machine.len()).unwrap_or(i64::MAX));
+        result
+    }
+
+    /// Tells the machine something that may change what is to be done.
+    pub(crate) fn tell<T>(&self, tell: impl FnOnce(&mut M, Instant) -> T) -> T {
+        let result = self.with(tell);
+        self.told.notify_one();
+        result
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if self.lock().under_way() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Does what `next` says, for ever, and hands what becomes of it to `ended`, which tells the machine by
+    /// [`Driven::with`]. For one task.
+    pub(crate) async fn run<F: Future>(
+        &self,
+        mut next: impl FnMut(&mut M, Instant) -> Next<F>,
+        mut ended: impl FnMut(F::Output),
+    ) {
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let until = match self.with(&mut next) {
+                Next::Start(work) => {
+                    under_way.push(work);
+                    continue;
+                }
+                Next::Again => {
+                    yield_now().await;
+                    continue;
+                }
+                Next::Wait(until) => until,
+            };
+            let time = async {
+                match until {
+                    Some(until) => sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(output) = under_way.next() => {
+                    ended(output);
+                    self.ended.notify_waiters();
+                }
+                () = self.told.notified() => {}
+                () = time => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, M> {
+        // A machine does not panic half way; if it did, what it looks at next puts right what it left.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Does one thing at a time, and pauses before each.
+    #[derive(Default)]
+    struct Line {
+        waiting: VecDeque<oneshot::Receiver<u8>>,
+        paused: Option<Instant>,
+        under_way: usize,
+        done: Vec<u8>,
+    }
+
+    impl Machine for Line {
+        fn len(&self) -> usize {
+            self.waiting.len() + self.under_way
+        }
+
+        fn under_way(&self) -> usize {
+            self.under_way
+        }
+    }
+
+    impl Line {
+        fn next(&mut self, now: Instant) -> Next<oneshot::Receiver<u8>> {
+            if let Some(paused) = self.paused.filter(|paused| now < *paused) {
+                return Next::Wait(Some(paused));
+            }
+            match (self.under_way, self.waiting.pop_front()) {
+                (0, Some(work)) => {
+                    self.under_way = 1;
+                    Next::Start(work)
+                }
+                (_, Some(work)) => {
+                    self.waiting.push_front(work);
+                    Next::Wait(None)
+                }
+                (_, None) => Next::Wait(None),
+            }
+        }
+
+        fn ended(&mut self, output: u8) {
+            self.under_way = 0;
+            self.done.push(output);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_is_done_when_its_time_comes_and_quiet_waits_for_what_is_under_way() {
+        let gauge = Gauge::default();
+        let driven = Arc::new(Driven::new(Line::default(), gauge.clone()));
+        let running = Arc::clone(&driven);
+        let task = tokio::spawn(async move {
+            let ended = |output: Result<u8, _>| running.with(|line, _| line.ended(output.expect("it is sent")));
+            running.run(Line::next, ended).await;
+        });
+        driven.quiet().await;
+        let (first, receiver) = oneshot::channel();
+        let pause = Duration::from_secs(5);
+        driven.tell(|line, now| {
+            line.waiting.push_back(receiver);
+            line.paused = Some(now + pause);
+        });
+        assert_eq!(gauge.get(), 1);
+        assert_eq!(driven.with(|line, _| line.under_way()), 0);
+        tokio::time::sleep(2 * pause).await;
+        assert_eq!(driven.with(|line, _| line.under_way()), 1);
+        let (second, receiver) = oneshot::channel();
+        driven.tell(|line, _| line.waiting.push_back(receiver));
+        second.send(2).expect("somebody waits");
+        first.send(1).expect("somebody waits");
+        while driven.with(|line, _| line.len()) > 0 {
+            driven.quiet().await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((driven.with(|line, _| line.done.clone()), gauge.get()), (vec![1, 2], 0));
+        task.abort();
+    }
+}
