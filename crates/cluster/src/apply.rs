@@ -130,6 +130,11 @@ impl Applier {
         self.tell(|queue, _| queue.complete());
     }
 
+    /// Whether [`Applier::complete`] was called.
+    pub fn is_complete(&self) -> bool {
+        self.0.queue.with(|queue, _| queue.is_complete())
+    }
+
     /// Whether this process applies. On taking over it looks for what is there, and applies everything once.
     pub fn lead(&self, leads: bool) {
         self.0.leads.send_replace(leads);

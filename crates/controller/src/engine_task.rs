@@ -236,10 +236,13 @@ impl EngineTask {
             self.metrics.events.get_or_create(&SourceLabel::of(source)).inc_by(count as u64);
             all += count;
         }
+        self.settle();
+        // Who only asks makes no batch.
         if all > 0 {
+            self.metrics.batches.inc();
             self.metrics.batch_events.observe(f64::from(u32::try_from(all).unwrap_or(u32::MAX)));
+            self.metrics.settle_seconds.observe(start.elapsed().as_secs_f64());
         }
-        self.settle(start);
         if loaded && !self.hub.is_ready() {
             let gateways = self.served.borrow().len();
             tracing::info!(gateways, "everything is read and published");
@@ -302,7 +305,7 @@ impl EngineTask {
         }
     }
 
-    fn settle(&mut self, start: Instant) {
+    fn settle(&mut self) {
         let mut turned = BTreeSet::new();
         loop {
             let mut changes = self.translator.settle();
@@ -324,8 +327,6 @@ impl EngineTask {
         }
         self.complaints.note(turned, &self.translator);
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
-        self.metrics.batches.inc();
-        self.metrics.settle_seconds.observe(start.elapsed().as_secs_f64());
     }
 
     fn absorb(&mut self, changes: Changes) {

@@ -273,6 +273,11 @@ impl Queue {
         }
     }
 
+    /// Whether it is known that every Gateway was told of.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Whether this process applies. On taking over, all is looked at again, since nobody knows what was done meanwhile.
     pub fn lead(&mut self, leads: bool) {
         if leads == self.leads {

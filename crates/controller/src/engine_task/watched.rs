@@ -158,3 +158,6 @@ impl Watched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

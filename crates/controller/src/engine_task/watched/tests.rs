@@ -1,0 +1,192 @@
+use cluster::apply;
+use translate::Deploying;
+use xds::{Hub, ResourceType};
+
+use super::*;
+use crate::{
+    engine_task::{EngineTask, Event},
+    metrics::{GatewayLabel, RefusalLabels, SourceLabel},
+    testing::{Memory, world},
+};
+
+/// An engine that watches a cluster whose objects are those of files, and runs proxies there.
+struct World {
+    task: EngineTask,
+    applier: Applier,
+    metrics: Metrics,
+    files: Memory,
+}
+
+impl World {
+    fn new() -> Self {
+        let metrics = Metrics::default();
+        let settings = ir::Settings { shared_host: false, ..ir::Settings::default() };
+        let controller = cluster::status::Settings::new(Arc::clone(&settings.controller_name));
+        let applier = Applier::new(apply::Settings::default(), apply::Metrics::default(), |_| {});
+        let outlets = Outlets {
+            statuses: Writer::new(controller, metrics.statuses.clone()),
+            proxies: Some(applier.clone()),
+            accounts: watch::Sender::default(),
+        };
+        let deploying = Deploying {
+            settings: deploy::Settings::default(),
+            xds_host: "portcullis.portcullis-system.svc".into(),
+            xds_port: 9977,
+            authorities: None,
+        };
+        let task = EngineTask::new(settings, Hub::new(), None, metrics.clone()).watching(outlets, Some(deploying));
+        Self { task, applier, metrics, files: Memory::default() }
+    }
+
+    /// What a watch says when the cluster has these objects, beside those of other names.
+    fn objects(&mut self, name: &str, text: &str) -> Vec<Observed> {
+        let update = self.files.write(name, text);
+        assert!(update.problems.is_empty(), "{:?}", update.problems);
+        let observed = update.changes.into_iter().map(|change| match change {
+            Change::Put(object) => Observed::Put { object, stored: None },
+            Change::Remove(id) => Observed::Remove(id),
+        });
+        observed.collect()
+    }
+
+    fn observe(&mut self, observed: Vec<Observed>) {
+        self.task.work(vec![Event::Cluster(observed)]);
+    }
+
+    fn write(&mut self, name: &str, text: &str) {
+        let observed = self.objects(name, text);
+        self.observe(observed);
+    }
+
+    fn all_synced(&mut self) {
+        self.observe(Kind::ALL.iter().map(|kind| Observed::Synced(*kind)).collect());
+    }
+
+    fn authorities(&mut self) {
+        self.task.work(vec![Event::Authorities("-----BEGIN CERTIFICATE-----\n".into())]);
+    }
+}
+
+/// The world with parameters that are not there.
+fn with_missing_parameters() -> String {
+    world(8080).replace(
+        "  gatewayClassName: portcullis\n",
+        "  gatewayClassName: portcullis\n  infrastructure: {parametersRef: {group: gateway.kgateway.dev, kind: \
+         GatewayParameters, name: large}}\n",
+    )
+}
+
+const PARAMETERS: &str = "\
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayParameters
+metadata: {name: large, namespace: web}
+spec: {kube: {deployment: {replicas: 3}}}
+";
+
+#[test]
+fn nothing_is_left_over_before_everything_was_read() {
+    let mut w = World::new();
+    w.authorities();
+    w.write("a.yaml", &world(8080));
+    assert!(!w.applier.is_complete());
+    w.all_synced();
+    assert!(w.applier.is_complete());
+}
+
+#[test]
+fn nothing_is_left_over_before_the_authorities_are_known() {
+    let mut w = World::new();
+    w.write("a.yaml", &world(8080));
+    w.all_synced();
+    assert!(!w.applier.is_complete());
+    w.authorities();
+    assert!(w.applier.is_complete());
+}
+
+#[test]
+fn what_runs_is_no_left_over_while_nobody_knows_what_should_run() {
+    let mut w = World::new();
+    w.authorities();
+    w.write("a.yaml", &with_missing_parameters());
+    let other = world(9090).replace("edge", "other").replace("name: app", "name: app2");
+    let (_class, others) = other.split_once("---\n").expect("a class and others");
+    w.write("b.yaml", others);
+    w.all_synced();
+    assert!(!w.applier.is_complete());
+    w.write("c.yaml", PARAMETERS);
+    assert!(w.applier.is_complete());
+}
+
+#[test]
+fn a_gateway_that_nobody_knows_about_and_that_goes_keeps_nothing_back() {
+    let mut w = World::new();
+    w.authorities();
+    w.write("a.yaml", &with_missing_parameters());
+    w.all_synced();
+    assert!(!w.applier.is_complete());
+    w.write("a.yaml", "");
+    assert!(w.applier.is_complete());
+}
+
+#[test]
+fn events_and_the_size_of_batches_count_objects() {
+    let mut w = World::new();
+    let objects = w.objects("a.yaml", &world(8080));
+    let count = objects.len() as u64;
+    assert!(count > 1);
+    w.observe(objects);
+    w.authorities();
+    assert_eq!(w.metrics.events.get_or_create(&SourceLabel::of("cluster")).get(), count);
+    assert_eq!(w.metrics.events.get_or_create(&SourceLabel::of("identity")).get(), 1);
+    let shows = |line: &str| {
+        let text = crate::metrics::render(&w.metrics.registry());
+        assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
+    };
+    shows(&format!("portcullis_batch_events_sum {}.0", count + 1));
+    shows("portcullis_batch_events_count 2");
+    // Who only asks makes no batch.
+    w.task.work(vec![Event::Ask(Box::new(|_| ()))]);
+    shows("portcullis_batch_events_count 2");
+    shows("portcullis_batches_total 2");
+    shows("portcullis_settle_seconds_count 2");
+}
+
+#[test]
+fn a_kind_that_cannot_be_watched_is_shown_until_it_can() {
+    let mut w = World::new();
+    let stale = |w: &World| w.metrics.stale_watches.get_or_create(&KindLabel::of("Service")).get();
+    w.observe(vec![Observed::Stale { kind: Kind::Service, why: "forbidden".into() }]);
+    assert_eq!(stale(&w), 1);
+    w.observe(vec![Observed::Fresh(Kind::Service)]);
+    assert_eq!(stale(&w), 0);
+}
+
+#[test]
+fn refusals_of_proxies_are_counted_by_gateway_and_type() {
+    let mut w = World::new();
+    let gateway = || "web/edge".to_owned();
+    w.task.work(vec![
+        Event::Proxy(xds::Event::Connected { gateway: gateway(), node_id: "a".into(), stream: 1 }),
+        Event::Proxy(xds::Event::Nacked {
+            gateway: gateway(),
+            stream: 1,
+            kind: ResourceType::Listener,
+            names: vec!["listener/8080".into()],
+            versions: Vec::new(),
+            message: "no".into(),
+        }),
+        Event::Proxy(xds::Event::UnknownName {
+            gateway: gateway(),
+            stream: 1,
+            kind: ResourceType::Cluster,
+            name: "x".into(),
+        }),
+    ]);
+    let labels = |kind: &str| RefusalLabels { gateway: gateway(), r#type: kind.to_owned() };
+    assert_eq!(w.metrics.nacks.get_or_create(&labels("Listener")).get(), 1);
+    assert_eq!(w.metrics.nacks.get_or_create(&labels("Cluster")).get(), 0);
+    assert_eq!(w.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway())).get(), 1);
+    assert_eq!(w.metrics.streams.get(), 1);
+    w.task.work(vec![Event::Proxy(xds::Event::Disconnected { gateway: gateway(), stream: 1 })]);
+    assert_eq!(w.metrics.streams.get(), 0);
+}
