@@ -6,7 +6,10 @@ mod mount;
 #[path = "in_a_cluster/world.rs"]
 mod world;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::DeleteParams;
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::wait::{PATIENCE, eventually};
 
@@ -33,6 +36,45 @@ async fn a_gateway_and_its_route_are_served_and_told() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_runs_proxies_is_put_right_and_metrics_tell_what_goes_on() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let mut world = World::deploying(server).await?;
+    world.apply_gateway("edge").await?;
+    let name = format!("edge-{}", world.namespace);
+    let services: Api<Service> = Api::namespaced(server.client().await?, &world.namespace);
+    let made = eventually(PATIENCE, async || services.get(&name).await).await?;
+    services.delete(&name, &DeleteParams::default()).await?;
+    eventually(PATIENCE, async || {
+        let again = services.get(&name).await?;
+        ensure!(again.metadata.uid != made.metadata.uid, "it is not gone yet");
+        anyhow::Ok(())
+    })
+    .await?;
+
+    let metrics = world.portcullis.admin("/metrics").await?.body;
+    let value = |metric: &str| -> Result<f64> {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+        Ok(line.with_context(|| format!("no {metric}"))?.parse()?)
+    };
+    for at_least_once in [
+        "portcullis_leader",
+        "portcullis_applies_total{kind=\"Service\",result=\"applied\"}",
+        "portcullis_apply_foreign_changes_total",
+        "portcullis_watch_lists_total{kind=\"Gateway\"}",
+        "portcullis_watch_events_total{kind=\"Gateway\"}",
+        "portcullis_status_writes_total{result=\"written\"}",
+        "portcullis_batch_events_sum",
+    ] {
+        ensure!(value(at_least_once)? >= 1.0, "{at_least_once}: {metrics}");
+    }
+    // Nobody asks for budgets here, so that they are not watched.
+    ensure!(value("portcullis_watch_lists_total{kind=\"PodDisruptionBudget\"}").is_err(), "{metrics}");
+    let silence = value("portcullis_watch_silence_seconds{kind=\"Gateway\"}")?;
+    ensure!((0.0..75.0).contains(&silence), "{silence}");
+    world.portcullis.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()> {
     let mut server = ApiServer::start().await?;
     server.apply_crds(portcullis_tests::api_server::Channel::Experimental).await?;
@@ -42,6 +84,16 @@ async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()>
     let proxy = world.proxy("edge").await?;
     proxy.answers("/hello", 301).await?;
     let World { namespace, mut portcullis, .. } = world;
+    let metric = async |metric: &str| -> Result<f64> {
+        let metrics = portcullis.admin("/metrics").await?.body;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+        Ok(line.with_context(|| format!("no {metric}: {metrics}"))?.parse()?)
+    };
+    for sent in
+        ["portcullis_xds_sent_resources_total", "portcullis_xds_sent_bytes_total", "portcullis_xds_ack_seconds_count"]
+    {
+        ensure!(metric(&format!("{sent}{{type=\"Listener\"}}")).await? >= 1.0, "{sent}");
+    }
     server.kill().await?;
     eventually(PATIENCE, async || {
         let ready = portcullis.admin("/readyz").await?;
@@ -50,6 +102,8 @@ async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()>
     })
     .await?;
     proxy.answers("/hello", 301).await?;
+    ensure!(metric("portcullis_watch_stale{kind=\"HTTPRoute\"}").await? == 1.0);
+    ensure!(metric("portcullis_watch_errors_total{kind=\"HTTPRoute\",reason=\"connection\"}").await? >= 1.0);
 
     server.restart().await?;
     server.apply_in(&namespace, &world::answering_route("hello", "edge", "/hello", 303)).await?;

@@ -64,8 +64,9 @@
   resources: [deployments]
   verbs: [get, list, watch]
 {{- if .Values.proxy.deploy }}
-# What a proxy is deployed as, beside its Gateway, by whose deletion it goes too. Who may write Deployments may run pods
-# as any ServiceAccount of their namespace: watchNamespaces confines that, and proxy.deploy=false takes it away.
+# What a proxy is deployed as, beside its Gateway, by whose deletion it goes too. Watched, so that what somebody else
+# changes or deletes is put right. Who may write Deployments may run pods as any ServiceAccount of their namespace:
+# watchNamespaces confines that, and proxy.deploy=false takes it away.
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]

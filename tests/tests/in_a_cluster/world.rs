@@ -27,11 +27,21 @@ pub(crate) struct World<'a> {
     pub(crate) namespace: String,
     pub(crate) portcullis: Portcullis,
     port: u16,
+    deploys: bool,
 }
 
 impl<'a> World<'a> {
-    /// A controller of a class and a namespace of its own.
+    /// A controller of a class and a namespace of its own, that leaves it to others to run proxies.
     pub(crate) async fn new(api: &'a ApiServer) -> Result<World<'a>> {
+        Self::with(api, false).await
+    }
+
+    /// One that makes the objects that run proxies. Nothing runs them, for there are no controllers of Kubernetes here.
+    pub(crate) async fn deploying(api: &'a ApiServer) -> Result<World<'a>> {
+        Self::with(api, true).await
+    }
+
+    async fn with(api: &'a ApiServer, deploys: bool) -> Result<World<'a>> {
         let namespace = api.namespace().await?;
         let class = format!(
             "apiVersion: gateway.networking.k8s.io/v1\n\
@@ -45,7 +55,7 @@ impl<'a> World<'a> {
             "--xds-service",
             "localhost:1",
             "--deploy-proxies",
-            "false",
+            if deploys { "true" } else { "false" },
             "--controller-name",
             &controller,
             "--watch-namespaces",
@@ -53,7 +63,7 @@ impl<'a> World<'a> {
         ];
         let mut portcullis = Portcullis::start_in_cluster(&api.kubeconfig(), &namespace, &arguments)?;
         portcullis.wait_until_ready().await?;
-        Ok(Self { api, namespace, portcullis, port: free_port()? })
+        Ok(Self { api, namespace, portcullis, port: free_port()?, deploys })
     }
 
     pub(crate) async fn apply(&self, yaml: &str) -> Result<()> {
@@ -61,12 +71,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A Gateway with one listener, and the `ServiceAccount` of its proxies.
+    /// A Gateway with one listener, and the `ServiceAccount` of its proxies if nobody else makes it.
     pub(crate) async fn apply_gateway(&self, name: &str) -> Result<()> {
-        let mut account = ServiceAccount::default();
-        account.metadata.name = Some(format!("{name}-{}", self.namespace));
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await?, &self.namespace);
-        accounts.create(&PostParams::default(), &account).await?;
+        if !self.deploys {
+            let mut account = ServiceAccount::default();
+            account.metadata.name = Some(format!("{name}-{}", self.namespace));
+            let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await?, &self.namespace);
+            accounts.create(&PostParams::default(), &account).await?;
+        }
         let (class, port) = (&self.namespace, self.port);
         self.apply(&format!(
             "apiVersion: gateway.networking.k8s.io/v1\n\
