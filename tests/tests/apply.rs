@@ -48,9 +48,15 @@ impl Scene {
     }
 
     fn in_namespace(client: Client, namespace: String) -> Self {
+        let namespaces = vec![namespace.clone()];
+        Self::with(client, namespace, namespaces)
+    }
+
+    /// One that looks into these namespaces; into all, if there are none.
+    fn with(client: Client, namespace: String, namespaces: Vec<String>) -> Self {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&reports);
-        let settings = Settings { namespaces: vec![namespace.clone()], ..Settings::default() };
+        let settings = Settings { namespaces, ..Settings::default() };
         let metrics = Metrics::default();
         let applier =
             Applier::new(settings, metrics.clone(), move |report| told.lock().expect("no panic").push(report));
@@ -426,6 +432,18 @@ async fn what_somebody_deletes_is_made_again() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn what_somebody_deletes_is_made_again_where_all_namespaces_are_read() -> Result<()> {
+    let server = ApiServer::shared().await?;
+    let scene = Scene::with(server.client().await?, server.namespace().await?, Vec::new());
+    scene.desire(&scene.plan())?;
+    scene.settled().await?;
+    let services: Api<Service> = scene.api();
+    services.delete("web-portcullis", &DeleteParams::default()).await?;
+    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    Ok(())
 }
 
 #[tokio::test]

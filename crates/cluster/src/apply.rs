@@ -12,8 +12,9 @@
 //! What holds:
 //!
 //! * An object that is as it was applied is not applied again, until the watch says that somebody changed it.
-//! * Only objects of ours are touched: those that carry our label and whose owner is a Gateway of that name. Any other
-//!   that stands in the way is a conflict and told.
+//! * Only objects of ours are touched: those that a Gateway of that name controls and that carry our label, or have fields
+//!   of ours. Any other that stands in the way is a conflict and told.
+//! * What somebody changes of what we apply, or deletes, is put right; statuses, and what others add, are their business.
 //! * What a Gateway has no more is deleted, also what a process before this one has made.
 //! * No failure is given up on, and none of one object keeps another from being applied.
 

@@ -57,7 +57,7 @@ pub(crate) async fn follow(
     let metrics = metrics.place(target.name());
     let reader = Reader { client, place, wire: Wire::new(target), limits, crds: NO_CRDS.subscribe(), out, metrics };
     let mut reading = pin!(reader.run());
-    let mut listed = None;
+    let mut state = State::default();
     loop {
         let message = tokio::select! {
             () = &mut reading => return,
@@ -65,38 +65,54 @@ pub(crate) async fn follow(
         };
         let Some(Message::Read(_, events)) = message else { return };
         for event in events {
-            take(event, &mut listed, labelled, &mut hear);
+            state.take(event, labelled.kind, &mut hear);
         }
     }
 }
 
-/// Takes in an event. `listed` is what the list that is being read has so far; none between lists.
-fn take(
-    event: Event,
-    listed: &mut Option<HashSet<(Arc<str>, Arc<str>)>>,
-    labelled: &Labelled,
-    hear: &mut impl FnMut(Heard),
-) {
-    match event {
-        Event::Begin => *listed = Some(HashSet::new()),
-        Event::Put(said) => {
-            let What::Metadata(metadata) = said.what else { return };
-            if let Some(listed) = listed {
-                listed.insert((said.name.namespace, said.name.name));
+/// What is remembered from one event to the next.
+#[derive(Debug, Default)]
+struct State {
+    /// What the list that is being read has so far; none between lists.
+    listed: Option<HashSet<(Arc<str>, Arc<str>)>>,
+    /// Why the watch does not work, if it does not: logged once.
+    failing: Option<String>,
+}
+
+impl State {
+    fn take(&mut self, event: Event, kind: &'static str, hear: &mut impl FnMut(Heard)) {
+        match event {
+            Event::Begin => self.listed = Some(HashSet::new()),
+            Event::Put(said) => {
+                let What::Metadata(metadata) = said.what else { return };
+                if let Some(listed) = &mut self.listed {
+                    listed.insert((said.name.namespace, said.name.name));
+                }
+                hear(Heard::There(metadata));
             }
-            hear(Heard::There(metadata));
-        }
-        Event::Gone(Name { namespace, name }) => {
-            if let Some(listed) = listed {
-                listed.remove(&(Arc::clone(&namespace), Arc::clone(&name)));
+            Event::Gone(Name { namespace, name }) => {
+                if let Some(listed) = &mut self.listed {
+                    listed.remove(&(Arc::clone(&namespace), Arc::clone(&name)));
+                }
+                hear(Heard::Gone { namespace, name });
             }
-            hear(Heard::Gone { namespace, name });
+            Event::End => hear(Heard::All(self.listed.take().unwrap_or_default())),
+            // Without a CRD there are no objects.
+            Event::NotServed => {
+                self.listed = None;
+                hear(Heard::All(HashSet::new()));
+            }
+            Event::Failing(why) => {
+                if self.failing.as_ref() != Some(&why) {
+                    tracing::warn!(kind, why, "cannot be watched, so that what others change is not put right at once");
+                    self.failing = Some(why);
+                }
+            }
+            Event::Working => {
+                tracing::info!(kind, "is watched again");
+                self.failing = None;
+            }
         }
-        Event::End => hear(Heard::All(listed.take().unwrap_or_default())),
-        // Without a CRD there are no objects.
-        Event::NotServed => hear(Heard::All(HashSet::new())),
-        Event::Failing(why) => tracing::warn!(kind = labelled.kind, why, "cannot be watched; it is tried again"),
-        Event::Working => tracing::info!(kind = labelled.kind, "is watched again"),
     }
 }
 
@@ -125,9 +141,9 @@ mod tests {
 
     fn heard(events: Vec<Event>) -> Vec<String> {
         let mut heard = Vec::new();
-        let mut listed = None;
+        let mut state = State::default();
         for event in events {
-            take(event, &mut listed, &SERVICE, &mut |what| {
+            state.take(event, SERVICE.kind, &mut |what| {
                 heard.push(match what {
                     Heard::There(metadata) => format!("there {}", metadata.name.expect("a name")),
                     Heard::Gone { name, .. } => format!("gone {name}"),
