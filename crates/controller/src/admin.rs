@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::Kind;
 use axum::{
     Router,
     extract::{Query, State},
@@ -9,12 +10,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use ir::NsName;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use crate::{
-    document::{Content, Document},
+    cluster_snapshot::report::{Selection, StatusReport},
+    document::{self, Content, Document, DocumentError, Format},
     engine_task::{EngineHandle, Stopped},
     metrics::{self, Metrics},
 };
@@ -46,6 +49,8 @@ impl Admin {
                 .route("/", get(async || PAGES))
                 .route("/debug/snapshot", get(snapshot))
                 .route("/debug/routes", get(routes))
+                .route("/debug/status", get(status))
+                .route("/debug/explain", get(explain))
                 .route("/debug/engine", get(engine)),
         };
         router.with_state(self)
@@ -74,8 +79,13 @@ pub enum Pages {
 const PAGES: &str = "/healthz         whether the engine answers\n\
                      /readyz          whether everything was read once and is published\n\
                      /metrics         figures, for Prometheus\n\
-                     /debug/snapshot  what Envoys get and the statuses, as `portcullis translate -o json`\n\
-                     /debug/routes    the routes as a tree, as `portcullis tree`; ?format=json for JSON\n\
+                     /debug/snapshot  what Envoys get and the statuses, as `portcullis translate -o json`; ?gateway=NS/NAME for\n\
+                     \x20                one Gateway, as `portcullis config-dump`, ?format=yaml for YAML\n\
+                     /debug/routes    the routes as a tree, as `portcullis tree`; ?format=json or yaml, ?namespace=NS\n\
+                     /debug/status    what is wrong with objects, as `portcullis status`; ?format=json or yaml, ?namespace=NS,\n\
+                     \x20                ?kind=KIND, ?name=NAME\n\
+                     /debug/explain   what becomes of a request, as `portcullis explain`; ?gateway=NS/NAME&url=URL, ?method=,\n\
+                     \x20                ?header=NAME: VALUE, ?format=json or yaml\n\
                      /debug/engine    what the tables hold; ?why=TABLE:KEY for one row\n";
 
 async fn healthz(State(admin): State<Admin>) -> Response {
@@ -119,45 +129,165 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn snapshot(State(admin): State<Admin>) -> Response {
-    let content = match admin.engine.ask(|view| Content::of(view.translator)).await {
-        Ok(content) => content,
-        Err(error) => return stopped(&error),
+#[derive(Deserialize)]
+struct OfGateway {
+    gateway: Option<String>,
+    format: Option<Written>,
+}
+
+async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) -> Response {
+    let gateway = asked.gateway.as_deref().map(gateway_name);
+    if gateway == Some(None) {
+        return (StatusCode::BAD_REQUEST, NO_GATEWAY_NAME).into_response();
+    }
+    let format = match asked.format.unwrap_or(Written::Json) {
+        Written::Text => return (StatusCode::BAD_REQUEST, "format is json or yaml\n").into_response(),
+        written => written.into(),
     };
-    // Megabytes of text take their time, which is not the engine's.
-    let text = tokio::task::spawn_blocking(|| Document::from_content(content)?.to_json()).await;
-    match text {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    let content = admin.engine.ask(move |view| match gateway.as_ref().and_then(Option::as_ref) {
+        None => Some(Content::of(view.translator)),
+        Some(gateway) => Content::of_gateway(view.translator, gateway),
+    });
+    match content.await {
+        Ok(Some(content)) => {
+            let text = move || match (Document::from_content(content)?, format) {
+                (document, Format::Yaml) => document.to_yaml(),
+                (document, _) => document.to_json(),
+            };
+            written(format, text).await
+        }
+        Ok(None) => (StatusCode::NOT_FOUND, "there is no such Gateway that is served\n").into_response(),
+        Err(error) => stopped(&error),
     }
 }
 
 #[derive(Deserialize)]
 struct Wanted {
-    format: Option<String>,
+    format: Option<Written>,
+    namespace: Option<String>,
 }
 
-async fn routes(State(admin): State<Admin>, Query(Wanted { format }): Query<Wanted>, headers: HeaderMap) -> Response {
-    let as_json = match format.as_deref() {
-        Some("json") => true,
-        Some("text") => false,
-        Some(_) => return (StatusCode::BAD_REQUEST, "format is text or json\n").into_response(),
-        None => {
-            let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
-            accepted.is_some_and(|accepted| accepted.contains("application/json"))
+async fn routes(
+    State(admin): State<Admin>,
+    Query(Wanted { format, namespace }): Query<Wanted>,
+    headers: HeaderMap,
+) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    let format = format.map_or_else(
+        || {
+            if accepted.is_some_and(|accepted| accepted.contains("application/json")) {
+                Format::Json
+            } else {
+                Format::Text
+            }
+        },
+        Format::from,
+    );
+    match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
+        Ok(mut tree) => {
+            tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
+            written(format, move || document::render(&tree, format)).await
+        }
+        Err(error) => stopped(&error),
+    }
+}
+
+/// Whether a `NAMESPACE/NAME` is in a namespace, if one is asked for.
+pub fn in_namespace(named: &str, namespace: Option<&str>) -> bool {
+    namespace.is_none_or(|namespace| named.split_once('/').is_some_and(|(of, _)| of == namespace))
+}
+
+#[derive(Deserialize)]
+struct Selected {
+    format: Option<Written>,
+    namespace: Option<String>,
+    kind: Option<String>,
+    name: Option<String>,
+}
+
+async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Response {
+    let kind = match asked.kind.map(|kind| Kind::ALL.iter().find(|known| known.as_str() == kind).ok_or(kind)) {
+        None => None,
+        Some(Ok(kind)) => Some(*kind),
+        Some(Err(kind)) => {
+            return (StatusCode::BAD_REQUEST, format!("{kind:?} is no kind that is read\n")).into_response();
         }
     };
-    let tree = match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
-        Ok(tree) => tree,
-        Err(error) => return stopped(&error),
-    };
-    let text = tokio::task::spawn_blocking(move || {
-        if as_json { serde_json::to_string_pretty(&tree).map(|text| text + "\n") } else { Ok(tree.to_string()) }
+    let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
+    let format = asked.format.map_or(Format::Text, Format::from);
+    let report = admin.engine.ask(move |view| {
+        let mut report = StatusReport::of(view.translator, &selection);
+        report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
+        report
     });
-    match text.await {
-        Ok(Ok(text)) if as_json => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-        Ok(Ok(text)) => text.into_response(),
+    match report.await {
+        Ok(report) => written(format, move || document::render(&report, format)).await,
+        Err(error) => stopped(&error),
+    }
+}
+
+/// A list, since there may be several headers.
+async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, String)>>) -> Response {
+    let all = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
+    let one = |name: &'static str| all(name).next();
+    let refuse = |why: String| (StatusCode::BAD_REQUEST, why + "\n").into_response();
+    let (Some(gateway), Some(url)) = (one("gateway"), one("url")) else {
+        return refuse("ask for ?gateway=NS/NAME&url=URL".to_owned());
+    };
+    let Some(gateway) = gateway_name(gateway) else {
+        return (StatusCode::BAD_REQUEST, NO_GATEWAY_NAME).into_response();
+    };
+    let format = match one("format").unwrap_or("text") {
+        "text" => Format::Text,
+        "json" => Format::Json,
+        "yaml" => Format::Yaml,
+        other => return refuse(format!("{other:?} is no format: ask for text, json or yaml")),
+    };
+    let request = match translate::explain::Request::new(one("method").unwrap_or("GET"), url, all("header")) {
+        Ok(request) => request,
+        Err(error) => return refuse(error.to_string()),
+    };
+    let explanation = admin.engine.ask(move |view| translate::explain::explain(view.translator, &gateway, &request));
+    match explanation.await {
+        Ok(explanation) => written(format, move || document::render(&explanation, format)).await,
+        Err(error) => stopped(&error),
+    }
+}
+
+const NO_GATEWAY_NAME: &str = "gateway is NAMESPACE/NAME\n";
+
+fn gateway_name(text: &str) -> Option<NsName> {
+    text.split_once('/').map(|(namespace, name)| NsName::new(namespace, name))
+}
+
+/// A format as it is asked for.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Written {
+    Text,
+    Json,
+    Yaml,
+}
+
+impl From<Written> for Format {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Text => Self::Text,
+            Written::Json => Self::Json,
+            Written::Yaml => Self::Yaml,
+        }
+    }
+}
+
+/// What `text` writes, off the threads that serve: megabytes of text take their time.
+async fn written(format: Format, text: impl FnOnce() -> Result<String, DocumentError> + Send + 'static) -> Response {
+    let kind = match format {
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Json => "application/json",
+        Format::Yaml => "application/yaml",
+    };
+    match tokio::task::spawn_blocking(text).await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

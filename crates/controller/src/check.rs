@@ -64,13 +64,6 @@ impl Report {
         Self(findings)
     }
 
-    /// What a settled translator knows to be wrong with the objects of a cluster that `wanted` takes.
-    pub fn of_cluster(translator: &Translator, wanted: impl Fn(&ObjectId) -> bool) -> Self {
-        let problems = translator.problems().into_iter().filter(|(id, _)| wanted(id));
-        let finding = |(id, problem)| Finding { file: None, line: 1, column: 1, object: Some(id), problem };
-        Self(problems.map(finding).collect())
-    }
-
     /// All that is wrong.
     pub fn findings(&self) -> &[Finding] {
         &self.0

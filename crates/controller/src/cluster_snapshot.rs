@@ -1,36 +1,62 @@
 //! What a cluster holds at a moment, for who asks once.
+//!
+//! What cannot be read is never taken for what is not there: a kind whose list is refused, or does not come in time, is
+//! told of with the reason, and it is up to the caller whether what is left is worth anything.
 
-use std::{collections::BTreeMap, time::Duration};
+pub mod definitions;
+mod probe;
+pub mod report;
 
-use api::Kind;
-use cluster::watch::{self, Observed, Options};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use api::{Kind, ObjectId};
+use cluster::watch::{self, Limits, Observed, Options};
 use ir::{Settings, settings::PortMapping};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 use translate::{Change, Translator};
 
-/// How long an API server may take to tell everything.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub use probe::{Refusal, words};
 
-/// Why a cluster cannot be read.
+/// Why nothing of a cluster can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// There is no way to the API server.
     #[error("cannot make a client of the API server: {0}")]
     Client(#[from] Box<kube::Error>),
-    /// Not everything was told in time.
-    #[error("the API server did not tell everything within {} s", PATIENCE.as_secs())]
-    Slow,
-    /// Nothing at all can be read.
-    #[error("nothing can be read: {0}")]
-    Nothing(String),
+    /// Nobody answers.
+    #[error("the API server {server} cannot be reached: {why}")]
+    Unreachable {
+        /// Its URL.
+        server: String,
+        /// Why not.
+        why: String,
+    },
+    /// It does not know who asks.
+    #[error("the API server {server} does not know who you are: {why}")]
+    Unauthorized {
+        /// Its URL.
+        server: String,
+        /// In its own words.
+        why: String,
+    },
 }
 
-/// What a cluster holds, settled, and which kinds could not be read, with the reason.
+/// What a cluster holds, settled.
 pub struct ClusterSnapshot {
     /// As the controller would have it.
     pub translator: Translator,
-    /// What is missing from it.
+    /// The kinds of which not everything could be read, and why.
     pub unread: BTreeMap<Kind, String>,
+    /// Whatever was read.
+    pub objects: BTreeSet<ObjectId>,
+    /// Objects that cannot be decoded although the schema let them through, and why.
+    pub undecodable: BTreeMap<ObjectId, String>,
 }
 
 /// The settings of a controller whose Gateways have pods of their own: these may not bind low ports.
@@ -38,39 +64,148 @@ pub fn in_cluster(settings: Settings) -> Settings {
     Settings { shared_host: false, ports: PortMapping::Mapped, ..settings }
 }
 
-/// Reads a cluster once.
-pub async fn read(config: kube::Config, settings: Settings) -> Result<ClusterSnapshot, SnapshotError> {
+/// Reads a cluster once. A list that fails is asked for again, as late as the API server wants it, until `patience` is
+/// over; one that is forbidden is not.
+pub async fn read(
+    config: kube::Config,
+    settings: Settings,
+    patience: Duration,
+) -> Result<ClusterSnapshot, SnapshotError> {
+    let deadline = Instant::now() + patience;
+    let server = config.cluster_url.to_string();
     let client = watch::client(config).map_err(Box::new)?;
-    let mut translator = Translator::new(in_cluster(settings));
-    let mut unread = BTreeMap::new();
-    let mut awaited: std::collections::BTreeSet<_> = Kind::ALL.iter().copied().collect();
+    let mut reading = Reading::new(Translator::new(in_cluster(settings)));
+    for (kind, why) in probe::refused(&client, &server, deadline).await? {
+        reading.refused(kind, why);
+    }
+    let kinds = reading.awaited.clone();
+    // Whoever waits for an answer has not the time that a controller has.
+    let limits = Limits { backoff_max: patience.min(Limits::default().backoff_max), ..Limits::default() };
     let (sink, mut observed) = mpsc::channel(64);
-    let watching = watch::start(client, Options::default(), sink);
-    let everything = async {
-        while !awaited.is_empty() {
-            let Some(batch) = observed.recv().await else { return };
-            for observed in batch {
-                match observed {
-                    Observed::Put { object, .. } => translator.apply(Change::Put(object)),
-                    Observed::Remove(id) => translator.apply(Change::Remove(id)),
-                    Observed::Synced(kind) | Observed::Absent(kind) => {
-                        awaited.remove(&kind);
-                        unread.remove(&kind);
-                    }
-                    Observed::Stale { kind, why } => {
-                        awaited.remove(&kind);
-                        unread.insert(kind, why);
-                    }
-                    Observed::Fresh(_) | Observed::Undecodable { .. } => {}
-                }
+    let watching = watch::start(client, Options { kinds, limits, ..Options::default() }, sink);
+    while !reading.awaited.is_empty() {
+        match timeout_at(deadline, observed.recv()).await {
+            Ok(Some(batch)) => batch.into_iter().for_each(|observed| reading.take(observed)),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    drop(watching);
+    Ok(reading.end(patience))
+}
+
+/// A snapshot that is not complete yet.
+struct Reading {
+    snapshot: ClusterSnapshot,
+    awaited: BTreeSet<Kind>,
+    /// Those of them whose list failed last time.
+    failing: BTreeMap<Kind, String>,
+}
+
+impl Reading {
+    fn new(translator: Translator) -> Self {
+        let snapshot = ClusterSnapshot {
+            translator,
+            unread: BTreeMap::new(),
+            objects: BTreeSet::new(),
+            undecodable: BTreeMap::new(),
+        };
+        Self { snapshot, awaited: Kind::ALL.iter().copied().collect(), failing: BTreeMap::new() }
+    }
+
+    fn refused(&mut self, kind: Kind, why: String) {
+        self.awaited.remove(&kind);
+        self.snapshot.unread.insert(kind, why);
+    }
+
+    fn take(&mut self, observed: Observed) {
+        match observed {
+            Observed::Put { object, .. } => {
+                self.snapshot.objects.insert(object.id());
+                self.snapshot.translator.apply(Change::Put(object));
+            }
+            Observed::Remove(id) => {
+                self.snapshot.objects.remove(&id);
+                self.snapshot.undecodable.remove(&id);
+                self.snapshot.translator.apply(Change::Remove(id));
+            }
+            Observed::Synced(kind) | Observed::Absent(kind) => {
+                self.awaited.remove(&kind);
+                self.failing.remove(&kind);
+            }
+            Observed::Stale { kind, why } => _ = self.failing.insert(kind, why),
+            Observed::Fresh(kind) => _ = self.failing.remove(&kind),
+            Observed::Undecodable { id, why } => {
+                self.snapshot.objects.insert(id.clone());
+                self.snapshot.undecodable.insert(id, why);
             }
         }
-    };
-    timeout(PATIENCE, everything).await.map_err(|_| SnapshotError::Slow)?;
-    drop(watching);
-    if unread.len() == Kind::ALL.len() {
-        return Err(SnapshotError::Nothing(unread.into_values().next().unwrap_or_default()));
     }
-    translator.settle();
-    Ok(ClusterSnapshot { translator, unread })
+
+    fn end(self, patience: Duration) -> ClusterSnapshot {
+        let Self { mut snapshot, awaited, mut failing } = self;
+        for kind in awaited {
+            let why = failing.remove(&kind);
+            let why = why.unwrap_or_else(|| format!("the list was not complete within {patience:?}"));
+            snapshot.unread.insert(kind, why);
+        }
+        snapshot.translator.settle();
+        snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn reading() -> Reading {
+        Reading::new(Translator::new(Settings::default()))
+    }
+
+    fn stale(kind: Kind, why: &str) -> Observed {
+        Observed::Stale { kind, why: why.into() }
+    }
+
+    fn all_but(kind: Kind) -> impl Iterator<Item = Observed> {
+        Kind::ALL.iter().filter(move |other| **other != kind).map(|kind| Observed::Synced(*kind))
+    }
+
+    #[test]
+    fn a_list_that_failed_at_first_and_came_then_is_no_fault() {
+        let mut reading = reading();
+        reading.take(stale(Kind::Secret, "the API server answered 429"));
+        all_but(Kind::Secret).for_each(|observed| reading.take(observed));
+        assert_eq!(reading.awaited, [Kind::Secret].into(), "it is waited for");
+        reading.take(Observed::Synced(Kind::Secret));
+        assert!(reading.awaited.is_empty());
+        assert_eq!(reading.end(PATIENCE).unread, [].into());
+    }
+
+    #[test]
+    fn what_did_not_come_in_time_is_told_with_the_reason() {
+        let mut reading = reading();
+        all_but(Kind::Secret).for_each(|observed| reading.take(observed));
+        let slow = reading.end(PATIENCE).unread;
+        assert_eq!(slow, [(Kind::Secret, "the list was not complete within 30s".to_owned())].into());
+
+        let mut reading = super::tests::reading();
+        reading.take(stale(Kind::Secret, "the API server answered 500"));
+        reading.take(stale(Kind::Secret, "the API server answered 429"));
+        all_but(Kind::Secret).for_each(|observed| reading.take(observed));
+        let busy = reading.end(PATIENCE).unread;
+        assert_eq!(busy, [(Kind::Secret, "the API server answered 429".to_owned())].into());
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_none_that_could_not_be_read() {
+        let mut reading = reading();
+        reading.refused(Kind::Secret, "forbidden".into());
+        all_but(Kind::Secret).for_each(|observed| match observed {
+            Observed::Synced(kind) => reading.take(Observed::Absent(kind)),
+            other => reading.take(other),
+        });
+        assert!(reading.awaited.is_empty());
+        assert_eq!(reading.end(PATIENCE).unread, [(Kind::Secret, "forbidden".to_owned())].into());
+    }
 }

@@ -102,6 +102,14 @@ impl Content {
         statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
         Self { gateways, statuses }
     }
+
+    /// What it has for the Envoys of one Gateway, and no status; none if it is not served.
+    pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Option<Self> {
+        let mut content = Self::of(translator);
+        content.gateways.retain(|(served, _)| served == gateway);
+        content.statuses.clear();
+        (!content.gateways.is_empty()).then_some(content)
+    }
 }
 
 impl Document {
@@ -112,10 +120,7 @@ impl Document {
 
     /// What the Envoys of one Gateway get, and no status; none if it is not served.
     pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Result<Option<Self>, DocumentError> {
-        let mut content = Content::of(translator);
-        content.gateways.retain(|(served, _)| served == gateway);
-        content.statuses.clear();
-        if content.gateways.is_empty() { Ok(None) } else { Self::from_content(content).map(Some) }
+        Content::of_gateway(translator, gateway).map(Self::from_content).transpose()
     }
 
     /// What was taken from a translator.
@@ -135,6 +140,27 @@ impl Document {
     /// As JSON, with line breaks.
     pub fn to_json(&self) -> Result<String, DocumentError> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+/// How something is written out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// JSON, with line breaks.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// A value in a format.
+pub fn render(value: &(impl Serialize + std::fmt::Display), format: Format) -> Result<String, DocumentError> {
+    match format {
+        Format::Text => Ok(value.to_string()),
+        Format::Json => Ok(serde_json::to_string_pretty(value)? + "\n"),
+        Format::Yaml => yaml(value),
     }
 }
 
@@ -193,7 +219,8 @@ fn status_entry((id, mut status): (ObjectId, Value)) -> StatusEntry {
     }
 }
 
-fn drop_times(value: &mut Value) {
+/// Removes what differs between two statuses that say the same.
+pub(crate) fn drop_times(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("lastTransitionTime");

@@ -13,8 +13,11 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-pub use self::{cluster::ClusterOptions, listen::Bind};
 use self::{cluster::Ends, listen::XdsListener};
+pub use self::{
+    cluster::{ClusterOptions, LEASE},
+    listen::Bind,
+};
 
 use crate::{
     admin::{Admin, Pages},

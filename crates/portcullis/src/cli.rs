@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller::run::Bind;
@@ -9,7 +9,7 @@ use ir::NsName;
 use crate::{
     cluster_args::{ApiServerArgs, ClusterArgs},
     logging::LogFormat,
-    settings::{SettingsArgs, not_empty},
+    settings::{SettingsArgs, not_empty, positive_duration},
 };
 
 /// A Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
@@ -80,8 +80,6 @@ pub(crate) struct Translate {
     /// The format.
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     pub(crate) output: Format,
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
@@ -89,37 +87,23 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) files: FileArgs,
     /// The format.
-    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
-    pub(crate) output: ReportFormat,
+    #[arg(short, long, value_enum, default_value_t = CheckFormat::Text)]
+    pub(crate) output: CheckFormat,
     /// Exit 1 for warnings too.
     #[arg(long)]
     pub(crate) strict: bool,
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    /// The format.
-    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
-    pub(crate) output: ReportFormat,
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) told: ToldArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A file or folder of manifests (.yaml, .yml, .json), sub-folders included; may be given several times. Without any,
-    /// a cluster is read.
-    #[arg(short = 'f', long = "files", value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) api_server: ApiServerArgs,
-    /// The Gateway: NAMESPACE/NAME.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
-    pub(crate) gateway: NsName,
+    pub(crate) gateway: GatewayArgs,
     /// The method.
     #[arg(short = 'X', long, default_value = "GET", value_name = "METHOD")]
     pub(crate) method: String,
@@ -129,42 +113,32 @@ pub(crate) struct Explain {
     /// What is asked for, as `http://HOST[:PORT]/PATH` or `https://HOST[:PORT]/PATH`; scheme and port choose the listener.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// The format.
-    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
-    pub(crate) output: ReportFormat,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) told: ToldArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Of this object alone: KIND/NAME, such as httproute/shop, or KIND for all of a kind.
-    #[arg(value_name = "KIND[/NAME]")]
-    pub(crate) object: Option<String>,
-    /// Of objects of this namespace alone.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
+    /// Of this object alone: KIND/NAME, such as httproute/shop, or KIND for all of a kind. Without -n, an object is looked
+    /// for in the namespace of the context, and everything else in all.
+    #[arg(value_name = "KIND[/NAME]", num_args = 0..=2)]
+    pub(crate) object: Vec<String>,
+    /// Of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    /// The format.
-    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
-    pub(crate) output: ReportFormat,
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) told: ToldArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigDump {
-    /// The Gateway: NAMESPACE/NAME.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = gateway)]
-    pub(crate) gateway: NsName,
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     pub(crate) output: Format,
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
@@ -188,21 +162,80 @@ pub(crate) struct Bootstrap {
     pub(crate) settings: SettingsArgs,
 }
 
+/// Manifests, and what they are read with.
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
     /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included.
     #[arg(short = 'f', long = "files", required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
-/// Where objects are read from.
+/// Who is asked, and how the answer is written.
+#[derive(Debug, Args)]
+pub(crate) struct ToldArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+}
+
+/// A Gateway of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// The Gateway: NAMESPACE/NAME, or NAME in the namespace of -n, else of the context.
+    #[arg(long = "gateway", value_name = "[NAMESPACE/]NAME", value_parser = gateway_of_any_namespace)]
+    pub(crate) name: GatewayName,
+}
+
+/// Who is asked.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included. Without any, a cluster is read.
-    #[arg(short = 'f', long = "files", num_args = 1.., value_name = "PATH")]
+    /// A file or folder of manifests (.yaml, .yml, .json), sub-folders included; may be given several times. Without any,
+    /// a cluster is asked.
+    #[arg(short = 'f', long = "files", value_name = "PATH", conflicts_with_all = ["from", "address"])]
     pub(crate) paths: Vec<PathBuf>,
+    /// The namespace of what is asked about.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Who answers for a cluster.
+    #[arg(long, value_enum, default_value_t = From::Auto)]
+    pub(crate) from: From,
+    /// The admin server of a controller to which a port is forwarded already, HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "from")]
+    pub(crate) address: Option<String>,
+    /// The namespace of the controller.
+    #[arg(
+        long,
+        env = "PORTCULLIS_CONTROLLER_NAMESPACE",
+        default_value = "portcullis-system",
+        value_name = "NAMESPACE"
+    )]
+    pub(crate) controller_namespace: String,
+    /// How long an answer may take, such as 30s or 1m. Until then, what an API server has no time for is asked for again.
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = positive_duration)]
+    pub(crate) request_timeout: Duration,
+    /// Go on without the kinds that cannot be read; what is said may then be wrong.
+    #[arg(long)]
+    pub(crate) partial: bool,
     #[command(flatten)]
     pub(crate) api_server: ApiServerArgs,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+/// Who answers for a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum From {
+    /// The controller, by a port forwarded to its pod; where none runs or may be asked, or settings are given, what the API
+    /// server holds.
+    Auto,
+    /// The controller, by a port forwarded to its pod: what it serves, by its own settings.
+    Controller,
+    /// What a controller with these settings would make of what the API server holds.
+    ApiServer,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -212,9 +245,31 @@ pub(crate) enum Format {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CheckFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ReportFormat {
     Text,
     Json,
+    Yaml,
+}
+
+/// The name of a Gateway, in a namespace that may have to be found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GatewayName {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+}
+
+fn gateway_of_any_namespace(text: &str) -> Result<GatewayName, String> {
+    if is_name(text) {
+        return Ok(GatewayName { namespace: None, name: text.to_owned() });
+    }
+    let NsName { namespace, name } = gateway(text)?;
+    Ok(GatewayName { namespace: Some(namespace.to_string()), name: name.to_string() })
 }
 
 fn gateway(text: &str) -> Result<NsName, String> {
@@ -247,5 +302,9 @@ mod tests {
         for text in ["", "edge", "/edge", "infra/", "a/b/c", "Infra/edge", "infra/ed ge"] {
             assert!(gateway(text).is_err(), "{text}");
         }
+        let name = |namespace: Option<&str>| GatewayName { namespace: namespace.map(Into::into), name: "edge".into() };
+        assert_eq!(gateway_of_any_namespace("infra/edge"), Ok(name(Some("infra"))));
+        assert_eq!(gateway_of_any_namespace("edge"), Ok(name(None)));
+        assert!(gateway_of_any_namespace("infra/").is_err());
     }
 }

@@ -23,6 +23,12 @@ pub(crate) struct ApiServerArgs {
     /// A context of the kubeconfig; else its current one.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// A cluster of the kubeconfig; else that of the context.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// A user of the kubeconfig; else that of the context.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }
 
 /// How a cluster is served.
@@ -70,24 +76,50 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ApiServerArgs {
+    /// Whether a cluster is named, and not only the one that is there anyway.
+    pub(crate) fn is_named(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some() || self.cluster.is_some() || self.user.is_some()
+    }
+
     /// How the API server is reached.
     pub(crate) async fn config(self) -> anyhow::Result<Config> {
-        let options = KubeConfigOptions { context: self.context, ..KubeConfigOptions::default() };
-        match self.kubeconfig {
-            Some(path) => {
-                let read = Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                let config = Config::from_custom_kubeconfig(read, &options).await;
-                config.with_context(|| format!("{} is no way to an API server", path.display()))
-            }
-            None if options.context.is_some() => {
-                Config::from_kubeconfig(&options).await.context("the kubeconfig is no way to an API server")
-            }
-            None => Config::infer().await.context(
-                "there is no way to an API server: give --files DIR to serve manifests, or a kubeconfig by \
-                 --kubeconfig or KUBECONFIG",
-            ),
+        if !self.is_named() {
+            return Config::infer().await.context(
+                "there is no way to an API server: give --files to read manifests, or a kubeconfig by --kubeconfig or \
+                 KUBECONFIG",
+            );
         }
+        let (kubeconfig, place) = match &self.kubeconfig {
+            Some(path) => {
+                let read = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+                (read, path.display().to_string())
+            }
+            None => (Kubeconfig::read().context("there is no kubeconfig")?, "the kubeconfig".to_owned()),
+        };
+        let Self { context, cluster, user, .. } = self;
+        let contexts = kubeconfig.contexts.iter().map(|known| known.name.as_str());
+        among("context", context.as_deref(), contexts, &place)?;
+        among("cluster", cluster.as_deref(), kubeconfig.clusters.iter().map(|known| known.name.as_str()), &place)?;
+        among("user", user.as_deref(), kubeconfig.auth_infos.iter().map(|known| known.name.as_str()), &place)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;
+        config.with_context(|| format!("{place} is no way to an API server"))
     }
+}
+
+/// Fails if what is chosen is none of those that there are.
+fn among<'a>(
+    what: &str,
+    chosen: Option<&str>,
+    known: impl Iterator<Item = &'a str> + Clone,
+    place: &str,
+) -> anyhow::Result<()> {
+    let Some(chosen) = chosen else { return Ok(()) };
+    if known.clone().any(|known| known == chosen) {
+        return Ok(());
+    }
+    let known: Vec<_> = known.collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    anyhow::bail!("--{what} {chosen:?} is not in {place}, which has {known}")
 }
 
 impl ClusterArgs {

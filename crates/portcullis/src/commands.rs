@@ -1,5 +1,7 @@
 //! What the commands do.
 
+pub(crate) mod cluster;
+
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
@@ -7,18 +9,14 @@ use controller::{
     check::Report,
     cluster_snapshot,
     document::Document,
-    files::{FileProblem, Files, Update},
     run::{Bind, Options, Source},
 };
-use translate::{
-    Translator,
-    envoy::bootstrap::{AdminAddress, XdsAddress},
-};
+use translate::envoy::bootstrap::{AdminAddress, XdsAddress};
 
 use crate::{
-    cli::{self, FileArgs, Format, ReportFormat, SourceArgs},
+    cli::{self, CheckFormat, Format},
     logging,
-    settings::SettingsArgs,
+    source::{self, Loaded},
 };
 
 /// Serves until it is told to stop.
@@ -61,8 +59,9 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Prints what Envoys would get.
 pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
-    let (translator, _, problems) = load(args.files, args.settings)?;
-    tell(&problems)?;
+    let Loaded { translator, problems, .. } = source::load(args.files)?;
+    // What is printed has no place for what is wrong with files.
+    problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
     let document = Document::of(&translator)?;
     let text = match args.output {
         Format::Yaml => document.to_yaml()?,
@@ -73,7 +72,7 @@ pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
 
 /// Says what is wrong.
 pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
-    let (translator, files, problems) = load(args.files, args.settings)?;
+    let Loaded { translator, files, problems, .. } = source::load(args.files)?;
     if files.manifests().files().next().is_none() {
         let paths: Vec<_> = files.roots().iter().map(|path| path.display().to_string()).collect();
         // What gates a change must not pass because it looked in the wrong place.
@@ -81,72 +80,17 @@ pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
     }
     let report = Report::of(&files, &problems, &translator);
     let text = match args.output {
-        ReportFormat::Text => report.to_text(),
-        ReportFormat::Json => report.to_json()?,
+        CheckFormat::Text => report.to_text(),
+        CheckFormat::Json => report.to_json()?,
     };
     print(&text)?;
     Ok(if report.fails(args.strict) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints the routes as a tree.
-pub(crate) fn tree(args: Box<cli::Tree>) -> anyhow::Result<ExitCode> {
-    let translator = read(args.source, args.settings)?;
-    let tree = translate::tree::tree(&translator);
-    print(&match args.output {
-        ReportFormat::Text => tree.to_string(),
-        ReportFormat::Json => serde_json::to_string_pretty(&tree)? + "\n",
-    })
-}
-
-/// Tells what becomes of a request.
-pub(crate) fn explain(args: Box<cli::Explain>) -> anyhow::Result<ExitCode> {
-    let headers = args.headers.iter().map(String::as_str);
-    let request = translate::explain::Request::new(&args.method, &args.url, headers)?;
-    let source = SourceArgs { paths: args.paths, api_server: args.api_server };
-    let translator = read(source, args.settings)?;
-    let explanation = translate::explain::explain(&translator, &args.gateway, &request);
-    print(&match args.output {
-        ReportFormat::Text => explanation.to_string(),
-        ReportFormat::Json => serde_json::to_string_pretty(&explanation)? + "\n",
-    })
-}
-
-/// Says what is wrong with the objects of a cluster.
-pub(crate) fn status(args: Box<cli::Status>) -> anyhow::Result<ExitCode> {
-    let args = *args;
-    let wanted = args.object.as_deref().map(kind_and_name).transpose()?;
-    let translator = read(args.source, args.settings)?;
-    let report = Report::of_cluster(&translator, |id| {
-        let namespace = args.namespace.as_deref().is_none_or(|namespace| *id.namespace == *namespace);
-        let (kind, name) = wanted.unwrap_or_default();
-        namespace && kind.is_none_or(|kind| id.kind == kind) && name.is_none_or(|name| *id.name == *name)
-    });
-    print(&match args.output {
-        ReportFormat::Text => report.to_text(),
-        ReportFormat::Json => report.to_json()?,
-    })
-}
-
-/// `KIND/NAME` or `KIND`, the kind in any case, in the singular or in the plural.
-fn kind_and_name(text: &str) -> anyhow::Result<(Option<api::Kind>, Option<&str>)> {
-    let (kind, name) = text.split_once('/').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let means =
-        |known: &&api::Kind| known.as_str().eq_ignore_ascii_case(kind) || known.plural().eq_ignore_ascii_case(kind);
-    let known = api::Kind::ALL.iter().find(means);
-    let known = known.with_context(|| format!("{kind:?} is no kind that is read; name one such as httproute"))?;
-    Ok((Some(*known), name))
-}
-
-/// Prints what the Envoys of a Gateway are given.
-pub(crate) fn config_dump(args: Box<cli::ConfigDump>) -> anyhow::Result<ExitCode> {
-    let args = *args;
-    let translator = read(args.source, args.settings)?;
-    let document = Document::of_gateway(&translator, &args.gateway)?;
-    let Some(document) = document else { anyhow::bail!("there is no Gateway {} that is served", args.gateway) };
-    print(&match args.output {
-        Format::Yaml => document.to_yaml()?,
-        Format::Json => document.to_json()?,
-    })
+/// Runs one of the commands that ask a cluster.
+pub(crate) fn ask(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start a runtime")?.block_on(command)
 }
 
 /// Prints a bootstrap.
@@ -187,44 +131,6 @@ fn xds_address(text: &str) -> anyhow::Result<XdsAddress> {
     let (host, port) = host_and_port.context("--xds-address must be HOST:PORT or unix:PATH")?;
     let port = port.parse().ok().filter(|port| *port != 0).context("--xds-address must end with a port")?;
     Ok(XdsAddress::Tcp { host: host.to_owned(), port })
-}
-
-/// Everything that files or a cluster hold, settled.
-fn read(source: SourceArgs, settings: SettingsArgs) -> anyhow::Result<Translator> {
-    if !source.paths.is_empty() {
-        let (translator, _, problems) = load(FileArgs { paths: source.paths }, settings)?;
-        tell(&problems)?;
-        return Ok(translator);
-    }
-    let settings = settings.settings()?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
-    let snapshot = runtime.block_on(async {
-        let config = source.api_server.config().await?;
-        anyhow::Ok(cluster_snapshot::read(config, settings).await?)
-    })?;
-    for (kind, why) in &snapshot.unread {
-        writeln!(std::io::stderr(), "{kind} cannot be read, and counts as not there: {why}")?;
-    }
-    Ok(snapshot.translator)
-}
-
-/// Everything there is, settled.
-fn load(files: FileArgs, settings: SettingsArgs) -> anyhow::Result<(Translator, Files, Vec<FileProblem>)> {
-    let settings = settings.settings()?;
-    let mut files = Files::open(files.paths)?;
-    let Update { changes, problems, .. } = files.load();
-    let mut translator = Translator::new(settings);
-    for change in changes {
-        translator.apply(change);
-    }
-    translator.settle();
-    Ok((translator, files, problems.to_vec()))
-}
-
-/// What is printed has no place for what is wrong with files, and must not be taken for the whole truth.
-fn tell(problems: &[FileProblem]) -> std::io::Result<()> {
-    problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {

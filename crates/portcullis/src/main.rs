@@ -5,6 +5,7 @@ mod cluster_args;
 mod commands;
 mod logging;
 mod settings;
+mod source;
 
 use std::process::ExitCode;
 
@@ -27,10 +28,10 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(run),
         Command::Translate(translate) => commands::translate(translate),
         Command::Check(check) => commands::check(check),
-        Command::Tree(tree) => commands::tree(tree),
-        Command::Explain(explain) => commands::explain(explain),
-        Command::Status(status) => commands::status(status),
-        Command::ConfigDump(dump) => commands::config_dump(dump),
+        Command::Tree(tree) => commands::ask(commands::cluster::tree(*tree)),
+        Command::Explain(explain) => commands::ask(commands::cluster::explain(*explain)),
+        Command::Status(status) => commands::ask(commands::cluster::status(*status)),
+        Command::ConfigDump(dump) => commands::ask(commands::cluster::config_dump(*dump)),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
         Command::Crds => commands::crds(),
     };

@@ -15,8 +15,8 @@ use ir::{
 };
 use serde_json::Value;
 
-pub(crate) use parse::not_empty;
-use parse::{body, consent, duration, ports, positive_duration, switch, whole};
+use parse::{body, consent, duration, ports, switch, whole};
+pub(crate) use parse::{not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
 struct Setting {
@@ -93,6 +93,11 @@ macro_rules! settings {
                     _ => return Err("is no setting".to_owned()),
                 }
                 Ok(())
+            }
+
+            /// Whether nothing is set, by a file either.
+            pub(crate) fn is_empty(&self) -> bool {
+                self.config.is_none() $(&& self.$field.is_none())+
             }
 
             /// What is set here, and what `weaker` sets where nothing is set here.

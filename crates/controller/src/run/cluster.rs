@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The Lease by which one replica leads.
-const LEASE: &str = "portcullis";
+pub const LEASE: &str = "portcullis";
 /// The Secret in which the certificate authority of the xDS server is kept.
 const AUTHORITY: &str = "portcullis-xds-authority";
 /// How often a user's own certificate is looked at.

@@ -1,0 +1,259 @@
+//! What `portcullis status` says, and `/debug/status` answers: what is broken, where, and who must act.
+//!
+//! It travels as JSON between a controller and whoever asks it, so that both ways of asking end in the same text.
+
+use std::fmt::{self, Write as _};
+
+use api::{Kind, ObjectId};
+use ir::{Problem, Severity};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use translate::Translator;
+
+use super::{ClusterSnapshot, definitions::Lacking};
+
+/// Which objects are asked about; all without any limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Of this namespace, which leaves out objects of the cluster unless their kind is asked for.
+    pub namespace: Option<String>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// Of this name.
+    pub name: Option<String>,
+}
+
+impl Selection {
+    /// Whether an object is asked about.
+    pub fn takes(&self, id: &ObjectId) -> bool {
+        let clustered = self.kind.is_some_and(|kind| !kind.namespaced());
+        let in_namespace = |namespace: &str| clustered || *id.namespace == *namespace;
+        self.namespace.as_deref().is_none_or(in_namespace)
+            && self.kind.is_none_or(|kind| id.kind == kind)
+            && self.name.as_deref().is_none_or(|name| *id.name == *name)
+    }
+}
+
+/// What is broken, where, and who must act.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusReport {
+    /// What is wrong with objects, by object.
+    pub problems: Vec<Told>,
+    /// The object that was asked about by its name, if its kind has a status.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<Stands>,
+    /// Definitions that are not there, or lack fields that are read.
+    pub definitions: Vec<Lacking>,
+    /// Kinds of which nobody knows whether what is said is still so.
+    pub unread: Vec<Unread>,
+}
+
+/// An object, as manifests name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Named {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; left out for an object of the cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl From<&ObjectId> for Named {
+    fn from(id: &ObjectId) -> Self {
+        Self {
+            api_version: id.kind.api_version(),
+            kind: id.kind.as_str().to_owned(),
+            namespace: id.namespace.to_string(),
+            name: id.name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => write!(f, "{} {}", self.kind, self.name),
+            namespace => write!(f, "{} {namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Told {
+    /// The object.
+    pub object: Named,
+    /// Who must act.
+    pub actor: String,
+    /// What becomes of the traffic: `refused`, `replaced`, `ignored` or `warning`.
+    pub severity: String,
+    /// The reason, as conditions have it.
+    pub reason: String,
+    /// The field; empty where it is none in particular.
+    pub field: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl Told {
+    fn of(id: &ObjectId, problem: &Problem) -> Self {
+        Self {
+            object: id.into(),
+            actor: if id.kind.namespaced() { format!("the owner of {id}") } else { ADMINISTRATOR.to_owned() },
+            severity: problem.severity.to_string(),
+            reason: problem.reason.to_owned(),
+            field: problem.field.clone(),
+            message: problem.message.clone(),
+        }
+    }
+}
+
+/// Who must act on what is of the cluster.
+pub(super) const ADMINISTRATOR: &str = "an administrator of the cluster";
+
+/// What the status of an object is, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Stands {
+    /// The object.
+    pub object: Named,
+    /// Its status, without times.
+    pub status: Value,
+}
+
+/// A kind that is not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Unread {
+    /// The kind.
+    pub kind: String,
+    /// Why not.
+    pub why: String,
+}
+
+impl StatusReport {
+    /// What a settled translator knows about what is asked for.
+    pub fn of(translator: &Translator, selection: &Selection) -> Self {
+        let problems = translator.problems().into_iter().filter(|(id, _)| selection.takes(id));
+        let problems = problems.map(|(id, problem)| Told::of(&id, &problem)).collect();
+        let objects = match selection.name {
+            None => Vec::new(),
+            Some(_) => {
+                let stands = translator.statuses().into_iter().filter(|(id, _)| selection.takes(id));
+                let stands = stands.map(|(id, mut status)| {
+                    crate::document::drop_times(&mut status);
+                    Stands { object: (&id).into(), status }
+                });
+                stands.collect()
+            }
+        };
+        Self { problems, objects, ..Self::default() }
+    }
+
+    /// What a snapshot of a cluster has about what is asked for.
+    pub fn of_snapshot(snapshot: &ClusterSnapshot, selection: &Selection) -> Self {
+        let mut report = Self::of(&snapshot.translator, selection);
+        let undecodable = snapshot.undecodable.iter().filter(|(id, _)| selection.takes(id));
+        report.problems.extend(undecodable.map(|(id, why)| {
+            let problem = Problem::new(Severity::Refused, "Invalid", "", format!("it cannot be decoded: {why}"));
+            Told::of(id, &problem)
+        }));
+        report.unread(snapshot.unread.iter().map(|(kind, why)| (*kind, why.as_str())));
+        report
+    }
+
+    /// Adds kinds that are not read.
+    pub fn unread<'a>(&mut self, unread: impl IntoIterator<Item = (Kind, &'a str)>) {
+        let unread = unread.into_iter().map(|(kind, why)| Unread { kind: kind.to_string(), why: why.to_owned() });
+        self.unread.extend(unread);
+    }
+
+    /// Whether anything is refused, replaced or ignored, cannot be there at all, or is not known.
+    pub fn fails(&self) -> bool {
+        let warning = Severity::Warning.to_string();
+        self.problems.iter().any(|told| told.severity != warning)
+            || self.definitions.iter().any(Lacking::is_vital)
+            || !self.unread.is_empty()
+    }
+
+    /// How many problems are of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        let severity = severity.to_string();
+        self.problems.iter().filter(|told| told.severity == severity).count()
+    }
+}
+
+impl fmt::Display for StatusReport {
+    /// In plain words, by object; a last line sums up.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Unread { kind, why } in &self.unread {
+            writeln!(f, "! {kind} cannot be read, so what depends on it may be otherwise: {why}")?;
+        }
+        for lacking in &self.definitions {
+            write!(f, "{lacking}")?;
+        }
+        for stands in &self.objects {
+            writeln!(f, "{}", stands.object)?;
+            write!(f, "{}", conditions(&stands.status))?;
+        }
+        let mut object = None;
+        for told in &self.problems {
+            if object != Some(&told.object) {
+                writeln!(f, "{}: {} must act", told.object, told.actor)?;
+                object = Some(&told.object);
+            }
+            let field = if told.field.is_empty() { String::new() } else { format!("{}: ", told.field) };
+            writeln!(f, "  {}: {field}{} ({})", told.severity, told.message, told.reason)?;
+        }
+        let [refused, replaced, ignored, warnings] =
+            [Severity::Refused, Severity::Replaced, Severity::Ignored, Severity::Warning]
+                .map(|severity| self.count(severity));
+        writeln!(f, "{refused} refused, {replaced} replaced, {ignored} ignored, {warnings} warnings")
+    }
+}
+
+/// The conditions of a status, one a line, wherever in it they stand.
+fn conditions(status: &Value) -> String {
+    let mut text = String::new();
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        tell_condition(&mut text, condition, "");
+    }
+    for (list, reference) in [("parents", "parentRef"), ("ancestors", "ancestorRef")] {
+        for entry in status[list].as_array().into_iter().flatten() {
+            let place = at(&entry[reference]);
+            for condition in entry["conditions"].as_array().into_iter().flatten() {
+                tell_condition(&mut text, condition, &place);
+            }
+        }
+    }
+    for listener in status["listeners"].as_array().into_iter().flatten() {
+        let place = format!(" at listener {}", listener["name"].as_str().unwrap_or_default());
+        for condition in listener["conditions"].as_array().into_iter().flatten() {
+            tell_condition(&mut text, condition, &place);
+        }
+    }
+    text
+}
+
+fn at(reference: &Value) -> String {
+    let part = |name: &str| reference[name].as_str().filter(|text| !text.is_empty());
+    let kind = part("kind").unwrap_or("Gateway");
+    let namespace = part("namespace").map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let section = part("sectionName").map(|section| format!(" section {section}")).unwrap_or_default();
+    format!(" at {kind} {namespace}{}{section}", part("name").unwrap_or_default())
+}
+
+fn tell_condition(text: &mut String, condition: &Value, place: &str) {
+    let part = |name: &str| condition[name].as_str().unwrap_or_default();
+    let _ = writeln!(text, "  {}={} ({}){place}", part("type"), part("status"), part("reason"));
+}
+
+#[cfg(test)]
+mod tests;

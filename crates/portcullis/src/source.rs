@@ -1,0 +1,204 @@
+//! Who answers what is asked about a cluster: its controller, or what its API server holds; or about files.
+
+mod controller;
+mod pod;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ::controller::{
+    cluster_snapshot::{self, ClusterSnapshot, Refusal, SnapshotError},
+    files::{FileProblem, Files, Update},
+};
+use anyhow::Context;
+use api::ObjectId;
+use kube::{Client, Config};
+use translate::{Change, Translator};
+
+pub(crate) use controller::Controller;
+
+use crate::{
+    cli::{FileArgs, From, SourceArgs},
+    settings::SettingsArgs,
+};
+
+/// Who answers, and the cluster if one is at hand.
+pub(crate) struct Source {
+    pub(crate) answers: Answers,
+    pub(crate) cluster: Option<Cluster>,
+    /// How long an answer may take.
+    pub(crate) patience: Duration,
+    /// The namespace that is asked about, if one is named.
+    pub(crate) namespace: Option<String>,
+}
+
+/// Who answers.
+pub(crate) enum Answers {
+    /// Manifests.
+    Files(Box<Loaded>),
+    /// What an API server holds.
+    Snapshot(Box<ClusterSnapshot>),
+    /// A controller that runs.
+    Controller(Controller),
+}
+
+/// An API server.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    /// The namespace of the context.
+    pub(crate) namespace: String,
+}
+
+/// What manifests hold, settled.
+pub(crate) struct Loaded {
+    pub(crate) translator: Translator,
+    pub(crate) files: Files,
+    pub(crate) problems: Vec<FileProblem>,
+    /// Whatever was read.
+    pub(crate) objects: BTreeSet<ObjectId>,
+}
+
+/// Reads manifests.
+pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
+    let settings = args.settings.settings()?;
+    let mut files = Files::open(args.paths)?;
+    let Update { changes, problems, .. } = files.load();
+    let mut translator = Translator::new(settings);
+    let mut objects = BTreeSet::new();
+    for change in changes {
+        if let Change::Put(object) = &change {
+            objects.insert(object.id());
+        }
+        translator.apply(change);
+    }
+    translator.settle();
+    Ok(Loaded { translator, files, problems: problems.to_vec(), objects })
+}
+
+/// What is printed has no place for this, and must not be taken for the whole truth.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    use std::io::Write;
+    // Nobody is left to be told if that fails.
+    let _: std::io::Result<()> = writeln!(std::io::stderr(), "portcullis: {text}");
+}
+
+impl Source {
+    /// Finds who answers.
+    pub(crate) async fn open(args: SourceArgs) -> anyhow::Result<Self> {
+        let patience = args.request_timeout;
+        let namespace = args.namespace;
+        if !args.paths.is_empty() {
+            let loaded = load(FileArgs { paths: args.paths, settings: args.settings })?;
+            loaded.problems.iter().for_each(note);
+            return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, patience, namespace });
+        }
+        if let Some(address) = args.address {
+            own_settings(&args.settings)?;
+            // Which cluster the other end of the port is in is known only if somebody says so.
+            let mut cluster = None;
+            if args.api_server.is_named() {
+                cluster = Some(Cluster::new(&args.api_server.config().await?)?);
+            }
+            let controller = Controller::at(&address, patience, &args.controller_namespace).await?;
+            return Ok(Self { answers: Answers::Controller(controller), cluster, patience, namespace });
+        }
+        let config = args.api_server.config().await?;
+        let cluster = Cluster::new(&config)?;
+        let from = match args.from {
+            From::Auto if !args.settings.is_empty() => From::ApiServer,
+            from => from,
+        };
+        if from != From::ApiServer {
+            own_settings(&args.settings)?;
+            match Controller::in_cluster(&cluster.client, &args.controller_namespace, patience).await {
+                Ok(controller) => {
+                    let answers = Answers::Controller(controller);
+                    return Ok(Self { answers, cluster: Some(cluster), patience, namespace });
+                }
+                Err(error) if from == From::Controller => {
+                    return Err(error.context("no controller can be asked").context(OTHERWISE));
+                }
+                Err(error) => {
+                    // Whom the API server does not let in, or who does not reach it, is told of that alone.
+                    if !matches!(error.downcast_ref(), Some(Unusable(Refusal::Unreached(_) | Refusal::Unauthorized(_))))
+                    {
+                        note(format_args!(
+                            "no controller can be asked, so this is what one with the settings given here would make of \
+                             the objects (--from api-server): {error:#}"
+                        ));
+                    }
+                }
+            }
+        }
+        let snapshot = snapshot(config, args.settings, patience, args.partial).await?;
+        Ok(Self { answers: Answers::Snapshot(Box::new(snapshot)), cluster: Some(cluster), patience, namespace })
+    }
+
+    /// The namespace of what is named without one.
+    pub(crate) fn default_namespace(&self) -> String {
+        let of_context = || self.cluster.as_ref().map(|cluster| cluster.namespace.clone());
+        self.namespace.clone().or_else(of_context).unwrap_or_else(|| "default".to_owned())
+    }
+}
+
+/// What to do where no controller can be asked.
+const OTHERWISE: &str = "ask with --from api-server, or say by --controller-namespace where it runs";
+
+/// A controller has settings of its own, and none that are given here.
+fn own_settings(settings: &SettingsArgs) -> anyhow::Result<()> {
+    let text = "the controller answers by its own settings: leave out those given here, by a flag, an environment variable \
+                or --config, or ask with --from api-server";
+    if settings.is_empty() { Ok(()) } else { Err(anyhow::anyhow!(text)) }
+}
+
+impl Cluster {
+    fn new(config: &Config) -> anyhow::Result<Self> {
+        let namespace = config.default_namespace.clone();
+        // Without retries of its own, so that who waits for an answer gets one in time.
+        let client = cluster::watch::client(config.clone()).context("there is no way to the API server")?;
+        Ok(Self { client, namespace })
+    }
+}
+
+/// Why an API server is of no use.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.why())]
+struct Unusable(Refusal);
+
+impl Unusable {
+    fn of(error: &kube::Error) -> anyhow::Error {
+        anyhow::Error::new(Self(Refusal::of(error)))
+    }
+}
+
+/// What the API server holds; all of it, unless `partial`.
+async fn snapshot(
+    config: Config,
+    settings: SettingsArgs,
+    patience: Duration,
+    partial: bool,
+) -> anyhow::Result<ClusterSnapshot> {
+    let read = cluster_snapshot::read(config, settings.settings()?, patience).await;
+    let snapshot = read.map_err(|error| {
+        let remedy = match &error {
+            SnapshotError::Unreachable { .. } => "see that it runs, or choose another by --context or --kubeconfig",
+            SnapshotError::Unauthorized { .. } => "log in anew, or choose another user by --context or --kubeconfig",
+            SnapshotError::Client(_) => "correct the kubeconfig",
+        };
+        anyhow::anyhow!("{error}: {remedy}")
+    })?;
+    if snapshot.unread.is_empty() {
+        return Ok(snapshot);
+    }
+    if snapshot.unread.len() < api::Kind::ALL.len() && partial {
+        for (kind, why) in &snapshot.unread {
+            note(format_args!("{kind} cannot be read, and counts as not there: {why}"));
+        }
+        return Ok(snapshot);
+    }
+    let unread: Vec<_> = snapshot.unread.iter().map(|(kind, why)| format!("\n  {kind}: {why}")).collect();
+    anyhow::bail!(
+        "not everything can be read, so nothing that is said would be sure:{}\nask for the right to list these kinds, ask the \
+         controller with --from controller, or go on without them with --partial",
+        unread.concat()
+    )
+}

@@ -1,0 +1,121 @@
+//! A conversation with the admin server of a controller.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, StatusCode, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{note, pod};
+
+/// The admin server of a controller, at the other end of a connection.
+pub(crate) struct Controller {
+    requests: http1::SendRequest<Empty<Bytes>>,
+    /// For people.
+    place: String,
+    patience: Duration,
+}
+
+impl Controller {
+    /// Connects through the API server to the controller's pod.
+    pub(super) async fn in_cluster(client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<Self> {
+        let found = pod::find(client, namespace, patience).await?;
+        let place = format!("pod {namespace}/{}", found.name);
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let forwarded = timeout(patience, pods.portforward(&found.name, &[found.port])).await;
+        let remedy = || {
+            format!(
+                "no port can be forwarded to {place}, which takes the right to get and create pods/portforward in namespace \
+                 {namespace}"
+            )
+        };
+        let mut forwarded = forwarded.context("the API server does not answer in time")?.with_context(remedy)?;
+        let stream = forwarded.take_stream(found.port).context("no stream")?;
+        let why = forwarded.take_error(found.port);
+        let connected = Self::connect(stream, place.clone(), patience).await;
+        match (connected, why) {
+            (Ok(controller), _) => Ok(controller),
+            (Err(error), Some(why)) => {
+                // The kubelet's word, if it has one, says more than a connection that ends.
+                let why = timeout(Duration::from_secs(1), why).await.ok().flatten();
+                let why = why.filter(|why| !why.is_empty());
+                Err(why.map_or(error, |why| anyhow!("port {} of {place}: {}", found.port, why.trim())))
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Connects to an address.
+    pub(super) async fn at(address: &str, patience: Duration, namespace: &str) -> anyhow::Result<Self> {
+        let connected = timeout(patience, TcpStream::connect(address)).await;
+        let remedy = || {
+            format!(
+                "no controller is at --address {address}: forward a port to it, such as by kubectl -n {namespace} \
+                 port-forward deployment/portcullis 9979"
+            )
+        };
+        let stream = connected.context("nobody answers in time").with_context(remedy)?.with_context(remedy)?;
+        Self::connect(stream, address.to_owned(), patience).await
+    }
+
+    async fn connect(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        place: String,
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
+        let silent = || format!("{place} does not answer");
+        let handshake = timeout(patience, http1::handshake(TokioIo::new(stream))).await;
+        let (requests, connection) = handshake.with_context(silent)?.with_context(silent)?;
+        // How it ends is told to whoever waits for an answer.
+        tokio::spawn(async move { drop(connection.await) });
+        let mut this = Self { requests, place, patience };
+        let (status, body) = this.send("/readyz").await?;
+        match status {
+            StatusCode::OK => {}
+            StatusCode::SERVICE_UNAVAILABLE => bail!("{} is {}: ask again in a moment", this.place, body.trim()),
+            _ => bail!("{} is no admin server of Portcullis: it answers {status} to /readyz", this.place),
+        }
+        for line in body.lines().filter(|line| line.starts_with("stale: ")) {
+            note(format_args!("the controller cannot watch everything at the moment: {line}"));
+        }
+        Ok(this)
+    }
+
+    /// What a page says.
+    pub(crate) async fn ask(&mut self, page: &str, question: &[(&str, &str)]) -> anyhow::Result<String> {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(question).finish();
+        let (status, body) = self.send(&format!("{page}?{query}")).await?;
+        match (status, body.trim()) {
+            (StatusCode::OK, _) => Ok(body),
+            (StatusCode::NOT_FOUND, "") => bail!(
+                "{} has no {page}: it is the port for metrics and not that of --admin-address, or a controller of another \
+                 version; ask with --from api-server",
+                self.place
+            ),
+            (_, why) => bail!("{why}"),
+        }
+    }
+
+    async fn send(&mut self, path: &str) -> anyhow::Result<(StatusCode, String)> {
+        let request = Request::get(path).header(HOST, "localhost").body(Empty::new()).context("no such page")?;
+        let answer = async {
+            let response = self.requests.send_request(request).await?;
+            let status = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
+            Ok::<_, hyper::Error>((status, body))
+        };
+        let answer = timeout(self.patience, answer).await;
+        let silent = || format!("{} does not answer as a controller does", self.place);
+        let (status, body) = answer.context("nothing comes in time").with_context(silent)?.with_context(silent)?;
+        Ok((status, String::from_utf8(body.into()).context("the answer is no text")?))
+    }
+}
