@@ -92,6 +92,11 @@ impl Portcullis {
         self.xds
     }
 
+    /// Where the admin server listens.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address
+    }
+
     /// The bootstrap of an Envoy for `gateway` (`NAMESPACE/NAME`).
     pub async fn bootstrap(&self, gateway: &str) -> Result<Value> {
         let xds = self.xds.to_string();

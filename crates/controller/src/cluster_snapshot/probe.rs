@@ -1,12 +1,19 @@
-//! Whether there is a way to the API server, and which lists it forbids: asked once, before anybody waits for anything.
+//! Whether there is a way to the API server, and which lists it gives: asked before anybody waits for watches, which would
+//! go on trying for ever.
 
-use std::{collections::BTreeMap, error::Error as _};
+use std::{collections::BTreeMap, error::Error as _, time::Duration};
 
 use api::Kind;
-use kube::{Client, api::ListParams, core::Request};
+use axum::http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use kube::{
+    Client,
+    api::ListParams,
+    client::Body,
+    core::{Request, Status},
+};
 use tokio::{
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::SnapshotError;
@@ -39,16 +46,21 @@ impl Refusal {
 
     /// What an error of the client means.
     pub fn of(error: &kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return Self::Unreached(words(error)) };
-        let why = match &*status.message {
-            "" => format!("the API server answered {}", status.code),
-            message => message.to_owned(),
-        };
-        match status.code {
+        match error {
+            kube::Error::Api(status) => Self::answered(status.code, &status.message),
+            _ => Self::Unreached(words(error)),
+        }
+    }
+
+    fn answered(code: u16, message: &str) -> Self {
+        let message = message.trim();
+        let why = if message.is_empty() { format!("the API server answered {code}") } else { message.to_owned() };
+        match code {
             401 => Self::Unauthorized(why),
             403 => Self::Forbidden(why),
             404 => Self::NotFound(why),
-            _ => Self::Answered(why),
+            _ if message.is_empty() => Self::Answered(why),
+            _ => Self::Answered(format!("the API server answered {code}: {message}")),
         }
     }
 }
@@ -70,7 +82,7 @@ pub fn words(error: &kube::Error) -> String {
     text
 }
 
-/// The kinds that may not be listed, each with the API server's words.
+/// The kinds whose lists are forbidden, or fail until the deadline, each with the API server's words.
 pub(super) async fn refused(
     client: &Client,
     server: &str,
@@ -81,37 +93,77 @@ pub(super) async fn refused(
         let client = client.clone();
         probes.spawn(async move { (*kind, probe(&client, *kind, deadline).await) });
     }
-    let (mut forbidden, mut reached, mut unreached) = (BTreeMap::new(), false, None);
+    let (mut refused, mut reached, mut unreached) = (BTreeMap::new(), false, None);
     while let Some(probed) = probes.join_next().await {
         let Ok((kind, refusal)) = probed else { continue };
         match refusal {
             Some(Refusal::Unauthorized(why)) => {
                 return Err(SnapshotError::Unauthorized { server: server.to_owned(), why });
             }
-            Some(Refusal::Forbidden(why)) => _ = forbidden.insert(kind, why),
+            Some(Refusal::Forbidden(why) | Refusal::Answered(why)) => _ = refused.insert(kind, why),
+            // A list that comes may still be a watch's business.
             Some(Refusal::Unreached(why)) => {
                 unreached = Some(why);
                 continue;
             }
-            _ => {}
+            Some(Refusal::NotFound(_)) | None => {}
         }
         reached = true;
     }
     match unreached {
         Some(why) if !reached => Err(SnapshotError::Unreachable { server: server.to_owned(), why }),
-        _ => Ok(forbidden),
+        _ => Ok(refused),
     }
 }
 
-/// Asks for one object of a kind.
+/// The first wait after an answer that another attempt may change, and the longest; each is twice as long as the one before.
+const WAITS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// Asks for one object of a kind until it is given, or never will be, or it is too late to ask again.
 async fn probe(client: &Client, kind: Kind, deadline: Instant) -> Option<Refusal> {
     let (group, version) = (kind.group(), kind.versions()[0]);
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let request = Request::new(format!("{root}/{}", kind.plural())).list(&ListParams::default().limit(1));
-    let asked = timeout_at(deadline, client.request_text(request.ok()?)).await;
-    match asked {
-        Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(Refusal::of(&error)),
-        Err(_) => Some(Refusal::Unreached("it does not answer in time".to_owned())),
+    let url = format!("{root}/{}", kind.plural());
+    let mut wait = WAITS.0;
+    loop {
+        let asked = timeout_at(deadline, ask(client, &url)).await;
+        let Ok(asked) = asked else { return Some(Refusal::Unreached("it does not answer in time".to_owned())) };
+        let (refusal, retry_after) = asked?;
+        if !matches!(refusal, Refusal::Answered(_)) {
+            return Some(refusal);
+        }
+        let next = Instant::now() + wait.max(retry_after.unwrap_or_default());
+        if next >= deadline {
+            return Some(refusal);
+        }
+        sleep(next - Instant::now()).await;
+        wait = (wait * 2).min(WAITS.1);
     }
 }
+
+/// Asks once. A refusal may say how long to wait.
+async fn ask(client: &Client, url: &str) -> Option<(Refusal, Option<Duration>)> {
+    let request = Request::new(url).list(&ListParams::default().limit(1)).ok()?;
+    let response = match client.send(request.map(Body::from)).await {
+        Ok(response) => response,
+        Err(error) => return Some((Refusal::of(&error), None)),
+    };
+    let (code, retry_after) = (response.status(), retry_after(response.headers()));
+    if code == StatusCode::OK {
+        return None;
+    }
+    let body = response.into_body().collect_bytes().await.unwrap_or_default();
+    let message = match serde_json::from_slice::<Status>(&body) {
+        Ok(status) => status.message,
+        Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
+    };
+    Some((Refusal::answered(code.as_u16(), &message), retry_after))
+}
+
+/// In seconds, as API servers write it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests;
