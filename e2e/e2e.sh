@@ -54,6 +54,28 @@ address=$(kubectl -n shop get gateway edge -o jsonpath='{.status.addresses[0].va
 curl --silent --fail --retry 10 --retry-all-errors --retry-delay 1 -H 'Host: shop.example.com' "http://$address/" >/dev/null
 [ "$(curl --silent -o /dev/null -w '%{http_code}' "http://$address/")" = 404 ]
 
+say "the controller asked by a port forwarded to its pod"
+program=${PORTCULLIS_BIN:-${CARGO_TARGET_DIR:-target}/release/portcullis}
+[ -x "$program" ] || cargo build --quiet --release --bin portcullis
+"$program" status --from controller -n shop
+"$program" explain --from controller -n shop --gateway edge http://shop.example.com/ | grep -q 'Service shop/echo port 80'
+"$program" config-dump --from controller -n shop --gateway edge | grep -q '^- gateway: shop/edge'
+diff <("$program" tree --from controller -n shop) <("$program" tree --from api-server -n shop)
+kubectl -n shop apply -f - >/dev/null <<X
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: broken}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [broken.example.com]
+  rules:
+  - backendRefs: [{name: gone, port: 80}]
+X
+kubectl -n shop wait --for=jsonpath='{.status.parents[0].conditions[?(@.type=="ResolvedRefs")].status}'=False httproute/broken --timeout=30s >/dev/null
+told=$("$program" status --from controller -n shop httproute/broken) || [ $? = 1 ]
+grep -q BackendNotFound <<<"$told"
+kubectl -n shop delete httproute broken >/dev/null
+
 replace() { kubectl -n "$1" rollout restart "deployment/$2" && kubectl -n "$1" rollout status "deployment/$2" --timeout=120s; }
 gone() { kubectl -n shop wait --for=delete pod -l gateway.networking.k8s.io/gateway-name=edge,pod-template-hash="$1" --timeout=120s; }
 old=$(kubectl -n shop get pods -l gateway.networking.k8s.io/gateway-name=edge -o jsonpath='{.items[0].metadata.labels.pod-template-hash}')

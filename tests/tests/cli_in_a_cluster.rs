@@ -1,11 +1,11 @@
 //! The commands that ask a cluster, as a user of kubectl has them: straight from the API server, and from a controller.
 
-#[path = "cli_in_a_cluster/busy.rs"]
-mod busy;
 #[path = "cli_in_a_cluster/definitions.rs"]
 mod definitions;
 #[path = "cli_in_a_cluster/refusals.rs"]
 mod refusals;
+#[path = "cli_in_a_cluster/way.rs"]
+mod way;
 #[path = "cli_in_a_cluster/world.rs"]
 mod world;
 
@@ -13,7 +13,8 @@ use anyhow::{Context, Result, ensure};
 use portcullis_tests::portcullis::Portcullis;
 use serde_json::Value;
 
-use world::{World, text};
+use way::{Detour, Way};
+use world::{LEADER, World, text};
 
 const HTTP_ROUTE: &str = "HTTPRoute";
 
@@ -134,6 +135,51 @@ async fn a_controller_and_the_api_server_give_the_same_answers() -> Result<()> {
     // Pods of a cluster may not bind low ports.
     ensure!(dump["gateways"][0]["listeners"][0]["address"]["socketAddress"]["portValue"] == 10080, "{dump}");
     controller.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_is_forwarded_to_the_leader_s_pod_or_to_another_that_is_ready() -> Result<()> {
+    let world = World::new().await?;
+    let mut controller = world.controller().await?;
+    let way = Way::start(world.api.client().await?, Detour::Forwarded(controller.admin_address())).await?;
+    let kubeconfig = way.kubeconfig();
+    let own = ["--kubeconfig", &kubeconfig, "--controller-namespace", &world.namespace];
+    let forwarded = |way: &Way, pod: &str| {
+        let last = way.forwarded().pop().unwrap_or_default();
+        ensure!(last.contains(&format!("/pods/{pod}/portforward")) && last.contains("ports=9979"), "{last}");
+        anyhow::Ok(())
+    };
+    world.pod("another", true).await?;
+    world.ready("another").await?;
+    for (question, code) in questions(&world.namespace) {
+        let held = world.held(&question).await?;
+        for from in ["controller", "auto"] {
+            let asked = text(&[&question[..], &own, &["--from", from]].concat()).await?;
+            ensure!(
+                asked.code == code && asked.out == held.out && asked.err.is_empty(),
+                "{question:?}\n{held:?}\n{asked:?}"
+            );
+        }
+        forwarded(&way, "another")?;
+    }
+    let unknown = text(&[&["status", "svc/unknown", "-n", &world.namespace][..], &own].concat()).await?;
+    ensure!(unknown.code == 2 && unknown.err.contains(r#"services "unknown" not found"#), "{unknown:?}");
+    let fine = text(&[&["status", "svc/app", "-n", &world.namespace][..], &own].concat()).await?;
+    ensure!(fine.code == 0 && fine.err.contains("nothing is known to be wrong"), "{fine:?}");
+
+    world.pod(LEADER, false).await?;
+    world.ready(LEADER).await?;
+    let tree = [&["tree", "-n", &world.namespace][..], &own].concat();
+    ensure!(text(&tree).await?.code == 0);
+    forwarded(&way, LEADER)?;
+
+    // It is gone, and its pod does not know yet.
+    controller.terminate().await?;
+    let gone = text(&[&tree[..], &["--from", "controller"]].concat()).await?;
+    ensure!(gone.code == 2 && gone.err.contains("Connection refused"), "{gone:?}");
+    let auto = text(&tree).await?;
+    ensure!(auto.code == 0 && auto.err.contains("Connection refused") && auto.out.starts_with("Gateway"), "{auto:?}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,6 +33,7 @@ mod state;
 mod wire;
 
 pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
+pub use self::reader::causes;
 pub(crate) use self::{
     labelled::{Heard, follow},
     request::Labelled,

@@ -23,6 +23,9 @@ use translate::{Change, Translator};
 
 pub use probe::{Refusal, words};
 
+/// How long a kind must be not found before it is absent, where definitions may not be read.
+const DOUBT: Duration = Duration::from_secs(1);
+
 /// Why nothing of a cluster can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -79,8 +82,8 @@ pub async fn read(
         reading.refused(kind, why);
     }
     let kinds = reading.awaited.clone();
-    // Whoever waits for an answer has not the time that a controller has.
-    let limits = Limits { backoff_max: patience.min(Limits::default().backoff_max), ..Limits::default() };
+    // Whoever waits for an answer has not the time that a controller has, and has asked for each kind once already.
+    let limits = Limits { doubt: DOUBT, backoff_max: patience.min(Limits::default().backoff_max), ..Limits::default() };
     let (sink, mut observed) = mpsc::channel(64);
     let watching = watch::start(client, Options { kinds, limits, ..Options::default() }, sink);
     while !reading.awaited.is_empty() {

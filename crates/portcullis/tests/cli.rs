@@ -293,6 +293,35 @@ would have matched too:
 }
 
 #[test]
+fn status_of_files_fails_where_something_is_broken() {
+    let broken = GOOD.replace("{name: app, port: 80}", "{name: none, port: 80}");
+    let files = folder(&[("a.yaml", &broken)]);
+    let status = |arguments: &[&str]| portcullis(&[&["status", "-f", path(&files)], arguments].concat());
+    let report = text(&status(&[]).stdout);
+    assert!(report.starts_with("HTTPRoute web/app: the owner of HTTPRoute web/app must act\n  replaced: "), "{report}");
+    for (arguments, code) in [
+        (&[][..], 1),
+        (&["-n", "web"], 1),
+        (&["-n", "other"], 0),
+        (&["httproute/app"], 1),
+        (&["httproute", "app", "-n", "web"], 1),
+        (&["gateway/edge"], 0),
+        (&["svc/app"], 0),
+        (&["httproute/other"], 2),
+        (&["httproute/app", "-n", "other"], 2),
+        (&["pod/app"], 2),
+        (&["-A", "-n", "web"], 2),
+        (&["--from", "controller"], 2),
+    ] {
+        let output = status(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} {}", text(&output.stderr));
+    }
+    let gateway = text(&status(&["gtw/edge"]).stdout);
+    assert!(gateway.contains("  Accepted=True (Accepted)\n"), "{gateway}");
+    assert!(gateway.contains("  Accepted=True (Accepted) at listener http\n"), "{gateway}");
+}
+
+#[test]
 fn wrong_usage_and_files_that_are_not_there_exit_with_2() {
     for arguments in [
         &["translate"][..],
@@ -468,6 +497,25 @@ fn run_serves_follows_and_ends_in_order() {
     let tree = portcullis(&["tree", "-o", "json", "-f", path(&files)]);
     assert_eq!(running.get("/debug/routes?format=json"), (200, text(&tree.stdout)));
     assert_eq!(running.get("/debug/routes?format=xml").0, 400);
+    let status = portcullis(&["status", "-f", path(&files)]);
+    assert_eq!(running.get("/debug/status"), (200, text(&status.stdout)));
+    let dump = portcullis(&["config-dump", "-f", path(&files), "--gateway", "web/edge"]);
+    assert_eq!(running.get("/debug/snapshot?gateway=web/edge&format=yaml"), (200, text(&dump.stdout)));
+    let explanation = portcullis(&["explain", "-f", path(&files), "--gateway", "web/edge", "-H", "a: b", "http://a/b"]);
+    let asked = "/debug/explain?gateway=web/edge&url=http://a/b&header=a:%20b";
+    assert_eq!(running.get(asked), (200, text(&explanation.stdout)));
+    for (page, code) in [
+        ("/debug/snapshot?gateway=web/other", 404),
+        ("/debug/snapshot?gateway=web", 400),
+        ("/debug/snapshot?format=text", 400),
+        ("/debug/status?kind=Pod", 400),
+        ("/debug/explain", 400),
+        ("/debug/explain?gateway=web&url=http://a/", 400),
+        ("/debug/explain?gateway=web/edge&url=a", 400),
+        ("/debug/explain?gateway=web/edge&url=http://a/&format=xml", 400),
+    ] {
+        assert_eq!(running.get(page).0, code, "{page}");
+    }
     assert!(running.get("/debug/engine").1.contains("Routes"));
     assert_eq!(running.get("/debug/engine?why=Nothing:there").0, 404);
     assert!(socket.exists());

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
 use portcullis_tests::wait::eventually;
-use serde_json::json;
 
-use crate::busy::Busy;
+use crate::way::{Detour, Way};
 use crate::world::{World, text};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +98,7 @@ async fn who_may_not_read_is_told_what_and_what_to_do() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_for_which_the_api_server_has_no_time_is_asked_for_again() -> Result<()> {
     let world = World::new().await?;
-    let busy = Busy::start(world.api.client().await?, "/httproutes").await?;
+    let busy = Way::start(world.api.client().await?, Detour::Busy("/httproutes")).await?;
     let asked = async |more: &[&str]| {
         let kubeconfig = busy.kubeconfig();
         text(&[&["status", "-n", &world.namespace, "--kubeconfig", &kubeconfig, "--from", "api-server"], more].concat())
@@ -148,25 +144,10 @@ async fn where_no_controller_can_be_asked_the_objects_are() -> Result<()> {
     ensure!(settings.code == 0 && settings.err.is_empty(), "{settings:?}");
 
     // A pod that says it is ready, on a node that is not there.
-    world
-        .api
-        .apply_in(
-            &world.namespace,
-            "
-apiVersion: v1
-kind: Pod
-metadata: {name: controller, labels: {app.kubernetes.io/name: portcullis}}
-spec:
-  nodeName: nowhere
-  containers: [{name: portcullis, image: portcullis, args: [run, --admin-address=127.0.0.1:9979]}]
-",
-        )
-        .await?;
+    world.pod("controller", true).await?;
     let starting = tree(&["--from", "controller"]).await?;
     ensure!(starting.code == 2 && starting.err.contains("of 1 pods of the controller none is ready"), "{starting:?}");
-    let pods: Api<Pod> = Api::namespaced(world.api.client().await?, &world.namespace);
-    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-    pods.patch_status("controller", &PatchParams::default(), &Patch::Strategic(ready)).await?;
+    world.ready("controller").await?;
     let away = tree(&["--from", "controller"]).await?;
     ensure!(away.code == 2 && away.err.contains("no port can be forwarded to pod"), "{away:?}");
     ensure!(away.err.contains("pods/portforward"), "{away:?}");

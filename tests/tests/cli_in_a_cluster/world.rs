@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::portcullis_binary;
 use portcullis_tests::wait::{PATIENCE, eventually};
+use serde_json::json;
 
 const CLASS: &str = "
 apiVersion: gateway.networking.k8s.io/v1
@@ -50,6 +51,9 @@ spec:
   - matches: [{path: {type: PathPrefix, value: /broken}}]
     backendRefs: [{name: gone, port: 80}]
 ";
+
+/// The pod that a controller of these tests takes itself for.
+pub(crate) const LEADER: &str = "leader";
 
 /// What became of a command.
 #[derive(Debug)]
@@ -100,7 +104,7 @@ impl World {
     /// A controller of this namespace, which has read everything, and can watch all of it: a kind whose definition is new
     /// cannot be watched for a moment.
     pub(crate) async fn controller(&self) -> Result<Portcullis> {
-        let arguments = ["--deploy-proxies", "false", "--watch-namespaces", &self.namespace];
+        let arguments = ["--deploy-proxies", "false", "--watch-namespaces", &self.namespace, "--identity", LEADER];
         let mut controller = Portcullis::start_in_cluster(&self.api.kubeconfig(), &self.namespace, &arguments)?;
         controller.wait_until_ready().await?;
         eventually(PATIENCE, async || {
@@ -110,6 +114,29 @@ impl World {
         })
         .await?;
         Ok(controller)
+    }
+
+    /// A pod, which nobody runs, as the controller's are but for its labels unless it is `labelled`.
+    pub(crate) async fn pod(&self, name: &str, labelled: bool) -> Result<()> {
+        let label = if labelled { "{app.kubernetes.io/name: portcullis}" } else { "{}" };
+        let pod = format!(
+            "apiVersion: v1\n\
+             kind: Pod\n\
+             metadata: {{name: {name}, labels: {label}}}\n\
+             spec:\n\
+             \x20 nodeName: nowhere\n\
+             \x20 containers: [{{name: portcullis, image: portcullis, args: [run, --admin-address=127.0.0.1:9979]}}]\n"
+        );
+        self.api.apply_in(&self.namespace, &pod).await?;
+        Ok(())
+    }
+
+    /// Has a pod say that it is ready.
+    pub(crate) async fn ready(&self, pod: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.api.client().await?, &self.namespace);
+        let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+        pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(ready)).await?;
+        Ok(())
     }
 
     /// The kubeconfig of somebody who has no rights.

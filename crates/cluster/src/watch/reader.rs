@@ -340,7 +340,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// An error with what it comes from, which is where the reason stands.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

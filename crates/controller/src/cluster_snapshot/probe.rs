@@ -1,10 +1,11 @@
 //! Whether there is a way to the API server, and which lists it gives: asked before anybody waits for watches, which would
 //! go on trying for ever.
 
-use std::{collections::BTreeMap, error::Error as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use api::Kind;
 use axum::http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use cluster::watch;
 use kube::{
     Client,
     api::ListParams,
@@ -65,21 +66,12 @@ impl Refusal {
     }
 }
 
-/// An error of the client with what it comes from, which is where the reason stands.
+/// What an error of the client says.
 pub fn words(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return format!("the API server answered {}: {}", status.code, status.message);
+    match error {
+        kube::Error::Api(status) => format!("the API server answered {}: {}", status.code, status.message),
+        _ => watch::causes(error),
     }
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// The kinds whose lists are forbidden, or fail until the deadline, each with the API server's words.
@@ -101,7 +93,7 @@ pub(super) async fn refused(
                 return Err(SnapshotError::Unauthorized { server: server.to_owned(), why });
             }
             Some(Refusal::Forbidden(why) | Refusal::Answered(why)) => _ = refused.insert(kind, why),
-            // A list that comes may still be a watch's business.
+            // If others were reached, this one may be in a moment.
             Some(Refusal::Unreached(why)) => {
                 unreached = Some(why);
                 continue;
