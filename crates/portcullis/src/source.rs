@@ -9,7 +9,7 @@ use ::controller::{
     cluster_snapshot::{self, ClusterSnapshot, Refusal, SnapshotError},
     files::{FileProblem, Files, Update},
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::ObjectId;
 use kube::{Client, Config};
 use translate::{Change, Translator};
@@ -114,19 +114,16 @@ impl Source {
                     let answers = Answers::Controller(controller);
                     return Ok(Self { answers, cluster: Some(cluster), patience, namespace });
                 }
-                Err(error) if from == From::Controller => {
-                    return Err(error.context("no controller can be asked").context(OTHERWISE));
-                }
-                Err(error) => {
-                    // Whom the API server does not let in, or who does not reach it, is told of that alone.
-                    if !matches!(error.downcast_ref(), Some(Unusable(Refusal::Unreached(_) | Refusal::Unauthorized(_))))
-                    {
-                        note(format_args!(
-                            "no controller can be asked, so this is what one with the settings given here would make of \
-                             the objects (--from api-server): {error:#}"
-                        ));
-                    }
-                }
+                // Whom the API server does not let in, or who does not reach it, is told of that alone.
+                Err(error) if is_hopeless(&error) => bail!("{}: {error:#}: {REACH}", config.cluster_url),
+                Err(error) if from == From::Controller => bail!(
+                    "no controller can be asked: {error:#}; ask with --from api-server, or say by --controller-namespace where \
+                     it runs"
+                ),
+                Err(error) => note(format_args!(
+                    "no controller can be asked, so this is what one with the settings given here would make of the objects \
+                     (--from api-server): {error:#}"
+                )),
             }
         }
         let snapshot = snapshot(config, args.settings, patience, args.partial).await?;
@@ -140,8 +137,12 @@ impl Source {
     }
 }
 
-/// What to do where no controller can be asked.
-const OTHERWISE: &str = "ask with --from api-server, or say by --controller-namespace where it runs";
+/// What to do where the API server is of no use.
+const REACH: &str = "see that it runs, log in anew, or choose another by --context or --kubeconfig";
+
+fn is_hopeless(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Unusable(Refusal::Unreached(_) | Refusal::Unauthorized(_))))
+}
 
 /// A controller has settings of its own, and none that are given here.
 fn own_settings(settings: &SettingsArgs) -> anyhow::Result<()> {
@@ -180,8 +181,7 @@ async fn snapshot(
     let read = cluster_snapshot::read(config, settings.settings()?, patience).await;
     let snapshot = read.map_err(|error| {
         let remedy = match &error {
-            SnapshotError::Unreachable { .. } => "see that it runs, or choose another by --context or --kubeconfig",
-            SnapshotError::Unauthorized { .. } => "log in anew, or choose another user by --context or --kubeconfig",
+            SnapshotError::Unreachable { .. } | SnapshotError::Unauthorized { .. } => REACH,
             SnapshotError::Client(_) => "correct the kubeconfig",
         };
         anyhow::anyhow!("{error}: {remedy}")
@@ -196,7 +196,7 @@ async fn snapshot(
         return Ok(snapshot);
     }
     let unread: Vec<_> = snapshot.unread.iter().map(|(kind, why)| format!("\n  {kind}: {why}")).collect();
-    anyhow::bail!(
+    bail!(
         "not everything can be read, so nothing that is said would be sure:{}\nask for the right to list these kinds, ask the \
          controller with --from controller, or go on without them with --partial",
         unread.concat()

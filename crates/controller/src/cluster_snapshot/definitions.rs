@@ -56,7 +56,8 @@ impl fmt::Display for Lacking {
         let said = self.release.iter().cloned().chain(self.channel.iter().map(|channel| format!("{channel} channel")));
         let said = said.collect::<Vec<_>>().join(", ");
         let said = if said.is_empty() { said } else { format!(" ({said})") };
-        writeln!(f, "CustomResourceDefinition {}{said}: {} must act", self.name, self.actor)?;
+        let duty = if self.is_vital() { "must" } else { "may" };
+        writeln!(f, "CustomResourceDefinition {}{said}: {} {duty} act", self.name, self.actor)?;
         if let Some(why) = &self.unserved {
             writeln!(f, "  no {} is read: {why}: {}", self.kind, self.remedy)?;
         }
@@ -105,7 +106,7 @@ pub fn compare(kind: Kind, definition: Option<&Value>) -> Option<Lacking> {
         kind: kind.as_str().to_owned(),
         release: annotation("gateway.networking.k8s.io/bundle-version"),
         actor: ADMINISTRATOR.to_owned(),
-        remedy: remedy(kind, channel.as_deref()).to_owned(),
+        remedy: remedy(kind, definition.is_some(), channel.as_deref()).to_owned(),
         channel,
         ..Lacking::default()
     };
@@ -149,13 +150,14 @@ fn dropped(schema: &Value, path: &str) -> Option<String> {
     None
 }
 
-fn remedy(kind: Kind, channel: Option<&str>) -> &'static str {
+fn remedy(kind: Kind, installed: bool, channel: Option<&str>) -> &'static str {
     match (kind.group(), channel) {
-        (PORTCULLIS_GROUP, _) => {
-            "portcullis crds | kubectl apply --server-side -f -, or helm upgrade --install portcullis-crds"
-        }
+        (KGATEWAY_GROUP, _) if installed => "if somebody uses them, upgrade whatever installed the definition",
         (KGATEWAY_GROUP, _) => {
-            "upgrade whatever installed it; where nothing did, helm upgrade --install portcullis-crds brings it"
+            "if somebody wants it, helm upgrade --install portcullis-crds charts/portcullis-crds brings it"
+        }
+        (PORTCULLIS_GROUP, _) => {
+            "helm upgrade --install portcullis-crds charts/portcullis-crds, or portcullis crds | kubectl apply --server-side -f -"
         }
         (_, Some("standard")) => {
             "if somebody uses them, install the experimental channel of Gateway API v1.6.1, for which the \

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::controller::cluster_snapshot::words;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -32,13 +33,14 @@ impl Controller {
         let place = format!("pod {namespace}/{}", found.name);
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let forwarded = timeout(patience, pods.portforward(&found.name, &[found.port])).await;
-        let remedy = || {
-            format!(
-                "no port can be forwarded to {place}, which takes the right to get and create pods/portforward in namespace \
-                 {namespace}"
+        let forwarded = forwarded.context("the API server does not answer in time")?;
+        let mut forwarded = forwarded.map_err(|error| {
+            anyhow!(
+                "no port can be forwarded to {place}: {}: that takes a node that runs it, and the right to get and create \
+                 pods/portforward in namespace {namespace}",
+                words(&error)
             )
-        };
-        let mut forwarded = forwarded.context("the API server does not answer in time")?.with_context(remedy)?;
+        })?;
         let stream = forwarded.take_stream(found.port).context("no stream")?;
         let why = forwarded.take_error(found.port);
         let connected = Self::connect(stream, place.clone(), patience).await;

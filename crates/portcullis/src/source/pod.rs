@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use controller::{cluster_snapshot::Refusal, run::LEASE};
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -47,12 +47,7 @@ pub(super) async fn find(client: &Client, namespace: &str, patience: Duration) -
         }
     }
     let listed = answered(timeout(patience, pods.list(&ListParams::default().labels(SELECTOR))).await)?;
-    choose(&listed.items).with_context(|| {
-        format!(
-            "in namespace {namespace}: install one with helm install portcullis charts/portcullis --namespace {namespace}, \
-             or see why it does not start with kubectl -n {namespace} get pods"
-        )
-    })
+    choose(&listed.items, namespace)
 }
 
 fn answered<T>(answer: Result<kube::Result<T>, tokio::time::error::Elapsed>) -> anyhow::Result<T> {
@@ -62,14 +57,20 @@ fn answered<T>(answer: Result<kube::Result<T>, tokio::time::error::Elapsed>) -> 
     }
 }
 
-fn choose(pods: &[Pod]) -> anyhow::Result<Found> {
+fn choose(pods: &[Pod], namespace: &str) -> anyhow::Result<Found> {
     let mut ready: Vec<_> = pods.iter().filter(|pod| is_ready(pod)).collect();
     ready.sort_by_key(|pod| pod.metadata.name.clone());
     let name = |pod: &Pod| pod.metadata.name.clone();
     match (ready.first(), pods.len()) {
         (Some(pod), _) => Ok(Found { name: name(pod).unwrap_or_default(), port: admin_port(pod) }),
-        (None, 0) => bail!("no controller runs"),
-        (None, count) => bail!("of {count} pods of the controller none is ready"),
+        (None, 0) => bail!(
+            "no controller runs in namespace {namespace}: install one with helm install portcullis charts/portcullis \
+             --namespace {namespace}"
+        ),
+        (None, count) => bail!(
+            "of {count} pods of the controller in namespace {namespace} none is ready: see why with kubectl -n {namespace} get \
+             pods"
+        ),
     }
 }
 
@@ -135,10 +136,15 @@ mod tests {
     fn any_replica_is_asked_that_is_ready() {
         let container = json!({});
         let pods = [pod("b", "True", &container), pod("a", "False", &container), pod("c", "True", &container)];
-        assert_eq!(choose(&pods).expect("one is ready").name, "b");
+        assert_eq!(choose(&pods, "home").expect("one is ready").name, "b");
         let mut leaving = pods[0].clone();
         leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2020-01-01T00:00:00Z")).expect("a time");
-        assert!(choose(&[leaving]).expect_err("it goes").to_string().contains("none is ready"));
-        assert_eq!(choose(&[]).expect_err("there is none").to_string(), "no controller runs");
+        assert!(choose(&[leaving], "home").expect_err("it goes").to_string().contains("none is ready"));
+        assert!(
+            choose(&[], "home")
+                .expect_err("there is none")
+                .to_string()
+                .contains("no controller runs in namespace home")
+        );
     }
 }

@@ -55,7 +55,7 @@ fn a_field_that_is_dropped_is_told_without_what_is_below_it() {
     assert_eq!((lacking.channel.as_deref(), lacking.release.as_deref()), (Some("standard"), Some("v1.0.0")));
     let text = lacking.to_string();
     let begin = "CustomResourceDefinition httproutes.gateway.networking.k8s.io (v1.0.0, standard channel): an administrator \
-                 of the cluster must act\n";
+                 of the cluster may act\n";
     assert!(text.starts_with(begin), "{text}");
     assert!(text.contains("spec.rules[].retry") && text.contains("experimental-install.yaml"), "{text}");
 }
