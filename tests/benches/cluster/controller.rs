@@ -47,6 +47,12 @@ impl Controller {
         Ok(Duration::from_nanos(total))
     }
 
+    /// CPU time that it has used since it had used so much.
+    pub(crate) fn cpu_since(&self, before: Duration) -> Result<Duration> {
+        // A thread that has ended takes its time with it.
+        Ok(self.cpu()?.saturating_sub(before))
+    }
+
     /// What is resident, in MiB: now, and at most so far.
     pub(crate) fn memory(&self) -> Result<(f64, f64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;

@@ -48,7 +48,7 @@ async fn measure(routes: usize) -> Result<()> {
     let written = controller.metric("portcullis_status_writes_total").await?;
     println!(
         "  {written:.0} statuses written {:.1} s after the start",
-        (began.elapsed() - controller::STILL).as_secs_f64()
+        began.elapsed().saturating_sub(controller::STILL).as_secs_f64()
     );
     steps::restart(&mut controller, &world).await?;
     controller.end().await?;

@@ -53,7 +53,7 @@ pub(crate) async fn idle(controller: &Controller) -> Result<f64> {
     sleep(AFTERMATH).await;
     let before = controller.cpu()?;
     sleep(LOOK).await;
-    let share = (controller.cpu()? - before).as_secs_f64() / LOOK.as_secs_f64();
+    let share = controller.cpu_since(before)?.as_secs_f64() / LOOK.as_secs_f64();
     println!("  idle: {:.3} % of a core", share * 100.0);
     Ok(share)
 }
@@ -113,7 +113,7 @@ pub(crate) async fn new_routes(world: &World, controller: &Controller, envoy: &m
         );
         late.push(served?.at.saturating_duration_since(answered?));
         sleep(AFTERMATH).await;
-        cpu.push(controller.cpu()? - before);
+        cpu.push(controller.cpu_since(before)?);
         let written = controller.metric("portcullis_status_writes_total").await? - writes;
         ensure!(written >= NEW as f64, "only {written} statuses are written after {AFTERMATH:?}");
     }
@@ -143,7 +143,7 @@ pub(crate) async fn storm(world: &World, controller: &Controller, envoy: &mut En
     };
     let (took, arrived) = tokio::join!(changes, envoy.until(ResourceType::Endpoints, &last));
     arrived?;
-    let (took, cpu) = (took?.as_secs_f64(), controller.cpu()? - before);
+    let (took, cpu) = (took?.as_secs_f64(), controller.cpu_since(before)?);
     println!(
         "  {:.0} endpoint changes a second: {:.1} % of a core ({:.0} us each), {:.0} bytes each",
         total as f64 / took,
@@ -189,7 +189,7 @@ pub(crate) async fn twenty_more(world: &World, controller: &Controller, envoy: E
         spread.push(*last - *first);
         sleep(4 * PAUSE).await;
     }
-    let many = (controller.cpu()? - before) / u32::try_from(ROUNDS)?;
+    let many = controller.cpu_since(before)? / u32::try_from(ROUNDS)?;
     let [p50, _, max] = ranks(&mut spread);
     let each = many.saturating_sub(alone) / u32::try_from(MORE)?;
     println!(
@@ -223,7 +223,7 @@ impl Measured {
     }
 
     fn print(mut self, what: &str, controller: &Controller, envoy: &Envoy) -> Result<Duration> {
-        let cpu = (controller.cpu()? - self.cpu) / u32::try_from(TURNS)?;
+        let cpu = controller.cpu_since(self.cpu)? / u32::try_from(TURNS)?;
         let bytes = (envoy.wire.bytes() - self.bytes) / TURNS as u64;
         ensure!(self.first.len() > TURNS * 9 / 10, "only {} of {TURNS} were seen", self.first.len());
         let [first, first99, _] = ranks(&mut self.first);
