@@ -9,6 +9,7 @@
 
 mod guardian;
 mod identity;
+mod middleman;
 mod objects;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use tokio::sync::OnceCell;
 
 use self::guardian::Guardian;
 use self::identity::{Authority, FILES};
+pub use self::middleman::{Exchange, Middleman, Verdict};
 pub use self::objects::{Channel, gateway_api_folder};
 use crate::client::{self, Request, Target};
 use crate::ports::free_port;
@@ -221,10 +223,19 @@ impl ApiServer {
 
     /// The kubeconfig of a `ServiceAccount` that exists, who may do what RBAC says.
     pub async fn kubeconfig_of(&self, namespace: &str, service_account: &str) -> Result<PathBuf> {
+        self.kubeconfig_at(&self.url, namespace, service_account).await
+    }
+
+    /// The same by way of a [`Middleman`].
+    pub async fn kubeconfig_by(&self, way: &Middleman, namespace: &str, service_account: &str) -> Result<PathBuf> {
+        self.kubeconfig_at(&way.url(), namespace, service_account).await
+    }
+
+    async fn kubeconfig_at(&self, url: &str, namespace: &str, service_account: &str) -> Result<PathBuf> {
         let token = self.token(namespace, service_account, &[]).await?;
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let path = self.folder().join(format!("{service_account}-{number}.kubeconfig"));
-        std::fs::write(&path, self.authority.token_kubeconfig(&self.url, &token)?)?;
+        std::fs::write(&path, self.authority.token_kubeconfig(url, &token)?)?;
         Ok(path)
     }
 

@@ -159,6 +159,14 @@ impl Portcullis {
         self.process.children()
     }
 
+    /// The value of a metric, written as it is shown: name and labels. `None` if nothing was counted there yet.
+    pub async fn metric(&self, series: &str) -> Result<Option<f64>> {
+        let metrics = self.admin("/metrics").await?;
+        ensure!(metrics.status == 200, "no metrics: {}", metrics.body);
+        let line = metrics.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        Ok(line.map(str::parse).transpose()?)
+    }
+
     /// Asks the program to end and waits until it has.
     pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
         self.process.terminate().await

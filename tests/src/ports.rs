@@ -1,6 +1,6 @@
 //! Ports and loopback addresses that parallel tests do not fight over.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +29,14 @@ pub fn free_port() -> Result<u16> {
 /// Whether this process may listen on `port` right now.
 pub fn can_bind(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
+}
+
+/// An address of this machine that is not one of loopback, since an API server takes none of those for a pod's.
+pub fn own_address() -> Result<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // Sends nothing: it only has the system choose the address from which it would send.
+    socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9)).context("this machine has loopback addresses alone")?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// A /24 of loopback addresses of one test: what is a pod's address in a manifest becomes one of these, so that a

@@ -3,6 +3,8 @@
 
 #[path = "xds_security/mount.rs"]
 mod mount;
+#[path = "in_a_cluster/proxy.rs"]
+mod proxy;
 #[path = "in_a_cluster/world.rs"]
 mod world;
 

@@ -25,7 +25,7 @@ pub struct Tls {
 
 impl Tls {
     /// The handshake.
-    pub(super) async fn connect<S>(&self, stream: S, protocol: Protocol) -> Result<TlsStream<S>>
+    pub(crate) async fn connect<S>(&self, stream: S, protocol: Protocol) -> Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

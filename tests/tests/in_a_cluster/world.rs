@@ -1,11 +1,9 @@
 //! A controller with an API server behind it, and proxies before it.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use cluster::identity::tokens::AUDIENCE;
-use ir::{NsName, settings::Edge};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use ir::NsName;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
 use portcullis_tests::api_server::ApiServer;
@@ -15,12 +13,9 @@ use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::Value;
-use translate::envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 
 use crate::mount::Mount;
-
-/// The name by which proxies know the controller.
-const SERVER: &str = "localhost";
+use crate::proxy::launch;
 
 pub(crate) struct World<'a> {
     pub(crate) api: &'a ApiServer,
@@ -120,36 +115,13 @@ impl<'a> World<'a> {
 
     /// An Envoy that is a proxy of the Gateway.
     pub(crate) async fn proxy(&self, gateway: &str) -> Result<Proxy> {
-        let secrets: Api<Secret> = Api::namespaced(self.api.client().await?, &self.namespace);
-        let authority = self.api.wait_for(&secrets, "portcullis-xds-authority", PATIENCE, |secret| secret.is_some());
-        let authority = authority.await?.context("it is there")?;
-        let bundle = authority.data.unwrap_or_default().remove("ca.crt").context("the Secret has no ca.crt")?;
-        let bundle = String::from_utf8(bundle.0)?;
         let token = self.api.token(&self.namespace, &format!("{gateway}-{}", self.namespace), &[AUDIENCE]).await?;
         let folder = tempfile::tempdir()?;
-        let authorities = Mount::new(folder.path().join("authorities"), &[("ca.crt", &bundle)])?;
-        let token = Mount::new(folder.path().join("token"), &[("token", &token)])?;
-        let credentials = Credentials {
-            server_name: SERVER.to_owned(),
-            authorities_file: authorities.file("ca.crt"),
-            token_file: token.file("token"),
-            folder: folder.path().to_owned(),
-        };
-        for file in credentials.files()? {
-            std::fs::write(folder.path().join(file.name), file.content.to_string())?;
-        }
-        let admin = free_port()?;
-        let bootstrap = secured_bootstrap(
-            &NsName::new(self.namespace.as_str(), gateway),
-            "proxy",
-            &XdsAddress::Tcp { host: "127.0.0.1".to_owned(), port: self.portcullis.xds_address().port() },
-            &credentials,
-            &AdminAddress::Tcp { address: Ipv4Addr::LOCALHOST.into(), port: admin },
-            SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
-            &Edge::default(),
-        );
-        let envoy = Envoy::launch_with_admin(&bootstrap_json(&bootstrap)?, admin)?;
-        Ok(Proxy { envoy, target: Target::local(self.port), _folder: folder })
+        let token = Mount::new(folder.path().join("token"), &[("token", &token)])?.file("token");
+        let gateway = NsName::new(self.namespace.as_str(), gateway);
+        let (envoy, mounted) =
+            launch(self.api, &self.namespace, &gateway, token, self.portcullis.xds_address()).await?;
+        Ok(Proxy { envoy, target: Target::local(self.port), _folders: [folder, mounted] })
     }
 }
 
@@ -179,7 +151,7 @@ pub(crate) fn condition<'a>(conditions: &'a Value, r#type: &str) -> Option<&'a s
 pub(crate) struct Proxy {
     envoy: Envoy,
     target: Target,
-    _folder: tempfile::TempDir,
+    _folders: [tempfile::TempDir; 2],
 }
 
 impl Proxy {

@@ -1,0 +1,148 @@
+//! An API server in trouble, and what others do to what the controller relies on.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use portcullis_tests::api_server::{ApiServer, Verdict};
+use portcullis_tests::wait::{PATIENCE, eventually};
+
+use crate::objects::{route, service};
+use crate::tokens::expiring;
+use crate::world::{World, backend};
+
+/// The metric that says whether the replica leads.
+const LEADS: &str = "portcullis_leader";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_turns_everybody_away_is_told_and_costs_no_request() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    let edge = world.edge().await?;
+    let other = backend("other").await?;
+    world.counts(LEADS, |leads| leads > 0.0).await?;
+
+    world.replica.way.refuse(429, Some(1));
+    world.is_ready_and_says("stale: HTTPRoute: ").await?;
+    world.is_ready_and_says("429").await?;
+    world.apply(&service("other", 80, "", &other)).await?;
+    world.apply(&route("other", "edge", "other", 80)).await?;
+    // Nobody can hold a Lease without an API server.
+    world.counts(LEADS, |leads| leads < 1.0).await?;
+    world.replica.way.refuse(500, None);
+    world.is_ready_and_says("500").await?;
+    edge.proxy.answers("/other", 404).await?;
+
+    world.replica.way.pass();
+    edge.proxy.reaches("/other", &other).await?;
+    world.is_ready_and_says("").await?;
+    world.says("HTTPRoute", "other", "Accepted", "True").await?;
+    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_that_cannot_be_written_hold_up_nothing_and_are_written_later() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    let edge = world.edge().await?;
+    let other = backend("other").await?;
+    world.apply(&service("other", 80, "", &other)).await?;
+    for (code, retry_after) in [(429, Some(1)), (500, None), (503, Some(1))] {
+        world.replica.way.judge(move |method, path| {
+            let status = *method == Method::PATCH && path.contains("/status");
+            if status { Verdict::Refuse { code, retry_after } } else { Verdict::Pass }
+        });
+        let name = format!("other-{code}");
+        world.apply(&route(&name, "edge", "other", 80)).await?;
+        edge.proxy.reaches(&format!("/{name}"), &other).await?;
+        eventually(PATIENCE, async || {
+            let exchanges = world.replica.way.exchanges();
+            ensure!(exchanges.iter().any(|exchange| exchange.status == code), "nothing was refused with {code}");
+            anyhow::Ok(())
+        })
+        .await?;
+        let object = world.objects("HTTPRoute").await?.get(&name).await?;
+        ensure!(object.data["status"]["parents"].is_null(), "{object:?}");
+        world.replica.way.pass();
+        world.says("HTTPRoute", &name, "Accepted", "True").await?;
+    }
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_fall_silent_are_given_up() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    let edge = world.edge().await?;
+    let other = backend("other").await?;
+    world.apply(&service("other", 80, "", &other)).await?;
+    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.way.silence();
+    world.apply(&route("other", "edge", "other", 80)).await?;
+    // A bookmark comes about every minute, so that nobody can know before.
+    let mut heard = Ok(());
+    for _ in 0..6 {
+        heard = edge.proxy.reaches("/other", &other).await;
+        if heard.is_ok() {
+            break;
+        }
+    }
+    heard?;
+    world.says("HTTPRoute", "other", "Accepted", "True").await?;
+    world.is_ready_and_says("").await?;
+    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_whose_token_expires_goes_on_and_is_served_again_with_the_next() -> Result<()> {
+    let api = ApiServer::shared().await?;
+    let mut world = World::new(api).await?;
+    let mut edge = world.edge().await?;
+    let other = backend("other").await?;
+    world.apply(&service("other", 80, "", &other)).await?;
+
+    // The token of its next stream, for which the controller is restarted. The API server takes one for a minute longer
+    // than it says, so that this one has some seconds left.
+    let account = world.account("edge");
+    let soon = SystemTime::now() - Duration::from_mins(1) + Duration::from_secs(8);
+    edge.proxy.token.replace(&[("token", &expiring(api, &world.name, &account, soon).await?)])?;
+    world.replica.portcullis.restart().await?;
+    world.counts("portcullis_xds_streams", |streams| streams > 0.0).await?;
+    world.apply(&route("before", "edge", "other", 80)).await?;
+    edge.proxy.reaches("/before", &other).await?;
+    let refused = "portcullis_xds_refused_total{reason=\"denied\"}";
+    let expired = async || {
+        let streams = world.replica.portcullis.metric("portcullis_xds_streams").await?;
+        let refused = world.replica.portcullis.metric(refused).await?;
+        ensure!(streams == Some(0.0) && refused.is_some_and(|refused| refused > 0.0), "{streams:?}, {refused:?}");
+        anyhow::Ok(())
+    };
+    // The API server itself remembers for ten seconds what it said of a token.
+    eventually(2 * PATIENCE, expired).await?;
+    world.apply(&route("after", "edge", "other", 80)).await?;
+    world.says("HTTPRoute", "after", "Accepted", "True").await?;
+    edge.proxy.answers("/after", 404).await?;
+    edge.proxy.reaches("/before", &other).await?;
+
+    let token = world.token("edge").await?;
+    edge.proxy.token.replace(&[("token", &token)])?;
+    edge.proxy.reaches("/after", &other).await?;
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_dead_holder_whose_clock_was_ahead_runs_out_like_any_other() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    let edge = world.edge().await?;
+    world.counts(LEADS, |leads| leads > 0.0).await?;
+    let leases = world.objects("Lease").await?;
+    for renewed in ["2106-01-01T00:00:00.000000Z", "1970-01-02T00:00:00.000000Z"] {
+        let spec = serde_json::json!({
+            "holderIdentity": "dead", "leaseDurationSeconds": 3, "acquireTime": renewed, "renewTime": renewed,
+        });
+        let stolen = kube::api::Patch::Merge(serde_json::json!({ "spec": spec }));
+        leases.patch("portcullis", &kube::api::PatchParams::default(), &stolen).await?;
+        world.counts(LEADS, |leads| leads < 1.0).await.context("it does not believe that it lost the Lease")?;
+        world.counts(LEADS, |leads| leads > 0.0).await.context("it waits for a clock")?;
+    }
+    world.is_unharmed(edge).await
+}
