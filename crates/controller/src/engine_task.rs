@@ -3,6 +3,7 @@
 //! Everything that is ready is taken as one batch, settled once, and published. Nothing else touches the translator;
 //! who wants to know something asks through [`EngineHandle::ask`].
 
+mod classes;
 mod complaints;
 mod invalid_policies;
 mod ports;

@@ -7,7 +7,7 @@ use portcullis_tests::client::{Connection, Protocol, Target, Tls};
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{PATIENCE, eventually};
 
-use crate::objects::{gateway, http, https, route, rule, rules, service};
+use crate::objects::{class, gateway, http, https, route, rule, rules, service};
 use crate::world::{World, backend};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,5 +188,25 @@ async fn gateways_of_one_name_and_class_in_two_namespaces_have_nothing_in_common
     })
     .await?;
     edge.proxy.answers("/healthy", 200).await?;
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_that_is_deleted_and_made_again_costs_no_request() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    let edge = world.edge().await?;
+    let ours = class(&world.name, &format!("portcullis.dev/{}", world.name));
+    world.delete("GatewayClass", &world.name).await?;
+    let (first, second) = (backend("first").await?, backend("second").await?);
+    world.apply(&service("later", 80, "", &first)).await?;
+    world.apply(&route("later", "edge", "later", 80)).await?;
+    // What goes on changes as before.
+    edge.proxy.reaches("/later", &first).await?;
+
+    world.apply(&ours).await?;
+    world.says("GatewayClass", &world.name, "Accepted", "True").await?;
+    world.says("Gateway", "edge", "Programmed", "True").await?;
+    world.apply(&service("later", 80, "", &second)).await?;
+    edge.proxy.reaches("/later", &second).await?;
     world.is_unharmed(edge).await
 }

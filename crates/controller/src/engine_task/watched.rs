@@ -11,6 +11,7 @@ use ir::NsName;
 use tokio::sync::watch;
 use translate::{Change, Changes, Proxies, Translator};
 
+use super::classes::Classes;
 use crate::metrics::{KindLabel, Metrics};
 
 /// Whose proxies run as which ServiceAccount.
@@ -31,6 +32,7 @@ pub struct Outlets {
 #[derive(Debug)]
 pub(super) struct Watched {
     outlets: Outlets,
+    classes: Classes,
     /// Kinds of which not everything was read yet.
     awaited: BTreeSet<Kind>,
     /// Kinds whose watch fails, and why.
@@ -47,6 +49,7 @@ impl Watched {
     pub(super) fn new(outlets: Outlets) -> Self {
         Self {
             outlets,
+            classes: Classes::default(),
             awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -73,13 +76,13 @@ impl Watched {
                     if let Some(stored) = stored {
                         self.outlets.statuses.stored(&object.id(), Some(&stored));
                     }
-                    translator.apply(Change::Put(object));
+                    self.classes.pass(Change::Put(object)).for_each(|change| translator.apply(change));
                 }
                 Observed::Remove(id) => {
                     if cluster::status::has_status(id.kind) {
                         self.outlets.statuses.stored(&id, None);
                     }
-                    translator.apply(Change::Remove(id));
+                    self.classes.pass(Change::Remove(id)).for_each(|change| translator.apply(change));
                 }
                 Observed::Synced(kind) | Observed::Absent(kind) => {
                     self.awaited.remove(&kind);
