@@ -112,8 +112,7 @@ impl Applier {
     }
 
     /// What a Gateway's objects shall be from now on, in the order in which they are applied, each in the Gateway's
-    /// namespace; none if it is gone or not ours any more, and they shall be deleted. What is wrong with a Gateway so
-    /// that nobody knows what it should have is not told here, and what it has stays.
+    /// namespace; none if it is gone or not ours any more, and they shall be deleted.
     pub fn desired(&self, owner: &NsName, objects: Option<Vec<Value>>) {
         let kinds: BTreeSet<_> = objects.iter().flatten().filter_map(Kind::of).collect();
         self.0.kinds.send_if_modified(|known| {
@@ -125,8 +124,13 @@ impl Applier {
         self.tell(|queue, _| queue.desired(owner, desired));
     }
 
-    /// Every Gateway was told of by [`Applier::desired`], so that what belongs to any other is left over and goes. To be
-    /// called once, after the first complete translation.
+    /// Nobody knows what a Gateway's objects shall be, since something is wrong with it, or is not there: what it has stays.
+    pub fn kept(&self, owner: &NsName) {
+        self.tell(|queue, _| queue.kept(owner));
+    }
+
+    /// Every Gateway was told of by [`Applier::desired`] or [`Applier::kept`], so that what belongs to any other is left
+    /// over and goes. To be called once, after the first complete translation.
     pub fn complete(&self) {
         self.tell(|queue, _| queue.complete());
     }

@@ -19,10 +19,10 @@ use crate::tables::{
 impl Derived for GatewayRow {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<GatewayModel> {
         let gateway = scope.get::<Gateways>(key)?;
+        scope.demand::<ProxiesOf>(key.clone());
         scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
         let config = scope.get::<Config>(&())?;
         let model = spec::read(key, &gateway, &config);
-        scope.demand::<ProxiesOf>(key.clone());
         for listener in &model.listeners {
             scope.demand::<ListenerRow>(ListenerId { gateway: key.clone(), name: listener.name.clone() });
         }

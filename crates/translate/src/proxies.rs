@@ -16,7 +16,7 @@ use crate::{
     },
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow},
-        input::{self, Config, Gateways},
+        input::{self, Classes, Config, Gateways},
         proxies::{Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
     },
 };
@@ -27,6 +27,10 @@ pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
 impl Derived for ProxiesOf {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Deployed> {
         let gateway = scope.get::<Gateways>(key)?;
+        if scope.get::<Classes>(&gateway.spec.gateway_class_name).is_none() {
+            // Whose it is nobody can say. A process before this one may have run proxies for it.
+            return Some(Deployed { proxies: Proxies::Kept, fault: None });
+        }
         let model = scope.get::<GatewayRow>(key)?;
         let parameters = match read(scope, key, &gateway) {
             Ok(parameters) => parameters,

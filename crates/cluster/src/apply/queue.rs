@@ -97,6 +97,8 @@ enum Wish {
     /// Nobody spoke of it: objects were found.
     #[default]
     Untold,
+    /// What is there stays, since nobody knows what shall be.
+    Kept,
     Nothing,
     Is(Desired),
 }
@@ -199,6 +201,14 @@ impl Queue {
         self.forget_if_empty(owner);
     }
 
+    /// Nobody knows what a Gateway's objects shall be. Those that it has stay, and go on to be as was desired last.
+    pub fn kept(&mut self, owner: &NsName) {
+        let entry = self.entries.entry(owner.clone()).or_default();
+        if matches!(entry.wish, Wish::Untold) {
+            entry.wish = Wish::Kept;
+        }
+    }
+
     /// An object with our label, as the watch has it.
     pub fn seen(&mut self, kind: Kind, metadata: &ObjectMeta, now: Instant) {
         let (Some(namespace), Some(name), Some(uid)) = (&metadata.namespace, &metadata.name, &metadata.uid) else {
@@ -256,7 +266,7 @@ impl Queue {
             return;
         }
         self.foreign_changes += u64::from(entry.contradicts(&key, &news));
-        if !entry.hear(&key, &news) || !self.leads {
+        if !entry.hear(&key, &news) || !self.leads || entry.stays(self.complete) {
             return;
         }
         if entry.phase == Phase::Idle {
@@ -436,7 +446,7 @@ impl Queue {
             return; // all is looked at once that is done
         }
         let Some(entry) = self.entries.get_mut(owner) else { return };
-        if matches!(entry.wish, Wish::Untold) && !self.complete {
+        if entry.stays(self.complete) {
             return;
         }
         match entry.phase {
@@ -465,7 +475,7 @@ impl Queue {
     fn forget_if_empty(&mut self, owner: &NsName) {
         if let hash_map::Entry::Occupied(entry) = self.entries.entry(owner.clone()) {
             let Entry { wish, ledger, phase, .. } = entry.get();
-            if *phase == Phase::Idle && ledger.is_empty() && !matches!(wish, Wish::Is(_)) {
+            if *phase == Phase::Idle && ledger.is_empty() && !matches!(wish, Wish::Is(_) | Wish::Kept) {
                 self.failing = self.failing.saturating_sub(entry.remove().told.len());
             }
         }
@@ -490,6 +500,15 @@ impl Entry {
             News::Gone => true,
             News::Seen { uid, print } => known.uid != *uid || known.print != *print,
         })
+    }
+
+    /// Whether nobody knows what there shall be, so that what is there stays.
+    fn stays(&self, complete: bool) -> bool {
+        match self.wish {
+            Wish::Kept => true,
+            Wish::Untold => !complete,
+            Wish::Nothing | Wish::Is(_) => false,
+        }
     }
 
     /// Takes in what the watch said, and whether something must be done about it.

@@ -39,8 +39,6 @@ pub(super) struct Watched {
     stale: BTreeMap<Kind, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
-    /// Gateways of which nobody knows what should run their proxies, so that what runs stays.
-    kept: BTreeSet<NsName>,
     /// Whether the applier was told that it knows every Gateway, and takes back what belongs to no other.
     all_told: bool,
 }
@@ -53,7 +51,6 @@ impl Watched {
             awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
             held: BTreeSet::new(),
-            kept: BTreeSet::new(),
             all_told: false,
         }
     }
@@ -115,9 +112,7 @@ impl Watched {
         for id in held.iter().chain(turned) {
             self.outlets.statuses.desired(id, translator.status(id).as_ref());
         }
-        // What the applier was not told of counts as left over, and what is kept must not.
         if let Some(applier) = &self.outlets.proxies
-            && self.kept.is_empty()
             && !std::mem::replace(&mut self.all_told, true)
         {
             applier.complete();
@@ -146,12 +141,8 @@ impl Watched {
         });
         let Some(applier) = &self.outlets.proxies else { return };
         for (gateway, proxies) in turned {
-            if proxies == Some(Proxies::Kept) {
-                self.kept.insert(gateway);
-                continue;
-            }
-            self.kept.remove(&gateway);
             match proxies {
+                Some(Proxies::Kept) => applier.kept(&gateway),
                 Some(Proxies::Objects(objects)) => {
                     let objects = objects.iter().map(|manifest| manifest.object.clone()).collect();
                     applier.desired(&gateway, Some(objects));

@@ -27,7 +27,7 @@ pub enum Proxies {
     Objects(Arc<[Manifest]>),
     /// Somebody else: this controller deploys nothing, or nothing for this Gateway.
     Unmanaged,
-    /// What is asked for cannot be, or is not known completely yet. What runs goes on.
+    /// What is asked for cannot be, or is not known completely. What runs goes on.
     Kept,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Deployed {
 }
 
 tables! {
-    /// What runs the proxies of Gateways of ours.
+    /// What runs the proxies of Gateways of ours, and of those that may have been: whose class is missing.
     ProxiesOf: NsName => Deployed;
 }
 

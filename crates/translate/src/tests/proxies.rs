@@ -154,6 +154,22 @@ fn until_the_authorities_are_known_what_runs_is_left_as_it_is() {
 }
 
 #[test]
+fn while_the_class_is_missing_what_runs_is_left_as_it_is() {
+    let mut scene = scene([]);
+    let class = |controller: &str| {
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+            "metadata": { "name": "portcullis" }, "spec": { "controllerName": controller },
+        })
+    };
+    scene.remove(class(""));
+    assert_eq!(deployed(&mut scene, gateway(&json!({}))), Some(Proxies::Kept));
+    assert_eq!(deployed(&mut scene, class("example.com/theirs")), None, "it is another controller's");
+    let ours = deployed(&mut scene, class("portcullis.dev/gateway-controller"));
+    assert_eq!(object(ours.as_ref(), "Deployment")["kind"], "Deployment");
+}
+
+#[test]
 fn a_route_changes_nothing_of_what_runs() {
     let mut scene = scene([gateway(&json!({}))]);
     let changes = scene.put(json!({

@@ -254,3 +254,44 @@ fn at_most_so_many_gateways_are_worked_on_at_once() {
     assert_eq!(until(&mut queue, now), None);
     assert_eq!(queue.len(), 3);
 }
+
+#[test]
+fn what_nobody_can_say_anything_of_stays_and_holds_up_nothing_that_is_left_over() {
+    let now = Instant::now();
+    let mut queue = Queue::new(2);
+    queue.kept(&owner_of("web"));
+    queue.complete();
+    queue.lead(true);
+    assert_eq!(queue.next(now), Step::List);
+    let found = |owner: &str| (owner_of(owner), key(), known(None, "1"));
+    queue.listed(Some(vec![found("web"), found("left")]), now);
+    let left = job(&mut queue, now);
+    assert_eq!((left.owner.clone(), left.objects.len()), (owner_of("left"), 0));
+    queue.finished(&left.owner, done(&left, "1"), now);
+    queue.seen(Kind::Service, &metadata("u", "2"), now);
+    assert_eq!(until(&mut queue, now), None, "nobody touches what is kept");
+
+    // Once it is known what shall be, that holds, and goes on to hold.
+    queue.desired(&owner_of("web"), Some(vec![service(1)]));
+    let wanted = job(&mut queue, now);
+    assert_eq!((wanted.objects.len(), wanted.ledger.len()), (1, 1));
+    queue.finished(&wanted.owner, done(&wanted, "3"), now);
+    queue.kept(&owner_of("web"));
+    queue.gone(Kind::Service, "shop", "web", now);
+    assert_eq!(until(&mut queue, now), Some(SPACING));
+    queue.desired(&owner_of("web"), None);
+    assert_eq!(job(&mut queue, now).objects.len(), 0);
+}
+
+#[test]
+fn what_somebody_changes_before_all_was_told_stays_until_it_is_known_what_shall_be() {
+    let now = Instant::now();
+    let mut queue = Queue::new(2);
+    queue.lead(true);
+    assert_eq!(queue.next(now), Step::List);
+    queue.listed(Some(vec![(owner_of("web"), key(), known(None, "1"))]), now);
+    queue.seen(Kind::Service, &metadata("u", "2"), now);
+    assert_eq!(until(&mut queue, now), None, "it is not known to be left over");
+    queue.complete();
+    assert_eq!(job(&mut queue, now).objects.len(), 0);
+}
