@@ -3,6 +3,7 @@
 //! It connects to an address whatever the host says, leaves the path as it is written (`//`, `%2f`), follows no
 //! redirect and takes any certificate, which it reports.
 
+mod grpc;
 mod tls;
 mod websocket;
 
@@ -19,6 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::echo::{self, Echoed};
 
+pub use grpc::Grpc;
 pub use tls::Tls;
 pub use websocket::websocket_echo;
 

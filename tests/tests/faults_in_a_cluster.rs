@@ -1,6 +1,8 @@
 //! What goes wrong in a cluster, with the whole controller, a real API server, a real Envoy and real backends: what is
 //! healthy has traffic all the time and loses no request, statuses tell what is wrong, and nothing has to be restarted.
 
+#[path = "faults_in_a_cluster/ads.rs"]
+mod ads;
 #[path = "faults_in_a_cluster/input.rs"]
 mod input;
 #[path = "xds_security/mount.rs"]
@@ -9,10 +11,14 @@ mod mount;
 mod objects;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
+#[path = "faults_in_a_cluster/replicas.rs"]
+mod replicas;
 #[path = "faults_in_a_cluster/server.rs"]
 mod server;
 #[path = "faults_in_a_cluster/storm.rs"]
 mod storm;
+#[path = "faults_in_a_cluster/switch.rs"]
+mod switch;
 #[path = "xds_security/tokens.rs"]
 #[allow(dead_code, reason = "the tests of xDS security make other tokens too")]
 mod tokens;

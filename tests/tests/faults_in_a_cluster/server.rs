@@ -19,24 +19,24 @@ async fn an_api_server_that_turns_everybody_away_is_told_and_costs_no_request() 
     let mut world = World::new(ApiServer::shared().await?).await?;
     let edge = world.edge().await?;
     let other = backend("other").await?;
-    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
 
     world.replica.way.refuse(429, Some(1));
-    world.is_ready_and_says("stale: HTTPRoute: ").await?;
-    world.is_ready_and_says("429").await?;
+    world.replica.is_ready_and_says("stale: HTTPRoute: ").await?;
+    world.replica.is_ready_and_says("429").await?;
     world.apply(&service("other", 80, "", &other)).await?;
     world.apply(&route("other", "edge", "other", 80)).await?;
     // Nobody can hold a Lease without an API server.
-    world.counts(LEADS, |leads| leads < 1.0).await?;
+    world.replica.counts(LEADS, |leads| leads < 1.0).await?;
     world.replica.way.refuse(500, None);
-    world.is_ready_and_says("500").await?;
+    world.replica.is_ready_and_says("500").await?;
     edge.proxy.answers("/other", 404).await?;
 
     world.replica.way.pass();
     edge.proxy.reaches("/other", &other).await?;
-    world.is_ready_and_says("").await?;
+    world.replica.is_ready_and_says("").await?;
     world.says("HTTPRoute", "other", "Accepted", "True").await?;
-    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
     world.is_unharmed(edge).await
 }
 
@@ -74,7 +74,7 @@ async fn connections_that_fall_silent_are_given_up() -> Result<()> {
     let edge = world.edge().await?;
     let other = backend("other").await?;
     world.apply(&service("other", 80, "", &other)).await?;
-    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
     world.replica.way.silence();
     world.apply(&route("other", "edge", "other", 80)).await?;
     // A bookmark comes about every minute, so that nobody can know before.
@@ -87,8 +87,8 @@ async fn connections_that_fall_silent_are_given_up() -> Result<()> {
     }
     heard?;
     world.says("HTTPRoute", "other", "Accepted", "True").await?;
-    world.is_ready_and_says("").await?;
-    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.is_ready_and_says("").await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
     world.is_unharmed(edge).await
 }
 
@@ -106,7 +106,7 @@ async fn a_proxy_whose_token_expires_goes_on_and_is_served_again_with_the_next()
     let soon = SystemTime::now() - Duration::from_mins(1) + Duration::from_secs(8);
     edge.proxy.token.replace(&[("token", &expiring(api, &world.name, &account, soon).await?)])?;
     world.replica.portcullis.restart().await?;
-    world.counts("portcullis_xds_streams", |streams| streams > 0.0).await?;
+    world.replica.counts("portcullis_xds_streams", |streams| streams > 0.0).await?;
     world.apply(&route("before", "edge", "other", 80)).await?;
     edge.proxy.reaches("/before", &other).await?;
     let refused = "portcullis_xds_refused_total{reason=\"denied\"}";
@@ -133,7 +133,7 @@ async fn a_proxy_whose_token_expires_goes_on_and_is_served_again_with_the_next()
 async fn a_lease_of_a_dead_holder_whose_clock_was_ahead_runs_out_like_any_other() -> Result<()> {
     let mut world = World::new(ApiServer::shared().await?).await?;
     let edge = world.edge().await?;
-    world.counts(LEADS, |leads| leads > 0.0).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
     let leases = world.objects("Lease").await?;
     for renewed in ["2106-01-01T00:00:00.000000Z", "1970-01-02T00:00:00.000000Z"] {
         let spec = serde_json::json!({
@@ -141,8 +141,8 @@ async fn a_lease_of_a_dead_holder_whose_clock_was_ahead_runs_out_like_any_other(
         });
         let stolen = kube::api::Patch::Merge(serde_json::json!({ "spec": spec }));
         leases.patch("portcullis", &kube::api::PatchParams::default(), &stolen).await?;
-        world.counts(LEADS, |leads| leads < 1.0).await.context("it does not believe that it lost the Lease")?;
-        world.counts(LEADS, |leads| leads > 0.0).await.context("it waits for a clock")?;
+        world.replica.counts(LEADS, |leads| leads < 1.0).await.context("it does not believe that it lost the Lease")?;
+        world.replica.counts(LEADS, |leads| leads > 0.0).await.context("it waits for a clock")?;
     }
     world.is_unharmed(edge).await
 }

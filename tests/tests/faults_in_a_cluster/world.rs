@@ -1,5 +1,7 @@
 //! A controller whose way to its API server can be disturbed, and a Gateway of it that has traffic all the time.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context, Result, bail, ensure};
 use cluster::identity::tokens::AUDIENCE;
 use ir::NsName;
@@ -27,6 +29,29 @@ const CONTROLLER: &str = "controller";
 pub(crate) struct Replica {
     pub(crate) portcullis: Portcullis,
     pub(crate) way: Middleman,
+}
+
+impl Replica {
+    /// Waits until the controller says that it is ready, and this.
+    pub(crate) async fn is_ready_and_says(&self, words: &str) -> Result<()> {
+        eventually(PATIENCE, async || {
+            let ready = self.portcullis.admin("/readyz").await?;
+            let said = if words.is_empty() { ready.body == "ready\n" } else { ready.body.contains(words) };
+            ensure!(ready.status == 200 && said, "{} {}", ready.status, ready.body);
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a metric has this value.
+    pub(crate) async fn counts(&self, series: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
+        eventually(PATIENCE, async || {
+            let value = self.portcullis.metric(series).await?;
+            ensure!(value.is_some_and(&wanted), "{series} is {value:?}");
+            anyhow::Ok(())
+        })
+        .await
+    }
 }
 
 /// A class, a namespace that is called as the class, and a controller for them.
@@ -104,14 +129,24 @@ impl<'a> World<'a> {
         .await
     }
 
+    /// Another replica of the controller.
+    pub(crate) async fn another(&self, identity: &str) -> Result<Replica> {
+        start(self.api, &self.name, &[], identity).await
+    }
+
     /// Gateway `edge` with one route, `healthy`, that is asked for all the time from now on.
     pub(crate) async fn edge(&self) -> Result<Edge> {
+        self.edge_asking(self.replica.portcullis.xds_address()).await
+    }
+
+    /// The same with a proxy that reaches the controller by another address.
+    pub(crate) async fn edge_asking(&self, xds: SocketAddr) -> Result<Edge> {
         let port = free_port()?;
         self.apply(&gateway("edge", &self.name, &[http(port)])).await?;
         let backend = backend("healthy").await?;
         self.apply(&service("healthy", 80, "", &backend)).await?;
         self.apply(&route("healthy", "edge", "healthy", 80)).await?;
-        let proxy = self.proxy("edge", &Target::local(port)).await?;
+        let proxy = self.proxy_asking("edge", &Target::local(port), xds).await?;
         proxy.answers("/healthy", 200).await?;
         let traffic = Traffic::start(&proxy.target, "/healthy");
         Ok(Edge { proxy, traffic, port, _backend: backend })
@@ -142,38 +177,12 @@ impl<'a> World<'a> {
     }
 
     /// The same where the controller is reached by another address.
-    pub(crate) async fn proxy_asking(
-        &self,
-        gateway: &str,
-        target: &Target,
-        xds: std::net::SocketAddr,
-    ) -> Result<Proxy> {
+    pub(crate) async fn proxy_asking(&self, gateway: &str, target: &Target, xds: SocketAddr) -> Result<Proxy> {
         let folder = tempfile::tempdir()?;
         let token = Mount::new(folder.path().join("token"), &[("token", &self.token(gateway).await?)])?;
         let gateway = NsName::new(self.name.as_str(), gateway);
         let (envoy, mounted) = launch(self.api, &self.name, &gateway, token.file("token"), xds).await?;
         Ok(Proxy { envoy, token, target: target.clone(), _folders: [folder, mounted] })
-    }
-
-    /// Waits until the controller says that it is ready, and this.
-    pub(crate) async fn is_ready_and_says(&self, words: &str) -> Result<()> {
-        eventually(PATIENCE, async || {
-            let ready = self.replica.portcullis.admin("/readyz").await?;
-            let said = if words.is_empty() { ready.body == "ready\n" } else { ready.body.contains(words) };
-            ensure!(ready.status == 200 && said, "{} {}", ready.status, ready.body);
-            anyhow::Ok(())
-        })
-        .await
-    }
-
-    /// Waits until a metric has this value.
-    pub(crate) async fn counts(&self, series: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
-        eventually(PATIENCE, async || {
-            let value = self.replica.portcullis.metric(series).await?;
-            ensure!(value.is_some_and(&wanted), "{series} is {value:?}");
-            anyhow::Ok(())
-        })
-        .await
     }
 
     /// No request to what is healthy failed, nobody ended, no update was refused.
