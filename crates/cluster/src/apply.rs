@@ -15,7 +15,8 @@
 //! * Only objects of ours are touched: those that a Gateway of that name controls and that carry our label, or have fields
 //!   of ours. Any other that stands in the way is a conflict and told.
 //! * What somebody changes of what we apply, or deletes, is put right; statuses, and what others add, are their business.
-//! * What a Gateway has no more is deleted, also what a process before this one has made.
+//! * What a Gateway has no more is deleted, also what a process before this one has made; what another controller of this
+//!   kind has made is its.
 //! * No failure is given up on, and none of one object keeps another from being applied.
 
 mod follow;
@@ -37,7 +38,7 @@ use tokio::sync::watch;
 pub use self::{
     kind::{Kind, MANAGED_BY},
     metrics::{Labels, Metrics},
-    object::{Known, ObjectKey, Print},
+    object::{CONTROLLER, Known, ObjectKey, Print},
     queue::{Desired, Failure, Job, Ledger, Outcome, Queue, Retry, Step},
 };
 use crate::driven::{Driven, Next};
@@ -45,6 +46,8 @@ use crate::driven::{Driven, Next};
 /// How objects are applied.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The name of this controller, as GatewayClasses have it. What was made under another is not looked for.
+    pub controller: Arc<str>,
     /// The most Gateways that are worked on at once.
     pub under_way: usize,
     /// How long an answer may take.
@@ -58,6 +61,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            controller: ir::Settings::default().controller_name,
             under_way: 8,
             timeout: Duration::from_secs(10),
             namespaces: Vec::new(),
@@ -174,7 +178,7 @@ impl Applier {
             Step::Do(job) => {
                 let place = work::At {
                     client: client.clone(),
-                    bound: self.0.settings.timeout,
+                    settings: self.0.settings.clone(),
                     leads: self.0.leads.subscribe(),
                     metrics: self.0.metrics.clone(),
                 };

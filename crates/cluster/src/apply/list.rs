@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{
     Settings,
     kind::{Kind, MANAGED_BY},
-    object::{Known, ObjectKey, Print, owner},
+    object::{CONTROLLER, Known, ObjectKey, Print, owner},
 };
 
 /// In one answer.
@@ -57,7 +57,7 @@ async fn list_one(
             }
             Ok(Err(error)) => return Err(format!("{}: {error}", kind.name())),
         };
-        found.extend(page.items.iter().filter_map(|object| known(kind, object)));
+        found.extend(page.items.iter().filter_map(|object| known(kind, object, settings)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
             None => return Ok(()),
@@ -66,8 +66,15 @@ async fn list_one(
 }
 
 /// An object of ours, or none if it only has our label.
-fn known(kind: Kind, object: &PartialObjectMeta<DynamicObject>) -> Option<(NsName, ObjectKey, Known)> {
+fn known(
+    kind: Kind,
+    object: &PartialObjectMeta<DynamicObject>,
+    settings: &Settings,
+) -> Option<(NsName, ObjectKey, Known)> {
     let metadata = &object.metadata;
+    if metadata.annotations.as_ref()?.get(CONTROLLER)? != &*settings.controller {
+        return None;
+    }
     let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
     let key = ObjectKey { kind, name: name.into() };
     let uid = metadata.uid.as_deref()?.into();

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use super::kind::{Kind, MANAGED_BY};
 
+/// The annotation that names the controller which applied an object: there can be several in a cluster.
+pub const CONTROLLER: &str = "gateway.portcullis.dev/controller";
+
 /// Who applies, as the API server notes it.
 pub(super) const FIELD_MANAGER: &str = "portcullis";
 

@@ -1,6 +1,6 @@
 //! What is done for one Gateway: requests, one after the other.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use kube::{
     Api, Client,
@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
+    Settings,
     kind::Kind,
     metrics::{Labels, Metrics},
-    object::{FIELD_MANAGER, Known, ObjectKey, Print, is_of},
+    object::{CONTROLLER, FIELD_MANAGER, Known, ObjectKey, Print, is_of},
     queue::{Failure, Job, Outcome, Retry},
 };
 
@@ -38,8 +39,7 @@ impl Trouble {
 /// Where and how long work is done.
 pub(super) struct At {
     pub(super) client: Client,
-    /// How long an answer may take.
-    pub(super) bound: Duration,
+    pub(super) settings: Settings,
     pub(super) leads: watch::Receiver<bool>,
     pub(super) metrics: Metrics,
 }
@@ -71,7 +71,7 @@ impl At {
                 break;
             }
             let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &kind.resource());
-            let at = Place { api, name, owner: &job.owner.name, bound: self.bound };
+            let at = Place { api, name, owner: &job.owner.name, settings: &self.settings };
             let answer = at.apply(object, known).await;
             self.count(kind, "applied", &answer);
             match answer {
@@ -86,7 +86,7 @@ impl At {
             }
             let Some(known) = ledger.get(&key) else { continue };
             let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &key.kind.resource());
-            let at = Place { api, name: &key.name, owner: &job.owner.name, bound: self.bound };
+            let at = Place { api, name: &key.name, owner: &job.owner.name, settings: &self.settings };
             let answer = at.delete(&known.uid).await;
             self.count(key.kind, "deleted", &answer);
             match answer {
@@ -115,7 +115,7 @@ struct Place<'a> {
     api: Api<DynamicObject>,
     name: &'a str,
     owner: &'a str,
-    bound: Duration,
+    settings: &'a Settings,
 }
 
 impl Place<'_> {
@@ -169,6 +169,7 @@ impl Place<'_> {
     /// Applies an object, if what is there is the one with that uid, or if there is none and none is named.
     async fn send(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<Known, Trouble> {
         let mut body = (**object).clone();
+        body["metadata"]["annotations"][CONTROLLER] = (*self.settings.controller).into();
         if let Some(uid) = uid {
             body["metadata"]["uid"] = uid.into();
         }
@@ -232,11 +233,11 @@ impl Place<'_> {
     }
 
     async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-        match timeout(self.bound, request).await {
+        match timeout(self.settings.timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(trouble(error)),
             Err(_) => {
-                let message = format!("no answer within {} s", self.bound.as_secs_f32());
+                let message = format!("no answer within {} s", self.settings.timeout.as_secs_f32());
                 Err(Trouble { message, retry: Retry::Everywhere })
             }
         }

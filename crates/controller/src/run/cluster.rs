@@ -90,7 +90,12 @@ impl Ends {
             Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
             _ => Vec::new(),
         };
-        let settings = apply::Settings { namespaces, watches: metrics.watches.clone(), ..apply::Settings::default() };
+        let settings = apply::Settings {
+            controller: Arc::clone(controller_name),
+            namespaces,
+            watches: metrics.watches.clone(),
+            ..apply::Settings::default()
+        };
         let proxies = options.deploy.is_some().then(|| {
             // Whoever reads is gone only when the process ends.
             Applier::new(settings, metrics.applies.clone(), move |told| drop(report.send(told)))
