@@ -3,6 +3,11 @@
 
 #[path = "faults_in_a_cluster/ads.rs"]
 mod ads;
+#[path = "faults_in_a_cluster/confined.rs"]
+mod confined;
+#[path = "charts/helm.rs"]
+#[allow(dead_code, reason = "the tests of charts render them too")]
+mod helm;
 #[path = "faults_in_a_cluster/input.rs"]
 mod input;
 #[path = "xds_security/mount.rs"]
@@ -11,6 +16,8 @@ mod mount;
 mod objects;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
+#[path = "faults_in_a_cluster/release.rs"]
+mod release;
 #[path = "faults_in_a_cluster/replicas.rs"]
 mod replicas;
 #[path = "faults_in_a_cluster/server.rs"]

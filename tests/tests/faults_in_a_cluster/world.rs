@@ -54,12 +54,16 @@ impl Replica {
     }
 }
 
-/// A class, a namespace that is called as the class, and a controller for them.
+/// A class, a namespace with Gateways of it, and a controller for them.
 pub(crate) struct World<'a> {
     pub(crate) api: &'a ApiServer,
-    /// The namespace, and the class.
+    /// The namespace of what is applied.
     pub(crate) name: String,
+    /// The class, which is called as the namespace of the controller: mostly the same.
+    pub(crate) class: String,
     pub(crate) replica: Replica,
+    /// Whether the controller makes the objects that run proxies.
+    pub(crate) deploys: bool,
 }
 
 impl<'a> World<'a> {
@@ -83,7 +87,7 @@ impl<'a> World<'a> {
         api.apply(&class(&name, &format!("portcullis.dev/{name}"))).await?;
         let namespaces: Vec<_> = namespaces.iter().map(ToString::to_string).collect();
         let replica = start(api, &name, &namespaces, "first").await?;
-        Ok(Self { api, name, replica })
+        Ok(Self { api, class: name.clone(), name, replica, deploys: false })
     }
 
     pub(crate) async fn apply(&self, yaml: &str) -> Result<()> {
@@ -98,19 +102,25 @@ impl<'a> World<'a> {
 
     /// The objects of a kind, in the namespace if they have one.
     pub(crate) async fn objects(&self, kind: &str) -> Result<Api<DynamicObject>> {
+        self.objects_in(&self.name, kind).await
+    }
+
+    /// The same in another namespace.
+    pub(crate) async fn objects_in(&self, namespace: &str, kind: &str) -> Result<Api<DynamicObject>> {
         let (group, version) = match kind {
             "GatewayClass" | "Gateway" | "HTTPRoute" => ("gateway.networking.k8s.io", "v1"),
             "RewritePolicy" => ("gateway.portcullis.dev", "v1alpha1"),
             "EndpointSlice" => ("discovery.k8s.io", "v1"),
             "Lease" => ("coordination.k8s.io", "v1"),
-            "Service" | "Secret" => ("", "v1"),
+            "Deployment" => ("apps", "v1"),
+            "Service" | "ServiceAccount" | "Secret" | "ConfigMap" => ("", "v1"),
             _ => bail!("no kind {kind}"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let client = self.api.client().await?;
         Ok(match kind {
             "GatewayClass" => Api::all_with(client, &resource),
-            _ => Api::namespaced_with(client, &self.name, &resource),
+            _ => Api::namespaced_with(client, namespace, &resource),
         })
     }
 
@@ -131,7 +141,7 @@ impl<'a> World<'a> {
 
     /// Another replica of the controller.
     pub(crate) async fn another(&self, identity: &str) -> Result<Replica> {
-        start(self.api, &self.name, &[], identity).await
+        start(self.api, &self.class, &[], identity).await
     }
 
     /// Gateway `edge` with one route, `healthy`, that is asked for all the time from now on.
@@ -142,7 +152,7 @@ impl<'a> World<'a> {
     /// The same with a proxy that reaches the controller by another address.
     pub(crate) async fn edge_asking(&self, xds: SocketAddr) -> Result<Edge> {
         let port = free_port()?;
-        self.apply(&gateway("edge", &self.name, &[http(port)])).await?;
+        self.apply(&gateway("edge", &self.class, &[http(port)])).await?;
         let backend = backend("healthy").await?;
         self.apply(&service("healthy", 80, "", &backend)).await?;
         self.apply(&route("healthy", "edge", "healthy", 80)).await?;
@@ -158,17 +168,21 @@ impl<'a> World<'a> {
         let mut object = ServiceAccount::default();
         object.metadata.name = Some(account.clone());
         let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await?, &self.name);
-        match accounts.create(&PostParams::default(), &object).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error.into()),
+        if self.deploys {
+            self.api.wait_for(&accounts, &account, PATIENCE, |account| account.is_some()).await?;
+        } else {
+            match accounts.create(&PostParams::default(), &object).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         self.api.token(&self.name, &account, &[AUDIENCE]).await
     }
 
     /// The account of the proxies of a Gateway.
     pub(crate) fn account(&self, gateway: &str) -> String {
-        format!("{gateway}-{}", self.name)
+        format!("{gateway}-{}", self.class)
     }
 
     /// A proxy of a Gateway whose traffic goes to `target`.
@@ -181,7 +195,7 @@ impl<'a> World<'a> {
         let folder = tempfile::tempdir()?;
         let token = Mount::new(folder.path().join("token"), &[("token", &self.token(gateway).await?)])?;
         let gateway = NsName::new(self.name.as_str(), gateway);
-        let (envoy, mounted) = launch(self.api, &self.name, &gateway, token.file("token"), xds).await?;
+        let (envoy, mounted) = launch(self.api, &self.class, &gateway, token.file("token"), xds).await?;
         Ok(Proxy { envoy, token, target: target.clone(), _folders: [folder, mounted] })
     }
 

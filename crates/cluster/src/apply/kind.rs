@@ -62,6 +62,11 @@ impl Kind {
         &KINDS[self as usize]
     }
 
+    /// Whether every API server has it.
+    pub fn is_built_in(self) -> bool {
+        self != Self::VerticalPodAutoscaler
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         self.labelled().kind

@@ -4,7 +4,7 @@ use ir::NsName;
 use kube::{
     Api, Client,
     api::ListParams,
-    core::{DynamicObject, PartialObjectMeta},
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
 };
 use tokio::time::timeout;
 
@@ -23,6 +23,9 @@ pub(super) async fn list(client: &Client, settings: &Settings) -> Result<Vec<(Ns
     let mut found = Vec::new();
     for kind in Kind::ALL {
         let resource = kind.resource();
+        if !kind.is_built_in() && !is_served(client, &resource, settings).await {
+            continue;
+        }
         let apis: Vec<Api<DynamicObject>> = if settings.namespaces.is_empty() {
             vec![Api::all_with(client.clone(), &resource)]
         } else {
@@ -34,6 +37,15 @@ pub(super) async fn list(client: &Client, settings: &Settings) -> Result<Vec<(Ns
         }
     }
     Ok(found)
+}
+
+/// Whether the API server may have objects of the kind. One without them says so to everybody, but says of a list that it is
+/// forbidden to who has no right to it.
+async fn is_served(client: &Client, resource: &ApiResource, settings: &Settings) -> bool {
+    match timeout(settings.timeout, client.list_api_group_resources(&resource.api_version)).await {
+        Ok(Err(kube::Error::Api(status))) => status.code != 404,
+        _ => true,
+    }
 }
 
 async fn list_one(
