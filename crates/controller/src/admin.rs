@@ -102,11 +102,13 @@ async fn readyz(State(admin): State<Admin>) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response();
     }
     let stale = admin.engine.ask(|view| {
-        let stale = view.stale.into_iter().flatten();
-        stale.map(|(kind, why)| format!("stale: {kind}: {why}\n")).collect::<Vec<_>>()
+        let stale = view.stale.into_iter().flatten().map(|(kind, why)| format!("stale: {kind}: {why}\n"));
+        let held = view.held.into_iter().flatten();
+        let held = held.map(|class| format!("held: GatewayClass {class}: it is deleted and Gateways name it\n"));
+        stale.chain(held).collect::<String>()
     });
     match stale.await {
-        Ok(stale) => format!("ready\n{}", stale.concat()).into_response(),
+        Ok(stale) => format!("ready\n{stale}").into_response(),
         Err(error) => stopped(&error),
     }
 }

@@ -73,6 +73,8 @@ pub struct View<'a> {
     pub file_problems: &'a [FileProblem],
     /// Kinds that cannot be watched at the moment, and why; none where no cluster is.
     pub stale: Option<&'a BTreeMap<Kind, String>>,
+    /// GatewayClasses that hold although they are deleted, since Gateways name them; none where no cluster is.
+    pub held: Option<&'a BTreeSet<Arc<str>>>,
 }
 
 /// The task is gone; the process is about to end.
@@ -256,8 +258,13 @@ impl EngineTask {
             self.hub.ready();
         }
         for question in questions {
-            let stale = self.watched.as_ref().map(Watched::stale);
-            question(&View { translator: &self.translator, file_problems: &self.file_problems, stale });
+            let watched = self.watched.as_ref();
+            question(&View {
+                translator: &self.translator,
+                file_problems: &self.file_problems,
+                stale: watched.map(Watched::stale),
+                held: watched.map(Watched::held),
+            });
         }
     }
 

@@ -116,21 +116,8 @@ async fn a_controller_of_all_namespaces_does_all_its_work_with_its_own_rights() 
     granted(&world.replica)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_controllers_in_one_cluster_leave_each_other_s_proxies_alone() -> Result<()> {
-    let api = ApiServer::shared().await?;
-    let namespace = api.namespace().await?;
-    let (first, second) = (Release::install(api, &[]).await?, Release::install(api, &[]).await?);
-    api.apply_in(&namespace, &gateway("edge", &first.home, &[http(free_port()?)])).await?;
-    let world = first.start(&namespace).await?;
-    let proxies = world.account("edge");
-    let mut uids = Vec::new();
-    for kind in PROXIES {
-        is_there(&world, &namespace, kind, &proxies, true).await?;
-        uids.push(world.objects(kind).await?.get(&proxies).await?.metadata.uid);
-    }
-
-    // What the other one left of a Gateway that is gone: it looks for that when it begins to lead.
+/// An object that a controller has made for a Gateway that is gone. It looks for such when it begins to lead.
+fn left_over(class: &str) -> String {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "name": "gone",
         "uid": "0f7ae0b6-0000-0000-0000-000000000000", "controller": true,
@@ -139,15 +126,57 @@ async fn two_controllers_in_one_cluster_leave_each_other_s_proxies_alone() -> Re
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
             "name": "left", "ownerReferences": [gateway],
             "labels": { "app.kubernetes.io/managed-by": "portcullis" },
-            "annotations": { "gateway.portcullis.dev/controller": format!("portcullis.dev/{}", second.home) },
+            "annotations": { "gateway.portcullis.dev/controller": format!("portcullis.dev/{class}") },
         },
     });
-    world.apply(&left.to_string()).await?;
+    left.to_string()
+}
+
+/// The objects that run the proxies of Gateway `edge`, by what tells them from others of their name.
+async fn proxies(world: &World<'_>) -> Result<Vec<Option<String>>> {
+    let name = world.account("edge");
+    let mut uids = Vec::new();
+    for kind in PROXIES {
+        is_there(world, &world.name, kind, &name, true).await?;
+        uids.push(world.objects(kind).await?.get(&name).await?.metadata.uid);
+    }
+    Ok(uids)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_controllers_in_one_cluster_leave_each_other_s_proxies_alone() -> Result<()> {
+    let api = ApiServer::shared().await?;
+    let namespace = api.namespace().await?;
+    let (first, second) = (Release::install(api, &[]).await?, Release::install(api, &[]).await?);
+    api.apply_in(&namespace, &gateway("edge", &first.home, &[http(free_port()?)])).await?;
+    let world = first.start(&namespace).await?;
+    let before = proxies(&world).await?;
+    let left = left_over(&second.home);
+    world.apply(&left).await?;
     let other = second.start(&namespace).await?;
     is_there(&other, &namespace, "ConfigMap", "left", false).await?;
-    for (kind, uid) in PROXIES.into_iter().zip(uids) {
-        let found = world.objects(kind).await?.get_opt(&proxies).await?.with_context(|| format!("{kind} is gone"))?;
-        ensure!(found.metadata.uid == uid, "{kind} was made again");
+    ensure!(proxies(&world).await? == before, "they were made again");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_of_a_class_that_is_deleted_outlive_the_controller_that_made_them() -> Result<()> {
+    let api = ApiServer::shared().await?;
+    let namespace = api.namespace().await?;
+    let release = Release::install(api, &[]).await?;
+    api.apply_in(&namespace, &gateway("edge", &release.home, &[http(free_port()?)])).await?;
+    let mut world = release.start(&namespace).await?;
+    let before = proxies(&world).await?;
+    world.delete("GatewayClass", &release.home).await?;
+    world.replica.is_ready_and_says("held: GatewayClass ").await?;
+    world.apply(&left_over(&release.home)).await?;
+    world.replica.portcullis.restart().await?;
+    is_there(&world, &namespace, "ConfigMap", "left", false).await?;
+    ensure!(proxies(&world).await? == before, "they were made again");
+    // Whoever gives the Gateway up has them taken away.
+    world.delete("Gateway", "edge").await?;
+    for kind in PROXIES {
+        is_there(&world, &namespace, kind, &world.account("edge"), false).await?;
     }
     Ok(())
 }

@@ -28,8 +28,10 @@ async fn an_api_server_that_turns_everybody_away_is_told_and_costs_no_request() 
     world.apply(&route("other", "edge", "other", 80)).await?;
     // Nobody can hold a Lease without an API server.
     world.replica.counts(LEADS, |leads| leads < 1.0).await?;
-    world.replica.way.refuse(500, None);
-    world.replica.is_ready_and_says("500").await?;
+    for code in [500, 401] {
+        world.replica.way.refuse(code, None);
+        world.replica.is_ready_and_says(&code.to_string()).await?;
+    }
     edge.proxy.answers("/other", 404).await?;
 
     world.replica.way.pass();

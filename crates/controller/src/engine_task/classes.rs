@@ -50,6 +50,11 @@ impl Classes {
         passes.then_some(change).into_iter().chain(ended)
     }
 
+    /// Classes that hold although they are gone.
+    pub(super) fn held(&self) -> &BTreeSet<Arc<str>> {
+        &self.held
+    }
+
     fn is_named(&self, class: &str) -> bool {
         self.named.values().any(|named| **named == *class)
     }

@@ -65,6 +65,11 @@ impl Watched {
         &self.stale
     }
 
+    /// GatewayClasses that hold although they are deleted.
+    pub(super) fn held(&self) -> &BTreeSet<Arc<str>> {
+        self.classes.held()
+    }
+
     /// Takes in what was observed.
     pub(super) fn take(&mut self, observed: Vec<Observed>, translator: &mut Translator, metrics: &Metrics) {
         for observed in observed {
