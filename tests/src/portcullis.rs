@@ -76,6 +76,13 @@ impl Portcullis {
         Ok(start)
     }
 
+    /// Ends the program without asking it, starts it again and does not wait.
+    pub async fn crash(&mut self) -> Result<()> {
+        self.process.kill().await?;
+        self.process = launch(&self.arguments, self.folder.path())?;
+        Ok(())
+    }
+
     /// Waits until everything was read once.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
         let (process, admin) = (&mut self.process, &self.admin);

@@ -135,3 +135,44 @@ async fn whoever_loses_the_lease_drops_no_stream_and_one_writes_what_is_to_be_wr
     ensure!(connections == Some(&1), "{connections:?} connections were needed");
     world.is_unharmed(edge).await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_crashes_while_nobody_answers_takes_nothing_from_its_proxies() -> Result<()> {
+    let mut world = World::new(ApiServer::shared().await?).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
+    let edge = world.edge().await?;
+    world.says("HTTPRoute", "healthy", "Accepted", "True").await?;
+    world.says("Gateway", "edge", "Programmed", "True").await?;
+    let before = updates(&edge.proxy.envoy).await?;
+    let written = writes(&world.replica, "");
+
+    world.replica.way.refuse(500, None);
+    world.replica.portcullis.crash().await?;
+    // It lives, its proxies ask it, and it knows nothing to say.
+    eventually(PATIENCE, async || {
+        let alive = world.replica.portcullis.admin("/healthz").await?;
+        let ready = world.replica.portcullis.admin("/readyz").await?;
+        ensure!(alive.status == 200 && ready.status == 503, "{} {}", alive.status, ready.status);
+        let asked = world.replica.way.exchanges().iter().filter(|exchange| exchange.status == 500).count();
+        ensure!(asked > 20, "{asked} answers with 500");
+        anyhow::Ok(())
+    })
+    .await?;
+    ensure!(updates(&edge.proxy.envoy).await? == before, "it was sent something");
+    edge.proxy.answers("/healthy", 200).await?;
+
+    world.replica.way.pass();
+    world.replica.portcullis.wait_until_ready().await?;
+    world.replica.counts("portcullis_xds_streams", |streams| streams > 0.0).await?;
+    world.replica.counts(LEADS, |leads| leads > 0.0).await?;
+    world.apply(&route("more", "edge", "healthy", 80)).await?;
+    edge.proxy.answers("/more", 200).await?;
+    world.says("HTTPRoute", "more", "Accepted", "True").await?;
+    let after = updates(&edge.proxy.envoy).await?;
+    let turned: Vec<_> = after.iter().filter(|(name, count)| before.get(*name) != Some(count)).collect();
+    ensure!(turned.len() == 1 && turned[0].0.contains(".rds."), "{turned:?}, before {before:?}");
+    // The new route, and the count of routes of its listener.
+    let more = writes(&world.replica, "") - written;
+    ensure!(more <= 2, "{more} statuses were written");
+    world.is_unharmed(edge).await
+}
