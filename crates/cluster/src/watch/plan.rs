@@ -279,7 +279,9 @@ impl Plan {
         let since = *self.not_found_since.get_or_insert(now);
         self.absent |= presence == Presence::Absent || now.duration_since(since) >= self.limits.doubt;
         if !self.absent {
-            return self.failed(status.to_string(), None);
+            let verdict = self.failed(status.to_string(), None);
+            // Before the first list most likely there is no such kind, which is nothing to be told of.
+            return if self.latest { verdict } else { Verdict { failing: None, ..verdict } };
         }
         (self.at, self.next_page) = (None, None);
         self.failures += 1;

@@ -120,6 +120,11 @@ async fn a_kind_is_absent_at_once_if_its_crd_is_and_else_after_a_while() {
     judge(&mut plan, refused(404));
     let verdict = plan.judge(refused(404), Presence::Absent, Instant::now());
     assert!(matches!(verdict, Verdict { next: Next::Absent(_), failing: None }), "{verdict:?}");
+    // Which CRDs there are may come to be known a moment later.
+    let mut plan = self::plan(ROUTES);
+    judge(&mut plan, refused(404));
+    let verdict = plan.judge(refused(404), Presence::Unknown, Instant::now());
+    assert!(matches!(verdict, Verdict { next: Next::Wait(_), failing: None }), "{verdict:?}");
 }
 
 #[test]
