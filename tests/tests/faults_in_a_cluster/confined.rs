@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use http::Method;
 use kube::api::DeleteParams;
-use portcullis_tests::api_server::ApiServer;
+use portcullis_tests::api_server::{ApiServer, Verdict};
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::PATIENCE;
 use serde_json::json;
@@ -182,4 +183,24 @@ async fn proxies_of_a_class_that_is_deleted_outlive_the_controller_that_made_the
         is_there(&world, &namespace, kind, &world.account("edge"), false).await?;
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_that_cannot_be_made_are_told_on_their_gateway_and_made_once_they_can() -> Result<()> {
+    let api = ApiServer::shared().await?;
+    let namespace = api.namespace().await?;
+    let release = Release::install(api, &[]).await?;
+    let world = release.start(&namespace).await?;
+    world.replica.way.judge(|method, path| {
+        let refused = *method == Method::PATCH && path.contains("/deployments/");
+        if refused { Verdict::Refuse { code: 403, retry_after: None } } else { Verdict::Pass }
+    });
+    world.apply(&gateway("edge", &release.home, &[http(free_port()?)])).await?;
+    world.says("Gateway", "edge", "Programmed", "False NoResources").await?;
+    // What could be made is there.
+    is_there(&world, &namespace, "Service", &world.account("edge"), true).await?;
+    world.replica.way.pass();
+    is_there(&world, &namespace, "Deployment", &world.account("edge"), true).await?;
+    // Nobody gives its Service an address here.
+    world.says("Gateway", "edge", "Programmed", "False AddressNotAssigned").await
 }
