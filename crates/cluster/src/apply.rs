@@ -144,6 +144,11 @@ impl Applier {
         self.0.queue.with(|queue, _| queue.is_complete())
     }
 
+    /// Whether what a Gateway has stays, as [`Applier::kept`] said last.
+    pub fn keeps(&self, owner: &NsName) -> bool {
+        self.0.queue.with(|queue, _| queue.keeps(owner))
+    }
+
     /// Whether this process applies. On taking over it looks for what is there, and applies everything once.
     pub fn lead(&self, leads: bool) {
         self.0.leads.send_replace(leads);

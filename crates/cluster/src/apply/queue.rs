@@ -283,6 +283,11 @@ impl Queue {
         }
     }
 
+    /// Whether what a Gateway has stays, whatever it is.
+    pub fn keeps(&self, owner: &NsName) -> bool {
+        self.entries.get(owner).is_some_and(|entry| matches!(entry.wish, Wish::Kept))
+    }
+
     /// Whether it is known that every Gateway was told of.
     pub fn is_complete(&self) -> bool {
         self.complete
