@@ -239,7 +239,11 @@ impl EngineTask {
             self.metrics.events.get_or_create(&SourceLabel::of(source)).inc_by(count as u64);
             all += count;
         }
-        self.settle();
+        // Until everything was read nobody is served, and what is made of a part of it is made anew by the next part.
+        let reads = !self.hub.is_ready() && self.watched.as_ref().is_some_and(|watched| !watched.is_complete());
+        if !reads || !questions.is_empty() {
+            self.settle();
+        }
         // Who only asks makes no batch.
         if all > 0 {
             self.metrics.batches.inc();

@@ -31,6 +31,9 @@ const LASTS: std::ops::Range<u32> = 200..290;
 /// More than any event, and any page of a list, has; what is longer is no answer of an API server.
 const LONGEST: usize = 512 << 20;
 
+/// So many objects of a list are told at once.
+const TOLD_AT_ONCE: usize = 500;
+
 /// Reads one place.
 pub(super) struct Reader {
     pub(super) client: Client,
@@ -135,13 +138,14 @@ impl Reader {
         let began = Instant::now();
         let settles = began + self.limits.settle;
         let crd = self.crd();
-        let ended = |why: &str| Ok(Outcome::Ended { why: why.to_owned(), lasted: began.elapsed() });
+        let ended = |why: &str| Outcome::Ended { why: why.to_owned(), lasted: began.elapsed() };
         let mut crds = self.crds.clone();
         let name = self.place.target.crd();
         let mut changed = pin!(crds.wait_for(|crds| crd.replaced(&Crd::of(crds, name.as_deref()))));
         let mut body = pin!(body);
         let mut lines = Lines::default();
-        loop {
+        let mut untold = Vec::new();
+        let outcome = loop {
             let now = Instant::now();
             if *failing && !plan.lists() && now >= settles {
                 *failing = false;
@@ -156,17 +160,17 @@ impl Reader {
             };
             let frame = tokio::select! {
                 frame = timeout_at(until, body.frame()) => frame,
-                Ok(_) = &mut changed, if name.is_some() => return ended("the CRD has changed"),
+                Ok(_) = &mut changed, if name.is_some() => break ended("the CRD has changed"),
             };
             if matches!(frame, Ok(Some(Ok(_)))) {
                 self.metrics.heard();
             }
             let chunk = match frame {
                 Err(_) if unsettled => continue,
-                Err(_) if plan.lists() => return Ok(Outcome::Slow),
-                Err(_) => return Ok(Outcome::Silent),
-                Ok(None) => return ended("the API server ended the watch at once"),
-                Ok(Some(Err(error))) => return ended(&causes(&error)),
+                Err(_) if plan.lists() => break Outcome::Slow,
+                Err(_) => break Outcome::Silent,
+                Ok(None) => break ended("the API server ended the watch at once"),
+                Ok(Some(Err(error))) => break ended(&causes(&error)),
                 Ok(Some(Ok(frame))) => match frame.into_data() {
                     Ok(chunk) => chunk,
                     Err(_) => continue,
@@ -176,11 +180,17 @@ impl Reader {
             if events.iter().any(|event| matches!(event, Event::End)) {
                 plan.answered();
             }
-            self.tell(events).await?;
+            untold.extend(events);
             if let Some(outcome) = outcome {
-                return Ok(outcome);
+                break outcome;
             }
-        }
+            // Nobody waits for a part of a list, and each time something is told others wake up.
+            if !plan.lists() || untold.len() >= TOLD_AT_ONCE {
+                self.tell(std::mem::take(&mut untold)).await?;
+            }
+        };
+        self.tell(untold).await?;
+        Ok(outcome)
     }
 
     fn crd(&self) -> Crd {
