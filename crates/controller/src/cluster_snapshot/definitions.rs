@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{probe::Refusal, report::ADMINISTRATOR};
+use super::probe::Refusal;
+
+/// Who must act on what is of the cluster.
+pub(super) const ADMINISTRATOR: &str = "an administrator of the cluster";
 
 /// A definition that is not there, or lacks fields that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

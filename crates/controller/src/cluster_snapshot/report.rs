@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use translate::Translator;
 
-use super::{ClusterSnapshot, definitions::Lacking};
+use super::{
+    ClusterSnapshot,
+    definitions::{ADMINISTRATOR, Lacking},
+};
 
 /// Which objects are asked about; all without any limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,9 +117,6 @@ impl Told {
         }
     }
 }
-
-/// Who must act on what is of the cluster.
-pub(super) const ADMINISTRATOR: &str = "an administrator of the cluster";
 
 /// What the status of an object is, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
