@@ -13,12 +13,12 @@ use crate::stream::Response;
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct TypeLabel {
     /// Its value.
-    pub r#type: String,
+    pub r#type: &'static str,
 }
 
 impl From<ResourceType> for TypeLabel {
     fn from(kind: ResourceType) -> Self {
-        Self { r#type: kind.to_string() }
+        Self { r#type: kind.name() }
     }
 }
 

@@ -28,6 +28,17 @@ impl ResourceType {
     /// Every type, in make-before-break order.
     pub const ALL: [Self; 5] = [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
 
+    /// The name of its message, without the package.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Endpoints => "ClusterLoadAssignment",
+            Self::Secret => "Secret",
+            Self::Listener => "Listener",
+            Self::RouteConfiguration => "RouteConfiguration",
+        }
+    }
+
     /// The type URL, as it stands in requests, responses and `Any`.
     pub const fn type_url(self) -> &'static str {
         match self {
@@ -56,13 +67,7 @@ impl ResourceType {
 
 impl fmt::Display for ResourceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cluster => "Cluster",
-            Self::Endpoints => "ClusterLoadAssignment",
-            Self::Secret => "Secret",
-            Self::Listener => "Listener",
-            Self::RouteConfiguration => "RouteConfiguration",
-        })
+        f.write_str(self.name())
     }
 }
 

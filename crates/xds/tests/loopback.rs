@@ -177,7 +177,7 @@ async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type(
     let has = |line: &str| shown().lines().any(|shown| shown == line);
     assert!(has("xds_responses_total{type=\"Cluster\"} 1"), "{}", shown());
     assert!(has("xds_sent_resources_total{type=\"Cluster\"} 2"), "{}", shown());
-    let label = TypeLabel { r#type: "Cluster".to_owned() };
+    let label = TypeLabel { r#type: "Cluster" };
     let bytes = metrics.bytes.get_or_create(&label).get();
     assert!((5_010..6_000).contains(&bytes), "{bytes}");
     assert!(!shown().contains("xds_ack_seconds_count"), "{}", shown());
