@@ -240,7 +240,7 @@ impl EngineTask {
             all += count;
         }
         // Until everything was read nobody is served, and what is made of a part of it is made anew by the next part.
-        let reads = !self.hub.is_ready() && self.watched.as_ref().is_some_and(|watched| !watched.is_complete());
+        let reads = self.watched.as_ref().is_some_and(|watched| !watched.is_complete());
         if !reads || !questions.is_empty() {
             self.settle();
         }
@@ -321,7 +321,7 @@ impl EngineTask {
         let mut turned = BTreeSet::new();
         loop {
             let mut changes = self.translator.settle();
-            if let Some(watched) = &mut self.watched {
+            if let Some(watched) = &self.watched {
                 watched.run_proxies(&mut changes, &self.translator);
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();

@@ -39,8 +39,6 @@ pub(super) struct Watched {
     stale: BTreeMap<Kind, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
-    /// Whether the applier was told that it knows every Gateway, and takes back what belongs to no other.
-    all_told: bool,
 }
 
 impl Watched {
@@ -51,7 +49,6 @@ impl Watched {
             awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
             held: BTreeSet::new(),
-            all_told: false,
         }
     }
 
@@ -117,20 +114,18 @@ impl Watched {
         for id in held.iter().chain(turned) {
             self.outlets.statuses.desired(id, translator.status(id).as_ref());
         }
-        if let Some(applier) = &self.outlets.proxies
-            && !std::mem::replace(&mut self.all_told, true)
-        {
-            applier.complete();
-        }
     }
 
     /// Says that everything was read, and told, once.
     pub(super) fn complete(&self) {
         self.outlets.statuses.complete();
+        if let Some(applier) = &self.outlets.proxies {
+            applier.complete();
+        }
     }
 
     /// Notes what proxies are run by, and as whom.
-    pub(super) fn run_proxies(&mut self, changes: &mut Changes, translator: &Translator) {
+    pub(super) fn run_proxies(&self, changes: &mut Changes, translator: &Translator) {
         if changes.proxies.is_empty() {
             return;
         }
