@@ -134,7 +134,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
 #[derive(Deserialize)]
 struct OfGateway {
     gateway: Option<String>,
-    format: Option<Written>,
+    format: Option<Format>,
 }
 
 async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) -> Response {
@@ -142,10 +142,10 @@ async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) ->
     if gateway == Some(None) {
         return (StatusCode::BAD_REQUEST, NO_GATEWAY_NAME).into_response();
     }
-    let format = match asked.format.unwrap_or(Written::Json) {
-        Written::Text => return (StatusCode::BAD_REQUEST, "format is json or yaml\n").into_response(),
-        written => written.into(),
-    };
+    let format = asked.format.unwrap_or(Format::Json);
+    if format == Format::Text {
+        return (StatusCode::BAD_REQUEST, "format is json or yaml\n").into_response();
+    }
     let content = admin.engine.ask(move |view| match gateway.as_ref().and_then(Option::as_ref) {
         None => Some(Content::of(view.translator)),
         Some(gateway) => Content::of_gateway(view.translator, gateway),
@@ -165,7 +165,7 @@ async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) ->
 
 #[derive(Deserialize)]
 struct Wanted {
-    format: Option<Written>,
+    format: Option<Format>,
     namespace: Option<String>,
 }
 
@@ -175,16 +175,8 @@ async fn routes(
     headers: HeaderMap,
 ) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
-    let format = format.map_or_else(
-        || {
-            if accepted.is_some_and(|accepted| accepted.contains("application/json")) {
-                Format::Json
-            } else {
-                Format::Text
-            }
-        },
-        Format::from,
-    );
+    let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
+    let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
     match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
         Ok(mut tree) => {
             tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
@@ -201,7 +193,7 @@ pub fn in_namespace(named: &str, namespace: Option<&str>) -> bool {
 
 #[derive(Deserialize)]
 struct Selected {
-    format: Option<Written>,
+    format: Option<Format>,
     namespace: Option<String>,
     kind: Option<String>,
     name: Option<String>,
@@ -216,7 +208,7 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
         }
     };
     let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
-    let format = asked.format.map_or(Format::Text, Format::from);
+    let format = asked.format.unwrap_or_default();
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
         report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
@@ -260,25 +252,6 @@ const NO_GATEWAY_NAME: &str = "gateway is NAMESPACE/NAME\n";
 
 fn gateway_name(text: &str) -> Option<NsName> {
     text.split_once('/').map(|(namespace, name)| NsName::new(namespace, name))
-}
-
-/// A format as it is asked for.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Written {
-    Text,
-    Json,
-    Yaml,
-}
-
-impl From<Written> for Format {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Text => Self::Text,
-            Written::Json => Self::Json,
-            Written::Yaml => Self::Yaml,
-        }
-    }
 }
 
 /// What `text` writes, off the threads that serve: megabytes of text take their time.

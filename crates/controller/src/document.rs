@@ -5,7 +5,7 @@
 
 use api::ObjectId;
 use ir::NsName;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use translate::{
     Encoded, ResourceKey, ResourceKind, Translator,
@@ -144,7 +144,8 @@ impl Document {
 }
 
 /// How something is written out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// For people.
     #[default]
