@@ -33,7 +33,7 @@ mod state;
 mod wire;
 
 pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
-pub use self::reader::causes;
+pub use self::reader::{causes, retry_after};
 pub(crate) use self::{
     labelled::{Heard, follow},
     request::Labelled,

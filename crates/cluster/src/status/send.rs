@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::queue::{Job, Outcome, Request, Version};
+use crate::watch::retry_after;
 
 /// Who writes, as the API server notes it.
 const FIELD_MANAGER: &str = "portcullis";
@@ -106,10 +107,7 @@ pub(super) async fn send(client: Client, job: &Job, bound: Duration) -> Answer {
     match tokio::time::timeout(bound, exchange).await {
         Err(_) => away(format!("no answer within {} s", bound.as_secs_f32())),
         Ok(Err(error)) => away(error.to_string()),
-        Ok(Ok((head, body))) => {
-            let after = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            judge(head.status, after.map(Duration::from_secs), body.to_vec())
-        }
+        Ok(Ok((head, body))) => judge(head.status, retry_after(&head.headers), body.to_vec()),
     }
 }
 

@@ -339,8 +339,9 @@ async fn collect(body: Body, most: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// In seconds, or until a date, as HTTP has it.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// How long an answer asks to wait before the next attempt (RFC 9110, section 10.2.3): in seconds, or until a date. It can be
+/// any time.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

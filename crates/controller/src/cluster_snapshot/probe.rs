@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use api::Kind;
-use axum::http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use axum::http::StatusCode;
 use cluster::watch;
 use kube::{
     Client,
@@ -124,11 +124,11 @@ async fn probe(client: &Client, kind: Kind, deadline: Instant) -> Option<Refusal
         if !matches!(refusal, Refusal::Answered(_)) {
             return Some(refusal);
         }
-        let next = Instant::now() + wait.max(retry_after.unwrap_or_default());
-        if next >= deadline {
+        let pause = wait.max(retry_after.unwrap_or_default());
+        if pause >= deadline.saturating_duration_since(Instant::now()) {
             return Some(refusal);
         }
-        sleep(next - Instant::now()).await;
+        sleep(pause).await;
         wait = (wait * 2).min(WAITS.1);
     }
 }
@@ -140,7 +140,7 @@ async fn ask(client: &Client, url: &str) -> Option<(Refusal, Option<Duration>)> 
         Ok(response) => response,
         Err(error) => return Some((Refusal::of(&error), None)),
     };
-    let (code, retry_after) = (response.status(), retry_after(response.headers()));
+    let (code, retry_after) = (response.status(), watch::retry_after(response.headers()));
     if code == StatusCode::OK {
         return None;
     }
@@ -150,11 +150,6 @@ async fn ask(client: &Client, url: &str) -> Option<(Refusal, Option<Duration>)> 
         Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
     };
     Some((Refusal::answered(code.as_u16(), &message), retry_after))
-}
-
-/// In seconds, as API servers write it.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ type Asked = Arc<Mutex<Vec<u64>>>;
 fn answer(code: u16, seconds: Option<&str>, text: &str) -> Response<Body> {
     let mut answer = Response::builder().status(code);
     if let Some(seconds) = seconds {
-        answer = answer.header(RETRY_AFTER, seconds);
+        answer = answer.header("retry-after", seconds);
     }
     answer.body(Body::from(text.as_bytes().to_vec())).expect("an answer")
 }
@@ -84,4 +84,11 @@ async fn a_server_that_does_not_know_who_asks_is_asked_no_further() {
     let error = refused(&client, "https://server", Instant::now() + Duration::from_secs(30)).await;
     let error = error.expect_err("nothing can be read").to_string();
     assert_eq!(error, "the API server https://server does not know who you are: Unauthorized");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wants_to_be_left_alone_for_ever_is_told_of_at_once() {
+    let (client, asked) = server(|_| answer(429, Some("18446744073709551615"), "Never"));
+    assert_eq!(probed(&client, 30).await, [(Kind::HttpRoute, "the API server answered 429: Never".to_owned())].into());
+    assert_eq!(*asked.lock().expect("nobody panicked"), [0]);
 }
