@@ -182,26 +182,28 @@ async fn forward(client: Upgraded, port: u16, target: SocketAddr) -> Result<()> 
     for channel in [0, 1] {
         sink.send(framed(channel, &port.to_le_bytes())).await?;
     }
-    let mut connection = match TcpStream::connect(target).await {
-        Ok(connection) => connection,
-        Err(error) => {
-            sink.send(framed(1, error.to_string().as_bytes())).await?;
-            return Ok(sink.close().await?);
+    match TcpStream::connect(target).await {
+        Ok(mut connection) => {
+            let (mut from, mut to) = connection.split();
+            let mut bytes = vec![0; 16 << 10];
+            loop {
+                tokio::select! {
+                    read = from.read(&mut bytes) => match read? {
+                        0 => break,
+                        count => sink.send(framed(0, &bytes[..count])).await?,
+                    },
+                    message = stream.next() => match message.transpose()? {
+                        Some(Message::Binary(message)) if message.first() == Some(&0) => to.write_all(&message[1..]).await?,
+                        Some(_) => {}
+                        None => return Ok(()),
+                    },
+                }
+            }
         }
-    };
-    let (mut from, mut to) = connection.split();
-    let mut bytes = vec![0; 16 << 10];
-    loop {
-        tokio::select! {
-            read = from.read(&mut bytes) => match read? {
-                0 => return Ok(sink.close().await?),
-                count => sink.send(framed(0, &bytes[..count])).await?,
-            },
-            message = stream.next() => match message.transpose()? {
-                Some(Message::Binary(message)) if message.first() == Some(&0) => to.write_all(&message[1..]).await?,
-                Some(_) => {}
-                None => return Ok(()),
-            },
-        }
+        Err(error) => sink.send(framed(1, error.to_string().as_bytes())).await?,
     }
+    sink.close().await?;
+    // A socket that ends with something unread in it is reset, and takes with it what the client has not read yet.
+    while let Some(Ok(_)) = stream.next().await {}
+    Ok(())
 }
