@@ -29,7 +29,7 @@ pub use watched::{Accounts, Outlets};
 
 use crate::{
     files::{FileProblem, Update},
-    metrics::{GatewayLabel, Metrics, ReasonLabel, RefusalLabels, SourceLabel, TypeLabel},
+    metrics::{GatewayLabel, Metrics, ReasonLabel, RefusalLabels, SourceLabel},
 };
 use complaints::Complaints;
 use invalid_policies::InvalidPolicies;
@@ -321,7 +321,7 @@ impl EngineTask {
         let mut turned = BTreeSet::new();
         loop {
             let mut changes = self.translator.settle();
-            if let Some(watched) = &self.watched {
+            if let Some(watched) = &mut self.watched {
                 watched.run_proxies(&mut changes, &self.translator);
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
@@ -347,7 +347,7 @@ impl EngineTask {
         self.replacements.note_wide(changes.wide_replacements, &self.metrics);
         self.invalid_policies.note(changes.invalid_policies, &self.metrics);
         for (key, encoded) in changes.resources {
-            let kind = TypeLabel::of(key.kind.message_name());
+            let kind = xds::TypeLabel::from(snapshots::resource_type(key.kind));
             self.metrics.resources.get_or_create(&kind).inc();
             let bytes = encoded.as_ref().map_or(0, |encoded| encoded.body.len());
             self.metrics.bytes.get_or_create(&kind).inc_by(bytes as u64);

@@ -39,10 +39,6 @@ label! {
     SourceLabel { source }
 }
 label! {
-    /// A type of Envoy resource.
-    TypeLabel { r#type }
-}
-label! {
     /// A Gateway, `NAMESPACE/NAME`.
     GatewayLabel { gateway }
 }
@@ -122,9 +118,9 @@ pub struct Metrics {
     /// Rows that were computed.
     pub rows: Counter,
     /// Resources that changed, by type.
-    pub resources: Family<TypeLabel, Counter>,
+    pub resources: Family<xds::TypeLabel, Counter>,
     /// Their bytes.
-    pub bytes: Family<TypeLabel, Counter>,
+    pub bytes: Family<xds::TypeLabel, Counter>,
     /// Kinds that cannot be watched.
     pub stale_watches: Family<KindLabel, Gauge>,
     /// Objects that could not be decoded, although their schema let them through.

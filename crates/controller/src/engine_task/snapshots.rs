@@ -58,7 +58,8 @@ impl Snapshots {
     }
 }
 
-fn resource_type(kind: ResourceKind) -> ResourceType {
+/// What the ADS server calls a kind of resource.
+pub(super) fn resource_type(kind: ResourceKind) -> ResourceType {
     match kind {
         ResourceKind::Cluster => ResourceType::Cluster,
         ResourceKind::Endpoints => ResourceType::Endpoints,

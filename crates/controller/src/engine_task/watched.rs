@@ -39,6 +39,8 @@ pub(super) struct Watched {
     stale: BTreeMap<Kind, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
+    /// As which ServiceAccount the proxies of a Gateway run.
+    accounts: HashMap<NsName, NsName>,
 }
 
 impl Watched {
@@ -49,6 +51,7 @@ impl Watched {
             awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
             held: BTreeSet::new(),
+            accounts: HashMap::new(),
         }
     }
 
@@ -125,7 +128,7 @@ impl Watched {
     }
 
     /// Notes what proxies are run by, and as whom.
-    pub(super) fn run_proxies(&self, changes: &mut Changes, translator: &Translator) {
+    pub(super) fn run_proxies(&mut self, changes: &mut Changes, translator: &Translator) {
         if changes.proxies.is_empty() {
             return;
         }
@@ -133,8 +136,14 @@ impl Watched {
         self.outlets.accounts.send_modify(|accounts| {
             let accounts = Arc::make_mut(accounts);
             for (gateway, _) in &turned {
-                accounts.retain(|_, of| of != gateway);
+                // Another Gateway's proxies may run as it by now.
+                if let Some(account) = self.accounts.remove(gateway)
+                    && accounts.get(&account) == Some(gateway)
+                {
+                    accounts.remove(&account);
+                }
                 if let Some(account) = translator.account(gateway) {
+                    self.accounts.insert(gateway.clone(), account.clone());
                     accounts.insert(account, gateway.clone());
                 }
             }
