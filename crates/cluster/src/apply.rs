@@ -41,7 +41,7 @@ pub use self::{
     object::{CONTROLLER, Known, ObjectKey, Print},
     queue::{Desired, Failure, Job, Ledger, Outcome, Queue, Retry, Step},
 };
-use crate::driven::{Driven, Next};
+use crate::driven::{Driven, Gather, Next};
 
 /// How objects are applied.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Applier {
     /// An applier that knows nothing and does nothing: [`Applier::run`] must be running, and [`Applier::lead`] be told.
     /// `report` is called from there and should not take long.
     pub fn new(settings: Settings, metrics: Metrics, report: impl Fn(Report) + Send + Sync + 'static) -> Self {
-        let queue = Driven::new(Queue::new(settings.under_way), metrics.queue.clone());
+        let queue = Driven::new(Queue::new(settings.under_way), Gather::default(), metrics.queue.clone());
         Self(Arc::new(Shared {
             queue,
             leads: watch::Sender::new(false),

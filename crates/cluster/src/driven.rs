@@ -6,7 +6,7 @@
 use std::{
     pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
@@ -31,10 +31,20 @@ pub(crate) enum Next<F> {
     Wait(Option<Instant>),
 }
 
+/// How long something that is told while nothing is under way waits for more of its kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gather {
+    /// Until nothing was told for so long.
+    pub(crate) quiet: Duration,
+    /// But no longer than this.
+    pub(crate) most: Duration,
+}
+
 /// A state machine and its loop.
 #[derive(Debug)]
 pub(crate) struct Driven<M> {
     machine: Mutex<M>,
+    gather: Gather,
     /// Something was told.
     told: Notify,
     /// Something that was under way ended.
@@ -45,8 +55,8 @@ pub(crate) struct Driven<M> {
 
 impl<M: Machine> Driven<M> {
     /// `length` shows how much is to be done.
-    pub(crate) fn new(machine: M, length: Gauge) -> Self {
-        Self { machine: Mutex::new(machine), told: Notify::new(), ended: Notify::new(), length }
+    pub(crate) fn new(machine: M, gather: Gather, length: Gauge) -> Self {
+        Self { machine: Mutex::new(machine), gather, told: Notify::new(), ended: Notify::new(), length }
     }
 
     /// Calls the machine with the time. All calls go through here, so that the gauge is never wrong for longer than one
@@ -63,6 +73,17 @@ impl<M: Machine> Driven<M> {
         let result = self.with(tell);
         self.told.notify_one();
         result
+    }
+
+    /// The same for what often changes nothing: the loop only wakes while there is something to be done.
+    pub(crate) fn mention(&self, tell: impl FnOnce(&mut M, Instant)) {
+        let idle = self.with(|machine, now| {
+            tell(machine, now);
+            machine.len() == 0
+        });
+        if !idle {
+            self.told.notify_one();
+        }
     }
 
     /// Waits until nothing is under way.
@@ -85,17 +106,22 @@ impl<M: Machine> Driven<M> {
         mut ended: impl FnMut(F::Output),
     ) {
         let mut under_way = FuturesUnordered::new();
+        // What is gathered began then, and is taken up at the second moment.
+        let mut gathered: Option<(Instant, Instant)> = None;
         loop {
-            let until = match self.with(&mut next) {
-                Next::Start(work) => {
-                    under_way.push(work);
-                    continue;
-                }
-                Next::Again => {
-                    yield_now().await;
-                    continue;
-                }
-                Next::Wait(until) => until,
+            let until = match gathered {
+                Some((_, end)) => Some(end),
+                None => match self.with(&mut next) {
+                    Next::Start(work) => {
+                        under_way.push(work);
+                        continue;
+                    }
+                    Next::Again => {
+                        yield_now().await;
+                        continue;
+                    }
+                    Next::Wait(until) => until,
+                },
             };
             let time = async {
                 match until {
@@ -108,8 +134,14 @@ impl<M: Machine> Driven<M> {
                     ended(output);
                     self.ended.notify_waiters();
                 }
-                () = self.told.notified() => {}
-                () = time => {}
+                () = self.told.notified() => {
+                    if under_way.is_empty() && !self.gather.quiet.is_zero() {
+                        let now = tokio::time::Instant::now().into_std();
+                        let began = gathered.map_or(now, |(began, _)| began);
+                        gathered = Some((began, (now + self.gather.quiet).min(began + self.gather.most)));
+                    }
+                }
+                () = time => gathered = None,
             }
         }
     }
@@ -174,7 +206,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_told_is_done_when_its_time_comes_and_quiet_waits_for_what_is_under_way() {
         let gauge = Gauge::default();
-        let driven = Arc::new(Driven::new(Line::default(), gauge.clone()));
+        let driven = Arc::new(Driven::new(Line::default(), Gather::default(), gauge.clone()));
         let running = Arc::clone(&driven);
         let task = tokio::spawn(async move {
             let ended = |output: Result<u8, _>| running.with(|line, _| line.ended(output.expect("it is sent")));
@@ -200,6 +232,49 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!((driven.with(|line, _| line.done.clone()), gauge.get()), (vec![1, 2], 0));
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_waits_for_more_of_its_kind_but_not_for_ever_nor_behind_what_is_under_way() {
+        const MS: Duration = Duration::from_millis(1);
+        let gather = Gather { quiet: 50 * MS, most: 500 * MS };
+        let driven = Arc::new(Driven::new(Line::default(), gather, Gauge::default()));
+        let running = Arc::clone(&driven);
+        let task = tokio::spawn(async move {
+            let ended = |output: Result<u8, _>| running.with(|line, _| line.ended(output.expect("it is sent")));
+            running.run(Line::next, ended).await;
+        });
+        let tell = || {
+            let (sender, receiver) = oneshot::channel();
+            driven.tell(|line, _| line.waiting.push_back(receiver));
+            sender
+        };
+        let under_way = || driven.with(|line, _| line.under_way());
+        tokio::time::sleep(MS).await;
+        let first = tell();
+        tokio::time::sleep(49 * MS).await;
+        assert_eq!(under_way(), 0);
+        tokio::time::sleep(2 * MS).await;
+        assert_eq!(under_way(), 1);
+        let second = tell();
+        first.send(1).expect("somebody waits");
+        tokio::time::sleep(MS).await;
+        assert_eq!(
+            (under_way(), driven.with(|line, _| line.done.clone())),
+            (1, vec![1]),
+            "nothing is gathered behind it"
+        );
+        second.send(2).expect("somebody waits");
+        tokio::time::sleep(MS).await;
+        let mut more: Vec<_> = Vec::new();
+        for _ in 0..20 {
+            assert_eq!(under_way(), 0);
+            more.push(tell());
+            tokio::time::sleep(25 * MS).await;
+        }
+        tokio::time::sleep(MS).await;
+        assert_eq!(under_way(), 1, "half a second has gone");
         task.abort();
     }
 }

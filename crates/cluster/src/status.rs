@@ -41,9 +41,13 @@ pub use self::{
     queue::{Job, Outcome, Queue, Report, Request, Step, Version},
 };
 use crate::{
-    driven::{Driven, Next},
+    driven::{Driven, Gather, Next},
     watch::Stored,
 };
+
+/// What serves traffic comes before what people read: while changes still come, the API server has other things to do, and
+/// an object that turns once more is written once.
+const GATHER: Gather = Gather { quiet: Duration::from_millis(50), most: Duration::from_millis(500) };
 
 /// How the writer works.
 #[derive(Clone, Debug)]
@@ -86,13 +90,13 @@ impl Writer {
     /// A writer that knows nothing and writes nothing: [`Writer::run`] must be running, and [`Writer::lead`] be told.
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
         let queue = Queue::new(Arc::clone(&settings.controller_name), settings.under_way);
-        Self(Arc::new(Shared { queue: Driven::new(queue, metrics.queue.clone()), settings, metrics }))
+        Self(Arc::new(Shared { queue: Driven::new(queue, GATHER, metrics.queue.clone()), settings, metrics }))
     }
 
     /// What the status of an object shall say from now on, without `lastTransitionTime`; none if it is not ours to judge
     /// any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
     pub fn desired(&self, id: &ObjectId, status: Option<&Value>) {
-        self.0.queue.tell(|queue, now| queue.desired(id, status, now));
+        self.0.queue.mention(|queue, now| queue.desired(id, status, now));
     }
 
     /// What the API server has, as the watch says; none if the object is gone.
@@ -102,7 +106,7 @@ impl Writer {
             resource_version: &stored.resource_version,
             status: stored.status.as_deref().map(RawValue::get),
         });
-        self.0.queue.tell(|queue, now| queue.stored(id, version, now));
+        self.0.queue.mention(|queue, now| queue.stored(id, version, now));
     }
 
     /// Whether this process writes. On taking over, everything is compared once.

@@ -14,7 +14,7 @@ use crate::world::{World, address};
 /// Changes one after the other.
 const TURNS: usize = 200;
 /// Between two of them: their statuses are written meanwhile.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(150);
 /// How long what follows a change may take, all in all.
 const AFTERMATH: Duration = Duration::from_secs(4);
 const RESTARTS: usize = 5;
