@@ -268,7 +268,7 @@ struct Lines {
 impl Lines {
     /// The events of all lines that are complete, and the end of the watch if one of them brings it.
     fn take(&mut self, wire: &Wire, plan: &mut Plan, chunk: &Bytes) -> (Vec<Event>, Option<Outcome>) {
-        let Some(end) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+        let Some(end) = memchr::memrchr(b'\n', chunk) else {
             self.rest.extend_from_slice(chunk);
             let garbage = Outcome::Failed("the API server sends no lines".to_owned());
             return (Vec::new(), (self.rest.len() > LONGEST).then_some(garbage));
@@ -283,7 +283,13 @@ impl Lines {
         };
         let mut events = Vec::new();
         let mut outcome = None;
-        for line in complete.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        let ends = memchr::memchr_iter(b'\n', complete).chain([complete.len()]);
+        let mut begins = 0;
+        for end in ends {
+            let line = &complete[std::mem::replace(&mut begins, end + 1)..end];
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
             outcome = take_line(wire, plan, line, &mut events);
             if outcome.is_some() {
                 break;
