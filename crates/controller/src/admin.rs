@@ -120,7 +120,8 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     let count = move |view: &crate::engine_task::View<'_>| {
         let objects = view.translator.problems().into_iter().map(|(_, problem)| problem.severity);
         let files = view.file_problems.iter().map(|problem| problem.problem.severity);
-        counted.count_problems(objects.chain(files));
+        let undecodable = view.undecodable.into_iter().flatten().map(|_| ir::Severity::Refused);
+        counted.count_problems(objects.chain(files).chain(undecodable));
     };
     match admin.engine.ask(count).await {
         Ok(()) => {
@@ -211,6 +212,9 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     let format = asked.format.unwrap_or_default();
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
+        if let Some(undecodable) = view.undecodable {
+            report.undecodable(undecodable, &selection);
+        }
         report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
         report
     });

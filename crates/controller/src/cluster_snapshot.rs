@@ -123,7 +123,9 @@ impl Reading {
     fn take(&mut self, observed: Observed) {
         match observed {
             Observed::Put { object, .. } => {
-                self.snapshot.objects.insert(object.id());
+                let id = object.id();
+                self.snapshot.undecodable.remove(&id);
+                self.snapshot.objects.insert(id);
                 self.snapshot.translator.apply(Change::Put(object));
             }
             Observed::Remove(id) => {

@@ -18,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-use api::Kind;
+use api::{Kind, ObjectId};
 use cluster::watch::Observed;
 use ir::{NsName, Settings};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -75,6 +75,8 @@ pub struct View<'a> {
     pub stale: Option<&'a BTreeMap<Kind, String>>,
     /// GatewayClasses that hold although they are deleted, since Gateways name them; none where no cluster is.
     pub held: Option<&'a BTreeSet<Arc<str>>>,
+    /// Objects that cannot be decoded as they are now, and why; none where no cluster is.
+    pub undecodable: Option<&'a BTreeMap<ObjectId, String>>,
 }
 
 /// The task is gone; the process is about to end.
@@ -268,6 +270,7 @@ impl EngineTask {
                 file_problems: &self.file_problems,
                 stale: watched.map(Watched::stale),
                 held: watched.map(Watched::held),
+                undecodable: watched.map(Watched::undecodable),
             });
         }
     }

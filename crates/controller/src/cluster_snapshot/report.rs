@@ -2,7 +2,10 @@
 //!
 //! It travels as JSON between a controller and whoever asks it, so that both ways of asking end in the same text.
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 use api::{Kind, ObjectId};
 use ir::{Problem, Severity};
@@ -160,13 +163,18 @@ impl StatusReport {
     /// What a snapshot of a cluster has about what is asked for.
     pub fn of_snapshot(snapshot: &ClusterSnapshot, selection: &Selection) -> Self {
         let mut report = Self::of(&snapshot.translator, selection);
-        let undecodable = snapshot.undecodable.iter().filter(|(id, _)| selection.takes(id));
-        report.problems.extend(undecodable.map(|(id, why)| {
+        report.undecodable(&snapshot.undecodable, selection);
+        report.unread(snapshot.unread.iter().map(|(kind, why)| (*kind, why.as_str())));
+        report
+    }
+
+    /// Adds those of what is asked for that cannot be decoded, and why.
+    pub fn undecodable(&mut self, undecodable: &BTreeMap<ObjectId, String>, selection: &Selection) {
+        let undecodable = undecodable.iter().filter(|(id, _)| selection.takes(id));
+        self.problems.extend(undecodable.map(|(id, why)| {
             let problem = Problem::new(Severity::Refused, "Invalid", "", format!("it cannot be decoded: {why}"));
             Told::of(id, &problem)
         }));
-        report.unread(snapshot.unread.iter().map(|(kind, why)| (*kind, why.as_str())));
-        report
     }
 
     /// Adds kinds that are not read.

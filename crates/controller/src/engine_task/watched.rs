@@ -37,6 +37,8 @@ pub(super) struct Watched {
     awaited: BTreeSet<Kind>,
     /// Kinds whose watch fails, and why.
     stale: BTreeMap<Kind, String>,
+    /// Objects that cannot be decoded as they are now, and why.
+    undecodable: BTreeMap<ObjectId, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
     /// As which ServiceAccount the proxies of a Gateway run.
@@ -50,6 +52,7 @@ impl Watched {
             classes: Classes::default(),
             awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
+            undecodable: BTreeMap::new(),
             held: BTreeSet::new(),
             accounts: HashMap::new(),
         }
@@ -65,6 +68,11 @@ impl Watched {
         &self.stale
     }
 
+    /// Objects that cannot be decoded as they are now, and why.
+    pub(super) fn undecodable(&self) -> &BTreeMap<ObjectId, String> {
+        &self.undecodable
+    }
+
     /// GatewayClasses that hold although they are deleted.
     pub(super) fn held(&self) -> &BTreeSet<Arc<str>> {
         self.classes.held()
@@ -75,12 +83,16 @@ impl Watched {
         for observed in observed {
             match observed {
                 Observed::Put { object, stored } => {
+                    if !self.undecodable.is_empty() {
+                        self.undecodable.remove(&object.id());
+                    }
                     if let Some(stored) = stored {
                         self.outlets.statuses.stored(&object.id(), Some(&stored));
                     }
                     self.classes.pass(Change::Put(object)).for_each(|change| translator.apply(change));
                 }
                 Observed::Remove(id) => {
+                    self.undecodable.remove(&id);
                     if cluster::status::has_status(id.kind) {
                         self.outlets.statuses.stored(&id, None);
                     }
@@ -102,6 +114,7 @@ impl Watched {
                 Observed::Undecodable { id, why } => {
                     tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
                     metrics.undecodable.get_or_create(&KindLabel::of(id.kind.as_str())).inc();
+                    self.undecodable.insert(id, why);
                 }
             }
         }

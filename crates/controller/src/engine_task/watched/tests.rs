@@ -4,7 +4,7 @@ use xds::{Hub, ResourceType};
 
 use super::*;
 use crate::{
-    engine_task::{EngineTask, Event},
+    engine_task::{EngineTask, Event, View},
     metrics::{GatewayLabel, RefusalLabels, SourceLabel},
     testing::{Memory, world},
 };
@@ -190,4 +190,29 @@ fn refusals_of_proxies_are_counted_by_gateway_and_type() {
     assert_eq!(w.metrics.streams.get(), 1);
     w.task.work(vec![Event::Proxy(xds::Event::Disconnected { gateway: gateway(), stream: 1 })]);
     assert_eq!(w.metrics.streams.get(), 0);
+}
+
+#[test]
+fn what_cannot_be_decoded_is_told_until_it_can_or_goes() {
+    let mut w = World::new();
+    let objects = w.objects("a.yaml", &world(8080));
+    let routes = objects.iter().filter_map(|observed| match observed {
+        Observed::Put { object, .. } => Some(object.id()),
+        _ => None,
+    });
+    let id = routes.into_iter().find(|id| id.kind == Kind::HttpRoute).expect("a route");
+    let undecodable = || Observed::Undecodable { id: id.clone(), why: "a port is text".to_owned() };
+    let told = |w: &mut World| {
+        let (sender, answer) = std::sync::mpsc::channel();
+        let question = move |view: &View<'_>| sender.send(view.undecodable.cloned()).expect("somebody waits");
+        w.task.work(vec![Event::Ask(Box::new(question))]);
+        answer.recv().expect("an answer").expect("there is a cluster").into_keys().collect::<Vec<_>>()
+    };
+    w.observe(objects.clone());
+    w.observe(vec![undecodable()]);
+    assert_eq!(told(&mut w), std::slice::from_ref(&id));
+    w.observe(objects);
+    assert_eq!(told(&mut w), []);
+    w.observe(vec![undecodable(), Observed::Remove(id.clone())]);
+    assert_eq!(told(&mut w), []);
 }
