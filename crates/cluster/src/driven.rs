@@ -15,7 +15,8 @@ use tokio::{sync::Notify, task::yield_now, time::sleep_until};
 
 /// What is asked of a state machine.
 pub(crate) trait Machine {
-    /// How much is to be done, or is being done. Asked often.
+    /// How much is to be done, or is being done: while it is none, there is nothing to do until something is told. Asked
+    /// often.
     fn len(&self) -> usize;
     /// How much was begun and has not ended.
     fn under_way(&self) -> usize;
@@ -68,22 +69,13 @@ impl<M: Machine> Driven<M> {
         result
     }
 
-    /// Tells the machine something that may change what is to be done.
+    /// Tells the machine something that may change what is to be done. The loop wakes only if there is anything.
     pub(crate) fn tell<T>(&self, tell: impl FnOnce(&mut M, Instant) -> T) -> T {
-        let result = self.with(tell);
-        self.told.notify_one();
-        result
-    }
-
-    /// The same for what often changes nothing: the loop only wakes while there is something to be done.
-    pub(crate) fn mention(&self, tell: impl FnOnce(&mut M, Instant)) {
-        let idle = self.with(|machine, now| {
-            tell(machine, now);
-            machine.len() == 0
-        });
-        if !idle {
+        let (result, length) = self.with(|machine, now| (tell(machine, now), machine.len()));
+        if length > 0 {
             self.told.notify_one();
         }
+        result
     }
 
     /// Waits until nothing is under way.
@@ -167,6 +159,7 @@ mod tests {
         paused: Option<Instant>,
         under_way: usize,
         done: Vec<u8>,
+        asked: usize,
     }
 
     impl Machine for Line {
@@ -181,6 +174,7 @@ mod tests {
 
     impl Line {
         fn next(&mut self, now: Instant) -> Next<oneshot::Receiver<u8>> {
+            self.asked += 1;
             if let Some(paused) = self.paused.filter(|paused| now < *paused) {
                 return Next::Wait(Some(paused));
             }
@@ -275,6 +269,24 @@ mod tests {
         }
         tokio::time::sleep(MS).await;
         assert_eq!(under_way(), 1, "half a second has gone");
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_leaves_nothing_to_be_done_wakes_nobody() {
+        let driven = Arc::new(Driven::new(Line::default(), Gather::default(), Gauge::default()));
+        let running = Arc::clone(&driven);
+        let task = tokio::spawn(async move { running.run(Line::next, drop).await });
+        let asked = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            driven.with(|line, _| line.asked)
+        };
+        assert_eq!(asked().await, 1);
+        driven.tell(|_, _| ());
+        assert_eq!(asked().await, 1);
+        let (_sender, receiver) = oneshot::channel();
+        driven.tell(|line, _| line.waiting.push_back(receiver));
+        assert!(asked().await > 1);
         task.abort();
     }
 }

@@ -96,7 +96,7 @@ impl Writer {
     /// What the status of an object shall say from now on, without `lastTransitionTime`; none if it is not ours to judge
     /// any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
     pub fn desired(&self, id: &ObjectId, status: Option<&Value>) {
-        self.0.queue.mention(|queue, now| queue.desired(id, status, now));
+        self.0.queue.tell(|queue, now| queue.desired(id, status, now));
     }
 
     /// What the API server has, as the watch says; none if the object is gone.
@@ -106,7 +106,7 @@ impl Writer {
             resource_version: &stored.resource_version,
             status: stored.status.as_deref().map(RawValue::get),
         });
-        self.0.queue.mention(|queue, now| queue.stored(id, version, now));
+        self.0.queue.tell(|queue, now| queue.stored(id, version, now));
     }
 
     /// Whether this process writes. On taking over, everything is compared once.

@@ -212,9 +212,7 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     let format = asked.format.unwrap_or_default();
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
-        if let Some(undecodable) = view.undecodable {
-            report.undecodable(undecodable, &selection);
-        }
+        report.undecodable(view.undecodable.into_iter().flatten(), &selection);
         report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
         report
     });

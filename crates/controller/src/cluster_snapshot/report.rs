@@ -2,10 +2,7 @@
 //!
 //! It travels as JSON between a controller and whoever asks it, so that both ways of asking end in the same text.
 
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-};
+use std::fmt::{self, Write as _};
 
 use api::{Kind, ObjectId};
 use ir::{Problem, Severity};
@@ -169,8 +166,12 @@ impl StatusReport {
     }
 
     /// Adds those of what is asked for that cannot be decoded, and why.
-    pub fn undecodable(&mut self, undecodable: &BTreeMap<ObjectId, String>, selection: &Selection) {
-        let undecodable = undecodable.iter().filter(|(id, _)| selection.takes(id));
+    pub fn undecodable<'a>(
+        &mut self,
+        undecodable: impl IntoIterator<Item = (&'a ObjectId, &'a String)>,
+        selection: &Selection,
+    ) {
+        let undecodable = undecodable.into_iter().filter(|(id, _)| selection.takes(id));
         self.problems.extend(undecodable.map(|(id, why)| {
             let problem = Problem::new(Severity::Refused, "Invalid", "", format!("it cannot be decoded: {why}"));
             Told::of(id, &problem)
