@@ -8,6 +8,8 @@ use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
+use crate::chunks::Chunks;
+
 /// A place in the settling order: the index of a table or group in the order of registration.
 pub(crate) type Place = u16;
 
@@ -75,7 +77,7 @@ pub(crate) struct Cell {
 
 /// The graph over all tables and groups.
 pub(crate) struct Graph {
-    nodes: Vec<Node>,
+    nodes: Chunks<Node>,
     free: Vec<NodeId>,
     /// By place: what waits, by (depth, row).
     queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
@@ -91,7 +93,7 @@ fn index(i: usize) -> u32 {
 impl Graph {
     pub(crate) fn new(places: usize) -> Self {
         Self {
-            nodes: Vec::new(),
+            nodes: Chunks::default(),
             free: Vec::new(),
             queues: (0..places).map(|_| BinaryHeap::new()).collect(),
             suspects: Vec::new(),
@@ -127,8 +129,7 @@ impl Graph {
             self.nodes[id.0 as usize] = node;
             id
         } else {
-            self.nodes.push(node);
-            NodeId(index(self.nodes.len() - 1))
+            NodeId(index(self.nodes.push(node)))
         }
     }
 

@@ -164,6 +164,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod chunks;
 mod core;
 mod engine;
 mod frame;

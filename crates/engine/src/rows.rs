@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use crate::chunks::Chunks;
 use crate::graph::{NodeId, Row};
 use crate::table::Key;
 
@@ -19,13 +20,13 @@ pub(crate) struct Slot<K, P> {
 pub(crate) struct Rows<K, P> {
     index: HashTable<Row>,
     hasher: RandomState,
-    slots: Vec<Option<Slot<K, P>>>,
+    slots: Chunks<Option<Slot<K, P>>>,
     free: Vec<Row>,
 }
 
 impl<K, P> Default for Rows<K, P> {
     fn default() -> Self {
-        Self { index: HashTable::new(), hasher: RandomState::default(), slots: Vec::new(), free: Vec::new() }
+        Self { index: HashTable::new(), hasher: RandomState::default(), slots: Chunks::default(), free: Vec::new() }
     }
 }
 
@@ -59,10 +60,8 @@ impl<K: Key, P> Rows<K, P> {
         if let Some(row) = self.index.find(hash, |row| self.slot(*row).key == *key) {
             return *row;
         }
-        let row = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            Row::try_from(self.slots.len() - 1).expect("fewer than 2^32 rows")
-        });
+        let row =
+            self.free.pop().unwrap_or_else(|| Row::try_from(self.slots.push(None)).expect("fewer than 2^32 rows"));
         let (node, payload) = make(row);
         self.slots[row as usize] = Some(Slot { key: key.clone(), node, payload });
         let Self { index, hasher, slots, .. } = self;
