@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
+    compact::{exact, text},
     meta::ObjectMeta,
     shared::{BackendObjectReference, BackendRef, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
 };
@@ -25,57 +26,57 @@ pub struct HttpRoute {
 
 /// What the owner of an HTTPRoute wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct HttpRouteSpec {
     /// What the route wants to be attached to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub parent_refs: Vec<ParentReference>,
     /// Whether it also attaches to default Gateways.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_default_gateways: Option<GatewayDefaultScope>,
     /// Hosts it serves; empty for those of the listener.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub hostnames: Vec<Arc<str>>,
     /// Rules; without any, one that matches everything and has no backend.
+    #[serde(default = "one_rule", deserialize_with = "exact")]
     pub rules: Vec<HttpRouteRule>,
 }
 
 impl Default for HttpRouteSpec {
     fn default() -> Self {
-        Self {
-            parent_refs: Vec::new(),
-            use_default_gateways: None,
-            hostnames: Vec::new(),
-            rules: vec![HttpRouteRule::default()],
-        }
+        Self { parent_refs: Vec::new(), use_default_gateways: None, hostnames: Vec::new(), rules: one_rule() }
     }
+}
+
+fn one_rule() -> Vec<HttpRouteRule> {
+    vec![HttpRouteRule::default()]
 }
 
 /// What to do with the requests that match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct HttpRouteRule {
     /// Name, unique in the route.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
     /// Conditions, any of which suffices. Never empty after decoding: an empty list means the prefix `/` (Gateway API),
     /// and is decoded to just that.
-    #[serde(deserialize_with = "matches_or_all")]
+    #[serde(default = "all", deserialize_with = "matches_or_all")]
     pub matches: Vec<HttpRouteMatch>,
     /// What is done to a request and its response, in this order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<HttpRouteFilter>,
     /// Where requests go, by weight.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "exact", skip_serializing_if = "Vec::is_empty")]
     pub backend_refs: Vec<HttpBackendRef>,
     /// Time limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<HttpRouteTimeouts>,
     /// When to try again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<HttpRouteRetry>,
     /// How sessions keep their backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
@@ -83,7 +84,7 @@ impl Default for HttpRouteRule {
     fn default() -> Self {
         Self {
             name: None,
-            matches: vec![HttpRouteMatch::default()],
+            matches: all(),
             filters: Vec::new(),
             backend_refs: Vec::new(),
             timeouts: None,
@@ -94,11 +95,12 @@ impl Default for HttpRouteRule {
 }
 
 fn matches_or_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HttpRouteMatch>, D::Error> {
-    let mut matches = Vec::deserialize(deserializer)?;
-    if matches.is_empty() {
-        matches.push(HttpRouteMatch::default());
-    }
-    Ok(matches)
+    let matches = exact(deserializer)?;
+    Ok(if matches.is_empty() { all() } else { matches })
+}
+
+fn all() -> Vec<HttpRouteMatch> {
+    vec![HttpRouteMatch::default()]
 }
 
 /// Conditions on a request, all of which must hold.
@@ -120,18 +122,24 @@ pub struct HttpRouteMatch {
 
 /// A condition on the path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct HttpPathMatch {
     /// How to compare.
+    #[serde(default)]
     pub r#type: PathMatchType,
     /// With what.
+    #[serde(default = "root")]
     pub value: Box<str>,
 }
 
 impl Default for HttpPathMatch {
     fn default() -> Self {
-        Self { r#type: PathMatchType::default(), value: "/".into() }
+        Self { r#type: PathMatchType::default(), value: root() }
     }
+}
+
+fn root() -> Box<str> {
+    "/".into()
 }
 
 open_enum! {
@@ -245,8 +253,11 @@ impl From<BackendRef> for HttpBackendRef {
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct FlatHttpBackendRef {
+    #[serde(deserialize_with = "text")]
     group: Arc<str>,
+    #[serde(deserialize_with = "text")]
     kind: Arc<str>,
+    #[serde(deserialize_with = "text")]
     name: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<Arc<str>>,

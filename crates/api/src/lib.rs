@@ -20,6 +20,8 @@
 #[macro_use]
 mod open_enum;
 
+mod compact;
+
 pub mod core;
 pub mod crd;
 pub mod decode;

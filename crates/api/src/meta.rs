@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compact::text;
+
 /// Labels or annotations.
 pub type StringMap = BTreeMap<Box<str>, Box<str>>;
 
@@ -14,12 +16,13 @@ pub type StringMap = BTreeMap<Box<str>, Box<str>>;
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// The name, unique for a kind in a namespace.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
     /// What tells it from one of the same name that was there before; empty for an object that no API server made.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "text", skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
     /// The namespace; empty for an object of the cluster.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "text", skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

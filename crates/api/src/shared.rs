@@ -5,6 +5,8 @@ use std::{fmt, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compact::{shared, text};
+
 mod duration;
 
 pub use duration::{Duration, parse_duration};
@@ -20,13 +22,16 @@ pub type PortNumber = i32;
 #[serde(rename_all = "camelCase", default)]
 pub struct ParentReference {
     /// API group; empty for the core group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
     /// Namespace; none for that of the referring object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// Name.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
     /// A named part of the parent: a listener, or a rule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,8 +44,8 @@ pub struct ParentReference {
 impl Default for ParentReference {
     fn default() -> Self {
         Self {
-            group: GROUP.into(),
-            kind: "Gateway".into(),
+            group: shared(GROUP),
+            kind: shared("Gateway"),
             namespace: None,
             name: Arc::default(),
             section_name: None,
@@ -54,10 +59,13 @@ impl Default for ParentReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct BackendObjectReference {
     /// API group; empty for the core group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
     /// Name.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
     /// Namespace; none for that of the referring object.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +77,7 @@ pub struct BackendObjectReference {
 
 impl Default for BackendObjectReference {
     fn default() -> Self {
-        Self { group: Arc::default(), kind: "Service".into(), name: Arc::default(), namespace: None, port: None }
+        Self { group: Arc::default(), kind: shared("Service"), name: Arc::default(), namespace: None, port: None }
     }
 }
 
@@ -94,10 +102,13 @@ impl Default for BackendRef {
 #[serde(rename_all = "camelCase", default)]
 struct FlatBackendRef {
     /// API group of the backend; empty for the core group.
+    #[serde(deserialize_with = "text")]
     group: Arc<str>,
     /// Kind of the backend.
+    #[serde(deserialize_with = "text")]
     kind: Arc<str>,
     /// Name of the backend.
+    #[serde(deserialize_with = "text")]
     name: Arc<str>,
     /// Namespace of the backend; that of the referring object if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,10 +145,13 @@ impl From<BackendRef> for FlatBackendRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct SecretObjectReference {
     /// API group; empty for the core group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
     /// Name.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
     /// Namespace; none for that of the referring object.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,10 +169,13 @@ impl Default for SecretObjectReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct LocalObjectReference {
     /// API group; empty for the core group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
     /// Name.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
 }
 
@@ -167,10 +184,13 @@ pub struct LocalObjectReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
     /// API group; empty for the core group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
     /// Name.
+    #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
     /// Namespace; none for that of the referring object, or for an object of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,8 +202,10 @@ pub struct ObjectReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct RouteGroupKind {
     /// API group.
+    #[serde(deserialize_with = "text")]
     pub group: Arc<str>,
     /// Kind.
+    #[serde(deserialize_with = "text")]
     pub kind: Arc<str>,
 }
 
