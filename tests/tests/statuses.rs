@@ -185,7 +185,7 @@ async fn what_the_server_refuses_holds_up_nothing_and_is_written_once_it_is_righ
     let controller = Controller::leading(server, &namespace, &[]).await?;
     let mut wrong = status("wrong");
     wrong["parents"][0]["parentRef"]["port"] = 70_000.into();
-    controller.writer.desired(&route(&namespace, "a"), Some(&wrong));
+    controller.writer.desired(&route(&namespace, "a"), Some(&wrong.to_string()));
     controller.desire(&namespace, "b", "words");
     make_route(&routes, "a").await?;
     make_route(&routes, "b").await?;
@@ -215,7 +215,7 @@ async fn what_exceeds_the_schema_is_cut_and_written() -> Result<()> {
     });
     let mut parents: Vec<_> = parents.collect();
     parents[0]["conditions"][0]["message"] = "ü".repeat(40_000).into();
-    controller.writer.desired(&route(&namespace, "a"), Some(&json!({"parents": parents})));
+    controller.writer.desired(&route(&namespace, "a"), Some(&json!({"parents": parents}).to_string()));
     until(async || {
         let count = entries(&routes.get("a").await?).len();
         ensure!(count == 32, "{count} entries");
@@ -275,7 +275,7 @@ spec:
         let id = ObjectId::new(kind, if kind.namespaced() { &*namespace } else { "" }, name);
         let api = objects(server.client().await?, &namespace, kind);
         watching.watch(server.client().await?, &namespace, kind);
-        watching.writer.desired(&id, Some(&desired));
+        watching.writer.desired(&id, Some(&desired.to_string()));
         until(async || {
             let status = api.get(name).await?.data["status"].clone();
             ensure!(without_times(status.clone()) == desired, "{status:#}");

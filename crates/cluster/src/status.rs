@@ -32,7 +32,7 @@ use std::{sync::Arc, time::Duration};
 use api::ObjectId;
 use jiff::Timestamp;
 use kube::{Client, Config};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use self::send::{Answer, send};
 pub use self::{
@@ -93,9 +93,9 @@ impl Writer {
         Self(Arc::new(Shared { queue: Driven::new(queue, GATHER, metrics.queue.clone()), settings, metrics }))
     }
 
-    /// What the status of an object shall say from now on, without `lastTransitionTime`; none if it is not ours to judge
-    /// any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
-    pub fn desired(&self, id: &ObjectId, status: Option<&Value>) {
+    /// What the status of an object shall say from now on, as JSON without `lastTransitionTime`; none if it is not ours to
+    /// judge any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
+    pub fn desired(&self, id: &ObjectId, status: Option<&str>) {
         self.0.queue.tell(|queue, now| queue.desired(id, status, now));
     }
 

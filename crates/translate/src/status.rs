@@ -90,6 +90,7 @@ fn and_notes(message: &str, notes: &[impl ToString]) -> String {
 }
 
 /// A status as JSON.
-pub(crate) fn json(status: &impl Serialize) -> serde_json::Value {
-    serde_json::to_value(status).unwrap_or_default()
+pub(crate) fn json(status: &impl Serialize) -> String {
+    // Texts as keys always serialize.
+    serde_json::to_string(status).unwrap_or_default()
 }

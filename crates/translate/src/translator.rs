@@ -249,8 +249,8 @@ impl Translator {
         resources
     }
 
-    /// The status of an object, as JSON; none where it is not ours to judge.
-    pub fn status(&self, id: &ObjectId) -> Option<serde_json::Value> {
+    /// The status of an object, as the text of a JSON object; none where it is not ours to judge.
+    pub fn status(&self, id: &ObjectId) -> Option<String> {
         let key = NsName::new(id.namespace.clone(), id.name.clone());
         match id.kind {
             Kind::GatewayClass => self.engine.get::<ClassStatus>(&id.name)?.status.as_ref().map(json),
@@ -263,7 +263,7 @@ impl Translator {
         }
     }
 
-    /// All statuses, by object.
+    /// All statuses, by object: for people, not for a hot path.
     pub fn statuses(&self) -> Vec<(ObjectId, serde_json::Value)> {
         let classes = self.engine.rows::<ClassStatus>().into_iter();
         let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
@@ -271,7 +271,11 @@ impl Translator {
         let routes = self.engine.rows::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
         let policies = self.engine.rows::<PolicyStatus>().into_iter().map(|(id, _)| id);
         let ids = classes.chain(gateways).chain(routes).chain(policies);
-        ids.filter_map(|id| self.status(&id).map(|status| (id, status))).collect()
+        let status = |id: ObjectId| {
+            let status = serde_json::from_str(&self.status(&id)?).unwrap_or_default();
+            Some((id, status))
+        };
+        ids.filter_map(status).collect()
     }
 
     /// Everything that is wrong with any object, by object. Looks at all of them: for people, not for a hot path.

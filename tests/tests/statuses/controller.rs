@@ -47,7 +47,7 @@ impl Controller {
 
     /// Says what the status of a route shall say.
     pub(crate) fn desire(&self, namespace: &str, name: &str, message: &str) {
-        self.writer.desired(&route(namespace, name), Some(&status(message)));
+        self.writer.desired(&route(namespace, name), Some(&status(message).to_string()));
     }
 
     /// One that knows nothing.

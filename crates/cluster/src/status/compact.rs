@@ -68,6 +68,12 @@ impl Compact {
         Self { template: texts.keep(&template), times: Some(times.into()) }
     }
 
+    /// The text but for its times, and whether it has all of them: for no other text with the same words any decision
+    /// differs that does not look at times.
+    pub(super) fn words(&self) -> (&str, bool) {
+        (&self.template, self.times.is_some())
+    }
+
     /// The text as it was, byte for byte.
     pub(super) fn text(&self) -> String {
         let Some(times) = &self.times else { return self.template.as_ref().into() };

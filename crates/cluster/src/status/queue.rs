@@ -3,6 +3,7 @@
 //! For each object it knows what is desired and what the API server has, and what is being done about the difference.
 //! Nothing queues up: a newer word about an object replaces the older one. At most one request of an object is under way.
 
+mod agreed;
 mod entry;
 mod pace;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use self::{
+    agreed::Agreed,
     entry::{Entry, Known, Phase, Said, Waiting},
     pace::{AWAY, Pace},
 };
@@ -130,6 +132,7 @@ pub struct Queue {
     pace: Pace,
     texts: Texts,
     hasher: RandomState,
+    agreed: Agreed,
     entries: HashMap<ObjectId, Entry>,
     /// Objects to be looked at, each once. Those that are not in [`Phase::Queued`] any more are passed over.
     line: VecDeque<ObjectId>,
@@ -161,6 +164,7 @@ impl Queue {
             pace: Pace::new(limit),
             texts: Texts::default(),
             hasher: RandomState::new(),
+            agreed: Agreed::default(),
             entries: HashMap::new(),
             line: VecDeque::new(),
             queued: 0,
@@ -173,13 +177,13 @@ impl Queue {
         }
     }
 
-    /// What a status shall say from now on; none if the object is not ours to judge any more.
-    pub fn desired(&mut self, id: &ObjectId, status: Option<&Value>, now: Instant) {
+    /// What a status shall say from now on, as JSON; none if the object is not ours to judge any more.
+    pub fn desired(&mut self, id: &ObjectId, status: Option<&str>, now: Instant) {
         if !has_status(id.kind) {
             return;
         }
         let names_controllers = !matches!(id.kind, Kind::Gateway | Kind::GatewayClass);
-        let text = status.map(|status| self.texts.keep(&status.to_string()));
+        let text = status.map(|status| self.texts.keep(status));
         let entry = self.entries.entry(id.clone()).or_default();
         let said = match (text, std::mem::take(&mut entry.said)) {
             (Some(text), _) => Said::Is(text),
@@ -307,7 +311,9 @@ impl Queue {
         let request = if read {
             Request::Read
         } else {
-            let Some(body) = write(&id, entry, &self.controller_name, self.complete, &self.hasher, wall) else {
+            let pair = self.hasher.hash_one(entry.pair(id.kind, self.complete));
+            let merged = self.agreed.or_merge(pair, || merged(&id, entry, &self.controller_name, self.complete, wall));
+            let Some(body) = merged.and_then(|status| patch(entry, status, &self.hasher)) else {
                 // Nobody waits for anything any more, unless the object is yet to come.
                 if entry.known.is_some() {
                     entry.since = None;
@@ -499,25 +505,8 @@ impl Queue {
     }
 }
 
-/// The patch that an object needs now.
-fn write(
-    id: &ObjectId,
-    entry: &Entry,
-    controller_name: &str,
-    complete: bool,
-    hasher: &impl BuildHasher,
-    wall: Timestamp,
-) -> Option<String> {
-    #[derive(Serialize)]
-    struct Patch<'a> {
-        metadata: Metadata<'a>,
-        status: Box<RawValue>,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        resource_version: &'a str,
-    }
+/// What an object's status must be changed to; none if nothing is to be written.
+fn merged(id: &ObjectId, entry: &Entry, controller_name: &str, complete: bool, wall: Timestamp) -> Option<String> {
     let known = entry.known.as_ref()?;
     let text = match &entry.said {
         Said::Untold if !complete => return None,
@@ -529,7 +518,22 @@ fn write(
         (_, before) => Desired::Nothing(before.as_ref()),
     };
     let stored = known.status.as_ref().map(Compact::text);
-    let status = merge(id.kind, stored.as_deref(), desired, controller_name, wall)?;
+    merge(id.kind, stored.as_deref(), desired, controller_name, wall)
+}
+
+/// The patch that changes the status of an object.
+fn patch(entry: &Entry, status: String, hasher: &impl BuildHasher) -> Option<String> {
+    #[derive(Serialize)]
+    struct Patch<'a> {
+        metadata: Metadata<'a>,
+        status: Box<RawValue>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        resource_version: &'a str,
+    }
+    let known = entry.known.as_ref()?;
     // The API server took this very status and keeps another: it knows fewer fields than we do.
     if entry.wrote == Some((entry.last, known.digest(hasher))) {
         return None;

@@ -23,7 +23,7 @@ impl Complaints {
         }
         for id in turned {
             let mut now = Vec::new();
-            if let Some(status) = translator.status(&id) {
+            if let Some(status) = translator.status(&id).and_then(|status| serde_json::from_str(&status).ok()) {
                 collect(&status, "", &mut now);
             }
             let before = self.logged.get(&id).map_or(&[][..], Vec::as_slice);

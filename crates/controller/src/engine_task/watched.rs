@@ -128,7 +128,7 @@ impl Watched {
         }
         let held = std::mem::take(&mut self.held);
         for id in held.iter().chain(turned) {
-            self.outlets.statuses.desired(id, translator.status(id).as_ref());
+            self.outlets.statuses.desired(id, translator.status(id).as_deref());
         }
     }
 

@@ -1,6 +1,6 @@
 //! What statuses leave out, and how they say so.
 
-use api::{Kind, ObjectId};
+use api::Kind;
 use serde_json::{Value, json};
 
 use super::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
@@ -19,7 +19,7 @@ fn policy(kind: &str, targets: &[&str], more: Value) -> Value {
 
 /// Of each ancestor of the policy its name and what is said there first.
 fn ancestors(scene: &Scene, kind: Kind) -> Vec<(String, String)> {
-    let status = scene.0.status(&ObjectId::new(kind, "apps", "p")).unwrap_or_default();
+    let status = scene.status(kind, "apps/p");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let ancestors = status["ancestors"].as_array().into_iter().flatten();
     ancestors.map(|one| (text(&one["ancestorRef"]["name"]), text(&one["conditions"][0]["message"]))).collect()
@@ -91,7 +91,7 @@ fn a_message_is_never_longer_than_four_kibibytes() {
         route("r", json!({"rules": [forward("/a")]})),
         policy("RewritePolicy", &["r"], json!({"replacePrefix": entries})),
     ]);
-    let status = scene.0.status(&ObjectId::new(Kind::RewritePolicy, "apps", "p")).expect("a status");
+    let status = scene.status(Kind::RewritePolicy, "apps/p");
     let conditions = status["ancestors"][0]["conditions"].as_array().expect("a list");
     let unused = conditions.iter().find(|condition| condition["type"] == "portcullis.dev/UnusedReplacement");
     let message = unused.expect("it is unused")["message"].as_str().expect("text");
@@ -130,7 +130,7 @@ fn only_a_root_can_have_a_failure_mode() {
         with("child", json!({"failureMode": "FreezeConfig"})),
     ]);
     let accepted = |scene: &Scene| {
-        let status = scene.0.status(&ObjectId::new(Kind::DelegationPolicy, "apps", "p")).expect("a status");
+        let status = scene.status(Kind::DelegationPolicy, "apps/p");
         let condition = &status["ancestors"][0]["conditions"][0];
         let text = |field: &str| condition[field].as_str().expect("text").to_owned();
         format!("{}={} {}: {}", text("type"), text("status"), text("reason"), text("message"))

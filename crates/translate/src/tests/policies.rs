@@ -2,7 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
-use api::{Kind, ObjectId};
+use api::Kind;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, gateway, http, https, route, secret, service};
@@ -114,7 +114,7 @@ fn paths(scene: &Scene) -> Vec<String> {
 
 /// The conditions of the ancestors of a policy: object, type, status, reason and, if asked for, message.
 fn conditions(scene: &Scene, kind: Kind, name: &str, with_message: bool) -> Vec<String> {
-    let status = scene.0.status(&ObjectId::new(kind, "apps", name)).unwrap_or_default();
+    let status = scene.status(kind, &format!("apps/{name}"));
     let mut all = Vec::new();
     for ancestor in status["ancestors"].as_array().into_iter().flatten() {
         assert_eq!(ancestor["controllerName"], "portcullis.dev/gateway-controller");
@@ -483,7 +483,7 @@ fn a_broken_policy_on_a_gateway_has_every_route_configuration_answer_500() {
     }
     let message = scene.gateway_message("infra/edge", "Accepted");
     assert!(message.starts_with("False GatewayReplaced: TrafficPolicy infra/p is not valid"), "{message}");
-    let status = scene.0.status(&ObjectId::new(Kind::TrafficPolicy, "infra", "p")).expect("a status");
+    let status = scene.status(Kind::TrafficPolicy, "infra/p");
     assert_eq!(status["ancestors"][0]["ancestorRef"]["kind"], "Gateway");
     assert_eq!(status["ancestors"][0]["conditions"][0]["reason"], "Invalid");
     scene.remove(broken);

@@ -97,7 +97,7 @@ proptest! {
             }
             let changes = incremental.settle();
             for id in changes.statuses {
-                match incremental.status(&id) {
+                match incremental.status(&id).map(|status| serde_json::from_str(&status).expect("JSON")) {
                     Some(status) => statuses.insert(id, status),
                     None => statuses.remove(&id),
                 };

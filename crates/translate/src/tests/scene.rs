@@ -35,9 +35,11 @@ impl Scene {
         self.0.settle()
     }
 
-    fn status(&self, kind: Kind, name: &str) -> Value {
+    /// The status of an object; null where it has none.
+    pub(super) fn status(&self, kind: Kind, name: &str) -> Value {
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-        self.0.status(&ObjectId::new(kind, namespace, name)).unwrap_or_default()
+        let status = self.0.status(&ObjectId::new(kind, namespace, name));
+        status.map(|status| serde_json::from_str(&status).expect("JSON")).unwrap_or_default()
     }
 
     /// `True Accepted`, or nothing where there is no such condition.

@@ -6,6 +6,8 @@ use std::{
     time::Instant,
 };
 
+use api::Kind;
+
 use super::Version;
 use crate::status::compact::{Compact, Texts};
 
@@ -41,6 +43,14 @@ pub(super) enum Said {
     Was(Arc<str>),
     /// This.
     Is(Arc<str>),
+}
+
+impl Entry {
+    /// All that decides whether anything is to be written.
+    pub(super) fn pair(&self, kind: Kind, complete: bool) -> impl Hash {
+        let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::words));
+        (kind, complete, &self.said, status)
+    }
 }
 
 impl Said {

@@ -140,7 +140,7 @@ impl World {
         match *event {
             Event::Desire(object, said) => {
                 let status = said.map(|said| json!({"parents": [entry(US, "gateway", &said.to_string())]}));
-                self.queue.desired(&id(object), status.as_ref(), self.now);
+                self.queue.desired(&id(object), status.as_ref().map(Value::to_string).as_deref(), self.now);
                 self.desired.insert(object, status);
             }
             Event::Foreign(object, said) => {

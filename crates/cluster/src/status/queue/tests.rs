@@ -21,7 +21,7 @@ impl Fixture {
     }
 
     fn desired(&mut self, name: &str, status: Option<&Value>) {
-        self.queue.desired(&route(name), status, self.now);
+        self.queue.desired(&route(name), status.map(Value::to_string).as_deref(), self.now);
     }
 
     fn stored(&mut self, name: &str, version: &str, status: Option<&str>) {
@@ -357,6 +357,32 @@ fn who_does_not_lead_writes_nothing_and_compares_everything_on_taking_over() {
 }
 
 #[test]
+fn what_agrees_is_told_from_what_does_not_whatever_the_times_are() {
+    let mut fixture = Fixture { queue: Queue::new(US, 9), now: Instant::now() };
+    let merged = |message: &str, time: i64| {
+        let time = Timestamp::from_second(time).unwrap();
+        merge(Kind::HttpRoute, None, Desired::Is(&status(message)), US, time).unwrap()
+    };
+    let stored = [
+        ("a", merged("words", 0)),
+        ("b", merged("words", 1_000_000)),
+        ("c", merged("others", 0)),
+        ("d", merged("words", 2_000_000).replace("True", "False")),
+        ("e", merged("words", 0)),
+    ];
+    for (name, stored) in &stored {
+        let words = if *name == "e" { "others" } else { "words" };
+        fixture.desired(name, Some(&status(words)));
+        fixture.stored(name, "1", Some(stored));
+    }
+    fixture.queue.lead(true, fixture.now);
+    let mut written = [fixture.job(), fixture.job(), fixture.job()].map(|job| job.id.name.to_string());
+    written.sort();
+    assert_eq!(written, ["c", "d", "e"]);
+    assert_eq!(fixture.step(), Step::Wait(None), "a and b are right");
+}
+
+#[test]
 fn stale_entries_go_only_once_everything_was_told() {
     let mut fixture = Fixture { queue: Queue::new(US, 4), now: Instant::now() };
     let merged = merge(Kind::HttpRoute, None, Desired::Is(&status("stale")), US, Timestamp::UNIX_EPOCH).unwrap();
@@ -403,7 +429,7 @@ fn objects_without_a_status_are_not_kept() {
     let mut fixture = Fixture::leading();
     let id = ObjectId::new(Kind::Secret, "ns", "a");
     fixture.queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
-    fixture.queue.desired(&id, Some(&json!({})), fixture.now);
+    fixture.queue.desired(&id, Some("{}"), fixture.now);
     assert!(fixture.queue.entries.is_empty());
 }
 
