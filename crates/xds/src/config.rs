@@ -50,6 +50,9 @@ pub struct Config {
     pub max_newcomers: usize,
     /// How long a connection may stand before somebody is let in on it, TLS handshake included.
     pub newcomer_timeout: Duration,
+    /// How long a stream waits for [`Hub::ready`](crate::Hub::ready) before it is refused with `UNAVAILABLE`: a proxy that
+    /// is there first has its configuration sooner so than if it came again.
+    pub ready_timeout: Duration,
     /// Finds out who a stream is, and so which gateway's resources it may read, whatever its node claims: a claim of
     /// another gateway is refused. `None`: nobody has to show who they are; for loopback and Unix sockets only
     /// ([`crate::check_bind`]).
@@ -81,6 +84,7 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(5),
             max_newcomers: 512,
             newcomer_timeout: Duration::from_secs(10),
+            ready_timeout: Duration::from_secs(5),
             authenticate: None,
             max_concurrent_authentications: 256,
             authentication_timeout: Duration::from_secs(5),
@@ -102,6 +106,7 @@ impl fmt::Debug for Config {
             .field("max_connection_age", &self.max_connection_age)
             .field("drain_timeout", &self.drain_timeout)
             .field("max_newcomers", &self.max_newcomers)
+            .field("ready_timeout", &self.ready_timeout)
             .field("authenticates", &self.authenticate.is_some())
             .finish_non_exhaustive()
     }

@@ -92,8 +92,8 @@ impl Hub {
         names
     }
 
-    /// Says that everything that is to be read was read once and is published. Until then streams are refused with
-    /// `UNAVAILABLE`, and proxies keep what they have.
+    /// Says that everything that is to be read was read once and is published. Until then streams wait, and proxies keep
+    /// what they have.
     pub fn ready(&self) {
         self.0.ready.send_replace(true);
     }
@@ -101,6 +101,12 @@ impl Hub {
     /// Whether [`Hub::ready`] was called.
     pub fn is_ready(&self) -> bool {
         *self.0.ready.borrow()
+    }
+
+    /// Waits for [`Hub::ready`].
+    pub(crate) async fn until_ready(&self) {
+        // The sender lives as long as this hub.
+        let _ = self.0.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
     /// A view of what is published for `gateway`, now and later.

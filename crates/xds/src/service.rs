@@ -91,8 +91,12 @@ impl Ads {
         if request.method() != http::Method::POST {
             return Err(Status::unimplemented("gRPC is POST"));
         }
-        if !self.shared.hub.is_ready() {
-            return Err(Status::unavailable("the configuration was not read completely yet"));
+        let mut draining = self.draining.clone();
+        tokio::select! {
+            ready = timeout(self.shared.config.ready_timeout, self.shared.hub.until_ready()) => {
+                ready.map_err(|_| Status::unavailable("the configuration was not read completely yet"))?;
+            }
+            _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
         }
         let standing = self.shared.admission.admit(&self.peer, request.headers()).await?;
         let slot = self.shared.streams.clone().try_acquire_owned();

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,8 +222,20 @@ async fn a_state_of_the_world_client_gets_what_is_published_and_what_changes() {
 }
 
 #[tokio::test]
-async fn streams_are_refused_until_everything_was_read() {
+async fn a_stream_waits_until_everything_was_read() {
     let server = run(Config::default()).await;
+    server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
+    let mut early = pin!(server.delta());
+    assert!(timeout(Duration::from_millis(100), &mut early).await.is_err(), "it is answered");
+    server.hub.ready();
+    assert_eq!(names(&soon(early).await.next().await), ["a"]);
+}
+
+#[tokio::test]
+async fn a_stream_that_waits_too_long_for_everything_to_be_read_is_refused() {
+    let mut config = Config::default();
+    config.ready_timeout = Duration::from_millis(10);
+    let server = run(config).await;
     let mut client = server.client().await;
     let refused = client.delta_aggregated_resources(tokio_stream::once(ask_delta())).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
