@@ -1,17 +1,19 @@
 //! The IO of one watch.
 
 use std::{
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use tokio::{
     sync::{mpsc, watch},
+    task::yield_now,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -33,6 +35,10 @@ const LONGEST: usize = 512 << 20;
 
 /// So many objects of a list are told at once.
 const TOLD_AT_ONCE: usize = 500;
+
+/// An API server sends the objects of a list one by one, so that who reads each as it comes wakes up for each. Nobody
+/// waits for a part of a list, so what comes in this time is read at once.
+const GULP: Duration = Duration::from_millis(2);
 
 /// Reads one place.
 pub(super) struct Reader {
@@ -158,9 +164,14 @@ impl Reader {
                 false if unsettled => settles,
                 false => now + self.limits.idle,
             };
-            let frame = tokio::select! {
-                frame = timeout_at(until, body.frame()) => frame,
-                Ok(_) = &mut changed, if name.is_some() => break ended("the CRD has changed"),
+            let mut next = pin!(timeout_at(until, body.frame()));
+            let at_once = if plan.lists() { gulp(next.as_mut()).await } else { None };
+            let frame = match at_once {
+                Some(frame) => frame,
+                None => tokio::select! {
+                    frame = next => frame,
+                    Ok(_) = &mut changed, if name.is_some() => break ended("the CRD has changed"),
+                },
             };
             if matches!(frame, Ok(Some(Ok(_)))) {
                 self.metrics.heard();
@@ -203,6 +214,20 @@ impl Reader {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// What `next` gives if that is there by now. Otherwise none, after a while in which more than that has come.
+async fn gulp<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
+    // A connection is a task of its own. It hands over one part, and reads on at its next turn.
+    for _ in 0..3 {
+        let given = next.as_mut().now_or_never();
+        if given.is_some() {
+            return given;
+        }
+        yield_now().await;
+    }
+    sleep(GULP).await;
+    None
 }
 
 /// A page is no watch, so that it did not end early.

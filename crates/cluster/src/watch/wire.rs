@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{Kind, Object};
+use api::{Kind, Object, ObjectId};
 use foldhash::fast::FixedState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
@@ -220,13 +220,16 @@ impl Wire {
     /// What an object says; nothing of one without a name.
     fn said(&self, raw: &str) -> Option<(Said, String)> {
         let Head { metadata, status } = head(raw)?;
-        let name = metadata.name();
         let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
+        // What is kept of an object has its name already.
+        let mut name = None;
         let what = match self.target {
             Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
             Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
             Target::Kind(kind) => match self.decoded(kind, raw) {
                 What::Object { object, .. } => {
+                    let ObjectId { namespace, name: own, .. } = object.id();
+                    name = Some(Name { namespace, name: own });
                     let stored = has_status(kind).then(|| Stored {
                         uid: (&*metadata.uid).into(),
                         resource_version: (&*metadata.resource_version).into(),
@@ -237,6 +240,7 @@ impl Wire {
                 undecodable => undecodable,
             },
         };
+        let name = name.unwrap_or_else(|| metadata.name());
         Some((Said { name, version, what }, metadata.resource_version.into()))
     }
 
