@@ -171,7 +171,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let rechecking = supervisor.is_some().then(|| tokio::spawn(recheck_ports(engine.clone())));
     let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let working = ends.map(|ends| ends.start(&engine));
+    let working = ends.map(|ends| ends.start(&engine)).transpose()?;
 
     let mut engine_ended = engine_ended;
     let outcome = tokio::select! {

@@ -11,6 +11,7 @@ use cluster::{
 };
 use kube::Client;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::timeout,
@@ -74,6 +75,24 @@ pub(super) struct Working {
     statuses: Writer,
     applier: Option<Applier>,
     _watches: watches::Handle,
+    _thread: Thread,
+}
+
+/// A thread on which all runs that speaks to the API server, one at a time: what is read is small pieces, and to wake
+/// another thread for each costs more than the piece. Ends when this is dropped.
+struct Thread {
+    runtime: Handle,
+    _end: oneshot::Sender<()>,
+}
+
+impl Thread {
+    fn start() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel();
+        std::thread::Builder::new().name("cluster".into()).spawn(move || drop(runtime.block_on(ended)))?;
+        Ok(Self { runtime: handle, _end: end })
+    }
 }
 
 impl Ends {
@@ -133,7 +152,10 @@ impl Ends {
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self, engine: &EngineHandle) -> Working {
+    pub(super) fn start(self, engine: &EngineHandle) -> Result<Working, RunError> {
+        let thread = Thread::start().map_err(RunError::Thread)?;
+        let runtime = thread.runtime.clone();
+        let _on = runtime.enter();
         let Self { options, client, writing, trust, outlets, reports, metrics } = self;
         let (candidate, claim) =
             Candidate::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
@@ -175,7 +197,7 @@ impl Ends {
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(client, watching, sink);
         tasks.push(tokio::spawn(forward(observed, engine.clone())));
-        Working { tasks, election, resign, statuses, applier, _watches: watches }
+        Ok(Working { tasks, election, resign, statuses, applier, _watches: watches, _thread: thread })
     }
 }
 
