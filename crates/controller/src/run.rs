@@ -13,10 +13,13 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use self::{cluster::Ends, listen::XdsListener};
 pub use self::{
     cluster::{ClusterOptions, LEASE},
     listen::Bind,
+};
+use self::{
+    cluster::{Ends, Working},
+    listen::XdsListener,
 };
 
 use crate::{
@@ -139,7 +142,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         task = task.watching(ends.outlets(), ends.deploying());
     }
     let served = task.served();
-    let (ended, engine_ended) = watch::channel(());
+    let (ended, mut engine_ended) = watch::channel(());
     std::thread::Builder::new()
         .name("engine".into())
         .spawn(move || {
@@ -171,12 +174,13 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let rechecking = supervisor.is_some().then(|| tokio::spawn(recheck_ports(engine.clone())));
     let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let working = ends.map(|ends| ends.start(&engine)).transpose()?;
+    let working = ends.map(|ends| ends.start(&engine));
 
-    let mut engine_ended = engine_ended;
+    let cluster_ended = Working::ended(working.as_ref());
     let outcome = tokio::select! {
         () = shutdown => Ok(()),
         _ = engine_ended.changed() => Err(RunError::Stopped { part: "the engine" }),
+        () = cluster_ended => Err(RunError::Stopped { part: "what reads and writes objects" }),
         _ = &mut xds_server => Err(RunError::Stopped { part: "the xDS server" }),
         _ = &mut admin_server => Err(RunError::Stopped { part: "the admin server" }),
     };

@@ -1,6 +1,6 @@
 //! A cluster at both ends: objects from its API server, statuses and proxies back to it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
     apply::{self, Applier},
@@ -59,12 +59,14 @@ pub struct ClusterOptions {
 /// The ends that lead to a cluster, before they do anything.
 pub(super) struct Ends {
     options: ClusterOptions,
+    reviewing: Client,
     client: Client,
     writing: Client,
     trust: Trust,
     outlets: Outlets,
     reports: mpsc::UnboundedReceiver<apply::Report>,
     metrics: Metrics,
+    thread: Thread,
 }
 
 /// The ends at work.
@@ -75,23 +77,38 @@ pub(super) struct Working {
     statuses: Writer,
     applier: Option<Applier>,
     _watches: watches::Handle,
-    _thread: Thread,
+    thread: Thread,
 }
 
-/// A thread on which all runs that speaks to the API server, one at a time: what is read is small pieces, and to wake
+/// A thread on which all runs that reads and writes objects, one at a time: what is read is small pieces, and to wake
 /// another thread for each costs more than the piece. Ends when this is dropped.
 struct Thread {
     runtime: Handle,
+    /// Changes when the thread ends.
+    ended: watch::Receiver<()>,
     _end: oneshot::Sender<()>,
 }
 
 impl Thread {
-    fn start() -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel();
-        std::thread::Builder::new().name("cluster".into()).spawn(move || drop(runtime.block_on(ended)))?;
-        Ok(Self { runtime: handle, _end: end })
+    fn start() -> io::Result<Self> {
+        let (started, starting) = std::sync::mpsc::channel();
+        let (end, ending) = oneshot::channel::<()>();
+        let (alive, ended) = watch::channel(());
+        let run = move || {
+            // Made and dropped here: a runtime may not be dropped where another one runs.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            match runtime {
+                Err(error) => drop(started.send(Err(error))),
+                Ok(runtime) => {
+                    drop(started.send(Ok(runtime.handle().clone())));
+                    drop(runtime.block_on(ending));
+                }
+            }
+            drop(alive);
+        };
+        std::thread::Builder::new().name("cluster".into()).spawn(run)?;
+        let runtime = starting.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, ended, _end: end })
     }
 }
 
@@ -101,8 +118,15 @@ impl Ends {
         controller_name: &Arc<str>,
         metrics: &Metrics,
     ) -> Result<Self, RunError> {
-        let client = watches::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
-        let writing = status::client(options.client.clone()).map_err(|error| RunError::Client(Box::new(error)))?;
+        let client_error = |error| RunError::Client(Box::new(error));
+        // Tokens are asked about where Envoys are served, and a connection belongs to those who use it.
+        let reviewing = watches::client(options.client.clone()).map_err(client_error)?;
+        let thread = Thread::start().map_err(RunError::Thread)?;
+        let (client, writing) = {
+            let _on = thread.runtime.enter();
+            let client = watches::client(options.client.clone()).map_err(client_error)?;
+            (client, status::client(options.client.clone()).map_err(client_error)?)
+        };
         let statuses = Writer::new(status::Settings::new(controller_name.clone()), metrics.statuses.clone());
         let (report, reports) = mpsc::unbounded_channel();
         let namespaces = match &options.scope {
@@ -120,7 +144,8 @@ impl Ends {
             Applier::new(settings, metrics.applies.clone(), move |told| drop(report.send(told)))
         });
         let outlets = Outlets { statuses, proxies, accounts: watch::Sender::new(Accounts::default()) };
-        Ok(Self { options, client, writing, trust: Trust::new(), outlets, reports, metrics: metrics.clone() })
+        let (trust, metrics) = (Trust::new(), metrics.clone());
+        Ok(Self { options, reviewing, client, writing, trust, outlets, reports, metrics, thread })
     }
 
     /// Where the engine tells the cluster what became of its objects.
@@ -147,16 +172,15 @@ impl Ends {
     pub(super) fn authenticate(&self) -> Arc<dyn xds::Authenticate> {
         let accounts = self.outlets.accounts.subscribe();
         let gateway_of: tokens::GatewayOf = Arc::new(move |account| accounts.borrow().get(account).cloned());
-        let review = Arc::new(self.client.clone());
+        let review = Arc::new(self.reviewing.clone());
         Arc::new(tokens::Tokens::new(review, gateway_of, tokens::Settings::default()))
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self, engine: &EngineHandle) -> Result<Working, RunError> {
-        let thread = Thread::start().map_err(RunError::Thread)?;
+    pub(super) fn start(self, engine: &EngineHandle) -> Working {
+        let Self { options, client, writing, trust, outlets, reports, metrics, thread, .. } = self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
-        let Self { options, client, writing, trust, outlets, reports, metrics } = self;
         let (candidate, claim) =
             Candidate::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
         let (leads, leading) = watch::channel(false);
@@ -197,11 +221,22 @@ impl Ends {
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(client, watching, sink);
         tasks.push(tokio::spawn(forward(observed, engine.clone())));
-        Ok(Working { tasks, election, resign, statuses, applier, _watches: watches, _thread: thread })
+        Working { tasks, election, resign, statuses, applier, _watches: watches, thread }
     }
 }
 
 impl Working {
+    /// Ends when nothing is read or written any more, which nobody asked for. Never where there is no cluster.
+    pub(super) fn ended(working: Option<&Self>) -> impl Future<Output = ()> + use<> {
+        let ended = working.map(|working| working.thread.ended.clone());
+        async move {
+            match ended {
+                Some(mut ended) => drop(ended.changed().await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Writes nothing any more, and lets another replica lead.
     pub(super) async fn stop(self) {
         self.statuses.lead(false);
