@@ -58,22 +58,26 @@ impl Admission {
         Self { config, reporter, turns: Semaphore::new(turns), refused: Default::default() }
     }
 
-    /// Who a stream is. `None` where nobody has to show that.
-    pub(crate) async fn admit(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Standing>, Status> {
-        if self.config.authenticate.is_none() {
-            return Ok(None);
+    /// What a stream shows of who it is, not judged yet. `None` where nobody has to show that.
+    pub(crate) fn token(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Token>, Status> {
+        match &self.config.authenticate {
+            None => Ok(None),
+            Some(_) => Token::of(headers).map(Some).map_err(|refusal| self.turn_away(peer, refusal)),
         }
-        let admitted = match Token::of(headers) {
-            Ok(token) => self.judge(peer, &token).await.map(|identity| Standing { token, identity }),
-            Err(refusal) => Err(refusal),
-        };
-        match admitted {
-            Ok(standing) => Ok(Some(standing)),
-            Err(refusal) => {
-                tracing::debug!(peer = ?peer.address, reason = %refusal, "an xDS stream was refused");
-                Err(self.refuse(refusal))
-            }
+    }
+
+    /// Who a stream is that shows `token`. `None` where nobody has to show that.
+    pub(crate) async fn admit(&self, peer: &Peer, token: Option<Token>) -> Result<Option<Standing>, Status> {
+        let Some(token) = token else { return Ok(None) };
+        match self.judge(peer, &token).await {
+            Ok(identity) => Ok(Some(Standing { token, identity })),
+            Err(refusal) => Err(self.turn_away(peer, refusal)),
         }
+    }
+
+    fn turn_away(&self, peer: &Peer, refusal: Refusal) -> Status {
+        tracing::debug!(peer = ?peer.address, reason = %refusal, "an xDS stream was refused");
+        self.refuse(refusal)
     }
 
     async fn judge(&self, peer: &Peer, token: &Token) -> Result<Identity, Refusal> {

@@ -48,7 +48,9 @@ pub struct Config {
     /// How many connections there may be on which nobody was let in yet. When there are more, the next wait until one
     /// was, or went.
     pub max_newcomers: usize,
-    /// How long a connection may stand before somebody is let in on it, TLS handshake included.
+    /// How long a connection may stand before somebody is let in on it, with the TLS handshake, the wait for
+    /// [`Hub::ready`](crate::Hub::ready) and the judging of a token: more than [`Config::ready_timeout`] and
+    /// [`Config::authentication_timeout`] together.
     pub newcomer_timeout: Duration,
     /// How long a stream waits for [`Hub::ready`](crate::Hub::ready) before it is refused with `UNAVAILABLE`: a proxy that
     /// is there first has its configuration sooner so than if it came again.
@@ -84,7 +86,7 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(5),
             max_newcomers: 512,
             newcomer_timeout: Duration::from_secs(10),
-            ready_timeout: Duration::from_secs(5),
+            ready_timeout: Duration::from_secs(3),
             authenticate: None,
             max_concurrent_authentications: 256,
             authentication_timeout: Duration::from_secs(5),

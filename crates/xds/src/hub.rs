@@ -92,8 +92,8 @@ impl Hub {
         names
     }
 
-    /// Says that everything that is to be read was read once and is published. Until then streams wait, and proxies keep
-    /// what they have.
+    /// Says that everything that is to be read was read once and is published. Until then streams wait, for
+    /// [`Config::ready_timeout`](crate::Config::ready_timeout) at most, and proxies keep what they have.
     pub fn ready(&self) {
         self.0.ready.send_replace(true);
     }

@@ -91,6 +91,8 @@ impl Ads {
         if request.method() != http::Method::POST {
             return Err(Status::unimplemented("gRPC is POST"));
         }
+        // Who shows nothing is not waited with.
+        let token = self.shared.admission.token(&self.peer, request.headers())?;
         let mut draining = self.draining.clone();
         tokio::select! {
             ready = timeout(self.shared.config.ready_timeout, self.shared.hub.until_ready()) => {
@@ -98,7 +100,7 @@ impl Ads {
             }
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
         }
-        let standing = self.shared.admission.admit(&self.peer, request.headers()).await?;
+        let standing = self.shared.admission.admit(&self.peer, token).await?;
         let slot = self.shared.streams.clone().try_acquire_owned();
         let slot = slot.map_err(|_| Status::unavailable("there are as many streams as are allowed"))?;
         self.newcomer.let_in();

@@ -232,6 +232,19 @@ async fn a_stream_waits_until_everything_was_read() {
 }
 
 #[tokio::test]
+async fn a_stream_that_waits_for_everything_to_be_read_does_not_hold_up_the_end() {
+    let mut config = Config::default();
+    (config.ready_timeout, config.drain_timeout) = (Duration::from_mins(1), Duration::from_mins(1));
+    let server = run(config).await;
+    let mut client = server.client().await;
+    let mut refused = pin!(client.delta_aggregated_resources(tokio_stream::once(ask_delta())));
+    assert!(timeout(Duration::from_millis(100), &mut refused).await.is_err(), "it is answered");
+    server.stop.send(()).unwrap();
+    assert_eq!(soon(refused).await.unwrap_err().code(), Code::Unavailable);
+    soon(server.served).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_stream_that_waits_too_long_for_everything_to_be_read_is_refused() {
     let mut config = Config::default();
     config.ready_timeout = Duration::from_millis(10);
