@@ -48,12 +48,13 @@ pub(crate) fn exact<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer
 mod tests {
     use serde_json::json;
 
+    use super::*;
     use crate::{HttpRoute, http_route::HttpRouteMatch};
 
     #[test]
     fn a_route_takes_no_more_memory_than_its_parts() {
         let route = json!({ "metadata": { "name": "r" }, "spec": {
-            "parentRefs": [{ "name": "edge" }],
+            "parentRefs": [{ "group": GROUP, "kind": "Gateway", "name": "edge" }],
             "hostnames": ["a.example.com"],
             "rules": [{ "matches": [{}], "filters": [{ "type": "CORS" }], "backendRefs": [{ "name": "s" }] }],
         } });
@@ -68,7 +69,8 @@ mod tests {
             rule.backend_refs.capacity(),
         ];
         assert_eq!(room, [1; 6]);
-        assert!(std::sync::Arc::ptr_eq(&spec.parent_refs[0].kind, &super::shared("Gateway")));
+        let parent = &spec.parent_refs[0];
+        assert!(Arc::ptr_eq(&parent.kind, &shared("Gateway")) && Arc::ptr_eq(&parent.group, &shared(GROUP)));
         assert_eq!(rule.matches, [HttpRouteMatch::default()]);
     }
 }

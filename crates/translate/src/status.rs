@@ -92,5 +92,5 @@ fn and_notes(message: &str, notes: &[impl ToString]) -> String {
 /// A status as JSON.
 pub(crate) fn json(status: &impl Serialize) -> String {
     // Texts as keys always serialize.
-    serde_json::to_string(status).unwrap_or_default()
+    serde_json::to_string(status).unwrap_or_else(|_| "{}".to_owned())
 }

@@ -68,8 +68,7 @@ impl Compact {
         Self { template: texts.keep(&template), times: Some(times.into()) }
     }
 
-    /// The text but for its times, and whether it has all of them: for no other text with the same words any decision
-    /// differs that does not look at times.
+    /// The text but for its times, and whether they were cut out of it. Texts of equal words differ in their times alone.
     pub(super) fn words(&self) -> (&str, bool) {
         (&self.template, self.times.is_some())
     }

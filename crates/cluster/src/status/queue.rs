@@ -311,8 +311,9 @@ impl Queue {
         let request = if read {
             Request::Read
         } else {
-            let pair = self.hasher.hash_one(entry.pair(id.kind, self.complete));
-            let merged = self.agreed.or_merge(pair, || merged(&id, entry, &self.controller_name, self.complete, wall));
+            let question = self.hasher.hash_one(entry.question(id.kind, self.complete));
+            let merged =
+                self.agreed.or_merge(question, || merged(&id, entry, &self.controller_name, self.complete, wall));
             let Some(body) = merged.and_then(|status| patch(entry, status, &self.hasher)) else {
                 // Nobody waits for anything any more, unless the object is yet to come.
                 if entry.known.is_some() {

@@ -165,13 +165,18 @@ impl Reader {
                 false => now + self.limits.idle,
             };
             let mut next = pin!(timeout_at(until, body.frame()));
-            let at_once = if plan.lists() { gulp(next.as_mut()).await } else { None };
-            let frame = match at_once {
-                Some(frame) => frame,
-                None => tokio::select! {
-                    frame = next => frame,
-                    Ok(_) = &mut changed, if name.is_some() => break ended("the CRD has changed"),
-                },
+            let lists = plan.lists();
+            let frame = async {
+                let at_once = if lists { gulp(next.as_mut()).await } else { None };
+                match at_once {
+                    Some(frame) => frame,
+                    None => next.await,
+                }
+            };
+            let frame = tokio::select! {
+                biased;
+                Ok(_) = &mut changed, if name.is_some() => break ended("the CRD has changed"),
+                frame = frame => frame,
             };
             if matches!(frame, Ok(Some(Ok(_)))) {
                 self.metrics.heard();

@@ -12,9 +12,9 @@ const REMEMBERED: usize = 4096;
 pub(super) struct Agreed(HashSet<u64>);
 
 impl Agreed {
-    /// What `merge` says, unless it said before that there is nothing to be written for the same `pair`.
-    pub(super) fn or_merge(&mut self, pair: u64, merge: impl FnOnce() -> Option<String>) -> Option<String> {
-        if self.0.contains(&pair) {
+    /// What `merge` says, unless it said before that there is nothing to be written for the same `question`.
+    pub(super) fn or_merge(&mut self, question: u64, merge: impl FnOnce() -> Option<String>) -> Option<String> {
+        if self.0.contains(&question) {
             return None;
         }
         let merged = merge();
@@ -22,8 +22,27 @@ impl Agreed {
             if self.0.len() >= REMEMBERED {
                 self.0.clear();
             }
-            self.0.insert(pair);
+            self.0.insert(question);
         }
         merged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_agreed_is_not_compared_again_and_what_did_not_is() {
+        let mut agreed = Agreed::default();
+        assert_eq!(agreed.or_merge(1, || None), None);
+        assert_eq!(agreed.or_merge(1, || unreachable!("it agreed")), None);
+        for _ in 0..2 {
+            assert_eq!(agreed.or_merge(2, || Some("patch".into())), Some("patch".into()));
+        }
+        for question in 10..10 + 2 * REMEMBERED as u64 {
+            agreed.or_merge(question, || None);
+            assert!(agreed.0.len() <= REMEMBERED);
+        }
     }
 }

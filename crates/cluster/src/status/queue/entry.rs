@@ -47,7 +47,7 @@ pub(super) enum Said {
 
 impl Entry {
     /// All that decides whether anything is to be written.
-    pub(super) fn pair(&self, kind: Kind, complete: bool) -> impl Hash {
+    pub(super) fn question(&self, kind: Kind, complete: bool) -> impl Hash {
         let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::words));
         (kind, complete, &self.said, status)
     }
