@@ -221,15 +221,11 @@ impl Wire {
     fn said(&self, raw: &str) -> Option<(Said, String)> {
         let Head { metadata, status } = head(raw)?;
         let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
-        // What is kept of an object has its name already.
-        let mut name = None;
         let what = match self.target {
             Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
             Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
             Target::Kind(kind) => match self.decoded(kind, raw) {
                 What::Object { object, .. } => {
-                    let ObjectId { namespace, name: own, .. } = object.id();
-                    name = Some(Name { namespace, name: own });
                     let stored = has_status(kind).then(|| Stored {
                         uid: (&*metadata.uid).into(),
                         resource_version: (&*metadata.resource_version).into(),
@@ -240,7 +236,14 @@ impl Wire {
                 undecodable => undecodable,
             },
         };
-        let name = name.unwrap_or_else(|| metadata.name());
+        let name = match &what {
+            // An object shares its name with what is kept of it.
+            What::Object { object, .. } => {
+                let ObjectId { namespace, name, .. } = object.id();
+                Name { namespace, name }
+            }
+            _ => metadata.name(),
+        };
         Some((Said { name, version, what }, metadata.resource_version.into()))
     }
 
