@@ -108,6 +108,19 @@ impl Kind {
         matches!(self.group(), "" | "apps" | "discovery.k8s.io")
     }
 
+    /// Whether a controller of Gateway API says in the status of its objects what became of them.
+    pub const fn reports_status(self) -> bool {
+        matches!(
+            self,
+            Self::GatewayClass
+                | Self::Gateway
+                | Self::HttpRoute
+                | Self::TrafficPolicy
+                | Self::RewritePolicy
+                | Self::DelegationPolicy
+        )
+    }
+
     /// The `apiVersion` of the preferred version.
     pub fn api_version(self) -> String {
         let version = self.versions()[0];

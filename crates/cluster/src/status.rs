@@ -36,7 +36,7 @@ use serde_json::value::RawValue;
 
 use self::send::{Answer, send};
 pub use self::{
-    merge::{Desired, has_status, merge},
+    merge::{Desired, merge},
     metrics::{Metrics, ResultLabel},
     queue::{Job, Outcome, Queue, Report, Request, Step, Version},
 };

@@ -87,13 +87,19 @@ struct Running {
 }
 
 async fn run(change: impl FnOnce(&mut Config)) -> Running {
+    let running = run_unready(change).await;
+    running.hub.ready();
+    running
+}
+
+/// Serves, and says that not everything was read yet.
+async fn run_unready(change: impl FnOnce(&mut Config)) -> Running {
     let judge = Arc::new(Judge::default());
     let mut config = Config::default();
     config.authenticate = Some(judge.clone());
     config.recheck_interval = Duration::from_millis(1);
     change(&mut config);
     let hub = Hub::new();
-    hub.ready();
     for gateway in ["ns/gw", "ns/other"] {
         hub.publish(gateway, snapshot(gateway, 1));
     }
@@ -246,6 +252,12 @@ async fn a_stream_without_a_token_is_refused_without_asking_anybody() {
     server.refused(None, "ns/gw").await;
     server.refused(Some(&"x".repeat(xds::MAX_TOKEN_BYTES + 1)), "ns/gw").await;
     assert_eq!(server.judge.asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_stream_without_a_token_does_not_wait_until_everything_was_read() {
+    let server = run_unready(|config| config.ready_timeout = Duration::from_hours(1)).await;
+    assert_eq!(server.refused(None, "ns/gw").await.code(), Code::Unauthenticated);
 }
 
 #[tokio::test]

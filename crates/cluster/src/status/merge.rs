@@ -30,19 +30,6 @@ pub enum Desired<'a> {
     Nothing(Option<&'a Value>),
 }
 
-/// Whether objects of the kind have a status that we write.
-pub const fn has_status(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::HttpRoute
-            | Kind::TrafficPolicy
-            | Kind::RewritePolicy
-            | Kind::DelegationPolicy
-    )
-}
-
 /// The change of `status` (a merge patch, as JSON) that makes it say what is desired; none if it does already.
 ///
 /// * Routes and policies: entries with our controller name are ours. Others' stay byte for byte, in their places.

@@ -226,7 +226,7 @@ impl Wire {
             Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
             Target::Kind(kind) => match self.decoded(kind, raw) {
                 What::Object { object, .. } => {
-                    let stored = has_status(kind).then(|| Stored {
+                    let stored = kind.reports_status().then(|| Stored {
                         uid: (&*metadata.uid).into(),
                         resource_version: (&*metadata.resource_version).into(),
                         status: status.map(ToOwned::to_owned),
@@ -266,19 +266,6 @@ fn object_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix(r#"{"type":""#)?;
     let rest = rest.strip_prefix("ADDED").or_else(|| rest.strip_prefix("MODIFIED"))?;
     rest.strip_prefix(r#"","object":"#)?.trim_ascii_end().strip_suffix('}')
-}
-
-/// The kinds whose status is written.
-fn has_status(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::HttpRoute
-            | Kind::TrafficPolicy
-            | Kind::RewritePolicy
-            | Kind::DelegationPolicy
-    )
 }
 
 fn head(raw: &str) -> Option<Head<'_>> {

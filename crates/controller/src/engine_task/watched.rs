@@ -93,7 +93,7 @@ impl Watched {
                 }
                 Observed::Remove(id) => {
                     self.undecodable.remove(&id);
-                    if cluster::status::has_status(id.kind) {
+                    if id.kind.reports_status() {
                         self.outlets.statuses.stored(&id, None);
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| translator.apply(change));

@@ -110,6 +110,12 @@ impl Thread {
         let runtime = starting.recv().map_err(io::Error::other)??;
         Ok(Self { runtime, ended, _end: end })
     }
+
+    /// Ends when the thread does, whoever ended it.
+    fn ended(&self) -> impl Future<Output = ()> + use<> {
+        let mut ended = self.ended.clone();
+        async move { drop(ended.changed().await) }
+    }
 }
 
 impl Ends {
@@ -228,10 +234,10 @@ impl Ends {
 impl Working {
     /// Ends when nothing is read or written any more, which nobody asked for. Never where there is no cluster.
     pub(super) fn ended(working: Option<&Self>) -> impl Future<Output = ()> + use<> {
-        let ended = working.map(|working| working.thread.ended.clone());
+        let ended = working.map(|working| working.thread.ended());
         async move {
             match ended {
-                Some(mut ended) => drop(ended.changed().await),
+                Some(ended) => ended.await,
                 None => std::future::pending().await,
             }
         }
@@ -315,5 +321,23 @@ async fn forward(mut observed: mpsc::Receiver<Vec<Observed>>, engine: EngineHand
         if engine.send(Event::Cluster(batch)).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_the_end_of_the_thread_learns_of_it_whatever_ended_it() {
+        let thread = Thread::start().unwrap();
+        let mut ended = pin!(thread.ended());
+        // A fault ends the task that has it, and no more.
+        thread.runtime.spawn(async { panic!("a fault") }).await.unwrap_err();
+        timeout(Duration::ZERO, &mut ended).await.unwrap_err();
+        drop(thread);
+        timeout(Duration::from_secs(20), ended).await.unwrap();
     }
 }

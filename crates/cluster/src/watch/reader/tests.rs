@@ -436,6 +436,25 @@ async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
     assert_eq!(names, ["a", "c"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_comes_in_small_parts_is_given_time_to_become_more_and_what_is_there_is_taken_at_once() {
+    let began = Instant::now();
+    let (part, body) = oneshot::channel();
+    part.send(1).expect("somebody listens");
+    assert_eq!(gulp(pin!(body)).await, Some(Ok(1)));
+    let (part, body) = oneshot::channel();
+    // Another task is about to hand it over.
+    tokio::spawn(async move { part.send(2) });
+    assert_eq!(gulp(pin!(body)).await, Some(Ok(2)));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let (part, body) = oneshot::channel::<i32>();
+    let mut body = pin!(body);
+    assert_eq!(gulp(body.as_mut()).await, None);
+    assert!(began.elapsed() >= GULP);
+    part.send(3).expect("it is still listened to");
+    assert_eq!(gulp(body).await, Some(Ok(3)));
+}
+
 #[test]
 fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {
     let headers = |value: &str| {
