@@ -27,7 +27,7 @@ use tokio::sync::OnceCell;
 use self::guardian::Guardian;
 use self::identity::{Authority, FILES};
 pub use self::middleman::{Exchange, Middleman, Verdict};
-pub use self::objects::{Channel, gateway_api_folder};
+pub use self::objects::{Channel, gateway_api_folder, loose_crd};
 use crate::client::{self, Request, Target};
 use crate::ports::free_port;
 use crate::process::{Process, root, signal};

@@ -16,29 +16,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use portcullis_tests::api_server::{ApiServer, Channel};
+use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
 use serde_json::json;
 
 use crate::proxy::Proxy;
 use crate::seen::{Seen, options};
-
-/// A CRD whose schema lets everything through.
-fn loose_crd(group: &str, version: &str, plural: &str, kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": { "plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List") },
-            "versions": [{
-                "name": version, "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
-    })
-    .to_string()
-}
 
 fn kgateway_crds() -> String {
     let group = "gateway.kgateway.dev";
@@ -340,7 +322,7 @@ async fn an_object_that_only_the_schema_understands_is_told_and_says_what_it_sai
     seen.until_put(&id("neighbour")).await?;
     ensure!(seen.undecodable.len() == 2, "{:?}", seen.undecodable);
     let why = seen.undecodable.get(&id("was-sound")).context("not told")?;
-    ensure!(why.contains("spec.sortMethod must be a string"), "{why}");
+    ensure!(why.contains("spec.sortMethod: must be a string"), "{why}");
     ensure!(sound(&seen, "was-sound") == Some((1, true)), "it does not say what it said last");
     ensure!(sound(&seen, "never-was") == Some((1, false)), "its targets are open");
 

@@ -14,7 +14,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ApiServer;
 use crate::manifests;
@@ -122,6 +122,24 @@ async fn api_of(client: &Client, object: &DynamicObject, namespace: &str) -> Res
             Api::namespaced_with(client.clone(), namespace, &resource)
         }
     })
+}
+
+/// A CRD whose schema lets everything through.
+pub fn loose_crd(group: &str, version: &str, plural: &str, kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List") },
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+    .to_string()
 }
 
 /// The manifests of a folder, in order. kustomize's file is none.

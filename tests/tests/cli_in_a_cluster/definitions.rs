@@ -1,8 +1,10 @@
-//! What the definitions of a cluster lack.
+//! What the definitions of a cluster lack, and what they let through.
 
 use anyhow::{Result, ensure};
-use portcullis_tests::api_server::{ApiServer, Channel};
+use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
+use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::root;
+use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
 use crate::world::{World, text};
@@ -75,4 +77,40 @@ spec: {controllerName: portcullis.dev/gateway-controller}
     let lacks = lacking(&api, "DirectResponse").await?.unwrap_or_default();
     ensure!(lacks["fields"] == serde_json::json!(["spec.bodyFormat"]), "{lacks}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_a_loose_definition_lets_through_is_told_by_whoever_is_asked_until_it_is_mended() -> Result<()> {
+    let api = ApiServer::start().await?;
+    api.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "directresponses", "DirectResponse")).await?;
+    let response = |status: &str| {
+        format!(
+            "{{apiVersion: gateway.kgateway.dev/v1alpha1, kind: DirectResponse, metadata: {{name: teapot}}, spec: \
+             {{status: {status}}}}}"
+        )
+    };
+    api.apply(&response("[418]")).await?;
+    let kubeconfig = api.kubeconfig();
+    let arguments = ["--deploy-proxies", "false"];
+    let mut controller = Portcullis::start_in_cluster(&kubeconfig, "default", &arguments)?;
+    controller.wait_until_ready().await?;
+    let address = controller.admin_address().to_string();
+    let refused = "portcullis_problems{severity=\"refused\"}";
+    for from in [["--from", "api-server"], ["--address", &address]] {
+        let kubeconfig = kubeconfig.to_string_lossy();
+        let told =
+            text(&[&["status", "directresponse/teapot", "--kubeconfig", &kubeconfig], &from[..]].concat()).await?;
+        ensure!(told.code == 1, "{from:?} {told:?}");
+        let why = "it cannot be decoded: spec.status: must be a whole number, found a list (Invalid)";
+        ensure!(told.out.contains("DirectResponse default/teapot") && told.out.contains(why), "{from:?} {told:?}");
+    }
+    ensure!(controller.metric(refused).await? == Some(1.0));
+
+    api.apply(&response("418")).await?;
+    eventually(PATIENCE, async || {
+        ensure!(controller.metric(refused).await? == Some(0.0));
+        anyhow::Ok(())
+    })
+    .await?;
+    controller.check()
 }

@@ -251,7 +251,11 @@ impl Wire {
     fn decoded(&self, kind: Kind, raw: &str) -> What {
         match catch_unwind(AssertUnwindSafe(|| (self.decode)(kind, raw))) {
             Ok(Ok(object)) => What::Object { object, stored: None },
-            Ok(Err((error, targets))) => What::Undecodable { why: error.to_string(), targets },
+            Ok(Err((error, targets))) => {
+                // Whoever tells it names the object.
+                let why = error.violation().map_or_else(|| error.to_string(), |violation| violation.to_string());
+                What::Undecodable { why, targets }
+            }
             Err(_) => {
                 let why = "decoding it failed: this is a fault of the controller".to_owned();
                 What::Undecodable { why, targets: None }

@@ -72,7 +72,7 @@ fn an_object_that_cannot_be_decoded_is_told_by_name_and_spoils_nothing() {
         panic!("decodable")
     };
     assert_eq!((&*name.name, version.as_deref(), targets), ("r", Some("8"), None));
-    assert!(why.starts_with("HTTPRoute n/r: spec.rules must be a list"), "{why}");
+    assert!(why.starts_with("spec.rules: must be a list"), "{why}");
 }
 
 #[test]
