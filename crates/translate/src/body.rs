@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// A part below this size is copied: to keep and to send it on its own would cost more than the copy.
 const SHARED: usize = 4096;
@@ -46,15 +46,21 @@ impl From<Bytes> for Body {
 }
 
 /// A [`Body`] under construction.
-#[derive(Default)]
 pub(crate) struct Joiner {
     done: Vec<Bytes>,
-    buffer: Vec<u8>,
+    buffer: BytesMut,
 }
 
 impl Joiner {
+    /// With room for these parts, and for so many bytes besides: a buffer that grew would copy what it has again and
+    /// again.
+    pub(crate) fn with_room<'a>(parts: impl Iterator<Item = &'a Bytes>, besides: usize) -> Self {
+        let copied: usize = parts.map(Bytes::len).filter(|len| *len < SHARED).sum();
+        Self { done: Vec::new(), buffer: BytesMut::with_capacity(copied + besides) }
+    }
+
     /// The place for what is written now.
-    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
@@ -68,18 +74,9 @@ impl Joiner {
         }
     }
 
-    /// Appends all pieces of a body.
-    pub(crate) fn extend(&mut self, body: &Body) {
-        for piece in &*body.pieces {
-            self.push(piece);
-        }
-    }
-
     fn flush(&mut self) {
         if !self.buffer.is_empty() {
-            // A copy of the right size: the buffer has room to spare, and is used again.
-            self.done.push(Bytes::copy_from_slice(&self.buffer));
-            self.buffer.clear();
+            self.done.push(self.buffer.split().freeze());
         }
     }
 

@@ -9,12 +9,12 @@
 //! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, and large parts are
 //! shared, not copied ([`Body`]), so that assembling costs 16 hashed bytes a part and a copy of what is small.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use envoy_types::pb::{
     envoy::config::route::v3::{RouteConfiguration, VirtualHost},
     google::protobuf::Any,
 };
-use prost::{Message, Name};
+use prost::{Message, Name, encoding::encode_varint};
 
 use crate::{
     body::{Body, Joiner},
@@ -136,10 +136,11 @@ pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterato
 
 /// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
 pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
-    let mut joiner = Joiner::default();
+    let hosts: Vec<_> = hosts.collect();
+    let heads = hosts.iter().map(|host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len) - host.len).sum();
+    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &host.pieces), heads);
     for host in hosts {
-        varint(joiner.buffer(), key_of(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS));
-        varint(joiner.buffer(), host.len);
+        head(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
         for piece in &host.pieces {
             joiner.push(piece);
         }
@@ -155,11 +156,15 @@ pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
 pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body, &'a [Hash])>) -> Encoded {
     let head = route_configuration_head(name).encode_to_vec();
     let mut hashes = version([&*head]).to_vec();
-    let mut joiner = Joiner::default();
+    let hosts: Vec<_> = hosts.into_iter().collect();
+    let parts = || hosts.iter().flat_map(|(body, _)| &**body.pieces());
+    let mut joiner = Joiner::with_room(parts(), head.len());
     joiner.buffer().extend_from_slice(&head);
-    for (piece, of_hosts) in hosts {
+    for part in parts() {
+        joiner.push(part);
+    }
+    for (_, of_hosts) in &hosts {
         hashes.extend_from_slice(of_hosts.as_flattened());
-        joiner.extend(&piece);
     }
     Encoded { version: version([&*hashes]), body: joiner.finish() }
 }
@@ -194,20 +199,14 @@ fn key_of(tag: u32) -> usize {
 }
 
 fn delimited(buffer: &mut Vec<u8>, tag: u32, body: &[u8]) {
-    varint(buffer, key_of(tag));
-    varint(buffer, body.len());
+    head(buffer, tag, body.len());
     buffer.extend_from_slice(body);
 }
 
-fn varint(buffer: &mut Vec<u8>, mut value: usize) {
-    loop {
-        let [low, ..] = value.to_le_bytes();
-        value >>= 7;
-        if value == 0 {
-            return buffer.push(low);
-        }
-        buffer.push(low | 0x80);
-    }
+/// Key and length of a length-delimited field.
+fn head(buffer: &mut impl BufMut, tag: u32, body: usize) {
+    encode_varint(key_of(tag) as u64, buffer);
+    encode_varint(body as u64, buffer);
 }
 
 /// A message under construction, as the fields that were encoded so far.
@@ -233,8 +232,7 @@ impl Fields {
         for (key, value) in &entries {
             let value = value.as_ref();
             let field_len = |len: usize| 1 + prost::length_delimiter_len(len) + len;
-            varint(&mut self.0, key_of(tag));
-            varint(&mut self.0, field_len(key.len()) + field_len(value.len()));
+            head(&mut self.0, tag, field_len(key.len()) + field_len(value.len()));
             delimited(&mut self.0, 1, key.as_bytes());
             delimited(&mut self.0, 2, value);
         }
