@@ -23,7 +23,7 @@ pub(crate) trait Store: Any + Send {
     fn name(&self) -> &'static str;
     fn kind(&self) -> Kind;
     /// The place's turn in a batch begins: takes over what was written, and queues what it changes.
-    fn begin(&self, core: &Core);
+    fn begin(&self, _core: &Core) {}
     /// The least depth at which something was emitted that has not been taken over.
     fn pending(&self) -> Option<u32> {
         None
@@ -49,7 +49,8 @@ pub(crate) trait Store: Any + Send {
     fn find_described(&self, key: &str) -> Option<NodeId>;
     fn emitted_by(&self, emitter: NodeId) -> Vec<String>;
     fn emitters(&self, row: Row) -> Vec<(String, NodeId)>;
-    fn stats(&self) -> TableStats;
+    /// Its figures; `batch` is the number of the last batch.
+    fn stats(&self, batch: u32) -> TableStats;
 }
 
 /// When in a batch a row is settled: the first place of its layers, its depth, its place. What a row reads must come
@@ -138,7 +139,13 @@ impl Core {
         for layered in self.layers.chunk_by(|a, b| a == b) {
             let places = first..first + Place::try_from(layered.len()).expect("checked when built");
             first = places.end;
-            self.settle_layers(&places);
+            // Its own statement: the graph must not stay borrowed while places are settled.
+            let touched = self.graph.borrow_mut().take_touched(&places);
+            if touched {
+                self.settle_layers(&places);
+                // Whatever touched them meanwhile is settled too.
+                self.graph.borrow_mut().take_touched(&places);
+            }
         }
         self.recycle();
         self.batch.get()

@@ -103,7 +103,8 @@ impl Engine {
 
     /// Figures of every table and group, in settling order.
     pub fn stats(&self) -> Vec<TableStats> {
-        self.core.stores.iter().map(|store| store.stats()).collect()
+        let batch = self.core.graph.borrow().batch();
+        self.core.stores.iter().map(|store| store.stats(batch)).collect()
     }
 }
 

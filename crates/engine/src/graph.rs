@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -81,6 +82,8 @@ pub(crate) struct Graph {
     free: Vec<NodeId>,
     /// By place: what waits, by (depth, row).
     queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
+    /// By place: whether it has anything to do. Small, so that a batch need not look at places that have nothing.
+    touched: Vec<bool>,
     suspects: Vec<NodeId>,
     stamp: u64,
     batch: u32,
@@ -96,6 +99,7 @@ impl Graph {
             nodes: Chunks::default(),
             free: Vec::new(),
             queues: (0..places).map(|_| BinaryHeap::new()).collect(),
+            touched: vec![false; places],
             suspects: Vec::new(),
             stamp: 0,
             batch: 0,
@@ -173,6 +177,11 @@ impl Graph {
         self.batch = self.batch.wrapping_add(1);
     }
 
+    /// Number of the batch.
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch
+    }
+
     /// A computation of the node begins. Tells how often the node has been computed in this batch, and the stamp for
     /// the reads that follow.
     pub(crate) fn begin(&mut self, id: NodeId) -> (u16, u64) {
@@ -210,7 +219,22 @@ impl Graph {
             node.flags |= QUEUED;
             let (place, item) = (node.place, Reverse((node.depth, node.row)));
             self.queues[place as usize].push(item);
+            self.touch(place);
         }
+    }
+
+    /// The place has something to do in the next batch, or in this one if its turn is still to come.
+    pub(crate) fn touch(&mut self, place: Place) {
+        self.touched[place as usize] = true;
+    }
+
+    /// Whether any of these places has something to do. Asking again says no, until it is touched again.
+    pub(crate) fn take_touched(&mut self, places: &Range<Place>) -> bool {
+        let mut any = false;
+        for touched in &mut self.touched[places.start as usize..places.end as usize] {
+            any |= std::mem::take(touched);
+        }
+        any
     }
 
     /// The least depth at which a place has rows that wait.

@@ -14,7 +14,7 @@ use crate::core::{Core, Store, Turn};
 use crate::graph::{NodeId, Place, Row};
 use crate::pages::{Content, View};
 use crate::rows::Rows;
-use crate::stats::{Kind, TableStats};
+use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Group;
 
 /// An entry that is to be there, or (none) no more, once the group settles.
@@ -44,7 +44,7 @@ struct Data<G: Group> {
     ops: BTreeMap<u32, Vec<Op<G>>>,
     /// Entries that wait behind another emitter's entry with the same sort key.
     contested: HashMap<(Row, G::Sort), Holders<G>, RandomState>,
-    changed: usize,
+    counts: Counts,
 }
 
 impl Core {
@@ -78,7 +78,7 @@ impl<G: Group> GroupStore<G> {
                 emitted: HashMap::default(),
                 ops: BTreeMap::new(),
                 contested: HashMap::default(),
-                changed: 0,
+                counts: Counts::default(),
             }),
         }
     }
@@ -169,10 +169,6 @@ impl<G: Group> Store for GroupStore<G> {
         G::NAME
     }
 
-    fn begin(&self, _core: &Core) {
-        self.data.borrow_mut().changed = 0;
-    }
-
     fn pending(&self) -> Option<u32> {
         self.data.borrow().ops.first_key_value().map(|(depth, _)| *depth)
     }
@@ -211,11 +207,12 @@ impl<G: Group> Store for GroupStore<G> {
         let mut graph = core.graph.borrow_mut();
         graph.dequeued(node);
         graph.wake_readers(node);
-        data.changed += 1;
+        data.counts.of(graph.batch()).changed += 1;
         Turn { computed: false, changed: true }
     }
 
-    fn commit(&self, _core: &Core, emitter: NodeId) -> bool {
+    fn commit(&self, core: &Core, emitter: NodeId) -> bool {
+        core.graph.borrow_mut().touch(self.place);
         let data = &mut *self.data.borrow_mut();
         let mut staged = std::mem::take(&mut data.staged);
         staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -280,7 +277,7 @@ impl<G: Group> Store for GroupStore<G> {
         Kind::Group
     }
 
-    fn stats(&self) -> TableStats {
+    fn stats(&self, batch: u32) -> TableStats {
         let data = self.data.borrow();
         TableStats {
             name: G::NAME,
@@ -289,7 +286,7 @@ impl<G: Group> Store for GroupStore<G> {
             computed: 0,
             computed_total: 0,
             max_per_cell: 0,
-            changed: data.changed,
+            changed: data.counts.in_batch(batch).changed,
             contested: data.contested.values().map(SmallVec::len).sum(),
         }
     }

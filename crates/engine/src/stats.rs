@@ -48,3 +48,25 @@ pub struct TableStats {
     /// [`Group`](crate::Group).
     pub contested: usize,
 }
+
+/// What was done in one batch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    batch: u32,
+    pub(crate) computed: usize,
+    pub(crate) max_per_cell: u16,
+    pub(crate) changed: usize,
+}
+
+impl Counts {
+    /// Those of a batch, to be counted on: from nothing, unless something was counted in it already.
+    pub(crate) fn of(&mut self, batch: u32) -> &mut Self {
+        *self = self.in_batch(batch);
+        self
+    }
+
+    /// Those of a batch as they are.
+    pub(crate) fn in_batch(self, batch: u32) -> Self {
+        if self.batch == batch { self } else { Self { batch, ..Self::default() } }
+    }
+}

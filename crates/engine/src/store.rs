@@ -12,7 +12,7 @@ use crate::core::{Core, Store, Turn};
 use crate::frame::Frame;
 use crate::graph::{NodeId, Place, Row};
 use crate::rows::Rows;
-use crate::stats::{Kind, TableStats};
+use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Table;
 
 /// Computes a row, and takes over in the graph what it read, demanded and emitted.
@@ -44,10 +44,8 @@ struct Data<T: Table> {
     written: Vec<(Row, Option<Arc<T::Value>>)>,
     /// What rows held at the last `take_changes`, for rows that have changed since. None: not tracked.
     changes: Option<Before<T>>,
-    computed: usize,
     computed_total: u64,
-    max_per_cell: u16,
-    changed: usize,
+    counts: Counts,
 }
 
 impl<T: Table> Data<T> {
@@ -84,10 +82,8 @@ impl<T: Table> TableStore<T> {
                 rows: Rows::default(),
                 written: Vec::new(),
                 changes: None,
-                computed: 0,
                 computed_total: 0,
-                max_per_cell: 0,
-                changed: 0,
+                counts: Counts::default(),
             }),
         }
     }
@@ -158,6 +154,7 @@ impl<T: Table> TableStore<T> {
         data.note_change(row, old.as_ref());
         if first {
             data.written.push((row, old));
+            core.graph.borrow_mut().touch(self.place);
         }
         true
     }
@@ -187,16 +184,21 @@ impl<T: Table> TableStore<T> {
             let slot = data.rows.slot(row);
             (slot.key.clone(), slot.node)
         };
-        let (times, stamp) = core.graph.borrow_mut().begin(node);
+        let (batch, times, stamp) = {
+            let mut graph = core.graph.borrow_mut();
+            let (times, stamp) = graph.begin(node);
+            (graph.batch(), times, stamp)
+        };
         let value = match &self.source {
             Source::Input => unreachable!("input rows are not computed"),
             Source::Lookup(compute) | Source::Derived(compute) => compute(core, node, stamp, &key),
         };
         {
             let data = &mut *self.data.borrow_mut();
-            data.computed += 1;
             data.computed_total += 1;
-            data.max_per_cell = data.max_per_cell.max(times);
+            let counts = data.counts.of(batch);
+            counts.computed += 1;
+            counts.max_per_cell = counts.max_per_cell.max(times);
         }
         Turn { computed: true, changed: self.store(core, row, node, value) }
     }
@@ -210,8 +212,9 @@ impl<T: Table> TableStore<T> {
         }
         let old = std::mem::replace(now, value.map(Arc::new));
         data.note_change(row, old.as_ref());
-        data.changed += 1;
-        core.graph.borrow_mut().wake_readers(node);
+        let mut graph = core.graph.borrow_mut();
+        data.counts.of(graph.batch()).changed += 1;
+        graph.wake_readers(node);
         true
     }
 }
@@ -222,13 +225,7 @@ impl<T: Table> Store for TableStore<T> {
     }
 
     fn begin(&self, core: &Core) {
-        let written = {
-            let data = &mut *self.data.borrow_mut();
-            data.computed = 0;
-            data.max_per_cell = 0;
-            data.changed = 0;
-            std::mem::take(&mut data.written)
-        };
+        let written = std::mem::take(&mut self.data.borrow_mut().written);
         for (row, old) in written {
             let (key, now) = {
                 let data = &mut *self.data.borrow_mut();
@@ -261,7 +258,7 @@ impl<T: Table> Store for TableStore<T> {
             let wanted = match self.source {
                 Source::Input => {
                     graph.wake_readers(node);
-                    self.data.borrow_mut().changed += 1;
+                    self.data.borrow_mut().counts.of(graph.batch()).changed += 1;
                     return Turn { computed: false, changed: true };
                 }
                 Source::Lookup(_) => graph.has_readers(node),
@@ -333,16 +330,17 @@ impl<T: Table> Store for TableStore<T> {
         }
     }
 
-    fn stats(&self) -> TableStats {
+    fn stats(&self, batch: u32) -> TableStats {
         let data = self.data.borrow();
+        let Counts { computed, max_per_cell, changed, .. } = data.counts.in_batch(batch);
         TableStats {
             name: T::NAME,
             kind: self.kind(),
             rows: data.rows.len(),
-            computed: data.computed,
+            computed,
             computed_total: data.computed_total,
-            max_per_cell: data.max_per_cell.into(),
-            changed: data.changed,
+            max_per_cell: max_per_cell.into(),
+            changed,
             contested: 0,
         }
     }

@@ -91,6 +91,27 @@ fn an_engine_can_move_to_another_thread() {
 }
 
 #[test]
+fn what_a_batch_did_is_told_of_it_alone() {
+    let mut engine = numbers();
+    engine.set::<Number>(1, Some(10));
+    engine.set::<Number>(3, Some(30));
+    engine.settle();
+    let told = |engine: &Engine| {
+        ["Number", "Half", "Shown", "ByParity", "Sum"].map(|name| {
+            let TableStats { computed, changed, max_per_cell, .. } = stats(engine, name);
+            (computed, changed, max_per_cell)
+        })
+    };
+    assert_eq!(told(&engine), [(0, 2, 0), (2, 2, 1), (2, 2, 1), (0, 1, 0), (0, 0, 0)]);
+    // The same half: what reads it is not even looked at.
+    engine.set::<Number>(1, Some(11));
+    engine.settle();
+    assert_eq!(told(&engine), [(0, 1, 0), (1, 0, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0)]);
+    engine.settle();
+    assert_eq!(told(&engine), [(0, 0, 0); 5]);
+}
+
+#[test]
 fn writing_an_equal_value_changes_nothing() {
     let mut engine = numbers();
     assert!(engine.set::<Number>(1, Some(10)));
