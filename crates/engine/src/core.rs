@@ -22,7 +22,8 @@ pub(crate) struct Turn {
 pub(crate) trait Store: Any + Send {
     fn name(&self) -> &'static str;
     fn kind(&self) -> Kind;
-    /// The place's turn in a batch begins: takes over what was written, and queues what it changes.
+    /// The place's turn in a batch begins: takes over what was written, and queues what it changes. Not called where
+    /// nothing waits, neither here nor at a place that is layered with this one.
     fn begin(&self, _core: &Core) {}
     /// The least depth at which something was emitted that has not been taken over.
     fn pending(&self) -> Option<u32> {
@@ -139,13 +140,11 @@ impl Core {
         for layered in self.layers.chunk_by(|a, b| a == b) {
             let places = first..first + Place::try_from(layered.len()).expect("checked when built");
             first = places.end;
-            // Its own statement: the graph must not stay borrowed while places are settled.
-            let touched = self.graph.borrow_mut().take_touched(&places);
-            if touched {
+            if self.graph.borrow().is_busy(&places) {
                 self.settle_layers(&places);
-                // Whatever touched them meanwhile is settled too.
-                self.graph.borrow_mut().take_touched(&places);
+                self.graph.borrow_mut().set_idle(&places);
             }
+            debug_assert!(places.clone().all(|place| self.waiting(place).is_none()), "work is left at {places:?}");
         }
         self.recycle();
         self.batch.get()
@@ -156,11 +155,7 @@ impl Core {
         for place in places.clone() {
             self.store(place).begin(self);
         }
-        let waiting = |place: Place| {
-            let (rows, entries) = (self.graph.borrow().waiting(place), self.store(place).pending());
-            rows.into_iter().chain(entries).min()
-        };
-        while let Some(depth) = places.clone().filter_map(waiting).min() {
+        while let Some(depth) = places.clone().filter_map(|place| self.waiting(place)).min() {
             for place in places.clone() {
                 let store = self.store(place);
                 store.open(self, depth);
@@ -172,6 +167,12 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The least depth at which a place has anything to do.
+    fn waiting(&self, place: Place) -> Option<u32> {
+        let (rows, entries) = (self.graph.borrow().waiting(place), self.store(place).pending());
+        rows.into_iter().chain(entries).min()
     }
 
     /// Forgets rows that hold nothing, that nobody reads and nobody demands.

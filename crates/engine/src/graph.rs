@@ -83,7 +83,7 @@ pub(crate) struct Graph {
     /// By place: what waits, by (depth, row).
     queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
     /// By place: whether it has anything to do. Small, so that a batch need not look at places that have nothing.
-    touched: Vec<bool>,
+    busy: Vec<bool>,
     suspects: Vec<NodeId>,
     stamp: u64,
     batch: u32,
@@ -99,7 +99,7 @@ impl Graph {
             nodes: Chunks::default(),
             free: Vec::new(),
             queues: (0..places).map(|_| BinaryHeap::new()).collect(),
-            touched: vec![false; places],
+            busy: vec![false; places],
             suspects: Vec::new(),
             stamp: 0,
             batch: 0,
@@ -172,12 +172,12 @@ impl Graph {
 
     // Batches
 
-    /// Opens a batch, for the counts of [`Graph::begin`].
+    /// Opens a batch: what is counted by batch is counted from nothing.
     pub(crate) fn next_batch(&mut self) {
         self.batch = self.batch.wrapping_add(1);
     }
 
-    /// Number of the batch.
+    /// Number of the batch that is being settled, or that was settled last.
     pub(crate) fn batch(&self) -> u32 {
         self.batch
     }
@@ -219,22 +219,23 @@ impl Graph {
             node.flags |= QUEUED;
             let (place, item) = (node.place, Reverse((node.depth, node.row)));
             self.queues[place as usize].push(item);
-            self.touch(place);
+            self.set_busy(place);
         }
     }
 
     /// The place has something to do in the next batch, or in this one if its turn is still to come.
-    pub(crate) fn touch(&mut self, place: Place) {
-        self.touched[place as usize] = true;
+    pub(crate) fn set_busy(&mut self, place: Place) {
+        self.busy[place as usize] = true;
     }
 
-    /// Whether any of these places has something to do. Asking again says no, until it is touched again.
-    pub(crate) fn take_touched(&mut self, places: &Range<Place>) -> bool {
-        let mut any = false;
-        for touched in &mut self.touched[places.start as usize..places.end as usize] {
-            any |= std::mem::take(touched);
-        }
-        any
+    /// Whether any of these places has something to do.
+    pub(crate) fn is_busy(&self, places: &Range<Place>) -> bool {
+        self.busy[places.start as usize..places.end as usize].contains(&true)
+    }
+
+    /// All that these places had to do is done.
+    pub(crate) fn set_idle(&mut self, places: &Range<Place>) {
+        self.busy[places.start as usize..places.end as usize].fill(false);
     }
 
     /// The least depth at which a place has rows that wait.

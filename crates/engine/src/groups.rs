@@ -207,12 +207,12 @@ impl<G: Group> Store for GroupStore<G> {
         let mut graph = core.graph.borrow_mut();
         graph.dequeued(node);
         graph.wake_readers(node);
-        data.counts.of(graph.batch()).changed += 1;
+        data.counts.counting(graph.batch()).changed += 1;
         Turn { computed: false, changed: true }
     }
 
     fn commit(&self, core: &Core, emitter: NodeId) -> bool {
-        core.graph.borrow_mut().touch(self.place);
+        core.graph.borrow_mut().set_busy(self.place);
         let data = &mut *self.data.borrow_mut();
         let mut staged = std::mem::take(&mut data.staged);
         staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));

@@ -59,13 +59,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Those of a batch, to be counted on: from nothing, unless something was counted in it already.
-    pub(crate) fn of(&mut self, batch: u32) -> &mut Self {
+    /// Those of a batch, for what is counted now; the first time in a batch they are nothing.
+    pub(crate) fn counting(&mut self, batch: u32) -> &mut Self {
         *self = self.in_batch(batch);
         self
     }
 
-    /// Those of a batch as they are.
+    /// Those of a batch, which are nothing if they were last counted in another one.
     pub(crate) fn in_batch(self, batch: u32) -> Self {
         if self.batch == batch { self } else { Self { batch, ..Self::default() } }
     }

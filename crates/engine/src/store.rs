@@ -154,7 +154,7 @@ impl<T: Table> TableStore<T> {
         data.note_change(row, old.as_ref());
         if first {
             data.written.push((row, old));
-            core.graph.borrow_mut().touch(self.place);
+            core.graph.borrow_mut().set_busy(self.place);
         }
         true
     }
@@ -196,7 +196,7 @@ impl<T: Table> TableStore<T> {
         {
             let data = &mut *self.data.borrow_mut();
             data.computed_total += 1;
-            let counts = data.counts.of(batch);
+            let counts = data.counts.counting(batch);
             counts.computed += 1;
             counts.max_per_cell = counts.max_per_cell.max(times);
         }
@@ -213,7 +213,7 @@ impl<T: Table> TableStore<T> {
         let old = std::mem::replace(now, value.map(Arc::new));
         data.note_change(row, old.as_ref());
         let mut graph = core.graph.borrow_mut();
-        data.counts.of(graph.batch()).changed += 1;
+        data.counts.counting(graph.batch()).changed += 1;
         graph.wake_readers(node);
         true
     }
@@ -258,7 +258,7 @@ impl<T: Table> Store for TableStore<T> {
             let wanted = match self.source {
                 Source::Input => {
                     graph.wake_readers(node);
-                    self.data.borrow_mut().counts.of(graph.batch()).changed += 1;
+                    self.data.borrow_mut().counts.counting(graph.batch()).changed += 1;
                     return Turn { computed: false, changed: true };
                 }
                 Source::Lookup(_) => graph.has_readers(node),
