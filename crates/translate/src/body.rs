@@ -45,6 +45,10 @@ impl From<Bytes> for Body {
     }
 }
 
+fn is_copied(part: &Bytes) -> bool {
+    part.len() < SHARED
+}
+
 /// A [`Body`] under construction.
 pub(crate) struct Joiner {
     done: Vec<Bytes>,
@@ -55,7 +59,7 @@ impl Joiner {
     /// With room for these parts, and for so many bytes besides: a buffer that grew would copy what it has again and
     /// again.
     pub(crate) fn with_room<'a>(parts: impl Iterator<Item = &'a Bytes>, besides: usize) -> Self {
-        let copied: usize = parts.map(Bytes::len).filter(|len| *len < SHARED).sum();
+        let copied: usize = parts.filter(|part| is_copied(part)).map(Bytes::len).sum();
         Self { done: Vec::new(), buffer: BytesMut::with_capacity(copied + besides) }
     }
 
@@ -66,7 +70,7 @@ impl Joiner {
 
     /// Appends a part, shared if it is large.
     pub(crate) fn push(&mut self, part: &Bytes) {
-        if part.len() < SHARED {
+        if is_copied(part) {
             self.buffer.extend_from_slice(part);
         } else {
             self.flush();
@@ -82,6 +86,7 @@ impl Joiner {
 
     pub(crate) fn finish(mut self) -> Body {
         self.flush();
+        debug_assert_eq!(self.buffer.capacity(), 0, "room for other than what was copied");
         Body { len: self.done.iter().map(Bytes::len).sum(), pieces: self.done.into() }
     }
 }

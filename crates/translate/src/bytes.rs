@@ -137,10 +137,10 @@ pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterato
 /// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
 pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
     let hosts: Vec<_> = hosts.collect();
-    let heads = hosts.iter().map(|host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len) - host.len).sum();
-    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &host.pieces), heads);
+    let besides = hosts.iter().map(|host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len) - host.len).sum();
+    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &host.pieces), besides);
     for host in hosts {
-        head(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
+        key_and_len(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
         for piece in &host.pieces {
             joiner.push(piece);
         }
@@ -199,12 +199,12 @@ fn key_of(tag: u32) -> usize {
 }
 
 fn delimited(buffer: &mut Vec<u8>, tag: u32, body: &[u8]) {
-    head(buffer, tag, body.len());
+    key_and_len(buffer, tag, body.len());
     buffer.extend_from_slice(body);
 }
 
 /// Key and length of a length-delimited field.
-fn head(buffer: &mut impl BufMut, tag: u32, body: usize) {
+fn key_and_len(buffer: &mut impl BufMut, tag: u32, body: usize) {
     encode_varint(key_of(tag) as u64, buffer);
     encode_varint(body as u64, buffer);
 }
@@ -232,7 +232,7 @@ impl Fields {
         for (key, value) in &entries {
             let value = value.as_ref();
             let field_len = |len: usize| 1 + prost::length_delimiter_len(len) + len;
-            head(&mut self.0, tag, field_len(key.len()) + field_len(value.len()));
+            key_and_len(&mut self.0, tag, field_len(key.len()) + field_len(value.len()));
             delimited(&mut self.0, 1, key.as_bytes());
             delimited(&mut self.0, 2, value);
         }
