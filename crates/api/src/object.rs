@@ -108,17 +108,25 @@ impl Kind {
         matches!(self.group(), "" | "apps" | "discovery.k8s.io")
     }
 
-    /// Whether a controller of Gateway API says in the status of its objects what became of them.
-    pub const fn reports_status(self) -> bool {
-        matches!(
-            self,
+    /// Whether it is this controller that says in the status of such an object what became of it.
+    pub fn has_status_of_ours(self) -> bool {
+        match self {
             Self::GatewayClass
-                | Self::Gateway
-                | Self::HttpRoute
-                | Self::TrafficPolicy
-                | Self::RewritePolicy
-                | Self::DelegationPolicy
-        )
+            | Self::Gateway
+            | Self::HttpRoute
+            | Self::TrafficPolicy
+            | Self::RewritePolicy
+            | Self::DelegationPolicy => true,
+            Self::ReferenceGrant
+            | Self::DirectResponse
+            | Self::GatewayParameters
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::Secret
+            | Self::ConfigMap
+            | Self::Deployment
+            | Self::Namespace => false,
+        }
     }
 
     /// The `apiVersion` of the preferred version.

@@ -72,8 +72,11 @@ pub enum Observed {
     Undecodable {
         /// The object.
         id: ObjectId,
-        /// Why, for its owner.
+        /// Why, for its owner, without the object's name.
         why: String,
+        /// Whether it never said anything, and has just been `Put` as a policy with its targets, which is refused for
+        /// the same reason.
+        refused: bool,
     },
 }
 

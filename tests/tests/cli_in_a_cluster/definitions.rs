@@ -82,14 +82,32 @@ spec: {controllerName: portcullis.dev/gateway-controller}
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_a_loose_definition_lets_through_is_told_by_whoever_is_asked_until_it_is_mended() -> Result<()> {
     let api = ApiServer::start().await?;
+    api.apply_crds(Channel::Standard).await?;
     api.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "directresponses", "DirectResponse")).await?;
-    let response = |status: &str| {
+    api.apply(&loose_crd("gateway.portcullis.dev", "v1alpha1", "delegationpolicies", "DelegationPolicy")).await?;
+    let objects = |status: &str, sort_method: &str| {
         format!(
-            "{{apiVersion: gateway.kgateway.dev/v1alpha1, kind: DirectResponse, metadata: {{name: teapot}}, spec: \
-             {{status: {status}}}}}"
+            "
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: DirectResponse
+metadata: {{name: teapot}}
+spec: {{status: {status}}}
+---
+apiVersion: gateway.portcullis.dev/v1alpha1
+kind: DelegationPolicy
+metadata: {{name: sorted}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: app}}]
+  sortMethod: {sort_method}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: app}}
+spec: {{}}
+"
         )
     };
-    api.apply(&response("[418]")).await?;
+    api.apply(&objects("[418]", "[1]")).await?;
     let kubeconfig = api.kubeconfig();
     let arguments = ["--deploy-proxies", "false"];
     let mut controller = Portcullis::start_in_cluster(&kubeconfig, "default", &arguments)?;
@@ -98,15 +116,21 @@ async fn what_only_a_loose_definition_lets_through_is_told_by_whoever_is_asked_u
     let refused = "portcullis_problems{severity=\"refused\"}";
     for from in [["--from", "api-server"], ["--address", &address]] {
         let kubeconfig = kubeconfig.to_string_lossy();
-        let told =
-            text(&[&["status", "directresponse/teapot", "--kubeconfig", &kubeconfig], &from[..]].concat()).await?;
+        let told = text(&[&["status", "-n", "default", "--kubeconfig", &kubeconfig], &from[..]].concat()).await?;
         ensure!(told.code == 1, "{from:?} {told:?}");
-        let why = "it cannot be decoded: spec.status: must be a whole number, found a list (Invalid)";
-        ensure!(told.out.contains("DirectResponse default/teapot") && told.out.contains(why), "{from:?} {told:?}");
+        for part in [
+            "DirectResponse default/teapot: ",
+            "it cannot be decoded: spec.status: must be a whole number, found a list (Invalid)",
+            "DelegationPolicy default/sorted: ",
+            "spec.sortMethod: must be a string",
+            "2 refused, ",
+        ] {
+            ensure!(told.out.contains(part), "{from:?}: {part} in {told:?}");
+        }
     }
-    ensure!(controller.metric(refused).await? == Some(1.0));
+    ensure!(controller.metric(refused).await? == Some(2.0));
 
-    api.apply(&response("418")).await?;
+    api.apply(&objects("418", "TableWeight")).await?;
     eventually(PATIENCE, async || {
         ensure!(controller.metric(refused).await? == Some(0.0));
         anyhow::Ok(())

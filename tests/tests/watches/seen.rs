@@ -147,7 +147,7 @@ impl Seen {
                 self.log.push(format!("fresh {kind}"));
                 self.stale.remove(&kind);
             }
-            Observed::Undecodable { id, why } => {
+            Observed::Undecodable { id, why, .. } => {
                 self.log.push(format!("undecodable {id}"));
                 self.undecodable.insert(id, why);
             }

@@ -179,7 +179,7 @@ impl Queue {
 
     /// What a status shall say from now on, as JSON; none if the object is not ours to judge any more.
     pub fn desired(&mut self, id: &ObjectId, status: Option<&str>, now: Instant) {
-        if !id.kind.reports_status() {
+        if !id.kind.has_status_of_ours() {
             return;
         }
         let names_controllers = !matches!(id.kind, Kind::Gateway | Kind::GatewayClass);
@@ -203,7 +203,7 @@ impl Queue {
 
     /// What the API server has, as the watch says; none if the object is gone.
     pub fn stored(&mut self, id: &ObjectId, version: Option<Version<'_>>, now: Instant) {
-        if !id.kind.reports_status() {
+        if !id.kind.has_status_of_ours() {
             return;
         }
         let Some(version) = version else {

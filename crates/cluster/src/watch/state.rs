@@ -251,16 +251,16 @@ impl State {
             }
             What::Undecodable { why, targets } => {
                 let id = id(kind, &name);
-                let told = match (old, targets) {
-                    (Told::Object | Told::Kept, _) => Told::Kept,
-                    (_, Some(object)) => {
-                        self.told.push(Observed::Put { object: *object, stored: None });
-                        Told::Targets
+                let (told, refused) = match (old, targets) {
+                    (Told::Object | Told::Kept, _) => (Told::Kept, false),
+                    (_, Some((object, stored))) => {
+                        self.told.push(Observed::Put { object: *object, stored });
+                        (Told::Targets, true)
                     }
-                    (Told::Targets, None) => Told::Targets,
-                    (_, None) => Told::Fault,
+                    (Told::Targets, None) => (Told::Targets, false),
+                    (_, None) => (Told::Fault, false),
                 };
-                self.told.push(Observed::Undecodable { id, why });
+                self.told.push(Observed::Undecodable { id, why, refused });
                 told
             }
         };

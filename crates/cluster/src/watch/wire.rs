@@ -41,7 +41,7 @@ pub(super) enum What {
     /// It is this.
     Object { object: Object, stored: Option<Stored> },
     /// It cannot be decoded; of a policy, what it targets.
-    Undecodable { why: String, targets: Option<Box<Object>> },
+    Undecodable { why: String, targets: Option<(Box<Object>, Option<Stored>)> },
     /// It exists, and what it says is not read. It is the one of this uid.
     Exists { uid: Arc<str> },
     /// Only its metadata was asked for.
@@ -224,17 +224,19 @@ impl Wire {
         let what = match self.target {
             Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
             Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
-            Target::Kind(kind) => match self.decoded(kind, raw) {
-                What::Object { object, .. } => {
-                    let stored = kind.reports_status().then(|| Stored {
+            Target::Kind(kind) => {
+                let stored = || {
+                    kind.has_status_of_ours().then(|| Stored {
                         uid: (&*metadata.uid).into(),
                         resource_version: (&*metadata.resource_version).into(),
                         status: status.map(ToOwned::to_owned),
-                    });
-                    What::Object { object, stored }
+                    })
+                };
+                match self.decoded(kind, raw) {
+                    Ok(object) => What::Object { object, stored: stored() },
+                    Err((why, targets)) => What::Undecodable { why, targets: targets.map(|object| (object, stored())) },
                 }
-                undecodable => undecodable,
-            },
+            }
         };
         let name = match &what {
             // An object shares its name with what is kept of it.
@@ -247,20 +249,18 @@ impl Wire {
         Some((Said { name, version, what }, metadata.resource_version.into()))
     }
 
-    /// The object, whatever happens while it is decoded: the next one may be that of somebody else.
-    fn decoded(&self, kind: Kind, raw: &str) -> What {
-        match catch_unwind(AssertUnwindSafe(|| (self.decode)(kind, raw))) {
-            Ok(Ok(object)) => What::Object { object, stored: None },
-            Ok(Err((error, targets))) => {
+    /// The object, or why there is none and what it targets; whatever happens while it is decoded: the next one may be
+    /// that of somebody else.
+    fn decoded(&self, kind: Kind, raw: &str) -> Result<Object, (String, Option<Box<Object>>)> {
+        let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(kind, raw)));
+        let fault = |_| Err(("decoding it failed: this is a fault of the controller".to_owned(), None));
+        decoded.map_or_else(fault, |decoded| {
+            decoded.map_err(|(error, targets)| {
                 // Whoever tells it names the object.
                 let why = error.violation().map_or_else(|| error.to_string(), |violation| violation.to_string());
-                What::Undecodable { why, targets }
-            }
-            Err(_) => {
-                let why = "decoding it failed: this is a fault of the controller".to_owned();
-                What::Undecodable { why, targets: None }
-            }
-        }
+                (why, targets)
+            })
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Watched {
     awaited: BTreeSet<Kind>,
     /// Kinds whose watch fails, and why.
     stale: BTreeMap<Kind, String>,
-    /// Objects that cannot be decoded as they are now, and why.
+    /// Objects that cannot be decoded as they are now, and why, where what stands in their place does not tell.
     undecodable: BTreeMap<ObjectId, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
@@ -93,7 +93,7 @@ impl Watched {
                 }
                 Observed::Remove(id) => {
                     self.undecodable.remove(&id);
-                    if id.kind.reports_status() {
+                    if id.kind.has_status_of_ours() {
                         self.outlets.statuses.stored(&id, None);
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| translator.apply(change));
@@ -111,10 +111,14 @@ impl Watched {
                     metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(0);
                     self.stale.remove(&kind);
                 }
-                Observed::Undecodable { id, why } => {
-                    tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
+                Observed::Undecodable { id, why, refused } => {
                     metrics.undecodable.get_or_create(&KindLabel::of(id.kind.as_str())).inc();
-                    self.undecodable.insert(id, why);
+                    if refused {
+                        tracing::warn!(%id, why, "cannot be decoded; what it targets is closed");
+                    } else {
+                        tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
+                        self.undecodable.insert(id, why);
+                    }
                 }
             }
         }

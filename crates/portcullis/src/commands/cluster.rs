@@ -152,7 +152,7 @@ async fn is_there(known: Option<bool>, source: &Source, selection: &Selection) -
         (Some(known), _) => known,
         (None, Some(cluster)) => exists(cluster, source.patience, kind, name, selection.namespace.as_deref()).await?,
         // Of what has a status, the controller would have told it.
-        (None, None) => !kind.reports_status(),
+        (None, None) => !kind.has_status_of_ours(),
     };
     if known {
         return Ok(());

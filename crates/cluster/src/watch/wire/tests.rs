@@ -71,7 +71,7 @@ fn an_object_that_cannot_be_decoded_is_told_by_name_and_spoils_nothing() {
     else {
         panic!("decodable")
     };
-    assert_eq!((&*name.name, version.as_deref(), targets), ("r", Some("8"), None));
+    assert_eq!((&*name.name, version.as_deref(), targets.is_none()), ("r", Some("8"), true));
     assert!(why.starts_with("spec.rules: must be a list"), "{why}");
 }
 
@@ -86,7 +86,20 @@ fn a_policy_that_cannot_be_decoded_comes_with_its_targets() {
     else {
         panic!("decodable")
     };
-    assert_eq!(targets.map(|object| object.id().to_string()).as_deref(), Some("DelegationPolicy n/p"));
+    let (object, stored) = targets.expect("targets");
+    assert_eq!(object.id().to_string(), "DelegationPolicy n/p");
+    assert_eq!(&*stored.expect("a status is written to policies").resource_version, "3");
+}
+
+#[test]
+fn a_secret_that_cannot_be_decoded_is_told_without_what_it_holds() {
+    let secret = json!({ "metadata": { "name": "s", "namespace": "n" }, "data": { "password": 271_828 } });
+    let (Line::Put(Said { what: What::Undecodable { why, .. }, .. }), _) =
+        line(Kind::Secret, &json!({ "type": "ADDED", "object": secret }))
+    else {
+        panic!("decodable")
+    };
+    assert!(why.starts_with("data.password: must be") && !why.contains("271828"), "{why}");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn what_cannot_be_decoded_is_told_until_it_can_or_goes() {
         _ => None,
     });
     let id = routes.into_iter().find(|id| id.kind == Kind::HttpRoute).expect("a route");
-    let undecodable = || Observed::Undecodable { id: id.clone(), why: "a port is text".to_owned() };
+    let undecodable = || Observed::Undecodable { id: id.clone(), why: "a port is text".to_owned(), refused: false };
     let told = |w: &mut World| {
         let (sender, answer) = std::sync::mpsc::channel();
         let question = move |view: &View<'_>| sender.send(view.undecodable.cloned()).expect("somebody waits");
