@@ -10,7 +10,7 @@ use serde::{
     de::{Error, Visitor},
 };
 
-use crate::shared::GROUP;
+use crate::group::GROUP;
 
 /// Texts that references of most objects have.
 static USUAL: LazyLock<[Arc<str>; 5]> = LazyLock::new(|| ["", GROUP, "Gateway", "HTTPRoute", "Service"].map(Arc::from));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     Kind,
     delegation_policy::DelegationPolicySpec,
-    policy::PORTCULLIS_GROUP,
+    group::PORTCULLIS_GROUP,
     rewrite_policy::RewritePolicySpec,
     schema::{
         openapi::{self, Field, Node, Text, Unique},

@@ -30,6 +30,7 @@ pub mod direct_response;
 pub mod gateway;
 pub mod gateway_class;
 pub mod gateway_parameters;
+pub mod group;
 pub mod honoured;
 pub mod http_route;
 pub mod meta;

@@ -6,9 +6,8 @@ use crate::{
     DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
     RewritePolicy, TrafficPolicy,
     core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
+    group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
     meta::ObjectMeta,
-    policy::{KGATEWAY_GROUP, PORTCULLIS_GROUP},
-    shared::GROUP,
 };
 
 macro_rules! kinds {

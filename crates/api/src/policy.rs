@@ -7,12 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::meta::StringMap;
 
-/// The API group of TrafficPolicy and DirectResponse.
-pub const KGATEWAY_GROUP: &str = "gateway.kgateway.dev";
-
-/// The API group of the kinds that are Portcullis' own.
-pub const PORTCULLIS_GROUP: &str = "gateway.portcullis.dev";
-
 /// Names an object of the policy's namespace, or a section of it.
 ///
 /// A missing group does not decode: an empty one means the core group.

@@ -5,14 +5,14 @@ use std::{fmt, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compact::{shared, text};
+use crate::{
+    compact::{shared, text},
+    group::GROUP,
+};
 
 mod duration;
 
 pub use duration::{Duration, parse_duration};
-
-/// The API group of Gateway API.
-pub const GROUP: &str = "gateway.networking.k8s.io";
 
 /// A port as the API carries it: 1 to 65535 once [`schema::violations`](crate::schema::violations) is content.
 pub type PortNumber = i32;

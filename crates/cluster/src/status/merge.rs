@@ -72,7 +72,7 @@ fn entry_list(
     let desired = desired.iter().filter_map(|entry| {
         let mut entry = entry.clone();
         let of = entry.get_mut(reference)?;
-        default_to(of, "group", api::shared::GROUP);
+        default_to(of, "group", api::group::GROUP);
         default_to(of, "kind", "Gateway");
         let key = of.clone();
         let conditions = entry.get_mut("conditions")?;

@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 
 use api::{
     Kind,
-    policy::{KGATEWAY_GROUP, PORTCULLIS_GROUP},
+    group::{KGATEWAY_GROUP, PORTCULLIS_GROUP},
 };
 use kube::{Client, core::Request};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub struct Lacking {
 impl Lacking {
     /// Whether nothing can be served without it. Policies may be missing, and fields that nobody sets.
     pub fn is_vital(&self) -> bool {
-        self.unserved.is_some() && self.name.ends_with(api::shared::GROUP)
+        self.unserved.is_some() && self.name.ends_with(api::group::GROUP)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a rule sends its requests: its references followed.
 
-use api::policy::PORTCULLIS_GROUP;
+use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
     Chain, NsName, Port, Problem, Severity,

@@ -5,9 +5,9 @@ use crate::{
     Kind,
     delegation_policy::{AllowedChildren, DelegationPolicySpec},
     direct_response::DirectResponseSpec,
+    group::GROUP,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
     rewrite_policy::RewritePolicySpec,
-    shared::GROUP,
     traffic_policy::TrafficPolicySpec,
 };
 

@@ -120,7 +120,7 @@ fn fit_listener(mut listener: Value) -> Value {
     if let Some(Value::Array(kinds)) = listener.get_mut("supportedKinds") {
         kinds.truncate(MAX_KINDS);
         for kind in kinds {
-            default_to(kind, "group", api::shared::GROUP);
+            default_to(kind, "group", api::group::GROUP);
         }
     }
     if let Value::Object(listener) = &mut listener {
