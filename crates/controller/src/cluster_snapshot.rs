@@ -139,7 +139,8 @@ impl Reading {
             }
             Observed::Stale { kind, why } => _ = self.failing.insert(kind, why),
             Observed::Fresh(kind) => _ = self.failing.remove(&kind),
-            Observed::Undecodable { id, refused: true, .. } => _ = self.snapshot.objects.insert(id),
+            // It was just put.
+            Observed::Undecodable { refused: true, .. } => {}
             Observed::Undecodable { id, why, refused: false } => {
                 self.snapshot.objects.insert(id.clone());
                 self.snapshot.undecodable.insert(id, why);

@@ -157,14 +157,13 @@ pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body
     let head = route_configuration_head(name).encode_to_vec();
     let mut hashes = version([&*head]).to_vec();
     let hosts: Vec<_> = hosts.into_iter().collect();
-    let parts = || hosts.iter().flat_map(|(body, _)| &**body.pieces());
-    let mut joiner = Joiner::with_room(parts(), head.len());
+    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|(body, _)| &**body.pieces()), head.len());
     joiner.buffer().extend_from_slice(&head);
-    for part in parts() {
-        joiner.push(part);
-    }
-    for (_, of_hosts) in &hosts {
+    for (body, of_hosts) in &hosts {
         hashes.extend_from_slice(of_hosts.as_flattened());
+        for part in &**body.pieces() {
+            joiner.push(part);
+        }
     }
     Encoded { version: version([&*hashes]), body: joiner.finish() }
 }
@@ -231,8 +230,7 @@ impl Fields {
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in &entries {
             let value = value.as_ref();
-            let field_len = |len: usize| 1 + prost::length_delimiter_len(len) + len;
-            key_and_len(&mut self.0, tag, field_len(key.len()) + field_len(value.len()));
+            key_and_len(&mut self.0, tag, field_len(1, key.len()) + field_len(2, value.len()));
             delimited(&mut self.0, 1, key.as_bytes());
             delimited(&mut self.0, 2, value);
         }
