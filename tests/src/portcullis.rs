@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::client::{self, Request, Target};
 use crate::ports;
 use crate::process::{Process, portcullis_binary};
+use crate::wait::{PATIENCE, eventually};
 
 /// A running `portcullis run`; it is killed when this is dropped.
 #[derive(Debug)]
@@ -92,6 +93,17 @@ impl Portcullis {
             Ok(())
         });
         ready.await
+    }
+
+    /// Waits until everything was read once and every kind can be watched: one whose definition is new cannot for a
+    /// moment.
+    pub async fn wait_until_fresh(&self) -> Result<()> {
+        eventually(PATIENCE, async || {
+            let ready = self.admin("/readyz").await?;
+            ensure!(ready.body == "ready\n", "{}", ready.body);
+            Ok(())
+        })
+        .await
     }
 
     /// Where Envoys connect to.

@@ -110,11 +110,6 @@ async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()>
     server.restart().await?;
     server.apply_in(&namespace, &world::answering_route("hello", "edge", "/hello", 303)).await?;
     proxy.answers("/hello", 303).await?;
-    eventually(PATIENCE, async || {
-        let ready = portcullis.admin("/readyz").await?;
-        ensure!(ready.body == "ready\n", "{}", ready.body);
-        anyhow::Ok(())
-    })
-    .await?;
+    portcullis.wait_until_fresh().await?;
     portcullis.check()
 }

@@ -112,6 +112,7 @@ spec: {{}}
     let arguments = ["--deploy-proxies", "false"];
     let mut controller = Portcullis::start_in_cluster(&kubeconfig, "default", &arguments)?;
     controller.wait_until_ready().await?;
+    controller.wait_until_fresh().await?;
     let address = controller.admin_address().to_string();
     let refused = "portcullis_problems{severity=\"refused\"}";
     for from in [["--from", "api-server"], ["--address", &address]] {

@@ -3,14 +3,13 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::portcullis_binary;
-use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::json;
 
 const CLASS: &str = "
@@ -101,18 +100,12 @@ impl World {
         self.ask(&[arguments, &["--from", "api-server"]].concat()).await
     }
 
-    /// A controller of this namespace, which has read everything, and can watch all of it: a kind whose definition is new
-    /// cannot be watched for a moment.
+    /// A controller of this namespace, which has read everything, and can watch all of it.
     pub(crate) async fn controller(&self) -> Result<Portcullis> {
         let arguments = ["--deploy-proxies", "false", "--watch-namespaces", &self.namespace, "--identity", LEADER];
         let mut controller = Portcullis::start_in_cluster(&self.api.kubeconfig(), &self.namespace, &arguments)?;
         controller.wait_until_ready().await?;
-        eventually(PATIENCE, async || {
-            let ready = controller.admin("/readyz").await?;
-            ensure!(ready.body == "ready\n", "{}", ready.body);
-            anyhow::Ok(())
-        })
-        .await?;
+        controller.wait_until_fresh().await?;
         Ok(controller)
     }
 
