@@ -3,6 +3,7 @@
 mod edit;
 mod policy;
 mod rule;
+pub mod tenant;
 pub mod values;
 pub mod world;
 

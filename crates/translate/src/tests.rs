@@ -13,6 +13,7 @@ mod properties;
 mod proxies;
 mod replacement;
 mod scene;
+mod tenant;
 mod tree;
 mod world;
 

@@ -185,7 +185,7 @@ fn route(place: &Place) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn service() -> BoxedStrategy<Value> {
+pub(super) fn service() -> BoxedStrategy<Value> {
     let protocols = ["kubernetes.io/h2c", "kubernetes.io/ws", "kubernetes.io/wss", "https", "http"];
     let protocol = option::weighted(
         0.4,
@@ -212,7 +212,7 @@ fn service() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn slice() -> BoxedStrategy<Value> {
+pub(super) fn slice() -> BoxedStrategy<Value> {
     let v4 =
         &["10.0.0.1", "10.0.0.2", "127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "010.0.0.1", "10.0.0"][..];
     let v6 = &["fd00::1", "::1", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "ff02::1", "[::1]"][..];
@@ -242,7 +242,7 @@ fn slice() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn secret() -> BoxedStrategy<Value> {
+pub(super) fn secret() -> BoxedStrategy<Value> {
     let pair = prop_oneof![2 => 0..3_usize, 1 => 0..PEMS.len()];
     let noise = option::weighted(0.2, values::hostile());
     (pair, noise, any::<bool>())
