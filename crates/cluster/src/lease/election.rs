@@ -7,12 +7,16 @@ use std::{
 
 use super::{Claim, Settings};
 
+/// So many of our own durations a Lease is held at most that does not change, whatever it says: else whoever may write it
+/// once keeps everybody from leading for years. Replicas of one release say the same duration.
+const LONGEST: u32 = 4;
+
 /// What a Lease says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Who holds it; none if it was given back.
     pub holder: Option<Arc<str>>,
-    /// For how long it is held after the last renewal, as the holder says.
+    /// For how long it is held after the last renewal, as the holder says; believed up to four times our own.
     pub duration: Option<Duration>,
     /// How often the holder changed.
     pub transitions: i32,
@@ -123,7 +127,7 @@ impl Election {
             // Whoever held a Lease that somebody deleted still believes in it.
             Some((Record { holder: Some(holder), duration, .. }, since)) if *holder != self.identity => {
                 self.leads_until = None;
-                let over = *since + duration.unwrap_or(self.duration);
+                let over = *since + duration.unwrap_or(self.duration).min(self.duration * LONGEST);
                 (self.next, self.at) =
                     if now >= over { (Next::Take, now) } else { (Next::Read, over.min(now + self.retry)) };
             }

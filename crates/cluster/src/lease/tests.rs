@@ -105,6 +105,20 @@ fn a_lease_is_taken_once_it_did_not_change_for_its_duration() {
 }
 
 #[test]
+fn a_lease_that_says_it_lasts_for_years_is_taken_once_it_did_not_change_for_four_durations() {
+    let mut world = World::new();
+    let forever = Duration::from_secs(u64::from(i32::MAX.unsigned_abs()));
+    world.write(Record { holder: Some("thief".into()), duration: Some(forever), ..Record::default() });
+    let mut a = world.candidate("a");
+    let start = world.now;
+    while !a.claim(world.now).leads() {
+        world.now = world.run("a", &mut a);
+        assert!(world.now - start <= 65 * SECOND, "it waits for ever");
+    }
+    assert_eq!(world.now - start, 4 * 15 * SECOND + 5 * SECOND, "and 5 until the next renewal");
+}
+
+#[test]
 fn a_lease_that_changes_is_never_taken_whatever_its_times_say() {
     let mut world = World::new();
     world.held_by("b");
