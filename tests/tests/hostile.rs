@@ -1,8 +1,40 @@
 //! One tenant against another, and against the controller: each test is an attack that a claim of `SECURITY.md` answers.
 
+#[path = "hostile/certificates.rs"]
+mod certificates;
+#[path = "hostile/crashes.rs"]
+mod crashes;
+#[path = "hostile/estate.rs"]
+mod estate;
+#[path = "hostile/floods.rs"]
+mod floods;
+#[path = "hostile/frames.rs"]
+mod frames;
+#[path = "hostile/grants.rs"]
+mod grants;
+#[path = "hostile/leases.rs"]
+mod leases;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;
+#[path = "xds_security/mount.rs"]
+mod mount;
+#[path = "faults_in_a_cluster/objects.rs"]
+#[allow(dead_code, reason = "the tests of faults in a cluster use all of them")]
+mod objects;
+#[path = "in_a_cluster/proxy.rs"]
+mod proxy;
+#[path = "hostile/sni.rs"]
+mod sni;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;
+#[path = "hostile/tenant.rs"]
+mod tenant;
+#[path = "faults_in_a_cluster/traffic.rs"]
+mod traffic;
+#[path = "hostile/watches.rs"]
+mod watches;
+#[path = "faults_in_a_cluster/world.rs"]
+#[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
+mod world;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
@@ -30,6 +30,9 @@ use crate::client::{Protocol, Tls};
 pub enum Verdict {
     /// The API server answers it.
     Pass,
+    /// The API server answers it, and after each line of its answer come the line before and that line again: a watch that
+    /// repeats itself and is out of order, but ends in what is.
+    Repeat,
     /// It never gets there: it is answered with this status, as an API server in trouble would.
     Refuse {
         /// The status.
@@ -63,6 +66,8 @@ struct State {
     target: SocketAddr,
     judge: Mutex<Judge>,
     exchanges: Mutex<Vec<Exchange>>,
+    /// How many lines were repeated.
+    repeated: Arc<AtomicUsize>,
     /// The number of the next connection.
     next: AtomicU64,
     /// Connections with a lower number are dead: open, and silent.
@@ -81,6 +86,7 @@ impl Middleman {
             target,
             judge: Mutex::new(Box::new(|_, _| Verdict::Pass)),
             exchanges: Mutex::default(),
+            repeated: Arc::default(),
             next: AtomicU64::new(0),
             silent: watch::Sender::new(0),
             closed: watch::Sender::new(0),
@@ -103,6 +109,11 @@ impl Middleman {
     /// Refuses every request from now on, and closes all connections, so that no watch goes on.
     pub fn refuse(&self, code: u16, retry_after: Option<u32>) {
         self.judge(move |_, _| Verdict::Refuse { code, retry_after });
+        self.close();
+    }
+
+    /// Closes all connections, so that no watch goes on. New ones are well.
+    pub fn close(&self) {
         self.state.closed.send_replace(self.state.next.load(Ordering::SeqCst));
     }
 
@@ -114,6 +125,11 @@ impl Middleman {
     /// Connections that there are stay open, and nothing comes through any more. New ones are well.
     pub fn silence(&self) {
         self.state.silent.send_replace(self.state.next.load(Ordering::SeqCst));
+    }
+
+    /// How many lines of answers were repeated so far.
+    pub fn repeated(&self) -> usize {
+        self.state.repeated.load(Ordering::Relaxed)
     }
 
     /// What was answered so far, in the order of the answers.
@@ -210,9 +226,10 @@ async fn answer(
     let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
     let verdict = lock(&state.judge)(&method, &path);
     let response = match verdict {
-        Verdict::Pass => {
+        Verdict::Pass | Verdict::Repeat => {
             let response = sender.lock().await.send_request(request).await?;
-            response.map(|body| listened(body, state.silent.subscribe(), number))
+            let response = response.map(|body| listened(body, state.silent.subscribe(), number));
+            if verdict == Verdict::Repeat { response.map(|body| repeating(body, &state.repeated)) } else { response }
         }
         Verdict::Refuse { code, retry_after } => {
             request.into_body().collect().await?;
@@ -232,6 +249,32 @@ fn listened(body: Incoming, silent: watch::Receiver<u64>, number: u64) -> Body {
             frame = body.frame() => frame,
         };
         Some((frame?, (body, silent)))
+    });
+    StreamBody::new(frames.boxed()).boxed_unsync()
+}
+
+/// A body each of whose lines comes twice, and between both the line before it.
+fn repeating(body: Body, repeated: &Arc<AtomicUsize>) -> Body {
+    let start = (body, Vec::new(), Vec::new(), Arc::clone(repeated));
+    let frames = stream::unfold(start, |(mut body, mut rest, mut before, repeated)| async move {
+        let repeat = |data: Bytes| {
+            rest.extend_from_slice(&data);
+            let mut lines = Vec::new();
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                lines.extend_from_slice(&line);
+                if !before.is_empty() {
+                    lines.extend_from_slice(&before);
+                    lines.extend_from_slice(&line);
+                    repeated.fetch_add(1, Ordering::Relaxed);
+                }
+                before = line;
+            }
+            Bytes::from(lines)
+        };
+        let frame = body.frame().await?;
+        let frame = frame.map(|frame| frame.map_data(repeat));
+        Some((frame, (body, rest, before, repeated)))
     });
     StreamBody::new(frames.boxed()).boxed_unsync()
 }

@@ -1,0 +1,106 @@
+//! HTTP/2 floods against a proxy and against the controller: they end, or cost next to nothing, and others are served.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::client::{Connection, Protocol, Request, Target};
+use serde_json::json;
+use tokio::task::{JoinHandle, JoinSet};
+use translate::testing::tenant::{HEALTHY, OWNED_HOST};
+
+use crate::estate::Estate;
+use crate::frames::{End, Flood, flood};
+
+/// How many connections each kind of flood has.
+const CONNECTIONS: usize = 2;
+
+/// More than a flooded program may take for all of them, in KiB.
+const GROWTH: u64 = 64 << 10;
+
+/// What a process has in memory, in KiB.
+fn resident(id: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// A client of a victim that asks all the time, on one connection.
+fn victim(port: u16, stop: &Arc<AtomicBool>) -> JoinHandle<Result<usize>> {
+    let (stop, target) = (Arc::clone(stop), Target { protocol: Protocol::H2, ..Target::local(port) });
+    tokio::spawn(async move {
+        let mut connection = Connection::open(&target).await?;
+        let mut served = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let answer = connection.send(&Request::get(OWNED_HOST, HEALTHY)).await?;
+            ensure!(answer.status == 200, "request {served}: {} {}", answer.status, answer.body);
+            served += 1;
+        }
+        Ok(served)
+    })
+}
+
+/// Each kind of flood, and how its connections ended.
+async fn floods(port: u16) -> Result<Vec<(Flood, End)>> {
+    let mut running = JoinSet::new();
+    for kind in Flood::ALL {
+        for _ in 0..CONNECTIONS {
+            running.spawn(async move { (kind, flood(kind, port, "flood.test").await) });
+        }
+    }
+    let mut ends = Vec::new();
+    while let Some(done) = running.join_next().await {
+        let (kind, end) = done?;
+        ends.push((kind, end?));
+    }
+    Ok(ends)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_frames_at_a_proxy_are_cut_and_a_victim_on_another_connection_is_served() -> Result<()> {
+    let mut estate = Estate::start().await?;
+    let before = estate.envoy.stats().await?.get("server.memory_allocated").copied().context("no memory")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let client = victim(estate.place.http, &stop);
+    let ends = floods(estate.place.http).await?;
+    stop.store(true, Ordering::Relaxed);
+    let served = client.await?.context("a victim beside the floods")?;
+    let after = estate.envoy.stats().await?.get("server.memory_allocated").copied().context("no memory")?;
+    println!("{ends:?}, {served} requests of the victim, {before} bytes before, {after} after");
+    ensure!(served > 0, "nobody was served");
+    let endured: Vec<_> = ends.iter().filter(|(_, end)| *end == End::Endured).collect();
+    ensure!(endured.is_empty(), "not cut: {endured:?}");
+    ensure!(after < before + (GROWTH << 10), "{before} bytes were allocated, {after} are");
+    estate.is_unharmed().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_frames_at_the_controller_hold_up_no_proxy() -> Result<()> {
+    let mut estate = Estate::start().await?;
+    let id = estate.portcullis.id().context("it has ended")?;
+    let before = resident(id)?;
+    let port = estate.portcullis.xds_address().port();
+    let mut running = tokio::spawn(async move { floods(port).await });
+    let mut changes = 0;
+    let ends = loop {
+        changes += 1;
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {"name": "r0", "namespace": "evil"},
+            "spec": {"parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "rest"}],
+                "hostnames": [format!("h{changes}.test")]},
+        });
+        estate.written("tenant.json", &[route]).await.context("a change beside the floods")?;
+        ensure!(estate.portcullis.admin("/healthz").await?.status == 200, "it is not alive");
+        if running.is_finished() {
+            break (&mut running).await??;
+        }
+    };
+    let after = resident(id)?;
+    println!("{ends:?}, {changes} changes meanwhile, {before} KiB before, {after} KiB after");
+    ensure!(after < before + GROWTH, "{before} KiB were resident, {after} KiB are");
+    let stats = estate.envoy.stats().await?;
+    let connections = stats.get("cluster.xds.upstream_cx_total");
+    ensure!(connections == Some(&1), "the proxy lost its stream: {connections:?} connections");
+    estate.is_unharmed().await
+}
