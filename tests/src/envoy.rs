@@ -49,7 +49,14 @@ impl Envoy {
         std::fs::write(&path, serde_json::to_vec_pretty(&bootstrap)?)?;
         let log = folder.path().join("envoy.log");
         let path = path.to_string_lossy().into_owned();
-        let arguments = ["--config-path", &path, "--disable-hot-restart", "--concurrency", "1", "--log-level", "info"];
+        let arguments = [
+            ["--config-path", &path],
+            ["--concurrency", "1"],
+            ["--log-level", "info"],
+            // Envoy keeps the access log for 10 seconds otherwise.
+            ["--file-flush-interval-msec", "10"],
+        ];
+        let arguments = arguments.into_iter().flatten().chain(["--disable-hot-restart"]);
         Ok(Self {
             process: Process::start("envoy", &envoy_binary()?, arguments, log)?,
             admin: Target::local(admin),
@@ -98,6 +105,11 @@ impl Envoy {
             bail!("Envoy refused updates: {refused:?}\n{}", words.join("\n"));
         }
         Ok(())
+    }
+
+    /// Everything that Envoy has printed, its access log among it.
+    pub fn log(&self) -> String {
+        self.process.log()
     }
 
     /// The last lines that Envoy has printed.

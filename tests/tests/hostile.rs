@@ -6,6 +6,8 @@ mod certificates;
 mod crashes;
 #[path = "hostile/estate.rs"]
 mod estate;
+#[path = "hostile/explain.rs"]
+mod explain;
 #[path = "hostile/floods.rs"]
 mod floods;
 #[path = "hostile/frames.rs"]

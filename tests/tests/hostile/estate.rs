@@ -100,15 +100,20 @@ impl Estate {
         eventually(PATIENCE, async || self.answers().await.map(drop)).await
     }
 
-    /// The virtual hosts of the victim who shares no listener, as Envoy has them. On the open port its name is anybody's.
-    pub(crate) async fn owned_hosts(&self) -> Result<Vec<Value>> {
+    /// The virtual hosts of a route configuration, as Envoy has them.
+    pub(crate) async fn hosts(&self, configuration: &str) -> Result<Vec<Value>> {
         let dump = self.envoy.config_dump().await?;
         let configs = dump["configs"].as_array().context("no configs")?;
         let routes = configs.iter().filter_map(|section| section["dynamic_route_configs"].as_array()).flatten();
-        let open = format!("http/{}", self.place.open);
-        let routes = routes.filter(|config| config["route_config"]["name"] != open.as_str());
-        let hosts = routes.filter_map(|config| config["route_config"]["virtual_hosts"].as_array()).flatten();
-        Ok(hosts.filter(|host| host["name"] == OWNED_HOST).cloned().collect())
+        let named = routes.map(|config| &config["route_config"]).filter(|config| config["name"] == configuration);
+        Ok(named.filter_map(|config| config["virtual_hosts"].as_array()).flatten().cloned().collect())
+    }
+
+    /// The virtual hosts of the victim who shares no listener, as Envoy has them. On the open port its name is anybody's.
+    pub(crate) async fn owned_hosts(&self) -> Result<Vec<Value>> {
+        let plain = self.hosts(&format!("http/{}", self.place.http)).await?;
+        let tls = self.hosts(&format!("https/{}/owned-tls", self.place.https)).await?;
+        Ok(plain.into_iter().chain(tls).filter(|host| host["name"] == OWNED_HOST).collect())
     }
 
     /// Nobody ended or panicked, and no update was refused.
