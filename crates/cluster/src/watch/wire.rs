@@ -305,4 +305,6 @@ impl std::fmt::Display for Status {
 }
 
 #[cfg(test)]
+mod garbage;
+#[cfg(test)]
 mod tests;
