@@ -14,11 +14,11 @@ use xds::{Config, Hub, Server};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A PING.
+/// A ping.
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0portcull";
-/// SETTINGS with a window.
+/// Settings with a window.
 const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\x01\0\0";
-/// A WINDOW_UPDATE of no bytes more than none.
+/// A priority of a stream that is not there.
 const PRIORITY: &[u8] = b"\0\0\x05\x02\0\0\0\0\x03\0\0\0\0\x10";
 /// A frame of a kind that nobody knows.
 const UNKNOWN: &[u8] = b"\0\0\x00\xfe\0\0\0\0\0";
