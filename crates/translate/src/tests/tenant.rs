@@ -235,7 +235,7 @@ fn put(translator: &mut Translator, objects: &[Value]) -> Vec<ObjectId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn a_hostile_tenant_turns_nothing_of_his_victims_and_is_told((rules, steps) in attack()) {
@@ -276,4 +276,45 @@ fn victims_without_a_tenant_are_served() {
     let healthy = answers(&translator).into_iter().filter(|answer| answer[1] != Value::Null).count();
     assert_eq!(healthy, 5, "{:?}", answers(&translator));
     assert!(VICTIMS.iter().all(|namespace| !NAMESPACES.contains(namespace)));
+}
+
+#[test]
+fn a_route_that_names_its_parents_is_nobody_elses_child_however_many_select_it() {
+    let place = PLACE;
+    let mut objects = victims(&place, &[]);
+    let group = "gateway.networking.k8s.io";
+    let mut named = objects.iter().find(|object| object["metadata"]["name"] == "c0").expect("a child").clone();
+    named["metadata"]["name"] = json!("named");
+    named["spec"]["rules"][0]["matches"][0]["path"]["value"] = json!("/victim/named");
+    named["spec"]["parentRefs"] =
+        json!([{"group": group, "kind": "HTTPRoute", "name": "platform", "namespace": "infra"}]);
+    objects.push(named);
+    let mut translator = Translator::new(ir::Settings { shared_host: false, ..ir::Settings::default() });
+    put(&mut translator, &objects);
+    translator.settle();
+    let before = Estate::of(&translator);
+    let strangers: Vec<Value> = (0..40)
+        .map(|number| {
+            json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {"name": format!("a{number}"), "namespace": NAMESPACES[0]},
+            "spec": {
+                "parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "rest"}],
+                "hostnames": [format!("h{number}.test")],
+                "rules": [{
+                    "matches": [{"path": {"type": "PathPrefix", "value": "/victim"}}],
+                    "backendRefs": [{"group": group, "kind": "HTTPRoute", "name": "*", "namespace": "children"}],
+                }],
+            }})
+        })
+        .collect();
+    put(&mut translator, &strangers);
+    translator.settle();
+    let mut after = Estate::of(&translator);
+    let id = |name: &str| ObjectId::new(api::Kind::HttpRoute, "children", name);
+    assert_eq!(after.statuses[&id("named")], before.statuses[&id("named")], "it has other parents");
+    // Of who names none a status has room for 32, whoever they are.
+    let parents = after.statuses[&id("c0")]["parents"].as_array().map(Vec::len);
+    assert_eq!(parents, Some(32));
+    after.statuses.insert(id("c0"), before.statuses[&id("c0")].clone());
+    assert_eq!(before.difference(&after, &BTreeSet::from(["children".to_owned()])), None);
 }
