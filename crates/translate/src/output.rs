@@ -34,7 +34,7 @@ impl Derived for Outputs {
             OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Secret(_, secret) => {
                 let certificate = scope.get::<Certificate>(secret)?;
-                certificate.as_ref().as_ref().ok().map(envoy::secret::secret)
+                certificate.as_ref().as_ref().ok().map(|(certificate, _)| envoy::secret::secret(certificate))
             }
             OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),

@@ -8,8 +8,8 @@ use ir::{NsName, listener::TlsSecret};
 use crate::{tables::input::Secrets, validate};
 
 tables! {
-    /// The certificate in a Secret, or why there is none that Envoy would take.
-    Certificate: NsName => Result<TlsSecret, String>;
+    /// The certificate in a Secret and what should be looked at in it, or why there is none that Envoy would take.
+    Certificate: NsName => Result<(TlsSecret, Option<String>), String>;
 }
 
 impl Lookup for Certificate {
@@ -23,23 +23,35 @@ impl Lookup for Certificate {
             let key_pem = entry("tls.key")?;
             let certificate =
                 validate::tls::check(chain, key_pem).map_err(|invalid| format!("Secret {key}: {invalid}"))?;
-            Ok(TlsSecret {
+            let long = certificate.length > validate::tls::LONG_CHAIN;
+            let long = long.then(|| too_long(key, certificate.length));
+            let secret = TlsSecret {
                 name: TlsSecret::resource_name(key).into(),
                 chain: certificate.chain_pem.into_bytes().into(),
                 key: certificate.key_pem.into_bytes().into(),
-            })
+            };
+            Ok((secret, long))
         }))
     }
 }
 
+fn too_long(key: &NsName, length: usize) -> String {
+    format!(
+        "Secret {key}: tls.crt has {length} certificates: each handshake sends all of them, and clients that take {} at most \
+         refuse it; store the leaf and those that issued it alone",
+        validate::tls::LONG_CHAIN
+    )
+}
+
 tables! {
-    /// Whether a Secret holds a usable certificate; a rotation changes nothing here.
-    CertificateState: NsName => Result<(), Arc<str>>;
+    /// Whether a Secret holds a usable certificate, and what should be looked at in it; a rotation changes nothing here.
+    CertificateState: NsName => Result<Option<Arc<str>>, Arc<str>>;
 }
 
 impl Lookup for CertificateState {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Self::Value> {
         let certificate = scope.get::<Certificate>(key)?;
-        Some(certificate.as_ref().as_ref().map(|_| ()).map_err(|why| why.as_str().into()))
+        let state = certificate.as_ref().as_ref();
+        Some(state.map(|(_, long)| long.as_deref().map(Arc::from)).map_err(|why| why.as_str().into()))
     }
 }

@@ -23,7 +23,7 @@ impl Derived for ListenerRow {
     fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<ListenerState> {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
         let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
-        let (secrets, unresolved) = certificates(scope, key, &model);
+        let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let port_unavailable = port_unavailable(scope, key, &model);
         let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref());
         let brief = Arc::new(Brief {
@@ -42,7 +42,7 @@ impl Derived for ListenerRow {
         if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
             claim(scope, key, over, &brief, &secrets);
         }
-        Some(ListenerState { model, secrets, unresolved, withheld, port_unavailable })
+        Some(ListenerState { model, secrets, unresolved, long_chain, withheld, port_unavailable })
     }
 }
 
@@ -86,31 +86,47 @@ fn claim(scope: &Emitter<'_>, key: &ListenerId, over: Scheme, brief: &Arc<Brief>
     }
 }
 
-/// The usable certificates, and the first that is not.
-fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> (Vec<NsName>, Option<Fault>) {
+/// The usable certificates, the first that is not, and the first that should be looked at.
+#[derive(Default)]
+struct Certificates {
+    secrets: Vec<NsName>,
+    unresolved: Option<Fault>,
+    long_chain: Option<Fault>,
+}
+
+fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> Certificates {
+    let mut found = Certificates::default();
     if model.scheme != Some(Scheme::Https) {
-        return (Vec::new(), None);
+        return found;
     }
     let field = format!("spec.listeners[{}].tls.certificateRefs", model.index);
     if model.certificates.is_empty() {
         let message = "empty; name a Secret of type kubernetes.io/tls";
-        return (Vec::new(), Some(Fault::at("InvalidCertificateRef", field, message)));
+        found.unresolved = Some(Fault::at("InvalidCertificateRef", field, message));
+        return found;
     }
-    let mut secrets = Vec::new();
-    let mut unresolved = None;
     for (index, reference) in model.certificates.iter().enumerate() {
         match certificate(scope, key, reference) {
-            Ok(secret) if secrets.contains(&secret) => {}
-            Ok(secret) => secrets.push(secret),
+            Ok((secret, _)) if found.secrets.contains(&secret) => {}
+            Ok((secret, long)) => {
+                found.secrets.push(secret);
+                let long = long.map(|long| Fault::at("UnsupportedValue", format!("{field}[{index}]"), &*long));
+                found.long_chain = found.long_chain.or(long);
+            }
             Err(fault) => {
-                unresolved.get_or_insert(Fault { field: format!("{field}[{index}]"), ..fault });
+                found.unresolved.get_or_insert(Fault { field: format!("{field}[{index}]"), ..fault });
             }
         }
     }
-    (secrets, unresolved)
+    found
 }
 
-fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectReference) -> Result<NsName, Fault> {
+/// The Secret with a usable certificate, and what should be looked at in it.
+fn certificate(
+    scope: &Scope<'_>,
+    key: &ListenerId,
+    reference: &SecretObjectReference,
+) -> Result<(NsName, Option<Arc<str>>), Fault> {
     let invalid = |message: String| Fault::new("InvalidCertificateRef", message);
     if !reference.group.is_empty() || &*reference.kind != "Secret" {
         let group = if reference.group.is_empty() { "core" } else { &reference.group };
@@ -127,7 +143,7 @@ fn certificate(scope: &Scope<'_>, key: &ListenerId, reference: &SecretObjectRefe
         return Err(Fault::new("RefNotPermitted", message));
     }
     match scope.get::<CertificateState>(&secret).as_deref() {
-        Some(Ok(())) => Ok(secret),
+        Some(Ok(long)) => Ok((secret, long.clone())),
         Some(Err(why)) => Err(invalid(why.to_string())),
         None => Err(invalid(format!("Secret {secret} does not exist; create it with tls.crt and tls.key"))),
     }

@@ -254,7 +254,13 @@ fn listener(
             conditions.no("ResolvedRefs", fault.reason, fault.to_string());
             told(Severity::Refused, fault);
         }
-        None => conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve"),
+        None => {
+            let notes: Vec<_> = state.long_chain.iter().collect();
+            conditions.yes("ResolvedRefs", "ResolvedRefs", and_notes("all references resolve", &notes));
+        }
+    }
+    if let Some(long) = &state.long_chain {
+        told(Severity::Warning, long);
     }
     match &state.withheld {
         Some(fault) => {

@@ -31,6 +31,8 @@ pub(crate) struct ListenerState {
     pub(crate) secrets: Vec<NsName>,
     /// Why a reference of it does not resolve.
     pub(crate) unresolved: Option<Fault>,
+    /// What should be looked at in a certificate of it, which is served.
+    pub(crate) long_chain: Option<Fault>,
     /// Why it is not served.
     pub(crate) withheld: Option<Fault>,
     /// Why it cannot have its port, which is a reason not to be served.

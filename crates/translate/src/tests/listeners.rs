@@ -109,3 +109,31 @@ fn a_hostname_that_is_none_conflicts_with_nothing() {
     assert_eq!(scene.listener("infra/edge", "bad", "Conflicted"), "False NoConflicts");
     assert_eq!(scene.hosts("http/80")["*"].len(), 1);
 }
+
+#[test]
+fn a_chain_that_is_longer_than_clients_want_is_served_with_a_warning_and_one_that_none_reads_is_refused() {
+    let of_length = |length: usize| {
+        let mut secret = secret("certificate");
+        let one = secret["stringData"]["tls.crt"].as_str().expect("PEM").trim().to_owned() + "\n";
+        secret["stringData"]["tls.crt"] = one.repeat(length).into();
+        secret
+    };
+    let mut scene = Scene::new([of_length(10), gateway("edge", json!([https("any", 443, "", "certificate")]))]);
+    assert_eq!(scene.0.problems(), []);
+    assert_eq!(scene.listener("infra/edge", "any", "ResolvedRefs"), "True ResolvedRefs");
+    scene.put(of_length(11));
+    assert_eq!(scene.listener("infra/edge", "any", "Programmed"), "True Programmed");
+    let told = "Secret infra/certificate: tls.crt has 11 certificates: each handshake sends all of them, and clients that take \
+                10 at most refuse it; store the leaf and those that issued it alone";
+    let conditions = scene.listener_status("infra/edge", "any")["conditions"].to_string();
+    assert!(conditions.contains(told), "{conditions}");
+    let [(_, problem)] = &scene.0.problems()[..] else { panic!("{:?}", scene.0.problems()) };
+    assert!(problem.severity == ir::Severity::Warning && problem.message.contains(told), "{problem:?}");
+    scene.put(of_length(400));
+    assert_eq!(scene.listener("infra/edge", "any", "ResolvedRefs"), "False InvalidCertificateRef");
+    assert_eq!(scene.listener("infra/edge", "any", "Programmed"), "False Invalid");
+    let conditions = scene.listener_status("infra/edge", "any")["conditions"].to_string();
+    assert!(conditions.contains("its 400 certificates have") && conditions.contains("at most 102400"), "{conditions}");
+    scene.put(of_length(1));
+    assert_eq!(scene.0.problems(), []);
+}

@@ -30,6 +30,14 @@ const KEY: &str = "tls.key";
 /// Largest chain or key that is looked at, in bytes; a Secret holds no more.
 const MAX_BYTES: usize = 1 << 20;
 
+/// Largest chain that is served, in bytes of DER. It is what OpenSSL's and BoringSSL's clients take unless told otherwise
+/// (`SSL_CTX_set_max_cert_list`); a longer one is a handshake that hardly any client ends.
+const MAX_CHAIN: usize = 100 * 1024;
+
+/// Longest chain that is served without a warning. It is what OpenSSL wants and mbed TLS verifies at most: a leaf, eight that
+/// issued each other, and a root. Each handshake sends all of it.
+pub const LONG_CHAIN: usize = 10;
+
 /// Smallest RSA key that Envoy loads, in bits.
 const MIN_RSA_BITS: usize = 2048;
 
@@ -50,6 +58,8 @@ pub enum Algorithm {
 pub struct Certificate {
     /// The chain, leaf first, in PEM, with nothing between the blocks.
     pub chain_pem: String,
+    /// How many certificates it has, at least one.
+    pub length: usize,
     /// The private key, in PEM. Secret: it belongs into SDS and nowhere else.
     pub key_pem: String,
     /// What kind of key it is.
@@ -66,6 +76,7 @@ impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate")
             .field("chain_pem", &self.chain_pem)
+            .field("length", &self.length)
             .field("key_pem", &"[redacted]")
             .field("algorithm", &self.algorithm)
             .field("dns_names", &self.dns_names)
@@ -87,6 +98,14 @@ pub fn check(chain: &[u8], key: &[u8]) -> Result<Certificate, Invalid> {
             "store the certificate in PEM, the leaf first",
         ));
     };
+    let size: usize = chain.iter().map(|der| der.len()).sum();
+    if size > MAX_CHAIN {
+        return Err(Invalid::new(
+            CHAIN,
+            format!("its {} certificates have {size} bytes, and clients take at most {MAX_CHAIN}", chain.len()),
+            "store the leaf and those that issued it, and no bundle of roots",
+        ));
+    }
     for (at, der) in chain.iter().enumerate() {
         parse(der, at)?;
     }
@@ -112,6 +131,7 @@ pub fn check(chain: &[u8], key: &[u8]) -> Result<Certificate, Invalid> {
     }
     Ok(Certificate {
         chain_pem: chain.iter().map(|der| pem("CERTIFICATE", der)).collect(),
+        length: chain.len(),
         key_pem: match &key {
             PrivateKeyDer::Pkcs1(der) => pem("RSA PRIVATE KEY", der.secret_pkcs1_der()),
             PrivateKeyDer::Sec1(der) => pem("EC PRIVATE KEY", der.secret_sec1_der()),

@@ -121,6 +121,17 @@ fn keys_in_a_form_that_envoy_does_not_read_are_refused() {
 }
 
 #[test]
+fn a_chain_that_clients_do_not_read_is_refused() {
+    let checked = check(&RSA.0.repeat(20), RSA.1).unwrap();
+    assert_eq!((checked.length, checked.chain_pem.matches("BEGIN").count()), (20, 20));
+    let refused = refusal(&RSA.0.repeat(400), RSA.1);
+    assert!(
+        refused.starts_with("tls.crt: its 400 certificates have ") && refused.contains("no bundle of roots"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_is_no_pem_is_refused() {
     for (chain, key) in [
         (b"".as_slice(), RSA.1),
