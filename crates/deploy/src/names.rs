@@ -43,7 +43,7 @@ impl Names {
 ///
 /// A Service's name is the strictest: at most 63 letters, digits and hyphens, the first a letter. A pair whose name is
 /// not of that form has it cut and changed, with a hash of the pair behind. Two pairs that have one name without that
-/// (`a-b` of class `c` and `a` of class `b-c`) are told apart by their owner when they are applied.
+/// (`a-b` of class `c` and `a` of class `b-c`) have to be told apart by who has it first.
 pub fn names(gateway: &NsName, class: &str) -> Names {
     let whole = format!("{}-{class}", gateway.name);
     let plain: String =

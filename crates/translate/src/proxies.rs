@@ -14,6 +14,7 @@ use crate::{
         self,
         bootstrap::{self, AdminAddress, Credentials, XdsAddress},
     },
+    gateway::name::NameRival,
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow},
         input::{self, Classes, Config, Gateways},
@@ -32,6 +33,9 @@ impl Derived for ProxiesOf {
             return Some(Deployed { proxies: Proxies::Kept, fault: None });
         }
         let model = scope.get::<GatewayRow>(key)?;
+        if let Some(fault) = name_taken(scope, key, &gateway) {
+            return Some(Deployed { proxies: Proxies::Kept, fault: Some(fault) });
+        }
         let parameters = match read(scope, key, &gateway) {
             Ok(parameters) => parameters,
             Err(fault) => return Some(Deployed { proxies: Proxies::Kept, fault: Some(fault) }),
@@ -64,6 +68,17 @@ pub(crate) fn name(gateway: &NsName, class: &str) -> NsName {
 /// Where clients reach what the Service stands before, in order.
 pub(crate) fn addresses(service: &Service) -> Vec<Box<str>> {
     let mut addresses = match service.r#type {
+/// Why a Gateway's proxies cannot be called as they have to be.
+pub(crate) fn name_taken(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Option<Fault> {
+    let rival = scope.get::<NameRival>(key)?;
+    let name = name(key, &gateway.spec.gateway_class_name).name;
+    let message = format!(
+        "its proxies would be called {name}, as those of Gateway {rival} are: it gets none; give one of the two another \
+         name, or another class"
+    );
+    Some(Fault::at("Invalid", "metadata.name", message))
+}
+
         ServiceType::LoadBalancer => service.ingress.to_vec(),
         _ => service.cluster_ip.iter().cloned().collect(),
     };

@@ -13,7 +13,7 @@ use crate::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Filled, Members,
         Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
-    gateway::{Served, port::PortRival},
+    gateway::{Served, name::NameRival, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
     policy::{
@@ -30,7 +30,7 @@ use crate::{
         delegation::{
             Branch, Candidate, Delegating, FitsBelow, Fitting, Overfull, Places, Referred, Selections, Unlisted,
         },
-        gateway::{GatewayRow, PortClaims},
+        gateway::{GatewayRow, NameClaims, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
             Classes, Config, ConfigMaps, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways,
@@ -229,9 +229,12 @@ impl Translator {
         served.filter(|(_, served)| **served).map(|(gateway, _)| gateway).collect()
     }
 
-    /// The ServiceAccount as which the proxies of a Gateway of ours run, whoever runs them.
+    /// The ServiceAccount as which the proxies of a Gateway of ours run, whoever runs them. No two Gateways have the same.
     pub fn account(&self, gateway: &NsName) -> Option<NsName> {
         self.engine.get::<GatewayRow>(gateway)?;
+        if self.engine.get::<NameRival>(gateway).is_some() {
+            return None;
+        }
         let class = &self.engine.get::<Gateways>(gateway)?.spec.gateway_class_name;
         Some(crate::proxies::name(gateway, class))
     }
@@ -424,6 +427,8 @@ fn tables() -> Engine {
         .derived_for_each::<GatewayRow, Gateways>(same)
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
+        .group::<NameClaims>()
+        .lookup::<NameRival>()
         .derived::<ProxiesOf>()
         .track::<ProxiesOf>()
         .group::<PortClaims>()

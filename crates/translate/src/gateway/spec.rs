@@ -30,7 +30,6 @@ const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
 
 /// Reads the spec of Gateway `key`, which is of a class of ours.
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
-    let created = gateway.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let mut refused = None;
     let mut ignored = Vec::new();
     for api::RefusedField { path: field, reason: why } in api::refused_in_gateway(gateway) {
@@ -63,13 +62,19 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
     }
     conflict::mark(&mut listeners);
     GatewayModel {
-        age: Age { created, name: key.clone() },
+        age: age(key, gateway),
         generation: gateway.metadata.generation,
         addresses,
         listeners: listeners.into_iter().map(Arc::new).collect(),
         refused,
         ignored,
     }
+}
+
+/// Decides between Gateways that want the same.
+pub(super) fn age(key: &NsName, gateway: &api::Gateway) -> Age {
+    let created = gateway.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    Age { created, name: key.clone() }
 }
 
 fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {

@@ -62,6 +62,10 @@ struct Running {
 
 impl Running {
     fn of(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Self {
+        if let Some(fault) = scope.get::<Gateways>(key).and_then(|gateway| proxies::name_taken(scope, key, &gateway)) {
+            // What is there by that name is another's.
+            return Self { addresses: Vec::new(), fault: Some(fault.clone()), missing: Some(fault) };
+        }
         let deployed = scope.get::<ProxiesOf>(key);
         let fault = deployed.as_ref().and_then(|deployed| deployed.fault.clone());
         let (unusable, fault) = match fault {

@@ -16,6 +16,8 @@ tables! {
 groups! {
     /// The Gateways that want a port, the oldest first, with the addresses they want it on (empty: all).
     PortClaims: Port, Age => Vec<IpAddr>;
+    /// The Gateways whose proxies would be called so, the oldest first.
+    NameClaims: NsName, Age => ();
 }
 
 /// A Gateway of one of our classes.

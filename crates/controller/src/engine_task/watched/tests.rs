@@ -13,6 +13,7 @@ use crate::{
 struct World {
     task: EngineTask,
     applier: Applier,
+    accounts: watch::Receiver<Accounts>,
     metrics: Metrics,
     files: Memory,
 }
@@ -28,6 +29,7 @@ impl World {
             proxies: Some(applier.clone()),
             accounts: watch::Sender::default(),
         };
+        let accounts = outlets.accounts.subscribe();
         let deploying = Deploying {
             settings: deploy::Settings::default(),
             xds_host: "portcullis.portcullis-system.svc".into(),
@@ -35,7 +37,7 @@ impl World {
             authorities: None,
         };
         let task = EngineTask::new(settings, Hub::new(), None, metrics.clone()).watching(outlets, Some(deploying));
-        Self { task, applier, metrics, files: Memory::default() }
+        Self { task, applier, accounts, metrics, files: Memory::default() }
     }
 
     /// What a watch says when the cluster has these objects, beside those of other names.
@@ -215,4 +217,36 @@ fn what_cannot_be_decoded_is_told_until_it_can_or_goes() {
     assert_eq!(told(&mut w), []);
     w.observe(vec![undecodable(), Observed::Remove(id.clone())]);
     assert_eq!(told(&mut w), []);
+}
+
+#[test]
+fn an_account_belongs_to_the_gateway_that_had_it_first_until_that_goes() {
+    let mut w = World::new();
+    w.authorities();
+    let class = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: edge-portcullis}\n\
+                 spec: {controllerName: portcullis.dev/gateway-controller}\n";
+    let gateway = |name: &str, class: &str, created: u8| {
+        format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\n\
+             metadata: {{name: {name}, namespace: web, creationTimestamp: '2026-01-0{created}T00:00:00Z'}}\n\
+             spec: {{gatewayClassName: {class}, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}\n"
+        )
+    };
+    let accounts = w.accounts.clone();
+    let owner = move || {
+        let accounts = accounts.borrow().clone();
+        accounts.get(&NsName::new("web", "web-edge-portcullis")).map(ToString::to_string)
+    };
+    w.write("a.yaml", &world(8080));
+    w.write("b.yaml", class);
+    w.write("c.yaml", &gateway("web-edge", "portcullis", 1));
+    w.all_synced();
+    assert_eq!(owner().as_deref(), Some("web/web-edge"));
+    w.write("d.yaml", &gateway("web", "edge-portcullis", 2));
+    assert_eq!(owner().as_deref(), Some("web/web-edge"));
+    assert!(w.applier.keeps(&NsName::new("web", "web")));
+    w.write("c.yaml", "");
+    assert_eq!(owner().as_deref(), Some("web/web"));
+    w.write("d.yaml", "");
+    assert_eq!(owner(), None);
 }
