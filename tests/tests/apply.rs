@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use cluster::apply::{Applier, Labels, Metrics, Report, Settings};
-use ir::NsName;
+use ir::{NsName, settings::Trust};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     autoscaling::v2::HorizontalPodAutoscaler,
@@ -168,7 +168,7 @@ impl Scene {
 }
 
 fn parameters(kube: &Value) -> Result<deploy::Parameters> {
-    Ok(deploy::Parameters::read(None, Some(&json!({"kube": kube})))?)
+    Ok(deploy::Parameters::read(None, Some(&json!({"kube": kube})), Trust::Unrestricted)?)
 }
 
 fn everything() -> Value {

@@ -68,6 +68,7 @@ fn nonsense_is_refused_in_words_that_name_the_value() -> Result<()> {
         ("portcullis", "invalidRouteReplacement.statusCode=200", "/invalidRouteReplacement/statusCode"),
         ("portcullis", "delegation.consent=Anybody", "/delegation/consent"),
         ("portcullis", "delegation.maxDepth=65", "/delegation/maxDepth"),
+        ("portcullis", "gatewayParameters.trust=Anybody", "/gatewayParameters/trust"),
         ("portcullis", "watchNamespaces=team-a", "/watchNamespaces"),
         ("portcullis", "watchNamespaces={Team}", "/watchNamespaces/0"),
         ("portcullis", "controllerName=portcullis", "/controllerName"),

@@ -39,4 +39,14 @@ mod traffic;
 mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
+#[path = "hostile/names.rs"]
+mod names;
+#[path = "hostile/parameters.rs"]
+mod parameters;
+#[path = "in_a_cluster/proxy.rs"]
+mod proxy;
+#[path = "bad_input/stage.rs"]
+#[allow(dead_code, reason = "the tests of bad input use all of it")]
+mod stage;
+#[path = "in_a_cluster/world.rs"]
 mod world;

@@ -24,7 +24,7 @@ fn plan(parameters: &Value) -> Result<deploy::Plan> {
         labels: Vec::new(),
         annotations: Vec::new(),
         addresses: Vec::new(),
-        parameters: deploy::Parameters::read(None, Some(parameters))?,
+        parameters: deploy::Parameters::read(None, Some(parameters), ir::settings::Trust::default())?,
         bootstrap: "{}".into(),
         files: Vec::new(),
         trust_bundle: None,

@@ -66,7 +66,8 @@
 {{- if .Values.proxy.deploy }}
 # What a proxy is deployed as, beside its Gateway, by whose deletion it goes too. Watched, so that what somebody else
 # changes or deletes is put right. Who may write Deployments may run pods as any ServiceAccount of their namespace:
-# watchNamespaces confines that, and proxy.deploy=false takes it away.
+# watchNamespaces confines that, and proxy.deploy=false takes it away. Whoever may write GatewayParameters gets none of it,
+# unless gatewayParameters.trust is set: docs/install.md says who gets what.
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]

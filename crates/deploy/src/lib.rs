@@ -17,7 +17,8 @@
 //!   of a Gateway of one class.
 //! * Pods are replaced when the bootstrap or the pod template changes, and at no other time: a port that comes or goes
 //!   changes the Service alone, another CA certificate the ConfigMap alone.
-//! * Pods pass the restricted Pod Security Standard unless parameters say otherwise.
+//! * Pods pass the restricted Pod Security Standard, and nobody who may write parameters gets Secrets, accounts or nodes by
+//!   them, unless the parameters are trusted further ([`Trust`](ir::settings::Trust)).
 //!
 //! # How a proxy ends
 //!
@@ -38,6 +39,7 @@ mod overlay;
 mod parameters;
 mod render;
 mod reserved;
+mod restricted;
 
 use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 

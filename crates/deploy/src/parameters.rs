@@ -6,6 +6,7 @@ mod semantics;
 #[cfg(test)]
 mod tests;
 
+use ir::settings::Trust;
 use serde_json::{Map, Value};
 
 pub(crate) use self::schema::{Container, Kube, LogFormat, Matcher, Pod, Probed, StringMatch};
@@ -18,8 +19,12 @@ use crate::{About, Fault, check};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     pub(crate) self_managed: bool,
-    /// Whether the Gateway has parameters of its own.
-    of_gateway: bool,
+    /// How far they are trusted.
+    pub(crate) trust: Trust,
+    /// Whether the class has parameters.
+    of_class: bool,
+    /// What the Gateway's own parameters say, if it has any.
+    of_gateway: Option<Value>,
     pub(crate) kube: Kube,
     /// In the order in which they are applied: those of the class first.
     pub(crate) overlays: Vec<Overlay>,
@@ -70,6 +75,28 @@ impl Overlaid {
     pub(crate) fn field(self) -> String {
         format!("spec.kube.{}", self.property())
     }
+
+    /// The parameter below `spec` that makes a field of the object be what it is before there are overlays.
+    pub(crate) fn parameter(self, field: &str) -> String {
+        let parameters: &[(&str, &str)] = match self {
+            Self::Deployment => &[
+                ("spec.template.metadata.annotations", "kube.podTemplate.extraAnnotations"),
+                ("spec.template.spec.volumes", "kube.podTemplate.extraVolumes"),
+                ("spec.template.spec.containers[name=\"envoy\"].volumeMounts", "kube.envoyContainer.extraVolumeMounts"),
+                ("spec.template.spec.containers[name=\"envoy\"].startupProbe", "kube.podTemplate.startupProbe"),
+                ("spec.template.spec.containers[name=\"envoy\"].readinessProbe", "kube.podTemplate.readinessProbe"),
+                ("spec.template.spec.containers[name=\"envoy\"].livenessProbe", "kube.podTemplate.livenessProbe"),
+                ("spec.template.spec.containers[name=\"envoy\"]", "kube.envoyContainer"),
+                ("spec.template.spec", "kube.podTemplate"),
+                ("spec", "kube.deployment"),
+            ],
+            Self::Service => &[("spec", "kube.service")],
+            Self::ServiceAccount => &[("metadata", "kube.serviceAccount")],
+            _ => &[],
+        };
+        let found = parameters.iter().find_map(|(of, parameter)| Some((field.strip_prefix(of)?, parameter)));
+        found.map_or_else(|| field.to_owned(), |(rest, parameter)| format!("{parameter}{rest}"))
+    }
 }
 
 impl Parameters {
@@ -82,8 +109,14 @@ impl Parameters {
     /// merged with each other but applied one after the other. `selfManaged` of the Gateway makes nothing of what the
     /// class says, and `kube` of the Gateway ends `selfManaged` of the class.
     ///
-    /// What cannot be honoured is a fault: the field, what is wrong and what to do.
-    pub fn read(of_class: Option<&Value>, of_gateway: Option<&Value>) -> Result<Self, Fault> {
+    /// What cannot be honoured is a fault: the field, what is wrong and what to do. What `trust` does not allow is one too,
+    /// here or when it is rendered.
+    pub fn read(of_class: Option<&Value>, of_gateway: Option<&Value>, trust: Trust) -> Result<Self, Fault> {
+        if trust == Trust::ClassOnly
+            && let Some(spec) = of_gateway
+        {
+            only_of_class(spec)?;
+        }
         let class = of_class.map(|spec| Document::read(spec, About::ClassParameters)).transpose()?;
         let gateway = of_gateway.map(|spec| Document::read(spec, About::GatewayParameters)).transpose()?;
         let gateway_says = gateway.as_ref().map(|document| document.spec.clone());
@@ -93,22 +126,20 @@ impl Parameters {
                 _ => gateway,
             },
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return Ok(Self::default()),
+            (None, None) => return Ok(Self { trust, ..Self::default() }),
         };
-        let about = |path: &str| match &gateway_says {
-            Some(spec) if merge::says(spec, path) => About::GatewayParameters,
-            Some(_) if of_class.is_none() => About::GatewayParameters,
-            _ => About::ClassParameters,
-        };
+        let about = |path: &str| whose(of_class.is_some(), gateway_says.as_ref(), path);
         let fault = |(path, message): (String, String)| Fault::new(about(&path), check::join("spec", &path), message);
         let spec: Spec = check::decode(&document.spec).map_err(fault)?;
         let kube = spec.kube.unwrap_or_default();
         semantics::check(&kube).map_err(fault)?;
         Ok(Self {
             self_managed: spec.self_managed.is_some(),
+            trust,
             kube,
             overlays: document.overlays,
-            of_gateway: of_gateway.is_some(),
+            of_class: of_class.is_some(),
+            of_gateway: gateway_says,
         })
     }
 
@@ -124,11 +155,55 @@ impl Parameters {
 
     /// Whose word is the last.
     pub(crate) fn winner(&self) -> About {
-        if self.of_gateway { About::GatewayParameters } else { About::ClassParameters }
+        if self.of_gateway.is_some() { About::GatewayParameters } else { About::ClassParameters }
+    }
+
+    /// Whose word a field of the spec is, such as `kube.podTemplate`.
+    pub(crate) fn whose(&self, path: &str) -> About {
+        // What a security context lacks is left out by whoever says what it stands in, or does without the default one.
+        let of_context = path.contains("securityContext");
+        let parent = path.rsplit_once('.').map(|(parent, _)| parent);
+        let parent = parent.filter(|parent| of_context && !parent.ends_with("securityContext"));
+        let default = of_context.then_some("kube.omitDefaultSecurityContext");
+        let mut paths = [Some(path), parent, default].into_iter().flatten();
+        let gateway =
+            paths.any(|path| whose(self.of_class, self.of_gateway.as_ref(), path) == About::GatewayParameters);
+        if gateway { About::GatewayParameters } else { About::ClassParameters }
     }
 
     pub(crate) fn overlays(&self, of: Overlaid) -> impl Iterator<Item = &Overlay> {
         self.overlays.iter().filter(move |overlay| overlay.of == of)
+    }
+}
+
+fn whose(of_class: bool, of_gateway: Option<&Value>, path: &str) -> About {
+    match of_gateway {
+        Some(spec) if !of_class || merge::says(spec, path) => About::GatewayParameters,
+        _ => About::ClassParameters,
+    }
+}
+
+/// What a Gateway's parameters may say where pods are the class's business ([`Trust::ClassOnly`]).
+const OF_ANY_GATEWAY: [&str; 7] = [
+    "deployment",
+    "horizontalPodAutoscaler",
+    "podDisruptionBudget",
+    "service",
+    "serviceAccount",
+    "stats",
+    "verticalPodAutoscaler",
+];
+
+/// Refuses what only the parameters of a class may say.
+fn only_of_class(spec: &Value) -> Result<(), Fault> {
+    let mut says = spec["kube"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    match says.find(|(field, _)| !OF_ANY_GATEWAY.contains(&field.as_str())) {
+        None => Ok(()),
+        Some((field, _)) => {
+            let message = "is for the GatewayParameters of the GatewayClass alone, by the controller's setting \
+                           gatewayParameters.trust; remove it";
+            Err(Fault::new(About::GatewayParameters, format!("spec.kube.{field}"), message))
+        }
     }
 }
 

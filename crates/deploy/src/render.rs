@@ -10,6 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use ir::settings::Trust;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     autoscaling::v2::HorizontalPodAutoscaler,
@@ -25,6 +26,7 @@ use crate::{
     overlay,
     parameters::Overlaid,
     reserved,
+    restricted::{self, Ours},
 };
 
 /// Where the bootstrap, the configuration to drain by and the certificates are in a proxy.
@@ -96,7 +98,9 @@ pub fn render(plan: &Plan, settings: &Settings) -> Result<Vec<Manifest>, Fault> 
         // Not a kind of Kubernetes' own: only the API server knows its shape.
         let of = Overlaid::VerticalPodAutoscaler;
         let object = autoscaling::vertical(plan);
-        manifests.push(plan.checked::<Value>(of, "autoscaling.k8s.io/v1", "VerticalPodAutoscaler", object)?);
+        let manifest = plan.checked::<Value>(of, "autoscaling.k8s.io/v1", "VerticalPodAutoscaler", object)?;
+        autoscaling::check_vertical(plan, &manifest.object)?;
+        manifests.push(manifest);
     }
     Ok(manifests)
 }
@@ -184,10 +188,17 @@ impl Rendering<'_> {
     ) -> Result<Manifest, Fault> {
         let mut manifest = self.manifest(api_version, kind, object);
         decoded::<T>(&manifest.object, About::Gateway, "")?;
+        let judge = self.judge(kind, &manifest.object);
+        judge(&manifest.object).map_err(|(path, message)| {
+            let field = of.parameter(&path);
+            Fault::new(self.plan.parameters.whose(&field), format!("spec.{field}"), message)
+        })?;
         for overlaid in self.plan.parameters.overlays(of) {
             overlay::apply(kind, &mut manifest.object, &overlaid.patch)
                 .map_err(|(path, message)| Fault::new(overlaid.about, check::join(&of.field(), &path), message))?;
             decoded::<T>(&manifest.object, overlaid.about, &of.field())?;
+            judge(&manifest.object)
+                .map_err(|(path, message)| Fault::new(overlaid.about, check::join(&of.field(), &path), message))?;
             for (label, value) in self.labels([]) {
                 let reserved = reserved::LABELS.contains(&label.as_str());
                 if reserved && manifest.object["metadata"]["labels"].get(&label) != Some(&value) {
@@ -198,6 +209,23 @@ impl Rendering<'_> {
             }
         }
         Ok(manifest)
+    }
+
+    /// Judges an object by how far parameters are trusted; before overlays it is `rendered`.
+    fn judge(
+        &self,
+        kind: &'static str,
+        rendered: &Value,
+    ) -> impl Fn(&Value) -> Result<(), restricted::Refused> + use<> {
+        let restricted = self.plan.parameters.trust == Trust::Restricted;
+        let service_account = Arc::clone(self.names.service_account());
+        let token = deployment::token(self.settings);
+        let load_balancer_ip = rendered["spec"].get("loadBalancerIP").cloned();
+        move |object| {
+            let (token, load_balancer_ip) = (&token, load_balancer_ip.as_ref());
+            let ours = Ours { service_account: &service_account, token, load_balancer_ip };
+            if restricted { restricted::judge(kind, object, &ours) } else { Ok(()) }
+        }
     }
 
     /// What is wrong with the result of overlays: of the last, which could have put it right.
@@ -220,9 +248,12 @@ fn check_infrastructure(plan: &Plan) -> Result<(), Fault> {
             if reserved { Err(format!("{key:?} is set by {MANAGED_BY}; remove it")) } else { check::label(key, value) };
         wrong.map_err(|message| Fault::new(About::Gateway, "spec.infrastructure.labels", message))?;
     }
-    for (key, _) in &plan.annotations {
+    for (key, value) in &plan.annotations {
         let fault = |message| Fault::new(About::Gateway, "spec.infrastructure.annotations", message);
         check::annotation(key).map_err(fault)?;
+        if plan.parameters.trust == Trust::Restricted {
+            restricted::annotation(key, value).map_err(fault)?;
+        }
     }
     Ok(())
 }

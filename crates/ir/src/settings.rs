@@ -23,6 +23,8 @@ pub struct Settings {
     pub replacement: Replacement,
     /// How routes delegate to each other.
     pub delegation: Delegation,
+    /// How far GatewayParameters are trusted.
+    pub gateway_parameters: Trust,
 }
 
 /// Which port Envoy binds for a Gateway's port.
@@ -80,6 +82,18 @@ pub enum Consent {
     CrossNamespaceExplicit,
 }
 
+/// How far GatewayParameters are trusted: what whoever may write them gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// What a pod of the restricted Pod Security Standard can do, without Secrets and without other `ServiceAccount`s.
+    #[default]
+    Restricted,
+    /// All that the controller may do: as a rule every Secret of a namespace, and its nodes.
+    Unrestricted,
+    /// Those of a GatewayClass are trusted without restriction; those of a Gateway say nothing of pods and images.
+    ClassOnly,
+}
+
 /// Defaults of listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
@@ -135,6 +149,7 @@ impl Default for Settings {
                 max_depth: 32,
                 max_matches: 10_000,
             },
+            gateway_parameters: Trust::default(),
         }
     }
 }

@@ -11,11 +11,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use ir::{
     Settings,
-    settings::{Consent, PortMapping},
+    settings::{Consent, PortMapping, Trust},
 };
 use serde_json::Value;
 
-use parse::{body, consent, duration, ports, switch, whole};
+use parse::{body, consent, duration, ports, switch, trust, whole};
 pub(crate) use parse::{not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
@@ -198,6 +198,10 @@ settings! {
     /// How many matches the routes of one tree may have together.
     delegation_max_matches: u32 => delegation.max_matches, "delegation.maxMatches", "PORTCULLIS_DELEGATION_MAX_MATCHES",
         "COUNT", "10000", whole(1..=ANY_U32);
+    /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,
+    /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
+    gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",
+        "PORTCULLIS_GATEWAY_PARAMETERS_TRUST", "TRUST", "Restricted", trust;
 }
 
 /// The highest value of a setting of 32 bits that has no bound of its own.

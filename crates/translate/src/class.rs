@@ -18,7 +18,8 @@ impl Lookup for OurClasses {
     fn compute(scope: &Scope<'_>, key: &Arc<str>) -> Option<ClassState> {
         const FIELD: &str = "spec.parametersRef";
         let class = scope.get::<Classes>(key)?;
-        if class.spec.controller_name != scope.get::<Config>(&())?.controller_name {
+        let config = scope.get::<Config>(&())?;
+        if class.spec.controller_name != config.controller_name {
             return None;
         }
         let Some(named) = &class.spec.parameters_ref else {
@@ -26,7 +27,8 @@ impl Lookup for OurClasses {
         };
         let name = NsName::new(named.namespace.clone().unwrap_or_default(), named.name.clone());
         let read = proxies::parameters(scope, FIELD, (&named.group, &named.kind), &name).and_then(|spec| {
-            Parameters::read(Some(&spec), None).map_err(|fault| proxies::invalid(FIELD, &name, &fault))
+            Parameters::read(Some(&spec), None, config.gateway_parameters)
+                .map_err(|fault| proxies::invalid(FIELD, &name, &fault))
         });
         Some(ClassState { parameters: Some(name), fault: read.err() })
     }

@@ -106,7 +106,8 @@ fn read(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Result<Param
         (Some(named), Some(name)) => Some(parameters(scope, FIELD, (&named.group, &named.kind), name)?),
         _ => None,
     };
-    Parameters::read(of_class.as_ref().map(|object| &object.spec), own.as_deref()).map_err(|fault| of(&fault))
+    let trust = scope.get::<Config>(&()).map(|config| config.gateway_parameters).unwrap_or_default();
+    Parameters::read(of_class.as_ref().map(|object| &object.spec), own.as_deref(), trust).map_err(|fault| of(&fault))
 }
 
 /// The spec of the GatewayParameters that `field` names.

@@ -1,6 +1,6 @@
 //! A controller with an API server behind it, and proxies before it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cluster::identity::tokens::AUDIENCE;
 use ir::NsName;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -99,6 +99,14 @@ impl<'a> World<'a> {
     pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result<()> {
         self.objects(self.api.client().await?, kind).delete(name, &DeleteParams::default()).await?;
         Ok(())
+    }
+
+    /// The second since 1970 in which an object was made.
+    #[allow(dead_code, reason = "not every suite asks for it")]
+    pub(crate) async fn created(&self, kind: &str, name: &str) -> Result<i64> {
+        let object = self.objects(self.api.client().await?, kind).get(name).await?;
+        let created = object.metadata.creation_timestamp.context("it is not there yet")?;
+        Ok(created.0.as_second())
     }
 
     /// Waits until the status of an object is as wanted.

@@ -7,11 +7,11 @@ fn yaml(text: &str) -> Value {
 }
 
 fn read(class: &str, gateway: &str) -> Parameters {
-    Parameters::read(Some(&yaml(class)), Some(&yaml(gateway))).expect("good parameters")
+    Parameters::read(Some(&yaml(class)), Some(&yaml(gateway)), Trust::default()).expect("good parameters")
 }
 
 fn fault(text: &str) -> String {
-    let fault = Parameters::read(None, Some(&yaml(text))).expect_err("a fault");
+    let fault = Parameters::read(None, Some(&yaml(text)), Trust::default()).expect_err("a fault");
     assert_eq!(fault.about, About::GatewayParameters, "{fault}");
     fault.to_string()
 }
@@ -77,7 +77,7 @@ fn self_managed_of_the_gateway_makes_nothing_of_the_class_s_and_the_other_way_ro
 
 #[test]
 fn without_any_all_is_as_by_default() {
-    let none = Parameters::read(None, None).expect("nothing is wrong");
+    let none = Parameters::read(None, None, Trust::default()).expect("nothing is wrong");
     assert_eq!(none, Parameters::default());
     assert!(none.stats() && !none.self_managed());
 }
@@ -85,7 +85,7 @@ fn without_any_all_is_as_by_default() {
 #[test]
 fn null_says_nothing() {
     let null = "kube: {deployment: null, service: {type: null}, deploymentOverlay: null, envoyContainer: {env: null}}";
-    let parameters = Parameters::read(None, Some(&yaml(null))).expect("good parameters");
+    let parameters = Parameters::read(None, Some(&yaml(null)), Trust::default()).expect("good parameters");
     assert_eq!(parameters.kube, Kube::default());
     assert_eq!(parameters.overlays, []);
 }
@@ -93,8 +93,9 @@ fn null_says_nothing() {
 #[test]
 fn a_fault_is_told_to_whose_word_it_is() {
     let (good, bad) = (yaml("kube: {}"), yaml("kube: {service: {type: ExternalName}}"));
-    let about =
-        |class: &Value, gateway: &Value| Parameters::read(Some(class), Some(gateway)).expect_err("a fault").about;
+    let about = |class: &Value, gateway: &Value| {
+        Parameters::read(Some(class), Some(gateway), Trust::default()).expect_err("a fault").about
+    };
     assert_eq!(about(&bad, &good), About::ClassParameters);
     assert_eq!(about(&good, &bad), About::GatewayParameters);
     // Each is good, and together they are not: the Gateway's word is what does not fit.
@@ -225,7 +226,7 @@ fn every_property_is_known() {
                       serviceOverlay stats verticalPodAutoscaler";
     for property in properties.split_whitespace() {
         let value = if property == "omitDefaultSecurityContext" { "true" } else { "{}" };
-        let found = Parameters::read(None, Some(&yaml(&format!("kube: {{{property}: {value}}}"))));
+        let found = Parameters::read(None, Some(&yaml(&format!("kube: {{{property}: {value}}}"))), Trust::default());
         assert!(!found.is_err_and(|fault| fault.message.contains("unknown")), "{property}");
     }
 }

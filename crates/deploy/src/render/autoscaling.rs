@@ -60,3 +60,12 @@ pub(super) fn complete_budget(plan: &Rendering<'_>, object: &mut Value) -> Resul
 pub(super) fn vertical(plan: &Rendering<'_>) -> Value {
     json!({"metadata": plan.metadata([], []), "spec": {"targetRef": target(plan)}})
 }
+
+/// Pods of others are not to be scaled by it.
+pub(super) fn check_vertical(plan: &Rendering<'_>, object: &Value) -> Result<(), Fault> {
+    if object["spec"]["targetRef"] != target(plan) {
+        let message = "must be the Deployment of the proxies; remove it";
+        return Err(plan.overlaid(Overlaid::VerticalPodAutoscaler, "spec.targetRef", message));
+    }
+    Ok(())
+}

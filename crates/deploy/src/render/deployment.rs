@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, Rendering, TOKEN_FILE, drain};
 use crate::{
-    Fault, Image,
+    Fault, Image, Settings,
     check::quantity_value,
     names::{GATEWAY_CLASS_NAME, GATEWAY_NAME},
     parameters::{Container, Overlaid, Pod, Probed},
@@ -82,15 +82,7 @@ fn pod_spec(plan: &Rendering<'_>) -> Value {
     let parameters = &plan.plan.parameters.kube;
     let pod = &parameters.pod_template;
     let settings = plan.settings;
-    let token_file = TOKEN_FILE.rsplit('/').next().unwrap_or_default();
-    let mut volumes = vec![
-        json!({"name": CONFIG, "configMap": {"name": *plan.names.object}}),
-        json!({"name": TOKEN, "projected": {"sources": [{"serviceAccountToken": {
-            "audience": settings.token_audience,
-            "expirationSeconds": settings.token_lifetime.as_secs(),
-            "path": token_file,
-        }}]}}),
-    ];
+    let mut volumes = vec![json!({"name": CONFIG, "configMap": {"name": *plan.names.object}}), token(settings)];
     volumes.extend(pod.extra_volumes.iter().map(|volume| (**volume).clone()));
     let mut spec = json!({
         "serviceAccountName": **plan.names.service_account(),
@@ -130,6 +122,15 @@ fn pod_spec(plan: &Rendering<'_>) -> Value {
         set("priorityClassName", name.as_str().into());
     }
     spec
+}
+
+/// The volume with the token that a proxy shows.
+pub(super) fn token(settings: &Settings) -> Value {
+    json!({"name": TOKEN, "projected": {"sources": [{"serviceAccountToken": {
+        "audience": settings.token_audience,
+        "expirationSeconds": settings.token_lifetime.as_secs(),
+        "path": TOKEN_FILE.rsplit('/').next().unwrap_or_default(),
+    }}]}})
 }
 
 /// Proxies are spread over the nodes where that can be had.

@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect, expect_file};
-use ir::NsName;
+use ir::{NsName, settings::Trust};
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,7 +10,11 @@ fn yaml(text: &str) -> Value {
 }
 
 fn parameters(of_gateway: &str) -> Parameters {
-    Parameters::read(None, Some(&yaml(of_gateway))).expect("good parameters")
+    trusted(of_gateway, Trust::default())
+}
+
+fn trusted(of_gateway: &str, trust: Trust) -> Parameters {
+    Parameters::read(None, Some(&yaml(of_gateway)), trust).expect("good parameters")
 }
 
 fn port(name: &str, port: u16) -> Port {
@@ -73,7 +77,8 @@ fn a_minimal_gateway_has_an_account_a_config_map_a_deployment_and_a_service() {
 #[test]
 fn everything_that_parameters_can_ask_for_is_rendered() {
     let everything = include_str!("golden/everything-parameters.yaml");
-    let plan = Plan { parameters: parameters(everything), trust_bundle: Some("PEM".into()), ..plan() };
+    let parameters = trusted(everything, Trust::Unrestricted);
+    let plan = Plan { parameters, trust_bundle: Some("PEM".into()), ..plan() };
     golden(&plan, &expect_file!["golden/everything.yaml"]);
 }
 
@@ -81,7 +86,7 @@ fn everything_that_parameters_can_ask_for_is_rendered() {
 fn overlays_come_last_and_the_gateway_s_after_the_class_s() {
     let class = yaml(include_str!("golden/overlays-class.yaml"));
     let gateway = yaml(include_str!("golden/overlays-gateway.yaml"));
-    let parameters = Parameters::read(Some(&class), Some(&gateway)).expect("good parameters");
+    let parameters = Parameters::read(Some(&class), Some(&gateway), Trust::Unrestricted).expect("good parameters");
     golden(&Plan { parameters, ..plan() }, &expect_file!["golden/overlays.yaml"]);
 }
 
@@ -169,9 +174,8 @@ fn selectors_depend_on_nothing_but_gateway_and_class() {
     let selectors = |plan: &Plan| {
         (object(plan, "Deployment")["spec"]["selector"].clone(), object(plan, "Service")["spec"]["selector"].clone())
     };
-    let everything = parameters(include_str!("golden/everything-parameters.yaml"));
     let changed = Plan {
-        parameters: everything,
+        parameters: trusted(include_str!("golden/everything-parameters.yaml"), Trust::Unrestricted),
         labels: vec![("app.kubernetes.io/name".into(), "x".into())],
         bootstrap: "{}".into(),
         ports: vec![port("new", 1)],
@@ -219,7 +223,7 @@ fn an_image_of_other_name_is_not_asked_for_our_digest() {
 #[test]
 fn the_security_context_is_extended_and_left_out_where_asked() {
     let contexts = |text: &str| {
-        let pod = pod(&Plan { parameters: parameters(text), ..plan() });
+        let pod = pod(&Plan { parameters: trusted(text, Trust::Unrestricted), ..plan() });
         (pod["securityContext"].clone(), pod["containers"][0]["securityContext"].clone())
     };
     let (of_pod, of_container) = contexts(
@@ -347,13 +351,15 @@ fn what_overlays_must_not_touch_is_told_on_them() {
             "horizontalPodAutoscaler: {spec: {maxReplicas: 1, scaleTargetRef: {name: x}}}",
             "spec.kube.horizontalPodAutoscaler.spec.scaleTargetRef: ",
         ),
+        ("verticalPodAutoscaler: {spec: {targetRef: {name: x}}}", "spec.kube.verticalPodAutoscaler.spec.targetRef: "),
         (
             "podDisruptionBudget: {spec: {minAvailable: 1, maxUnavailable: 1}}",
             "spec.kube.podDisruptionBudget.spec.maxUnavailable: ",
         ),
     ];
     for (text, expected) in cases {
-        let parameters = Parameters::read(Some(&yaml(&format!("kube: {{{text}}}"))), None).expect("good shape");
+        let parameters =
+            Parameters::read(Some(&yaml(&format!("kube: {{{text}}}"))), None, Trust::default()).expect("good shape");
         let (about, found) = fault(&Plan { parameters, ..plan() });
         assert!(about == About::ClassParameters && found.starts_with(expected), "{text}: {found}");
     }
@@ -387,6 +393,7 @@ kube:
 
 #[test]
 fn equal_plans_give_equal_manifests() {
-    let plan = Plan { parameters: parameters(include_str!("golden/everything-parameters.yaml")), ..plan() };
+    let parameters = trusted(include_str!("golden/everything-parameters.yaml"), Trust::Unrestricted);
+    let plan = Plan { parameters, ..plan() };
     assert_eq!(rendered(&plan), rendered(&plan.clone()));
 }

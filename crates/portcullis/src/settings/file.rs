@@ -5,7 +5,7 @@ use std::{fs, panic, path::Path, thread, time::Duration};
 
 use anyhow::Context;
 use controller::files::yaml::{self, Places, Position};
-use ir::settings::{Consent, PortMapping};
+use ir::settings::{Consent, PortMapping, Trust};
 use serde_json::{Map, Value};
 
 use super::{SETTINGS, SettingsArgs};
@@ -139,7 +139,9 @@ macro_rules! scalars {
     ($($type:ty: $text:literal),+) => { $(impl Scalar for $type { const TEXT: bool = $text; })+ };
 }
 
-scalars! { u16: false, u32: false, u64: false, bool: false, String: true, Duration: true, PortMapping: true, Consent: true }
+scalars! {
+    u16: false, u32: false, u64: false, bool: false, String: true, Duration: true, PortMapping: true, Consent: true, Trust: true
+}
 
 /// Reads the value of a setting with the parser that flags have.
 pub(super) fn scalar<T: Scalar>(value: &Value, parser: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {

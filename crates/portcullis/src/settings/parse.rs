@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use ir::settings::{Consent, PortMapping};
+use ir::settings::{Consent, PortMapping, Trust};
 
 /// The longest body of a direct response that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
@@ -61,5 +61,15 @@ pub(super) fn consent(text: &str) -> Result<Consent, String> {
         "Any" | "any" => Ok(Consent::Any),
         "CrossNamespaceExplicit" | "cross-namespace-explicit" => Ok(Consent::CrossNamespaceExplicit),
         _ => Err("must be Any or CrossNamespaceExplicit".to_owned()),
+    }
+}
+
+/// How far GatewayParameters are trusted. The second spelling is that of flags.
+pub(super) fn trust(text: &str) -> Result<Trust, String> {
+    match text {
+        "Restricted" | "restricted" => Ok(Trust::Restricted),
+        "Unrestricted" | "unrestricted" => Ok(Trust::Unrestricted),
+        "ClassOnly" | "class-only" => Ok(Trust::ClassOnly),
+        _ => Err("must be Restricted, Unrestricted or ClassOnly".to_owned()),
     }
 }

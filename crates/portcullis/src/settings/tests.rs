@@ -69,6 +69,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.consent", "CrossNamespaceExplicit"),
     ("delegation.maxDepth", "64"),
     ("delegation.maxMatches", "1"),
+    ("gatewayParameters.trust", "ClassOnly"),
 ];
 
 #[test]
@@ -162,6 +163,7 @@ fn flags_refuse_what_envoy_would_refuse_and_say_what_they_take() {
         (["--ports", "other"], "must be own or mapped"),
         (["--delegation-consent", "none"], "must be Any or CrossNamespaceExplicit"),
         (["--delegation-wildcard-namespace", ""], "must not be empty"),
+        (["--gateway-parameters-trust", "all"], "must be Restricted, Unrestricted or ClassOnly"),
         (["--replacement-body", &"x".repeat(4097)], "must have 4096 bytes at most, and has 4097"),
     ] {
         let error = by_flags(&flags).expect_err(flags[0]);
