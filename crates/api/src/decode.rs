@@ -261,17 +261,21 @@ fn kind_of(manifest: &Value) -> Result<Kind, DecodeError> {
         _ => Err(DecodeError::UnknownKind {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
-            hint: hint(kind),
+            hint: hint(group, kind),
         }),
     }
 }
 
-/// Names the kind that differs only in case, group or version.
-fn hint(kind: &str) -> String {
+/// Names the kind that differs only in case, group or version, or of the same group one that is spelt much alike.
+fn hint(group: &str, kind: &str) -> String {
     if kind == "List" {
         return ": give each item a document of its own".to_owned();
     }
-    let meant = Kind::ALL.iter().find(|known| known.as_str().eq_ignore_ascii_case(kind));
+    // One slip of the pen; two in a long name. `TCPRoute` is two away from `HTTPRoute`, and none.
+    let slips = |known: &Kind| strsim::osa_distance(&known.as_str().to_ascii_lowercase(), &kind.to_ascii_lowercase());
+    let alike = |known: &&Kind| known.group() == group && slips(known) <= if known.as_str().len() < 10 { 1 } else { 2 };
+    let same = Kind::ALL.iter().find(|known| known.as_str().eq_ignore_ascii_case(kind));
+    let meant = same.or_else(|| Kind::ALL.iter().filter(alike).min_by_key(|known| slips(known)));
     meant.map_or_else(String::new, |known| format!(": did you mean {} {known}?", known.api_version()))
 }
 

@@ -19,7 +19,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use translate::{Change, Translator};
+use translate::{Change, Deploying, Translator};
 
 pub use probe::{Refusal, words};
 
@@ -77,7 +77,9 @@ pub async fn read(
     let deadline = Instant::now() + patience;
     let server = config.cluster_url.to_string();
     let client = watch::client(config).map_err(Box::new)?;
-    let mut reading = Reading::new(Translator::new(in_cluster(settings)));
+    let mut translator = Translator::new(in_cluster(settings));
+    translator.set_deploying(Some(Deploying::dry_run()));
+    let mut reading = Reading::new(translator);
     for (kind, why) in probe::refused(&client, &server, deadline).await? {
         reading.refused(kind, why);
     }

@@ -168,6 +168,10 @@ pub(crate) struct FileArgs {
     /// Files and folders of manifests (.yaml, .yml, .json), sub-folders included.
     #[arg(short = 'f', long = "files", required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Judge them as `run --files` serves them, where all Gateways share one host and its ports; else as in a cluster, where
+    /// each has pods of its own.
+    #[arg(long)]
+    pub(crate) host: bool,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
@@ -197,6 +201,10 @@ pub(crate) struct SourceArgs {
     /// a cluster is asked.
     #[arg(short = 'f', long = "files", value_name = "PATH", conflicts_with_all = ["from", "address"])]
     pub(crate) paths: Vec<PathBuf>,
+    /// Judge the manifests as `run --files` serves them, where all Gateways share one host and its ports; else as in a
+    /// cluster, where each has pods of its own.
+    #[arg(long, requires = "paths")]
+    pub(crate) host: bool,
     /// The namespace of what is asked about.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,

@@ -12,7 +12,7 @@ use ::controller::{
 use anyhow::{Context, bail};
 use api::ObjectId;
 use kube::{Client, Config};
-use translate::{Change, Translator};
+use translate::{Change, Deploying, Translator};
 
 pub(crate) use controller::Controller;
 
@@ -57,12 +57,15 @@ pub(crate) struct Loaded {
     pub(crate) objects: BTreeSet<ObjectId>,
 }
 
-/// Reads manifests.
+/// Reads manifests, as for a cluster that deploys proxies, or for one host.
 pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
     let settings = args.settings.settings()?;
+    let (settings, deploying) =
+        if args.host { (settings, None) } else { (cluster_snapshot::in_cluster(settings), Some(Deploying::dry_run())) };
     let mut files = Files::open(args.paths)?;
     let Update { changes, problems, .. } = files.load();
     let mut translator = Translator::new(settings);
+    translator.set_deploying(deploying);
     let mut objects = BTreeSet::new();
     for change in changes {
         if let Change::Put(object) = &change {
@@ -87,7 +90,7 @@ impl Source {
         let patience = args.request_timeout;
         let namespace = args.namespace;
         if !args.paths.is_empty() {
-            let loaded = load(FileArgs { paths: args.paths, settings: args.settings })?;
+            let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings })?;
             loaded.problems.iter().for_each(note);
             return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, patience, namespace });
         }

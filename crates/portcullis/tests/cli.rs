@@ -92,15 +92,16 @@ fn translate_prints_the_same_document_as_yaml_and_as_json_every_time() {
 }
 
 #[test]
-fn ports_are_mapped_on_request_and_the_class_is_that_of_the_controller_named() {
+fn ports_are_those_of_pods_or_of_the_host_and_the_class_is_that_of_the_controller_named() {
     let files = folder(&[("a.yaml", GOOD)]);
     let port = |arguments: &[&str]| {
         let output = portcullis(&[&["translate", "-o", "json", "-f", path(&files)], arguments].concat());
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         document["gateways"][0]["listeners"][0]["address"]["socketAddress"]["portValue"].clone()
     };
-    assert_eq!(port(&["--ports", "own"]), 80);
-    assert_eq!(port(&["--ports", "mapped"]), 10080);
+    assert_eq!(port(&[]), 10080);
+    assert_eq!(port(&["--host"]), 80);
+    assert_eq!(port(&["--host", "--ports", "mapped"]), 10080);
     assert_eq!(port(&["--controller-name", "example.com/other"]), Value::Null);
 }
 
@@ -110,6 +111,90 @@ fn check_is_silent_about_what_is_good() {
     let output = portcullis(&["check", "-f", path(&files)]);
     assert_eq!(text(&output.stdout), "0 refused, 0 replaced, 0 ignored, 0 warnings\n");
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn two_gateways_on_one_port_are_refused_only_where_they_share_a_host() {
+    let second = GOOD.split("---").nth(1).expect("a Gateway").replace("name: edge", "name: second");
+    let files = folder(&[("a.yaml", &format!("{GOOD}---{second}"))]);
+    for command in ["check", "status"] {
+        let in_a_cluster = portcullis(&[command, "-f", path(&files)]);
+        assert_eq!(text(&in_a_cluster.stdout).lines().last(), Some("0 refused, 0 replaced, 0 ignored, 0 warnings"));
+        assert_eq!(in_a_cluster.status.code(), Some(0));
+        let on_a_host = portcullis(&[command, "--host", "-f", path(&files)]);
+        let report = text(&on_a_host.stdout);
+        assert!(report.contains("port 80 of this host belongs to the older Gateway web/edge"), "{report}");
+        assert_eq!(on_a_host.status.code(), Some(1));
+    }
+    let document = portcullis(&["translate", "-o", "json", "-f", path(&files)]).stdout;
+    let document: Value = serde_json::from_slice(&document).expect("JSON");
+    let served =
+        document["gateways"].as_array().expect("a list").iter().filter(|gateway| gateway["listeners"][0].is_object());
+    assert_eq!(served.count(), 2);
+}
+
+#[test]
+fn a_kind_that_is_misspelt_is_told_with_the_one_that_was_meant() {
+    let files = folder(&[("a.yaml", &GOOD.replace("kind: HTTPRoute", "kind: HTTPRout"))]);
+    let output = portcullis(&["check", "-f", path(&files)]);
+    let report = text(&output.stdout);
+    assert!(report.contains("did you mean gateway.networking.k8s.io/v1 HTTPRoute?"), "{report}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_parameters_may_not_ask_for_is_told_before_a_cluster_has_it() {
+    let named =
+        "  infrastructure: {parametersRef: {group: gateway.kgateway.dev, kind: GatewayParameters, name: own}}\n";
+    let gateway = GOOD.replace("  gatewayClassName: portcullis\n", &format!("  gatewayClassName: portcullis\n{named}"));
+    let parameters = "---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayParameters
+metadata: {name: own, namespace: web}
+spec: {kube: {deploymentOverlay: {spec: {template: {spec: {hostPID: true}}}}}}
+";
+    let files = folder(&[("a.yaml", &format!("{gateway}{parameters}"))]);
+    let check = |arguments: &[&str]| {
+        let output = portcullis(&[&["check", "-f", path(&files)], arguments].concat());
+        (text(&output.stdout), output.status.code())
+    };
+    let (report, code) = check(&[]);
+    let told = "spec.kube.deploymentOverlay.spec.template.spec.hostPID: shares a namespace with the node";
+    assert!(report.contains("Gateway web/edge: refused: ") && report.contains(told), "{report}");
+    assert_eq!(code, Some(1));
+    assert_eq!(check(&["--gateway-parameters-trust", "unrestricted"]).1, Some(0));
+    let (report, code) = check(&["--gateway-parameters-trust", "class-only"]);
+    assert!(
+        report.contains("spec.kube.deploymentOverlay: is for the GatewayParameters of the GatewayClass"),
+        "{report}"
+    );
+    assert_eq!(code, Some(1));
+    // On one host nobody reads them.
+    assert_eq!(check(&["--host"]).1, Some(0));
+}
+
+#[test]
+fn two_gateways_whose_proxies_would_share_a_name_are_told_before_a_cluster_has_them() {
+    let class = |name: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: {name}}}\n\
+             spec: {{controllerName: portcullis.dev/gateway-controller}}\n---\n"
+        )
+    };
+    let gateway = |name: &str, class: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: {name}, namespace: web}}\n\
+             spec: {{gatewayClassName: {class}, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}\n---\n"
+        )
+    };
+    let (first, second) = (gateway("web-internal", "portcullis"), gateway("web", "internal-portcullis"));
+    let files = folder(&[("a.yaml", &[class("portcullis"), class("internal-portcullis"), first, second].concat())]);
+    let output = portcullis(&["check", "-f", path(&files)]);
+    let report = text(&output.stdout);
+    let told = "Gateway web/web: refused: metadata.name: its proxies would be called web-internal-portcullis, as those of \
+                Gateway web/web-internal are";
+    assert!(report.contains(told) && report.ends_with("1 refused, 0 replaced, 0 ignored, 0 warnings\n"), "{report}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
@@ -490,18 +575,19 @@ fn run_serves_follows_and_ends_in_order() {
     for metric in ["portcullis_batches_total", "portcullis_gateways 1", "portcullis_problems{severity=\"refused\"} 0"] {
         assert!(metrics.contains(metric), "{metric} in {metrics}");
     }
-    let translated = portcullis(&["translate", "-o", "json", "-f", path(&files)]);
+    let translated = portcullis(&["translate", "-o", "json", "--host", "-f", path(&files)]);
     assert_eq!(running.get("/debug/snapshot"), (200, text(&translated.stdout)), "live and by command, they are equal");
-    let tree = portcullis(&["tree", "-f", path(&files)]);
+    let tree = portcullis(&["tree", "--host", "-f", path(&files)]);
     assert_eq!(running.get("/debug/routes"), (200, text(&tree.stdout)));
-    let tree = portcullis(&["tree", "-o", "json", "-f", path(&files)]);
+    let tree = portcullis(&["tree", "-o", "json", "--host", "-f", path(&files)]);
     assert_eq!(running.get("/debug/routes?format=json"), (200, text(&tree.stdout)));
     assert_eq!(running.get("/debug/routes?format=xml").0, 400);
-    let status = portcullis(&["status", "-f", path(&files)]);
+    let status = portcullis(&["status", "--host", "-f", path(&files)]);
     assert_eq!(running.get("/debug/status"), (200, text(&status.stdout)));
-    let dump = portcullis(&["config-dump", "-f", path(&files), "--gateway", "web/edge"]);
+    let dump = portcullis(&["config-dump", "--host", "-f", path(&files), "--gateway", "web/edge"]);
     assert_eq!(running.get("/debug/snapshot?gateway=web/edge&format=yaml"), (200, text(&dump.stdout)));
-    let explanation = portcullis(&["explain", "-f", path(&files), "--gateway", "web/edge", "-H", "a: b", "http://a/b"]);
+    let explanation =
+        portcullis(&["explain", "--host", "-f", path(&files), "--gateway", "web/edge", "-H", "a: b", "http://a/b"]);
     let asked = "/debug/explain?gateway=web/edge&url=http://a/b&header=a:%20b";
     assert_eq!(running.get(asked), (200, text(&explanation.stdout)));
     for (page, code) in [

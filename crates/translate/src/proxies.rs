@@ -46,16 +46,19 @@ impl Derived for ProxiesOf {
         if parameters.self_managed() {
             return Some(Deployed { proxies: Proxies::Unmanaged, fault: None });
         }
-        if deploying.authorities.is_none() {
+        if deploying.applied && deploying.authorities.is_none() {
             // What a process before this one applied has them, and must not lose them while this one starts.
             return Some(Deployed { proxies: Proxies::Kept, fault: None });
         }
         let rendered = plan(scope, key, &gateway, &model, parameters, &deploying)
             .and_then(|plan| deploy::render(&plan, &deploying.settings).map_err(|fault| of(&fault)));
-        Some(match rendered {
-            Ok(objects) => Deployed { proxies: Proxies::Objects(objects.into()), fault: None },
-            Err(fault) => Deployed { proxies: Proxies::Kept, fault: Some(fault) },
-        })
+        let fault = rendered.as_ref().err().cloned();
+        let proxies = match rendered {
+            _ if !deploying.applied => Proxies::Unmanaged,
+            Ok(objects) => Proxies::Objects(objects.into()),
+            Err(_) => Proxies::Kept,
+        };
+        Some(Deployed { proxies, fault })
     }
 }
 
@@ -65,9 +68,6 @@ pub(crate) fn name(gateway: &NsName, class: &str) -> NsName {
     NsName::new(names.namespace, names.object)
 }
 
-/// Where clients reach what the Service stands before, in order.
-pub(crate) fn addresses(service: &Service) -> Vec<Box<str>> {
-    let mut addresses = match service.r#type {
 /// Why a Gateway's proxies cannot be called as they have to be.
 pub(crate) fn name_taken(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Option<Fault> {
     let rival = scope.get::<NameRival>(key)?;
@@ -79,6 +79,9 @@ pub(crate) fn name_taken(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway
     Some(Fault::at("Invalid", "metadata.name", message))
 }
 
+/// Where clients reach what the Service stands before, in order.
+pub(crate) fn addresses(service: &Service) -> Vec<Box<str>> {
+    let mut addresses = match service.r#type {
         ServiceType::LoadBalancer => service.ingress.to_vec(),
         _ => service.cluster_ip.iter().cloned().collect(),
     };

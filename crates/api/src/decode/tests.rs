@@ -154,6 +154,21 @@ fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
             "gateway.networking.k8s.io/v1alpha2 Gateway is not a kind that is read here: did you mean \
              gateway.networking.k8s.io/v1 Gateway?",
         ),
+        (
+            manifest("gateway.networking.k8s.io/v1", "HTTPRout"),
+            "gateway.networking.k8s.io/v1 HTTPRout is not a kind that is read here: did you mean \
+             gateway.networking.k8s.io/v1 HTTPRoute?",
+        ),
+        (
+            manifest("gateway.kgateway.dev/v1alpha1", "TrafficPolices"),
+            "gateway.kgateway.dev/v1alpha1 TrafficPolices is not a kind that is read here: did you mean \
+             gateway.kgateway.dev/v1alpha1 TrafficPolicy?",
+        ),
+        (
+            manifest("gateway.networking.k8s.io/v1", "TCPRoute"),
+            "gateway.networking.k8s.io/v1 TCPRoute is not a kind that is read here",
+        ),
+        (manifest("serving.example/v1", "Servic"), "serving.example/v1 Servic is not a kind that is read here"),
         (manifest("v1", "List"), "v1 List is not a kind that is read here: give each item a document of its own"),
         (json!({ "apiVersion": "v1", "kind": "Service" }), "Service: metadata.name is missing"),
         (json!({ "apiVersion": "v1", "kind": "Service", "metadata": {} }), "Service: metadata.name is missing"),

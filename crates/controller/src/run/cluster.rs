@@ -166,6 +166,7 @@ impl Ends {
             xds_host: self.options.xds_host.clone(),
             xds_port: self.options.xds_port,
             authorities: None,
+            applied: true,
         })
     }
 

@@ -71,7 +71,8 @@ impl Derived for ClassStatus {
             }
         }
         conditions.yes("SupportedVersion", "SupportedVersion", "objects are read as Gateway API v1.6 defines them");
-        let deployed = scope.get::<DeployConfig>(&()).map_or(&[][..], |_| DEPLOYED_FEATURES);
+        let deploying = scope.get::<DeployConfig>(&()).filter(|deploying| deploying.applied);
+        let deployed = deploying.map_or(&[][..], |_| DEPLOYED_FEATURES);
         let features = SUPPORTED_FEATURES.iter().chain(deployed);
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: (*name).into() }).collect();
         supported_features.sort_unstable();

@@ -74,7 +74,8 @@ impl Running {
         };
         let managed = deployed.as_ref().is_some_and(|deployed| deployed.proxies != Proxies::Unmanaged);
         let name = scope.get::<Gateways>(key).map(|gateway| proxies::name(key, &gateway.spec.gateway_class_name));
-        let Some(name) = name.filter(|_| managed && scope.get::<DeployConfig>(&()).is_some()) else {
+        let applied = scope.get::<DeployConfig>(&()).is_some_and(|deploying| deploying.applied);
+        let Some(name) = name.filter(|_| managed && applied) else {
             let addresses = model.addresses.iter().map(|address| status_address(&address.to_string())).collect();
             return Self { addresses, fault, missing: None };
         };

@@ -18,6 +18,21 @@ pub struct Deploying {
     pub xds_port: u16,
     /// The authorities that may have signed the controller's certificate, in PEM; none while they are not known yet.
     pub authorities: Option<Arc<str>>,
+    /// Whether the objects are applied. If not, it is judged whether they could be, and nothing that runs is looked for.
+    pub applied: bool,
+}
+
+impl Deploying {
+    /// For who only judges objects: as a controller with its defaults would run proxies.
+    pub fn dry_run() -> Self {
+        Self {
+            settings: deploy::Settings::default(),
+            xds_host: "portcullis.portcullis-system.svc.cluster.local".into(),
+            xds_port: 9977,
+            authorities: None,
+            applied: false,
+        }
+    }
 }
 
 /// What runs the proxies of a Gateway.

@@ -22,6 +22,7 @@ fn deploying(authorities: Option<&str>) -> Deploying {
         xds_host: "portcullis.portcullis-system.svc".into(),
         xds_port: 9977,
         authorities: authorities.map(Arc::from),
+        applied: true,
     }
 }
 
@@ -177,4 +178,120 @@ fn a_route_changes_nothing_of_what_runs() {
         "metadata": { "namespace": "infra", "name": "r" }, "spec": { "parentRefs": [{ "name": "edge" }] },
     }));
     assert_eq!(changes.proxies, []);
+}
+
+/// A Gateway with what a test says of it.
+fn named(name: &str, class: &str, created: &str) -> Value {
+    let mut gateway = gateway(&json!({ "gatewayClassName": class }));
+    gateway["metadata"]["name"] = name.into();
+    gateway["metadata"]["creationTimestamp"] = created.into();
+    gateway
+}
+
+fn second_class() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+        "metadata": { "name": "internal-portcullis" }, "spec": { "controllerName": "portcullis.dev/gateway-controller" },
+    })
+}
+
+/// What the two Gateways that share a name get.
+fn accounts(scene: &Scene) -> [Option<String>; 2] {
+    ["web-internal", "web"].map(|name| Some(scene.0.account(&NsName::new("infra", name))?.to_string()))
+}
+
+#[test]
+fn of_two_gateways_whose_proxies_would_share_a_name_the_older_has_it_and_the_other_is_told() {
+    let older = || named("web-internal", "portcullis", "2026-01-01T00:00:00Z");
+    let newer = || named("web", "internal-portcullis", "2026-01-02T00:00:00Z");
+    let name = || Some("infra/web-internal-portcullis".to_owned());
+    for order in [[older(), newer()], [newer(), older()]] {
+        let mut scene = scene([second_class()].into_iter().chain(order));
+        assert_eq!(accounts(&scene), [name(), None]);
+        assert_eq!(scene.gateway("infra/web-internal", "Accepted"), "True Accepted");
+        let told = scene.gateway_message("infra/web", "Accepted");
+        assert_eq!(
+            told,
+            "False Invalid: metadata.name: its proxies would be called web-internal-portcullis, as those of Gateway infra/web-internal are: it gets none; give one of the two another name, or another class"
+        );
+        assert_eq!(scene.gateway("infra/web", "Programmed"), "False Invalid");
+        // What is there by that name is the other's.
+        let mut service = service(&json!([{ "ip": "192.0.2.1" }]));
+        service["metadata"]["name"] = "web-internal-portcullis".into();
+        scene.put(service);
+        assert_eq!(
+            (scene.addresses("infra/web-internal"), scene.addresses("infra/web")),
+            (vec!["192.0.2.1".into()], vec![])
+        );
+        // It heals.
+        let changes = scene.remove(older());
+        let proxies = changes.proxies.into_iter().find(|(gateway, _)| *gateway == NsName::new("infra", "web"));
+        let proxies = proxies.and_then(|(_, proxies)| proxies);
+        assert_eq!(object(proxies.as_ref(), "Deployment")["metadata"]["ownerReferences"][0]["name"], "web");
+        assert_eq!(accounts(&scene), [None, name()]);
+        assert_eq!(scene.gateway("infra/web", "Accepted"), "True Accepted");
+    }
+}
+
+#[test]
+fn whoever_has_proxies_that_run_keeps_them_from_an_older_gateway() {
+    let running = |gateway: &str| {
+        let mut deployment = deployment(1);
+        deployment["metadata"]["name"] = "web-internal-portcullis".into();
+        deployment["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "name": gateway, "uid": "u", "controller": true,
+        }]);
+        deployment
+    };
+    let older = named("web", "internal-portcullis", "2026-01-01T00:00:00Z");
+    let newer = named("web-internal", "portcullis", "2026-01-02T00:00:00Z");
+    let mut scene = scene([second_class(), running("web-internal"), newer]);
+    let changes = scene.put(older);
+    assert_eq!(changes.proxies, [(NsName::new("infra", "web"), Some(Proxies::Kept))]);
+    let name = Some("infra/web-internal-portcullis".to_owned());
+    assert_eq!(accounts(&scene), [name.clone(), None]);
+    // Of somebody who has no claim on the name it says nothing.
+    scene.put(running("gone"));
+    assert_eq!(accounts(&scene), [None, name.clone()]);
+    scene.put(running("web-internal"));
+    // Its class may come back.
+    scene.remove(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": { "name": "portcullis" }, "spec": { "controllerName": "" },
+    }));
+    assert_eq!(accounts(&scene), [None, None]);
+}
+
+#[test]
+fn parameters_ask_for_no_more_than_they_are_trusted_with() {
+    let root = || {
+        parameters(
+            &json!({ "kube": { "deploymentOverlay": { "spec": { "template": { "spec": { "hostPID": true } } } } } }),
+        )
+    };
+    let mut scene = scene([parameters(&json!({ "kube": {} }))]);
+    let before = deployed(&mut scene, with_parameters());
+    assert_eq!(object(before.as_ref(), "Deployment")["kind"], "Deployment");
+    assert_eq!(deployed(&mut scene, root()), Some(Proxies::Kept));
+    let told = scene.gateway_message("infra/edge", "Accepted");
+    assert_eq!(
+        told,
+        "False InvalidParameters: spec.infrastructure.parametersRef: the GatewayParameters of the Gateway cannot be used: spec.kube.deploymentOverlay.spec.template.spec.hostPID: shares a namespace with the node, which the controller's setting gatewayParameters.trust does not allow; remove it"
+    );
+    let settings =
+        Settings { shared_host: false, gateway_parameters: ir::settings::Trust::Unrestricted, ..Settings::default() };
+    let mut trusting = Scene::with(settings, [root()]);
+    trusting.0.set_deploying(Some(deploying(Some("one"))));
+    let proxies = deployed(&mut trusting, with_parameters());
+    assert_eq!(object(proxies.as_ref(), "Deployment")["spec"]["template"]["spec"]["hostPID"], true);
+}
+
+#[test]
+fn who_only_judges_objects_tells_of_parameters_and_misses_nothing_that_runs() {
+    let mut scene =
+        scene([parameters(&json!({ "kube": { "podTemplate": { "securityContext": { "runAsUser": 0 } } } }))]);
+    scene.0.set_deploying(Some(Deploying::dry_run()));
+    scene.put(with_parameters());
+    assert_eq!(scene.gateway("infra/edge", "Accepted"), "False InvalidParameters");
+    scene.put(gateway(&json!({})));
+    assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
 }

@@ -35,6 +35,7 @@ impl World {
             xds_host: "portcullis.portcullis-system.svc".into(),
             xds_port: 9977,
             authorities: None,
+            applied: true,
         };
         let task = EngineTask::new(settings, Hub::new(), None, metrics.clone()).watching(outlets, Some(deploying));
         Self { task, applier, accounts, metrics, files: Memory::default() }
