@@ -65,7 +65,7 @@ pub(crate) fn judge(kind: &str, object: &Value, ours: &Ours<'_>) -> Result<(), R
     }
 }
 
-/// By annotations, an older Kubernetes is told to let a container out of AppArmor.
+/// By annotations, an older Kubernetes is told to let a container out of `AppArmor`.
 pub(crate) fn annotation(key: &str, value: &str) -> Result<(), String> {
     if key.starts_with("container.apparmor.security.beta.kubernetes.io/")
         && value != "runtime/default"

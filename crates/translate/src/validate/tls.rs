@@ -30,7 +30,7 @@ const KEY: &str = "tls.key";
 /// Largest chain or key that is looked at, in bytes; a Secret holds no more.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Largest chain that is served, in bytes of DER. It is what OpenSSL's and BoringSSL's clients take unless told otherwise
+/// Largest chain that is served, in bytes of DER. It is what clients of OpenSSL take unless told otherwise
 /// (`SSL_CTX_set_max_cert_list`); a longer one is a handshake that hardly any client ends.
 const MAX_CHAIN: usize = 100 * 1024;
 
