@@ -142,8 +142,8 @@ pub struct Limits {
     pub backoff_min: Duration,
     /// The longest wait after a failure, also if the server asks for more.
     pub backoff_max: Duration,
-    /// How long a kind must be not found before it is absent, unless its CRD is known to be. A server that starts does
-    /// not serve CRDs at once.
+    /// How long a kind must be not found before it is absent where CRDs may not be read. Where they may, a kind is absent if
+    /// its CRD is, and at no other time: its objects stay however long it is not found.
     pub doubt: Duration,
     /// How often a kind that is absent is looked for where CRDs cannot be watched.
     pub absent_poll: Duration,

@@ -4,7 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
-use portcullis_tests::api_server::{ApiServer, Verdict};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::DeleteParams;
+use portcullis_tests::api_server::{ApiServer, Channel, Verdict};
 use portcullis_tests::wait::{PATIENCE, eventually};
 
 use crate::objects::{route, service};
@@ -40,6 +43,37 @@ async fn an_api_server_that_turns_everybody_away_is_told_and_costs_no_request() 
     world.says("HTTPRoute", "other", "Accepted", "True").await?;
     world.replica.counts(LEADS, |leads| leads > 0.0).await?;
     world.is_unharmed(edge).await
+}
+
+/// How often routes were not found. Between this and seven more lie at least 7 s, for each wait is longer than the one before.
+const NOT_FOUND: &str = "portcullis_watch_errors_total{kind=\"HTTPRoute\",reason=\"not_found\"}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kinds_that_are_not_found_lose_no_object_until_their_definition_is_deleted() -> Result<()> {
+    let api = ApiServer::start().await?;
+    api.apply_crds(Channel::Experimental).await?;
+    let mut world = World::new(&api).await?;
+    let edge = world.edge().await?;
+    // As a load balancer answers whose API server is away: to everything, definitions included.
+    world.replica.way.refuse(404, None);
+    world.replica.is_ready_and_says("it must serve v1 or v1beta1").await?;
+    world.replica.counts(NOT_FOUND, |times| times >= 7.0).await?;
+    // As an API server answers that does not serve one kind.
+    world.replica.way.judge(|_, path| match path.contains("/httproutes") {
+        true => Verdict::Refuse { code: 404, retry_after: None },
+        false => Verdict::Pass,
+    });
+    world.replica.counts("portcullis_watch_stale{kind=\"Gateway\"}", |stale| stale < 1.0).await?;
+    let before = world.replica.portcullis.metric(NOT_FOUND).await?.context("nothing is counted")?;
+    world.replica.counts(NOT_FOUND, |times| times >= before + 2.0).await?;
+    world.replica.way.pass();
+    world.replica.is_ready_and_says("").await?;
+    world.replica.portcullis.check()?;
+    edge.traffic.finish().await?;
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(api.client().await?);
+    definitions.delete("httproutes.gateway.networking.k8s.io", &DeleteParams::default()).await?;
+    edge.proxy.answers("/healthy", 404).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -159,10 +159,10 @@ impl Tasks {
             Order::Fetch(request, place) => {
                 let wire = Wire::new(place.target);
                 let (client, limits, out) = (self.client.clone(), self.limits, self.out.clone());
-                let slots = Arc::clone(&self.slots);
+                let (slots, crds) = (Arc::clone(&self.slots), self.crds.subscribe());
                 let task = self.readers.spawn(async move {
                     let slot = slots.acquire().await;
-                    let objects = fetch(client, place, wire, limits).await;
+                    let objects = fetch(client, place, wire, limits, crds).await;
                     drop(slot);
                     let _ = out.send(Message::Fetched(request, objects)).await;
                 });

@@ -18,7 +18,12 @@ pub(super) enum Event {
     /// The list is complete: what was not in it has gone.
     End,
     /// The watch does not work.
-    Failing(String),
+    Failing {
+        /// Why, for people.
+        why: String,
+        /// Whether that is because we may not watch.
+        forbidden: bool,
+    },
     /// It works.
     Working,
     /// The kind is not served.

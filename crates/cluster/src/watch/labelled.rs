@@ -23,8 +23,8 @@ use super::{
 /// Batches that wait; when so many do, the API server is made to wait.
 const WAITING: usize = 16;
 
-/// Nobody knows here which CRDs there are.
-static NO_CRDS: LazyLock<watch::Sender<Arc<Crds>>> = LazyLock::new(watch::Sender::default);
+/// Nobody reads here which CRDs there are.
+static NO_CRDS: LazyLock<watch::Sender<Arc<Crds>>> = LazyLock::new(|| watch::Sender::new(Arc::new(Crds::hidden())));
 
 /// What became known.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl State {
                 self.listed = None;
                 hear(Heard::All(HashSet::new()));
             }
-            Event::Failing(why) => {
+            Event::Failing { why, .. } => {
                 if self.failing.as_ref() != Some(&why) {
                     tracing::warn!(kind, why, "cannot be watched, so that what others change is not put right at once");
                     self.failing = Some(why);
@@ -171,7 +171,7 @@ mod tests {
         let told = heard(vec![
             Event::Begin,
             put("a"),
-            Event::Failing("cut".to_owned()),
+            Event::Failing { why: "cut".to_owned(), forbidden: false },
             Event::Begin,
             put("b"),
             Event::Working,

@@ -17,8 +17,10 @@ use super::{
 /// Whether the CRD of a kind is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Nobody knows, or the kind needs none.
+    /// Nobody knows yet, or the kind needs none.
     Unknown,
+    /// Nobody may know.
+    Hidden,
     /// It is.
     Present,
     /// It is not.
@@ -272,16 +274,23 @@ impl Plan {
             return NOW;
         }
         self.not_found = 0;
-        if self.target.crd().is_none() {
-            return self.failed(status.to_string(), None);
-        }
-        // Servers that start answer so too, for a moment. All objects of a kind hang on this.
+        let Some(crd) = self.target.crd() else { return self.failed(status.to_string(), None) };
         let since = *self.not_found_since.get_or_insert(now);
-        self.absent |= presence == Presence::Absent || now.duration_since(since) >= self.limits.doubt;
+        let doubted = now.duration_since(since) >= self.limits.doubt;
+        // All objects of a kind hang on this, and servers that start, or that stand before one that is away, answer so too:
+        // that a definition has gone is said by the definitions, and by time only where they may not be read.
+        self.absent |= presence == Presence::Absent || (presence == Presence::Hidden && doubted);
         if !self.absent {
-            let verdict = self.failed(status.to_string(), None);
+            let why = match presence {
+                Presence::Present => {
+                    let versions = self.target.versions().join(" or ");
+                    format!("{status}, although there is a CustomResourceDefinition {crd}: it must serve {versions}")
+                }
+                _ => status.to_string(),
+            };
+            let verdict = self.failed(why, None);
             // Before the first list most likely there is no such kind, which is nothing to be told of.
-            return if self.latest { verdict } else { Verdict { failing: None, ..verdict } };
+            return if self.latest || doubted { verdict } else { Verdict { failing: None, ..verdict } };
         }
         (self.at, self.next_page) = (None, None);
         self.failures += 1;
@@ -289,7 +298,7 @@ impl Plan {
             next: Next::Absent(match presence {
                 // It is served any moment, or another version of it is.
                 Presence::Present => self.backoff(None),
-                Presence::Unknown => self.limits.absent_poll,
+                Presence::Unknown | Presence::Hidden => self.limits.absent_poll,
                 Presence::Absent => 6 * self.limits.absent_poll,
             }),
             failing: None,

@@ -22,7 +22,7 @@ use super::{
     crds::{Crd, Crds},
     event::{Event, Message},
     metrics::OfPlace,
-    plan::{Next, Outcome, Plan, Presence, Verdict},
+    plan::{Next, Outcome, Plan, Verdict},
     request::{Ask, Place},
     wire::{Garbage, Line, Page, Said, Status, Wire},
 };
@@ -67,14 +67,15 @@ impl Reader {
             let reason = outcome.reason(self.limits.settle);
             let Verdict { next, failing: why } = plan.judge(outcome, crd.presence(), Instant::now());
             // That a kind is not there, or not in this version, is no failure.
-            if let Some(reason) = reason.filter(|reason| *reason != "not_found" || why.is_some()) {
+            let reason = reason.filter(|reason| *reason != "not_found" || why.is_some());
+            if let Some(reason) = reason {
                 self.metrics.failed(reason);
             }
             let mut events = Vec::new();
             if let Some(why) = why {
                 tracing::debug!(place = ?self.place, why, "a watch does not work");
                 failing = true;
-                events.push(Event::Failing(why));
+                events.push(Event::Failing { why, forbidden: reason == Some("forbidden") });
             }
             let wait = match next {
                 Next::Now => Duration::ZERO,
@@ -147,7 +148,7 @@ impl Reader {
         let ended = |why: &str| Outcome::Ended { why: why.to_owned(), lasted: began.elapsed() };
         let mut crds = self.crds.clone();
         let name = self.place.target.crd();
-        let mut changed = pin!(crds.wait_for(|crds| crd.replaced(&Crd::of(crds, name.as_deref()))));
+        let mut changed = pin!(crds.wait_for(|crds| crd.replaced(&crds.of(name.as_deref()))));
         let mut body = pin!(body);
         let mut lines = Lines::default();
         let mut untold = Vec::new();
@@ -210,12 +211,12 @@ impl Reader {
     }
 
     fn crd(&self) -> Crd {
-        Crd::of(&self.crds.borrow(), self.place.target.crd().as_deref())
+        self.crds.borrow().of(self.place.target.crd().as_deref())
     }
 
     async fn crd_changes(&mut self, seen: &Crd) {
         let name = self.place.target.crd();
-        if self.crds.wait_for(|crds| Crd::of(crds, name.as_deref()) != *seen).await.is_err() {
+        if self.crds.wait_for(|crds| crds.of(name.as_deref()) != *seen).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -259,8 +260,15 @@ async fn answer(client: &Client, place: &Place, version: &str, ask: &Ask, limits
 }
 
 /// Reads the objects of a place once, for as long as it takes. None if the kind is not served.
-pub(super) async fn fetch(client: Client, place: Place, wire: Wire, limits: Limits) -> Vec<Said> {
+pub(super) async fn fetch(
+    client: Client,
+    place: Place,
+    wire: Wire,
+    limits: Limits,
+    crds: watch::Receiver<Arc<Crds>>,
+) -> Vec<Said> {
     let mut plan = Plan::paged(place.target, limits);
+    let crd = place.target.crd();
     let mut objects = Vec::new();
     loop {
         let (version, ask) = plan.ask();
@@ -280,7 +288,8 @@ pub(super) async fn fetch(client: Client, place: Place, wire: Wire, limits: Limi
             },
             Err(outcome) => outcome,
         };
-        match plan.judge(outcome, Presence::Unknown, Instant::now()).next {
+        let presence = crds.borrow().of(crd.as_deref()).presence();
+        match plan.judge(outcome, presence, Instant::now()).next {
             Next::Now => {}
             Next::Wait(wait) => sleep(wait).await,
             Next::Absent(_) => return Vec::new(),

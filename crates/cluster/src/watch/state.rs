@@ -172,7 +172,7 @@ impl State {
                     self.fetch_again(kind, list);
                     self.sync(kind);
                 }
-                Event::Failing(why) => {
+                Event::Failing { why, .. } => {
                     source.failing = Some(why);
                     self.health(kind);
                 }

@@ -101,30 +101,54 @@ fn an_older_version_is_asked_for_where_the_preferred_one_is_not_served() {
     assert_eq!(plan.ask(), ("v1", Ask::Changes { since: "3".into() }), "the objects are the same");
 }
 
+/// Two versions are not found.
+fn not_found(plan: &mut Plan, presence: Presence) -> Verdict {
+    plan.judge(refused(404), presence, Instant::now());
+    plan.judge(refused(404), presence, Instant::now())
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_absent_at_once_if_its_crd_is_and_else_after_a_while() {
-    for (presence, polls) in [(Presence::Unknown, 10), (Presence::Present, 0)] {
+async fn a_kind_is_absent_at_once_if_its_crd_is_and_after_a_while_where_crds_may_not_be_read() {
+    let mut plan = plan(ROUTES);
+    plan.listed("7");
+    wait(&not_found(&mut plan, Presence::Hidden));
+    assert_eq!(plan.ask().1, Ask::Changes { since: "7".into() }, "perhaps it only starts");
+    tokio::time::advance(Limits::default().doubt).await;
+    let Next::Absent(wait) = not_found(&mut plan, Presence::Hidden).next else { panic!("not absent") };
+    assert_eq!(wait, Limits::default().absent_poll);
+    assert_eq!(plan.ask().1, Ask::Initial { latest: true });
+    let verdict = not_found(&mut self::plan(ROUTES), Presence::Absent);
+    assert!(matches!(verdict, Verdict { next: Next::Absent(_), failing: None }), "{verdict:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_crd_is_there_or_not_yet_known_is_not_absent_however_long_it_is_not_found() {
+    for presence in [Presence::Present, Presence::Unknown] {
         let mut plan = plan(ROUTES);
         plan.listed("7");
-        judge(&mut plan, refused(404));
-        let verdict = plan.judge(refused(404), presence, Instant::now());
-        wait(&verdict);
-        assert_eq!(plan.ask().1, Ask::Changes { since: "7".into() }, "perhaps it only starts");
-        tokio::time::advance(Limits::default().doubt).await;
-        judge(&mut plan, refused(404));
-        let Next::Absent(wait) = plan.judge(refused(404), presence, Instant::now()).next else { panic!("not absent") };
-        assert!(wait <= Duration::from_secs(10) && wait >= Duration::from_secs(polls), "{presence:?} {wait:?}");
-        assert_eq!(plan.ask().1, Ask::Initial { latest: true });
+        for _ in 0..100 {
+            wait(&not_found(&mut plan, presence));
+            assert_eq!(plan.ask().1, Ask::Changes { since: "7".into() });
+            tokio::time::advance(Limits::default().doubt).await;
+        }
+        let verdict = not_found(&mut plan, Presence::Absent);
+        assert!(matches!(verdict.next, Next::Absent(_)), "{verdict:?}");
+        // It is made again, and not served yet.
+        let verdict = not_found(&mut plan, Presence::Present);
+        assert!(matches!(verdict.next, Next::Absent(wait) if wait <= Limits::default().backoff_max), "{verdict:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_kind_was_never_found_is_told_after_a_while_with_what_its_crd_must_serve() {
     let mut plan = plan(ROUTES);
-    judge(&mut plan, refused(404));
-    let verdict = plan.judge(refused(404), Presence::Absent, Instant::now());
-    assert!(matches!(verdict, Verdict { next: Next::Absent(_), failing: None }), "{verdict:?}");
-    // Which CRDs there are may come to be known a moment later.
-    let mut plan = self::plan(ROUTES);
-    judge(&mut plan, refused(404));
-    let verdict = plan.judge(refused(404), Presence::Unknown, Instant::now());
+    let verdict = not_found(&mut plan, Presence::Unknown);
     assert!(matches!(verdict, Verdict { next: Next::Wait(_), failing: None }), "{verdict:?}");
+    tokio::time::advance(Limits::default().doubt).await;
+    let verdict = not_found(&mut plan, Presence::Present);
+    let why = verdict.failing.expect("why it does not work");
+    let remedy = "although there is a CustomResourceDefinition httproutes.gateway.networking.k8s.io: it must serve v1 or v1beta1";
+    assert!(why.ends_with(remedy), "{why}");
 }
 
 #[test]

@@ -43,6 +43,10 @@ fn gone(object: &Value) -> Event {
     event(Kind::ConfigMap, "DELETED", object)
 }
 
+fn broken(why: &str) -> Event {
+    Event::Failing { why: why.to_owned(), forbidden: false }
+}
+
 fn namespace(name: &str, team: &str, version: u32) -> Value {
     json!({ "metadata": { "name": name, "resourceVersion": version.to_string(), "labels": { "team": team } } })
 }
@@ -156,7 +160,7 @@ fn a_kind_that_is_not_served_has_no_objects_and_may_come_back() {
 fn a_failing_watch_takes_nothing_and_its_reason_is_told_once() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
     read(&mut state, vec![Event::Begin, put(&config("n", "a", 1)), Event::End]);
-    let failing = |why: &str| vec![Event::Failing(why.to_owned())];
+    let failing = |why: &str| vec![broken(why)];
     assert_eq!(read(&mut state, failing("refused")), "stale ConfigMap: refused");
     assert_eq!(read(&mut state, failing("refused")), "");
     assert_eq!(read(&mut state, failing("forbidden")), "stale ConfigMap: forbidden");
@@ -178,8 +182,8 @@ fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
     let list = vec![Event::Begin, put(&config("m", "a", 2)), Event::End];
     assert_eq!(read(&m, list), "put ConfigMap m/a, synced ConfigMap");
     assert_eq!(read(&m, vec![Event::Begin, Event::End]), "remove ConfigMap m/a, synced ConfigMap");
-    assert_eq!(read(&n, vec![Event::Failing("x".into())]), "stale ConfigMap: x");
-    assert_eq!(read(&m, vec![Event::Failing("x".into())]), "");
+    assert_eq!(read(&n, vec![broken("x")]), "stale ConfigMap: x");
+    assert_eq!(read(&m, vec![broken("x")]), "");
     assert_eq!(read(&n, vec![Event::Working]), "");
     assert_eq!(read(&m, vec![Event::Working]), "fresh ConfigMap");
     assert_eq!(read(&n, vec![Event::NotServed]), "remove ConfigMap n/a, synced ConfigMap");
