@@ -16,6 +16,8 @@ mod frames;
 mod grants;
 #[path = "hostile/leases.rs"]
 mod leases;
+#[path = "hostile/controllers.rs"]
+mod controllers;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;

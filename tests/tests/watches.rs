@@ -7,7 +7,7 @@ mod seen;
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use api::meta::LabelSelector;
 use api::{Kind, Object, ObjectId};
 use cluster::watch::{Options, Scope};
@@ -38,7 +38,8 @@ const EVERYTHING: &str = r#"
   spec: {controllerName: example.com/watched}}
 ---
 {apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: watched},
-  spec: {gatewayClassName: watched, listeners: [{name: http, port: 80, protocol: HTTP}]}}
+  spec: {gatewayClassName: watched, listeners: [{name: http, port: 80, protocol: HTTP},
+    {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: watched}]}}]}}
 ---
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: watched},
   spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
@@ -75,7 +76,9 @@ const EVERYTHING: &str = r#"
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: release}, type: helm.sh/release.v1}
 ---
-{apiVersion: v1, kind: Secret, metadata: {name: watched}, stringData: {a: b}}
+{apiVersion: v1, kind: Secret, metadata: {name: watched}, stringData: {a: b, tls.crt: c}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: nobodys}, stringData: {tls.crt: c}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: watched}, data: {a: b}}
 "#;
@@ -154,6 +157,9 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
     for kind in Kind::ALL {
         seen.until_put(&watched(*kind, &namespace)).await?;
     }
+    let Some(Object::Secret(secret)) = seen.objects.get(&watched(Kind::Secret, &namespace)) else { bail!("no Secret") };
+    ensure!(secret.data.0.keys().map(|key| &**key).eq(["tls.crt"]), "{secret:?}");
+    ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::Secret, &*namespace, "nobodys")), "nobody refers to it");
     ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::Secret, &*namespace, "release")), "a release was sent");
 
     let route = watched(Kind::HttpRoute, &namespace);

@@ -55,9 +55,9 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
-# Certificates of listeners, in Secrets; authorities of clients, in ConfigMaps. Only read.
+# Certificates of listeners. Of all Secrets the metadata is watched; one that a Gateway names is read.
 - apiGroups: [""]
-  resources: [secrets, configmaps]
+  resources: [secrets]
   verbs: [get, list, watch]
 # A Gateway is programmed when a proxy of it is available.
 - apiGroups: [apps]
@@ -71,9 +71,12 @@
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
-# Their bootstrap, and their address. Reading is granted above.
+# Their bootstrap, and their address. Reading of Services is granted above.
 - apiGroups: [""]
-  resources: [configmaps, services]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services]
   verbs: [create, patch, delete]
 - apiGroups: [apps]
   resources: [deployments]

@@ -37,6 +37,7 @@ pub mod meta;
 pub mod object;
 pub mod policy;
 pub mod reference_grant;
+pub mod references;
 pub mod rewrite_policy;
 pub mod schema;
 pub mod shared;

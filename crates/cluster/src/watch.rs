@@ -9,6 +9,7 @@
 //! * `reader` is the IO of one watch.
 //! * `state` is what was said of which object, and what a new word about one changes. Without IO.
 //! * `event` is what a reader tells.
+//! * `contents` is what is read of objects because others refer to them. Without IO.
 //! * `crds` is what is known of CustomResourceDefinitions.
 //! * `coordinator` owns the state, starts readers and hands on what is observed.
 //! * `labelled` is the watch of objects of which the metadata is enough, beside the others.
@@ -21,6 +22,7 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 use serde_json::value::RawValue;
 use tokio::{sync::mpsc, task::JoinHandle};
 
+mod contents;
 mod coordinator;
 mod crds;
 mod event;
@@ -40,6 +42,9 @@ pub(crate) use self::{
 };
 
 /// What became known about the objects of a cluster.
+///
+/// Of a kind that is [`Kind::is_read_by_reference`] nothing is told but what others refer to, with the keys that they need,
+/// and before they are told themselves ([`api::references`]).
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub enum Observed {
@@ -121,7 +126,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scope: Scope::default(),
-            kinds: Kind::ALL.iter().copied().collect(),
+            kinds: Kind::all_read().collect(),
             limits: Limits::default(),
             metrics: Metrics::default(),
         }

@@ -56,7 +56,7 @@ pub struct ClusterSnapshot {
     pub translator: Translator,
     /// The kinds of which not everything could be read, and why.
     pub unread: BTreeMap<Kind, String>,
-    /// Whatever was read.
+    /// Whatever was read; of Secrets, those to which others refer.
     pub objects: BTreeSet<ObjectId>,
     /// Objects that cannot be decoded although the schema let them through, and why.
     pub undecodable: BTreeMap<ObjectId, String>,
@@ -114,7 +114,7 @@ impl Reading {
             objects: BTreeSet::new(),
             undecodable: BTreeMap::new(),
         };
-        Self { snapshot, awaited: Kind::ALL.iter().copied().collect(), failing: BTreeMap::new() }
+        Self { snapshot, awaited: Kind::all_read().collect(), failing: BTreeMap::new() }
     }
 
     fn refused(&mut self, kind: Kind, why: String) {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn all_but(kind: Kind) -> impl Iterator<Item = Observed> {
-        Kind::ALL.iter().filter(move |other| **other != kind).map(|kind| Observed::Synced(*kind))
+        Kind::all_read().filter(move |other| *other != kind).map(Observed::Synced)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::references::CERTIFICATE;
 use engine::{Lookup, Scope};
 use ir::{NsName, listener::TlsSecret};
 
@@ -19,8 +20,9 @@ impl Lookup for Certificate {
             let bytes = secret.data.get(name).filter(|bytes| !bytes.is_empty());
             bytes.ok_or_else(|| format!("Secret {key} has no data {name:?}: store the PEM there"))
         };
-        Some(entry("tls.crt").and_then(|chain| {
-            let key_pem = entry("tls.key")?;
+        let [chain, key_pem] = CERTIFICATE;
+        Some(entry(chain).and_then(|chain| {
+            let key_pem = entry(key_pem)?;
             let certificate =
                 validate::tls::check(chain, key_pem).map_err(|invalid| format!("Secret {key}: {invalid}"))?;
             let long = certificate.length > validate::tls::LONG_CHAIN;

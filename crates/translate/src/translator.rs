@@ -33,9 +33,9 @@ use crate::{
         gateway::{GatewayRow, NameClaims, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
-            Classes, Config, ConfigMaps, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways,
-            Grants, Nacks, Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
-            Unapplied, UnusablePorts,
+            Classes, Config, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways, Grants, Nacks,
+            Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, Unapplied,
+            UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::Outputs,
@@ -118,7 +118,7 @@ impl Translator {
             Object::Service(object) => self.engine.set::<Services>(key, Some(object)),
             Object::EndpointSlice(object) => self.engine.set::<Slices>(key, Some(object)),
             Object::Secret(object) => self.engine.set::<Secrets>(key, Some(object)),
-            Object::ConfigMap(object) => self.engine.set::<ConfigMaps>(key, Some(object)),
+            Object::ConfigMap(_) => false,
             Object::GatewayParameters(object) => self.engine.set::<Parameters>(key, Some(object)),
             Object::Deployment(object) => self.engine.set::<Deployments>(key, Some(object)),
             Object::Namespace(object) => self.engine.set::<Namespaces>(id.name, Some(object)),
@@ -139,7 +139,7 @@ impl Translator {
             Kind::Service => self.engine.set::<Services>(key, None),
             Kind::EndpointSlice => self.engine.set::<Slices>(key, None),
             Kind::Secret => self.engine.set::<Secrets>(key, None),
-            Kind::ConfigMap => self.engine.set::<ConfigMaps>(key, None),
+            Kind::ConfigMap => false,
             Kind::GatewayParameters => self.engine.set::<Parameters>(key, None),
             Kind::Deployment => self.engine.set::<Deployments>(key, None),
             Kind::Namespace => self.engine.set::<Namespaces>(id.name.clone(), None),
@@ -396,7 +396,6 @@ fn tables() -> Engine {
         .input::<Services>()
         .input::<Slices>()
         .input::<Secrets>()
-        .input::<ConfigMaps>()
         .input::<Parameters>()
         .input::<Deployments>()
         .input::<DeployConfig>()

@@ -22,7 +22,7 @@ use super::{
     reader::{Reader, fetch},
     request::{Place, Target},
     state::{Order, State},
-    wire::Wire,
+    wire::{Said, Wire},
 };
 
 /// Batches that wait; when so many do, the API server is made to wait.
@@ -30,6 +30,9 @@ const WAITING: usize = 64;
 
 /// How many namespaces and kinds are fetched at a time.
 const FETCHES: usize = 4;
+
+/// How many objects to which others refer are read at a time.
+const READS: usize = 16;
 
 /// Watches until nobody listens.
 pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec<Observed>>) {
@@ -45,7 +48,9 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
         readers: JoinSet::new(),
         running: HashMap::new(),
         fetches: BTreeMap::new(),
+        reads: BTreeMap::new(),
         slots: Arc::new(Semaphore::new(FETCHES)),
+        read_slots: Arc::new(Semaphore::new(READS)),
     };
     let places = places(&options);
     let mut state = State::new(&options.scope, &places);
@@ -54,7 +59,7 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
     let (first, mut later): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|place| !selects || place.target == Target::Kind(Kind::Namespace));
     if first.iter().chain(&later).any(|place| place.target.crd().is_some()) {
-        tasks.read(Place { target: Target::Crds, namespace: None }, Duration::ZERO);
+        tasks.read(Place { target: Target::Crds, namespace: None, name: None }, Duration::ZERO);
     }
     for place in first {
         tasks.read(place, Duration::ZERO);
@@ -69,15 +74,19 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
         }
         for message in messages.drain(..) {
             match message {
-                Message::Read(Place { target: Target::Kind(kind), namespace }, events) => {
+                Message::Read(Place { target: Target::Kind(kind), namespace, .. }, events) => {
                     state.read(kind, namespace.as_ref(), events);
                 }
                 Message::Read(Place { target: Target::Crds, .. }, events) => tasks.take_crds(events),
                 // Nobody here asks for it.
-                Message::Read(Place { target: Target::Labelled(_), .. }, _) => {}
+                Message::Read(Place { target: Target::Labelled(_) | Target::Content(_), .. }, _) => {}
                 Message::Fetched(request, objects) => {
                     tasks.fetches.remove(&request);
                     state.fetched(request, objects);
+                }
+                Message::Content(request, objects) => {
+                    tasks.reads.remove(&request);
+                    state.arrived(request, objects);
                 }
             }
         }
@@ -102,10 +111,10 @@ fn places(options: &Options) -> Vec<Place> {
     if matches!(options.scope, Scope::Selector(_)) {
         kinds.insert(Kind::Namespace);
     }
-    let whole = |kind| vec![Place { target: Target::Kind(kind), namespace: None }];
+    let whole = |kind| vec![Place { target: Target::Kind(kind), namespace: None, name: None }];
     let places = kinds.into_iter().flat_map(|kind| match &options.scope {
         Scope::Named(namespaces) if kind.namespaced() || kind == Kind::Namespace => {
-            let place = |name| Place { target: Target::Kind(kind), namespace: Some(Arc::clone(name)) };
+            let place = |name| Place { target: Target::Kind(kind), namespace: Some(Arc::clone(name)), name: None };
             namespaces.iter().map(place).collect()
         }
         _ => whole(kind),
@@ -123,7 +132,9 @@ struct Tasks {
     readers: JoinSet<()>,
     running: HashMap<tokio::task::Id, Place>,
     fetches: BTreeMap<u64, AbortHandle>,
+    reads: BTreeMap<u64, AbortHandle>,
     slots: Arc<Semaphore>,
+    read_slots: Arc<Semaphore>,
 }
 
 impl Tasks {
@@ -157,23 +168,35 @@ impl Tasks {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Fetch(request, place) => {
-                let wire = Wire::new(place.target);
-                let (client, limits, out) = (self.client.clone(), self.limits, self.out.clone());
-                let (slots, crds) = (Arc::clone(&self.slots), self.crds.subscribe());
-                let task = self.readers.spawn(async move {
-                    let slot = slots.acquire().await;
-                    let objects = fetch(client, place, wire, limits, crds).await;
-                    drop(slot);
-                    let _ = out.send(Message::Fetched(request, objects)).await;
-                });
+                let task =
+                    self.fetch(place, &Arc::clone(&self.slots), move |objects| Message::Fetched(request, objects));
                 self.fetches.insert(request, task);
             }
-            Order::Cancel(request) => {
-                if let Some(task) = self.fetches.remove(&request) {
-                    task.abort();
-                }
+            Order::Read(request, place) => {
+                let task =
+                    self.fetch(place, &Arc::clone(&self.read_slots), move |objects| Message::Content(request, objects));
+                self.reads.insert(request, task);
             }
+            Order::Cancel(request) => self.fetches.remove(&request).iter().for_each(AbortHandle::abort),
+            Order::Forget(request) => self.reads.remove(&request).iter().for_each(AbortHandle::abort),
         }
+    }
+
+    fn fetch(
+        &mut self,
+        place: Place,
+        slots: &Arc<Semaphore>,
+        message: impl FnOnce(Vec<Said>) -> Message + Send + 'static,
+    ) -> AbortHandle {
+        let wire = Wire::new(place.target);
+        let (client, limits, out) = (self.client.clone(), self.limits, self.out.clone());
+        let (slots, crds) = (Arc::clone(slots), self.crds.subscribe());
+        self.readers.spawn(async move {
+            let slot = slots.acquire().await;
+            let objects = fetch(client, place, wire, limits, crds).await;
+            drop(slot);
+            let _ = out.send(message(objects)).await;
+        })
     }
 
     fn take_crds(&mut self, events: Vec<Event>) {

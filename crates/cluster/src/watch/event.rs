@@ -37,4 +37,6 @@ pub(super) enum Message {
     Read(Place, Vec<Event>),
     /// What was fetched for the request of this number.
     Fetched(u64, Vec<Said>),
+    /// What there is of an object to which others refer, for the request of this number.
+    Content(u64, Vec<Said>),
 }

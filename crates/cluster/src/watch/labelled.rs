@@ -53,7 +53,7 @@ pub(crate) async fn follow(
 ) {
     let target = Target::Labelled(labelled);
     let (out, mut messages) = mpsc::channel(WAITING);
-    let place = Place { target, namespace };
+    let place = Place { target, namespace, name: None };
     let metrics = metrics.place(target.name());
     let reader = Reader { client, place, wire: Wire::new(target), limits, crds: NO_CRDS.subscribe(), out, metrics };
     let mut reading = pin!(reader.run());

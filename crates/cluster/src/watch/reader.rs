@@ -270,6 +270,7 @@ pub(super) async fn fetch(
     let mut plan = Plan::paged(place.target, limits);
     let crd = place.target.crd();
     let mut objects = Vec::new();
+    let mut told = false;
     loop {
         let (version, ask) = plan.ask();
         if plan.begins_list() {
@@ -289,7 +290,11 @@ pub(super) async fn fetch(
             Err(outcome) => outcome,
         };
         let presence = crds.borrow().of(crd.as_deref()).presence();
-        match plan.judge(outcome, presence, Instant::now()).next {
+        let Verdict { next, failing } = plan.judge(outcome, presence, Instant::now());
+        if let Some(why) = failing.filter(|_| !std::mem::replace(&mut told, true)) {
+            tracing::warn!(?place, why, "cannot be read; it is tried again, and what depends on it waits");
+        }
+        match next {
             Next::Now => {}
             Next::Wait(wait) => sleep(wait).await,
             Next::Absent(_) => return Vec::new(),

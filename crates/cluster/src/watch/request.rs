@@ -29,8 +29,10 @@ const PAGE: u32 = 500;
 /// What one watch is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
-    /// Objects of a kind.
+    /// Objects of a kind; of one that is read by reference, their metadata.
     Kind(Kind),
+    /// Objects of a kind that is read by reference, with all that they hold.
+    Content(Kind),
     /// The names of all CustomResourceDefinitions.
     Crds,
     /// The metadata of objects with a label.
@@ -58,7 +60,7 @@ impl Target {
     /// The versions that are understood, the preferred one first.
     pub(super) fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Kind(kind) => kind.versions(),
+            Self::Kind(kind) | Self::Content(kind) => kind.versions(),
             Self::Crds => &["v1"],
             Self::Labelled(Labelled { version, .. }) => version,
         }
@@ -67,7 +69,7 @@ impl Target {
     /// The kind of its objects.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Kind(kind) => kind.as_str(),
+            Self::Kind(kind) | Self::Content(kind) => kind.as_str(),
             Self::Crds => "CustomResourceDefinition",
             Self::Labelled(Labelled { kind, .. }) => kind,
         }
@@ -76,7 +78,9 @@ impl Target {
     /// The CRD that must be there for it, if it takes one.
     pub(super) fn crd(self) -> Option<String> {
         match self {
-            Self::Kind(kind) if !kind.is_built_in() => Some(format!("{}.{}", kind.plural(), kind.group())),
+            Self::Kind(kind) | Self::Content(kind) if !kind.is_built_in() => {
+                Some(format!("{}.{}", kind.plural(), kind.group()))
+            }
             Self::Labelled(Labelled { custom: true, plural, group, .. }) => Some(format!("{plural}.{group}")),
             _ => None,
         }
@@ -101,6 +105,8 @@ pub(super) struct Place {
     pub(super) target: Target,
     /// Only this namespace; of Namespaces, only the one of this name.
     pub(super) namespace: Option<Arc<str>>,
+    /// Only the one of this name.
+    pub(super) name: Option<Arc<str>>,
 }
 
 impl Place {
@@ -109,7 +115,7 @@ impl Place {
         let field_selector = match (self.target, &self.namespace) {
             (Target::Kind(Kind::Secret), _) => Some(UNREAD_SECRETS.to_owned()),
             (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
-            _ => None,
+            _ => self.name.as_ref().map(|name| format!("metadata.name={name}")),
         };
         let label_selector = match self.target {
             // Of Deployments only what runs a Gateway's proxies is read.
@@ -143,7 +149,12 @@ impl Place {
             }
         }
         .map_err(kube::Error::BuildRequest)?;
-        if matches!(self.target, Target::Crds | Target::Labelled(_) | Target::Kind(Kind::Namespace)) {
+        let metadata_only = match self.target {
+            Target::Crds | Target::Labelled(_) | Target::Kind(Kind::Namespace) => true,
+            Target::Kind(kind) => kind.is_read_by_reference(),
+            Target::Content(_) => false,
+        };
+        if metadata_only {
             let [watch, list] = METADATA_ONLY;
             let accept = if matches!(ask, Ask::Page { .. }) { list } else { watch };
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
@@ -153,7 +164,7 @@ impl Place {
 
     fn url(&self, version: &str) -> String {
         let (group, plural, namespaced) = match self.target {
-            Target::Kind(kind) => (kind.group(), kind.plural(), kind.namespaced()),
+            Target::Kind(kind) | Target::Content(kind) => (kind.group(), kind.plural(), kind.namespaced()),
             Target::Crds => ("apiextensions.k8s.io", "customresourcedefinitions", false),
             Target::Labelled(Labelled { group, plural, .. }) => (*group, *plural, true),
         };
@@ -170,7 +181,7 @@ mod tests {
     use super::*;
 
     fn uri(kind: Kind, namespace: Option<&str>, ask: &Ask) -> String {
-        let place = Place { target: Target::Kind(kind), namespace: namespace.map(Into::into) };
+        let place = Place { target: Target::Kind(kind), namespace: namespace.map(Into::into), name: None };
         let version = kind.versions().last().expect("a version");
         place.request(version, ask, 240).expect("a request").uri().to_string()
     }
@@ -208,6 +219,24 @@ mod tests {
     }
 
     #[test]
+    fn of_secrets_the_metadata_is_asked_for_and_of_one_that_is_referred_to_all() {
+        let place = |target, name: Option<&str>| Place {
+            target,
+            namespace: name.map(|_| "n".into()),
+            name: name.map(Into::into),
+        };
+        let request = |place: Place, ask| place.request("v1", &ask, 240).expect("a request");
+        let accept = |request: &Request<Vec<u8>>| {
+            request.headers().get(ACCEPT).map(|text| text.to_str().expect("text").to_owned())
+        };
+        let watch = request(place(Target::Kind(Kind::Secret), None), Ask::Initial { latest: false });
+        assert!(accept(&watch).is_some_and(|accept| accept.contains("as=PartialObjectMetadata")), "{watch:?}");
+        let one = request(place(Target::Content(Kind::Secret), Some("s")), Ask::Page { next: None, whole: false });
+        assert_eq!(one.uri().to_string(), "/api/v1/namespaces/n/secrets?&fieldSelector=metadata.name%3Ds&limit=500");
+        assert!(accept(&one).is_none_or(|accept| !accept.contains("Partial")), "{one:?}");
+    }
+
+    #[test]
     fn of_deployments_only_what_runs_proxies_is_asked_for() {
         let selector = "labelSelector=gateway.networking.k8s.io%2Fgateway-name";
         let page = uri(Kind::Deployment, None, &Ask::Page { next: None, whole: false });
@@ -230,6 +259,7 @@ mod tests {
         let place = |namespace: Option<&str>| Place {
             target: Target::Labelled(&SCALERS),
             namespace: namespace.map(Into::into),
+            name: None,
         };
         let page = Ask::Page { next: None, whole: true };
         let request = place(Some("n")).request("v2", &page, 240).expect("a request");

@@ -2,7 +2,8 @@
 //!
 //! Events of the watches go in, what is to be told comes out. Of an object its name, a number for its version and whether
 //! it was told are remembered: enough to say after a relist what is new and what has gone, and, where namespaces are
-//! selected, which objects a namespace has that begins or ceases to be read.
+//! selected, which objects a namespace has that begins or ceases to be read. What objects refer to is told before them, as
+//! `contents` says.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,6 +15,7 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 
 use super::{
     Observed, Scope,
+    contents::{Contents, There},
     event::Event,
     request::{Place, Target},
     wire::{Name, Said, What},
@@ -29,6 +31,7 @@ pub(super) struct State {
     selected: BTreeSet<Arc<str>>,
     /// What is to be told.
     told: Vec<Observed>,
+    contents: Contents,
     /// What is being fetched; the request of each.
     fetches: BTreeMap<u64, Fetch>,
     last_fetch: u64,
@@ -42,6 +45,10 @@ pub(super) enum Order {
     Fetch(u64, Place),
     /// Nobody waits for this any more.
     Cancel(u64),
+    /// The same two for an object to which others refer. Its requests have numbers of their own.
+    Read(u64, Place),
+    /// Nobody waits for this any more.
+    Forget(u64),
 }
 
 /// Objects that are read because their namespace begins to be.
@@ -107,11 +114,18 @@ enum Told {
     Kept,
 }
 
+impl OfKind {
+    /// Whether everything was read once, or it is known not to be served.
+    fn is_read(&self) -> bool {
+        self.sources.values().all(|source| source.read != Read::NotYet)
+    }
+}
+
 impl State {
     /// Before anything was read, of these places.
     pub(super) fn new<'a>(scope: &Scope, places: impl IntoIterator<Item = &'a Place>) -> Self {
         let mut kinds = BTreeMap::<Kind, OfKind>::new();
-        for Place { target, namespace } in places {
+        for Place { target, namespace, .. } in places {
             if let Target::Kind(kind) = target {
                 kinds.entry(*kind).or_default().sources.insert(namespace.clone(), Source::default());
             }
@@ -122,6 +136,7 @@ impl State {
             selector,
             selected: BTreeSet::new(),
             told: Vec::new(),
+            contents: Contents::default(),
             fetches: BTreeMap::new(),
             last_fetch: 0,
             orders: Vec::new(),
@@ -140,8 +155,7 @@ impl State {
 
     /// Whether everything of a kind was read once, or it is known not to be served.
     pub(super) fn has_read(&self, kind: Kind) -> bool {
-        let sources = self.kinds.get(&kind).into_iter().flat_map(|of_kind| of_kind.sources.values());
-        sources.clone().next().is_some() && sources.into_iter().all(|source| source.read != Read::NotYet)
+        self.kinds.get(&kind).is_some_and(|of_kind| !of_kind.sources.is_empty() && of_kind.is_read())
     }
 
     /// Events of the watch of a kind, or of one namespace of it.
@@ -170,6 +184,9 @@ impl State {
                     let list = source.list;
                     self.drop_where(kind, namespace, |entry| entry.list != list && !entry.fetched);
                     self.fetch_again(kind, list);
+                    if self.has_read(kind) {
+                        self.contents(|contents, there| contents.listed(kind, there));
+                    }
                     self.sync(kind);
                 }
                 Event::Failing { why, .. } => {
@@ -222,7 +239,64 @@ impl State {
         }
     }
 
-    fn put(&mut self, kind: Kind, list: u64, fetched: bool, Said { name, version, what }: Said) {
+    /// What an object holds to which others refer.
+    pub(super) fn arrived(&mut self, request: u64, objects: Vec<Said>) {
+        self.contents(|contents, there| contents.arrived(request, objects, there));
+    }
+
+    /// Asks about what objects refer to, and hands on the answer.
+    fn contents(&mut self, ask: impl FnOnce(&mut Contents, &dyn Fn(&ObjectId) -> There)) {
+        let Self { contents, kinds, selector, selected, .. } = self;
+        let there = |id: &ObjectId| {
+            let Some(of_kind) = kinds.get(&id.kind) else { return There::Absent };
+            let name = Name { namespace: Arc::clone(&id.namespace), name: Arc::clone(&id.name) };
+            match of_kind.entries.get(&name) {
+                Some(_) if selector.is_some() && !selected.contains(&id.namespace) => There::Absent,
+                Some(entry) => There::Version(entry.version),
+                None if of_kind.is_read() => There::Absent,
+                None => There::Unlisted,
+            }
+        };
+        ask(contents, &there);
+        let (told, orders) = contents.take();
+        self.told.extend(told);
+        self.orders.extend(orders);
+        let due = self.kinds.iter().filter(|(_, of_kind)| of_kind.syncs);
+        for kind in due.map(|(kind, _)| *kind).collect::<Vec<_>>() {
+            self.sync(kind);
+        }
+    }
+
+    /// Tells of an object, perhaps after what it refers to.
+    fn say(&mut self, id: &ObjectId, news: Vec<Observed>) {
+        let refers = |observed: &Observed| match observed {
+            Observed::Put { object, .. } => !object.references().is_empty(),
+            _ => false,
+        };
+        if self.contents.knows(id) || news.iter().any(refers) {
+            self.contents(|contents, there| contents.tell(id, news, there));
+        } else {
+            self.told.extend(news);
+        }
+    }
+
+    /// An object is there of a kind that is read by reference.
+    fn heard(&mut self, kind: Kind, list: u64, Said { name, version, .. }: Said) {
+        let shown = self.shows(kind, &name);
+        let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
+        let id = id(kind, &name);
+        let entry = Entry { list, version, told: Told::Hidden, fetched: false };
+        let before = of_kind.entries.insert(name, entry);
+        if shown && before.is_none_or(|before| before.version != version) {
+            self.contents(|contents, _| contents.turned(&id, version));
+        }
+    }
+
+    fn put(&mut self, kind: Kind, list: u64, fetched: bool, said: Said) {
+        if kind.is_read_by_reference() {
+            return self.heard(kind, list, said);
+        }
+        let Said { name, version, what } = said;
         if kind == Kind::Namespace {
             self.select(&name.name, &what);
         }
@@ -242,29 +316,33 @@ impl State {
             return;
         }
         let old = old.map_or(Told::Hidden, |(_, told)| told);
+        let id = id(kind, &name);
+        let mut news = Vec::new();
         let told = match what {
             _ if !shown => Told::Hidden,
             What::Exists { .. } | What::Metadata(_) => return,
             What::Object { object, stored } => {
-                self.told.push(Observed::Put { object, stored });
+                news.push(Observed::Put { object, stored });
                 Told::Object
             }
             What::Undecodable { why, targets } => {
-                let id = id(kind, &name);
                 let (told, refused) = match (old, targets) {
                     (Told::Object | Told::Kept, _) => (Told::Kept, false),
                     (_, Some((object, stored))) => {
-                        self.told.push(Observed::Put { object: *object, stored });
+                        news.push(Observed::Put { object: *object, stored });
                         (Told::Targets, true)
                     }
                     (Told::Targets, None) => (Told::Targets, false),
                     (_, None) => (Told::Fault, false),
                 };
-                self.told.push(Observed::Undecodable { id, why, refused });
+                news.push(Observed::Undecodable { id: id.clone(), why, refused });
                 told
             }
         };
         of_kind.entries.insert(name, Entry { list, version, told, fetched });
+        if !news.is_empty() {
+            self.say(&id, news);
+        }
     }
 
     fn gone(&mut self, kind: Kind, name: &Name) {
@@ -272,8 +350,11 @@ impl State {
             self.deselect(&name.name);
         }
         let entry = self.kinds.get_mut(&kind).and_then(|of_kind| of_kind.entries.remove(name));
-        if entry.is_some_and(|entry| entry.told != Told::Hidden) {
-            self.told.push(Observed::Remove(id(kind, name)));
+        let id = id(kind, name);
+        if kind.is_read_by_reference() {
+            self.contents(|contents, _| contents.gone(&id));
+        } else if entry.is_some_and(|entry| entry.told != Told::Hidden) {
+            self.say(&id, vec![Observed::Remove(id.clone())]);
         }
     }
 
@@ -295,7 +376,7 @@ impl State {
 
     /// Tells that a kind was read, or is not served, once that holds for all its watches.
     fn sync(&mut self, kind: Kind) {
-        let fetching = self.fetches.values().any(|fetch| fetch.kind == kind);
+        let fetching = self.fetches.values().any(|fetch| fetch.kind == kind) || self.contents.holds(kind);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let reads = |read| of_kind.sources.values().filter(|source| source.read == read).count();
         if reads(Read::NotYet) > 0 {
@@ -341,10 +422,12 @@ impl State {
             self.deselect(name);
         } else if self.selected.insert(Arc::clone(name)) {
             let hides = |of_kind: &OfKind| of_namespace(&of_kind.entries, name).next().is_some();
-            let kinds = self.kinds.iter().filter(|(kind, of_kind)| kind.namespaced() && hides(of_kind));
+            let fetched = |kind: &Kind| kind.namespaced() && !kind.is_read_by_reference();
+            let kinds = self.kinds.iter().filter(|(kind, of_kind)| fetched(kind) && hides(of_kind));
             for kind in kinds.map(|(kind, _)| *kind).collect::<Vec<_>>() {
                 self.fetch(kind, Arc::clone(name));
             }
+            self.contents(|contents, there| contents.selected(name, there));
         }
     }
 
@@ -354,13 +437,18 @@ impl State {
             return;
         }
         let ended = self.cancel(|fetch| fetch.namespace == *namespace);
+        let mut hidden = Vec::new();
         for (kind, of_kind) in self.kinds.iter_mut().filter(|(kind, _)| kind.namespaced()) {
             for (name, entry) in of_namespace_mut(&mut of_kind.entries, namespace) {
                 if std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden {
-                    self.told.push(Observed::Remove(id(*kind, name)));
+                    hidden.push(id(*kind, name));
                 }
             }
         }
+        for id in hidden {
+            self.say(&id, vec![Observed::Remove(id.clone())]);
+        }
+        self.contents(|contents, _| contents.deselected(namespace));
         let itself = Name { namespace: Arc::default(), name: Arc::clone(namespace) };
         let entry = self.kinds.get_mut(&Kind::Namespace).and_then(|of_kind| of_kind.entries.get_mut(&itself));
         if entry.is_some_and(|entry| std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden) {
@@ -375,7 +463,7 @@ impl State {
 
     fn fetch(&mut self, kind: Kind, namespace: Arc<str>) {
         self.last_fetch += 1;
-        let place = Place { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)) };
+        let place = Place { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)), name: None };
         self.orders.push(Order::Fetch(self.last_fetch, place));
         self.fetches.insert(self.last_fetch, Fetch { kind, namespace, touched: BTreeSet::new() });
     }

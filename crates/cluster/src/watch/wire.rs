@@ -224,7 +224,8 @@ impl Wire {
         let what = match self.target {
             Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
             Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
-            Target::Kind(kind) => {
+            Target::Kind(kind) if kind.is_read_by_reference() => What::Exists { uid: (&*metadata.uid).into() },
+            Target::Kind(kind) | Target::Content(kind) => {
                 let stored = || {
                     kind.has_status_of_ours().then(|| Stored {
                         uid: (&*metadata.uid).into(),

@@ -81,9 +81,9 @@ pub(super) async fn refused(
     deadline: Instant,
 ) -> Result<BTreeMap<Kind, String>, SnapshotError> {
     let mut probes = JoinSet::new();
-    for kind in Kind::ALL {
+    for kind in Kind::all_read() {
         let client = client.clone();
-        probes.spawn(async move { (*kind, probe(&client, *kind, deadline).await) });
+        probes.spawn(async move { (kind, probe(&client, kind, deadline).await) });
     }
     let (mut refused, mut reached, mut unreached) = (BTreeMap::new(), false, None);
     while let Some(probed) = probes.join_next().await {

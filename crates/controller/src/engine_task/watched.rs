@@ -50,7 +50,7 @@ impl Watched {
         Self {
             outlets,
             classes: Classes::default(),
-            awaited: Kind::ALL.iter().copied().collect(),
+            awaited: Kind::all_read().collect(),
             stale: BTreeMap::new(),
             undecodable: BTreeMap::new(),
             held: BTreeSet::new(),

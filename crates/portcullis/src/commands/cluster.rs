@@ -124,7 +124,9 @@ pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
             StatusReport::of(&loaded.translator, &selection)
         }
         Answers::Snapshot(snapshot) => {
-            known = Some(snapshot.objects.iter().any(|id| selection.takes(id)));
+            // Of some kinds not all that is there was read.
+            let whole = selection.kind.is_none_or(|kind| kind.is_read() && !kind.is_read_by_reference());
+            known = Some(snapshot.objects.iter().any(|id| selection.takes(id))).filter(|known| *known || whole);
             StatusReport::of_snapshot(snapshot, &selection)
         }
     };

@@ -41,10 +41,8 @@ inputs! {
     Services: NsName => api::core::Service;
     /// EndpointSlices.
     Slices: NsName => api::core::EndpointSlice;
-    /// Secrets.
+    /// Secrets to which others refer, with the keys that [`api::references`] names.
     Secrets: NsName => api::core::Secret;
-    /// ConfigMaps.
-    ConfigMaps: NsName => api::core::ConfigMap;
     /// Deployments.
     Deployments: NsName => api::core::Deployment;
     /// The one row that says how proxies are run; absent where others run them.

@@ -75,7 +75,7 @@ impl Scene {
         let metrics = Metrics::default();
         let reader = Reader {
             client: Client::new(service, "default"),
-            place: Place { target, namespace: None },
+            place: Place { target, namespace: None, name: None },
             wire: Wire::new(target),
             limits: Limits::default(),
             crds: known,
@@ -415,7 +415,7 @@ async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
         }
     });
     let target = Target::Kind(Kind::ConfigMap);
-    let place = Place { target, namespace: Some("n".into()) };
+    let place = Place { target, namespace: Some("n".into()), name: None };
     let client = Client::new(service, "default");
     let (_crds, known) = watch::channel(Arc::default());
     let fetched = tokio::spawn(fetch(client, place, Wire::new(target), Limits::default(), known));

@@ -57,7 +57,8 @@ fn scope() -> Scope {
 }
 
 fn state(scope: &Scope, kinds: &[Kind]) -> State {
-    let places: Vec<_> = kinds.iter().map(|kind| Place { target: Target::Kind(*kind), namespace: None }).collect();
+    let places: Vec<_> =
+        kinds.iter().map(|kind| Place { target: Target::Kind(*kind), namespace: None, name: None }).collect();
     State::new(scope, &places)
 }
 
@@ -171,8 +172,11 @@ fn a_failing_watch_takes_nothing_and_its_reason_is_told_once() {
 #[test]
 fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
     let (n, m): (Arc<str>, Arc<str>) = ("n".into(), "m".into());
-    let place =
-        |namespace: &Arc<str>| Place { target: Target::Kind(Kind::ConfigMap), namespace: Some(Arc::clone(namespace)) };
+    let place = |namespace: &Arc<str>| Place {
+        target: Target::Kind(Kind::ConfigMap),
+        namespace: Some(Arc::clone(namespace)),
+        name: None,
+    };
     let mut state = State::new(&Scope::All, &[place(&n), place(&m)]);
     let mut read = |namespace: &Arc<str>, events| {
         state.read(Kind::ConfigMap, Some(namespace), events);
@@ -207,7 +211,7 @@ fn objects_of_a_namespace_come_and_go_with_its_labels() {
     assert_eq!(state.take_orders(), []);
 
     assert_eq!(label(&mut state, &namespace("theirs", "a", 5)), "put Namespace theirs");
-    let place = Place { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()) };
+    let place = Place { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), name: None };
     assert_eq!(state.take_orders(), [Order::Fetch(1, place)]);
     state.fetched(1, vec![said(Kind::ConfigMap, &theirs)]);
     assert_eq!(told(&mut state), "put ConfigMap theirs/c");

@@ -10,6 +10,11 @@ enum Step {
     /// An object is written, perhaps such that it cannot be decoded.
     Write(u8, u8, bool),
     Delete(u8, u8),
+    /// A Secret is written.
+    Secret(u8, u8),
+    /// A Gateway is written that refers to a Secret.
+    Gateway(u8, u8, u8),
+    DeleteOf(Kind, u8, u8),
     /// A Namespace gets or loses the label.
     Label(u8, bool),
     DeleteNamespace(u8),
@@ -24,16 +29,25 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let kind = prop_oneof![3 => Just(Kind::ConfigMap), 1 => Just(Kind::Namespace)];
+    let kind = prop_oneof![
+        3 => Just(Kind::ConfigMap),
+        1 => Just(Kind::Namespace),
+        2 => Just(Kind::Secret),
+        2 => Just(Kind::Gateway),
+    ];
+    let both = prop_oneof![Just(Kind::Secret), Just(Kind::Gateway)];
     prop_oneof![
         6 => (0..2_u8, 0..3_u8, prop::bool::weighted(0.2)).prop_map(|(ns, name, bad)| Step::Write(ns, name, bad)),
         3 => (0..2_u8, 0..3_u8).prop_map(|(ns, name)| Step::Delete(ns, name)),
+        4 => (0..2_u8, 0..2_u8).prop_map(|(ns, name)| Step::Secret(ns, name)),
+        4 => (0..2_u8, 0..2_u8, 0..3_u8).prop_map(|(ns, name, secret)| Step::Gateway(ns, name, secret)),
+        2 => (both, 0..2_u8, 0..2_u8).prop_map(|(kind, ns, name)| Step::DeleteOf(kind, ns, name)),
         3 => (0..2_u8, any::<bool>()).prop_map(|(ns, ours)| Step::Label(ns, ours)),
         1 => (0..2_u8).prop_map(Step::DeleteNamespace),
-        12 => kind.clone().prop_map(Step::Deliver),
+        16 => kind.clone().prop_map(Step::Deliver),
         1 => kind.prop_map(Step::Relist),
-        3 => Just(Step::Read),
-        3 => Just(Step::Arrive),
+        5 => Just(Step::Read),
+        5 => Just(Step::Arrive),
     ]
 }
 
@@ -46,12 +60,24 @@ struct World {
     /// What each watch has yet to bring.
     pending: BTreeMap<Kind, Vec<Event>>,
     state: State,
-    ordered: Vec<(u64, Place)>,
-    answers: Vec<(u64, Vec<Said>)>,
+    /// Requests for what a namespace has, and for what an object holds.
+    ordered: Vec<(bool, u64, Place)>,
+    answers: Vec<(bool, u64, Vec<Said>)>,
     /// What the listener knows.
     known: BTreeMap<Key, Object>,
     /// Objects that were deleted at some time, and namespaces that were not read at some time.
     went: BTreeSet<Key>,
+}
+
+const KINDS: [Kind; 4] = [Kind::Namespace, Kind::ConfigMap, Kind::Secret, Kind::Gateway];
+
+/// What the server says of an object that is asked for by name.
+fn content(object: &Value) -> Said {
+    let line = json!({ "type": "ADDED", "object": object }).to_string();
+    let Line::Put(said) = Wire::new(Target::Content(Kind::Secret)).line(line.as_bytes()).expect("a line").0 else {
+        panic!("no object")
+    };
+    said
 }
 
 fn key(object: &Value, kind: Kind) -> Key {
@@ -61,12 +87,12 @@ fn key(object: &Value, kind: Kind) -> Key {
 
 impl World {
     fn new() -> Self {
-        let pending = [Kind::Namespace, Kind::ConfigMap].map(|kind| (kind, vec![Event::Begin, Event::End]));
+        let pending = KINDS.map(|kind| (kind, vec![Event::Begin, Event::End]));
         Self {
             objects: BTreeMap::new(),
             version: 0,
             pending: pending.into_iter().collect(),
-            state: state(&scope(), &[Kind::ConfigMap, Kind::Namespace]),
+            state: state(&scope(), &KINDS),
             ordered: Vec::new(),
             answers: Vec::new(),
             known: BTreeMap::new(),
@@ -100,6 +126,23 @@ impl World {
                 self.write(Kind::ConfigMap, if *broken { bad(object) } else { object });
             }
             Step::Delete(ns, name) => self.delete((Kind::ConfigMap, namespace(*ns), format!("c{name}"))),
+            Step::Secret(ns, name) => {
+                let metadata = config(&namespace(*ns), &format!("s{name}"), self.version)["metadata"].clone();
+                let data = json!({ "tls.crt": "YQ==", "tls.key": "YQ==", "other": "YQ==" });
+                self.write(Kind::Secret, json!({ "metadata": metadata, "data": data }));
+            }
+            Step::Gateway(ns, name, secret) => {
+                let metadata = config(&namespace(*ns), &format!("g{name}"), self.version)["metadata"].clone();
+                let references = json!([{ "name": format!("s{secret}"), "namespace": namespace(secret % 2) }]);
+                let tls = json!({ "certificateRefs": references });
+                let listeners = json!([{ "name": "l", "port": 443, "protocol": "HTTPS", "tls": tls }]);
+                let spec = json!({ "gatewayClassName": "c", "listeners": listeners });
+                self.write(Kind::Gateway, json!({ "metadata": metadata, "spec": spec }));
+            }
+            Step::DeleteOf(kind, ns, name) => {
+                let letter = if *kind == Kind::Secret { "s" } else { "g" };
+                self.delete((*kind, namespace(*ns), format!("{letter}{name}")));
+            }
             Step::Label(ns, ours) => {
                 let object = self::namespace(&namespace(*ns), if *ours { "a" } else { "b" }, self.version);
                 if !ours {
@@ -121,16 +164,23 @@ impl World {
                 self.pending.insert(*kind, list);
             }
             Step::Read => {
-                if let Some((request, place)) = self.ordered.pop() {
-                    let Target::Kind(kind) = place.target else { panic!("{place:?}") };
-                    self.answers.push((request, self.list(kind, place.namespace.as_deref())));
-                }
+                let Some((of_object, request, place)) = self.ordered.pop() else { return };
+                let objects = match place.target {
+                    Target::Content(kind) => {
+                        let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
+                        let object = self.objects.get(&(kind, text(&place.namespace), text(&place.name)));
+                        object.map(content).into_iter().collect()
+                    }
+                    Target::Kind(kind) => self.list(kind, place.namespace.as_deref()),
+                    _ => panic!("{place:?}"),
+                };
+                self.answers.push((of_object, request, objects));
             }
-            Step::Arrive => {
-                if let Some((request, objects)) = self.answers.pop() {
-                    self.state.fetched(request, objects);
-                }
-            }
+            Step::Arrive => match self.answers.pop() {
+                Some((true, request, objects)) => self.state.arrived(request, objects),
+                Some((false, request, objects)) => self.state.fetched(request, objects),
+                None => {}
+            },
         }
         self.settle();
     }
@@ -139,9 +189,11 @@ impl World {
     fn settle(&mut self) {
         for order in self.state.take_orders() {
             match order {
-                Order::Fetch(request, place) => self.ordered.push((request, place)),
+                Order::Fetch(request, place) => self.ordered.push((false, request, place)),
+                Order::Read(request, place) => self.ordered.push((true, request, place)),
                 // What is on its way arrives all the same.
-                Order::Cancel(request) => self.ordered.retain(|(of, _)| *of != request),
+                Order::Cancel(request) => self.ordered.retain(|(object, of, _)| *object || *of != request),
+                Order::Forget(request) => self.ordered.retain(|(object, of, _)| !*object || *of != request),
             }
         }
         for observed in self.state.take_told() {
@@ -153,7 +205,9 @@ impl World {
                 Observed::Remove(id) => {
                     let key = (id.kind, id.namespace.to_string(), id.name.to_string());
                     let unread = self.went.contains(&(Kind::Namespace, String::new(), key.1.clone()));
-                    assert!(self.went.contains(&key) || unread, "{key:?} was always there");
+                    // Of what is read by reference, nobody may refer to it any more.
+                    let went = self.went.contains(&key) || unread || id.kind.is_read_by_reference();
+                    assert!(went, "{key:?} was always there");
                     self.known.remove(&key);
                 }
                 _ => {}
@@ -172,15 +226,23 @@ impl World {
             || !self.ordered.is_empty()
             || !self.answers.is_empty()
         {
-            for step in [Step::Deliver(Kind::Namespace), Step::Deliver(Kind::ConfigMap), Step::Read, Step::Arrive] {
-                self.step(&step);
+            for step in KINDS.map(Step::Deliver).iter().chain(&[Step::Read, Step::Arrive]) {
+                self.step(step);
             }
         }
+        let gateways = self.known.values().flat_map(Object::references);
+        let needed: BTreeSet<_> = gateways.map(|reference| reference.id).collect();
         for (key, object) in &self.objects {
             let (kind, namespace, name) = key;
             let shown = self.selected(if *kind == Kind::Namespace { name } else { namespace });
             let known = self.known.get(key);
-            match api::decode_json(*kind, &object.to_string()) {
+            let id = ObjectId::new(*kind, namespace.as_str(), name.as_str());
+            let shown = shown && (!kind.is_read_by_reference() || needed.contains(&id));
+            let decoded = api::decode_json(*kind, &object.to_string()).map(|mut object| {
+                object.keep_keys(|key| key != "other");
+                object
+            });
+            match decoded {
                 Ok(object) if shown => assert_eq!(known, Some(&object)),
                 // What it said last, if anything.
                 Err(_) if shown => {}

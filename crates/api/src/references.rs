@@ -1,0 +1,108 @@
+//! What objects need of other objects that are too many, or too secret, to be kept.
+//!
+//! A cluster is full of Secrets that are nobody's business here. This is the one door to them: what is named here is read,
+//! these keys of it are kept, and of all others the watch keeps a name and a number. A reader of another key, or of another
+//! kind, is added here.
+
+use std::sync::Arc;
+
+use crate::{
+    Gateway, Kind, Object, ObjectId,
+    core::{Secret, SecretData},
+    shared::SecretObjectReference,
+};
+
+/// The keys of a certificate, as `kubernetes.io/tls` has them: the chain, and its private key.
+pub const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
+
+/// What one object needs of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The other one, of a kind that is [`Kind::is_read_by_reference`]. It need not exist.
+    pub id: ObjectId,
+    /// The keys that are read.
+    pub keys: &'static [&'static str],
+}
+
+impl Kind {
+    /// Whether anything is made of objects of the kind. Nothing reads ConfigMaps yet.
+    pub const fn is_read(self) -> bool {
+        !matches!(self, Self::ConfigMap)
+    }
+
+    /// The kinds that [`Kind::is_read`].
+    pub fn all_read() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|kind| kind.is_read())
+    }
+
+    /// Whether an object of the kind is read only while another one refers to it, and only the keys that it needs.
+    pub const fn is_read_by_reference(self) -> bool {
+        matches!(self, Self::Secret)
+    }
+}
+
+impl Object {
+    /// What the object needs of others of kinds that are [`Kind::is_read_by_reference`], permitted or not. No other object
+    /// of these kinds is seen by whoever reads this one.
+    pub fn references(&self) -> Vec<Reference> {
+        match self {
+            Self::Gateway(gateway) => certificates(gateway),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets the values of all keys but these.
+    pub fn keep_keys(&mut self, keep: impl Fn(&str) -> bool) {
+        if let Self::Secret(Secret { data: SecretData(data), .. }) = self {
+            data.retain(|key, _| keep(key));
+        }
+    }
+}
+
+fn certificates(gateway: &Gateway) -> Vec<Reference> {
+    let tls = gateway.spec.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let references = tls.flat_map(|tls| &tls.certificate_refs);
+    let secrets = references.filter(|reference| reference.group.is_empty() && &*reference.kind == "Secret");
+    let reference = |SecretObjectReference { namespace, name, .. }: &SecretObjectReference| {
+        let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.unwrap_or(&gateway.metadata.namespace);
+        Reference { id: ObjectId::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name)), keys: &CERTIFICATE }
+    };
+    secrets.map(reference).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_gateway_needs_the_certificates_that_its_listeners_name() {
+        let gateway = json!({
+            "metadata": { "name": "g", "namespace": "n" },
+            "spec": { "gatewayClassName": "c", "listeners": [
+                { "name": "a", "port": 443, "protocol": "HTTPS", "tls": { "certificateRefs": [
+                    { "name": "own" }, { "name": "theirs", "namespace": "m" },
+                    { "name": "none", "kind": "ConfigMap" }, { "name": "none", "group": "example.org" },
+                ] } },
+                { "name": "b", "port": 80, "protocol": "HTTP" },
+            ] },
+        });
+        let gateway = crate::decode_json(Kind::Gateway, &gateway.to_string()).expect("a Gateway");
+        let references = gateway.references();
+        let needs: Vec<_> = references.iter().map(|Reference { id, keys }| (id.to_string(), *keys)).collect();
+        let expected = ["Secret n/own", "Secret m/theirs"].map(|id| (id.to_owned(), &CERTIFICATE[..]));
+        assert_eq!(needs, expected);
+    }
+
+    #[test]
+    fn only_the_keys_that_are_needed_are_kept() {
+        let secret =
+            json!({ "metadata": { "name": "s", "namespace": "n" }, "data": { "tls.crt": "YQ==", "other": "YQ==" } });
+        let mut secret = crate::decode_json(Kind::Secret, &secret.to_string()).expect("a Secret");
+        secret.keep_keys(|key| CERTIFICATE.contains(&key));
+        let Object::Secret(secret) = secret else { panic!("no Secret") };
+        assert_eq!(secret.data.0.keys().map(|key| &**key).collect::<Vec<_>>(), ["tls.crt"]);
+    }
+}

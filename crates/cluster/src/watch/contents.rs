@@ -1,0 +1,256 @@
+//! What is read of objects because others refer to them.
+//!
+//! Of a kind that is read by reference ([`Kind::is_read_by_reference`]) the watch brings names and versions alone. An object
+//! of it is read by itself once another one refers to it, and again at each new version. Who refers to it is told of
+//! after it, so that nobody sees a Gateway whose certificates were not looked for, and nobody else waits meanwhile.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::take,
+};
+
+use api::{Kind, ObjectId, references::Reference};
+
+use super::{
+    Observed,
+    request::{Place, Target},
+    state::Order,
+    wire::{Name, Said, What},
+};
+
+/// What the watch says of an object that is read by reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum There {
+    /// Nothing yet.
+    Unlisted,
+    /// That it is not there, or not to be read.
+    Absent,
+    /// That it is there, in this version.
+    Version(u64),
+}
+
+type Keys = BTreeSet<&'static str>;
+
+/// What is referred to, what of it is being read, and what waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    wanted: BTreeMap<ObjectId, Wanted>,
+    /// What each object refers to; while it is held, also what it referred to before.
+    references: BTreeMap<ObjectId, BTreeSet<ObjectId>>,
+    held: BTreeMap<ObjectId, Held>,
+    /// Which object each request reads.
+    requests: BTreeMap<u64, ObjectId>,
+    last_request: u64,
+    told: Vec<Observed>,
+    orders: Vec<Order>,
+}
+
+/// An object to which others refer.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// Who needs which keys.
+    by: BTreeMap<ObjectId, Keys>,
+    /// The request that reads it, if one does, and whether the object turned since.
+    request: Option<u64>,
+    turned: bool,
+    /// The version that was read last, and the keys that were told of it.
+    read: Option<(u64, Keys)>,
+    told: bool,
+}
+
+/// Something that is told of an object once all that it refers to was read.
+#[derive(Debug)]
+struct Held {
+    news: Vec<Observed>,
+    references: Vec<Reference>,
+    awaited: BTreeSet<ObjectId>,
+}
+
+impl Wanted {
+    fn keys(&self) -> Keys {
+        self.by.values().flatten().copied().collect()
+    }
+
+    /// Whether what was read is what is there, with all keys.
+    fn is_read(&self, version: u64) -> bool {
+        self.read.as_ref().is_some_and(|(read, keys)| *read == version && self.keys().is_subset(keys))
+    }
+}
+
+impl Contents {
+    /// Takes what is to be told since it was last asked, and what is to be done.
+    pub(super) fn take(&mut self) -> (Vec<Observed>, Vec<Order>) {
+        (take(&mut self.told), take(&mut self.orders))
+    }
+
+    /// Whether something that is to be told of an object of this kind waits.
+    pub(super) fn holds(&self, kind: Kind) -> bool {
+        self.held.keys().any(|id| id.kind == kind)
+    }
+
+    /// Whether an object refers to anything, as was told last.
+    pub(super) fn knows(&self, id: &ObjectId) -> bool {
+        self.references.contains_key(id)
+    }
+
+    /// Tells of an object, at once if all that it refers to was read or is not there.
+    pub(super) fn tell(&mut self, id: &ObjectId, news: Vec<Observed>, there: &dyn Fn(&ObjectId) -> There) {
+        let put = news.iter().find_map(|observed| match observed {
+            Observed::Put { object, .. } => Some(object.references()),
+            Observed::Remove(_) => Some(Vec::new()),
+            _ => None,
+        });
+        let Some(references) = put else {
+            // What it said last holds, also if that is not told yet.
+            return self.held.get_mut(id).map_or(&mut self.told, |held| &mut held.news).extend(news);
+        };
+        self.held.remove(id);
+        let mut awaited = BTreeSet::new();
+        for Reference { id: wanted, keys } in &references {
+            self.references.entry(id.clone()).or_default().insert(wanted.clone());
+            let by = &mut self.wanted.entry(wanted.clone()).or_default().by;
+            by.entry(id.clone()).or_default().extend(*keys);
+            let now = there(wanted);
+            if now == There::Unlisted || self.look(wanted, now) {
+                awaited.insert(wanted.clone());
+            }
+        }
+        if awaited.is_empty() {
+            self.told.extend(news);
+            self.refers(id, &references);
+        } else {
+            self.held.insert(id.clone(), Held { news, references, awaited });
+        }
+    }
+
+    /// The watch says that an object is there in this version.
+    pub(super) fn turned(&mut self, id: &ObjectId, version: u64) {
+        if let Some(wanted) = self.wanted.get_mut(id) {
+            wanted.turned = wanted.request.is_some();
+            self.look(id, There::Version(version));
+        }
+    }
+
+    /// The watch says that an object is not there, or it is not to be read any more.
+    pub(super) fn gone(&mut self, id: &ObjectId) {
+        let Some(wanted) = self.wanted.get_mut(id) else { return };
+        if take(&mut wanted.told) {
+            self.told.push(Observed::Remove(id.clone()));
+        }
+        wanted.read = None;
+        let request = wanted.request.take();
+        self.cancel(request);
+        self.release(id);
+    }
+
+    /// Everything of a kind was listed: what is referred to and was not found is not there.
+    pub(super) fn listed(&mut self, kind: Kind, there: &dyn Fn(&ObjectId) -> There) {
+        let absent = |id: &&ObjectId| id.kind == kind && there(id) == There::Absent;
+        for id in self.wanted.keys().filter(absent).cloned().collect::<Vec<_>>() {
+            self.release(&id);
+        }
+    }
+
+    /// Objects of a namespace are read from now on.
+    pub(super) fn selected(&mut self, namespace: &str, there: &dyn Fn(&ObjectId) -> There) {
+        for id in self.of_namespace(namespace) {
+            self.look(&id, there(&id));
+        }
+    }
+
+    /// Objects of a namespace are not read any more.
+    pub(super) fn deselected(&mut self, namespace: &str) {
+        for id in self.of_namespace(namespace) {
+            self.gone(&id);
+        }
+    }
+
+    /// What was read.
+    pub(super) fn arrived(&mut self, request: u64, objects: Vec<Said>, there: &dyn Fn(&ObjectId) -> There) {
+        // One that was cancelled may answer all the same.
+        let Some(id) = self.requests.remove(&request) else { return };
+        let Some(wanted) = self.wanted.get_mut(&id) else { return };
+        wanted.request = None;
+        let turned = take(&mut wanted.turned);
+        let named = |name: &Name| name.namespace == id.namespace && name.name == id.name;
+        // If it is gone, the watch says so.
+        if let Some(Said { version, what, .. }) = objects.into_iter().find(|said| named(&said.name)) {
+            let keys = wanted.keys();
+            match what {
+                What::Object { mut object, stored } => {
+                    object.keep_keys(|key| keys.contains(key));
+                    self.told.push(Observed::Put { object, stored });
+                }
+                What::Undecodable { why, .. } => {
+                    self.told.push(Observed::Undecodable { id: id.clone(), why, refused: false });
+                }
+                What::Exists { .. } | What::Metadata(_) => {}
+            }
+            wanted.told = true;
+            wanted.read = Some((version, keys));
+        }
+        // A version that the watch brings later is looked at then.
+        if turned {
+            self.look(&id, there(&id));
+        }
+        // A newer version comes by itself, so that nobody waits for one who writes all the time.
+        self.release(&id);
+    }
+
+    /// Reads an object if what is there was not read; gives whether it is being read.
+    fn look(&mut self, id: &ObjectId, there: There) -> bool {
+        let (Some(wanted), There::Version(version)) = (self.wanted.get_mut(id), there) else { return false };
+        if wanted.request.is_none() && !wanted.is_read(version) {
+            self.last_request += 1;
+            wanted.request = Some(self.last_request);
+            self.requests.insert(self.last_request, id.clone());
+            let place = Place {
+                target: Target::Content(id.kind),
+                namespace: Some(id.namespace.clone()),
+                name: Some(id.name.clone()),
+            };
+            self.orders.push(Order::Read(self.last_request, place));
+        }
+        wanted.request.is_some()
+    }
+
+    /// Nobody waits for an object any more.
+    fn release(&mut self, id: &ObjectId) {
+        let ready = self.held.extract_if(.., |_, held| held.awaited.remove(id) && held.awaited.is_empty());
+        for (referrer, Held { news, references, .. }) in ready.collect::<Vec<_>>() {
+            self.told.extend(news);
+            self.refers(&referrer, &references);
+        }
+    }
+
+    /// An object refers to these and to nothing else. What nobody refers to any more is forgotten.
+    fn refers(&mut self, id: &ObjectId, references: &[Reference]) {
+        let Some(before) = self.references.remove(id) else { return };
+        let now: BTreeSet<_> = references.iter().map(|reference| reference.id.clone()).collect();
+        for left in before.difference(&now) {
+            let Some(wanted) = self.wanted.get_mut(left) else { continue };
+            wanted.by.remove(id);
+            if wanted.by.is_empty() {
+                self.gone(left);
+                self.wanted.remove(left);
+            }
+        }
+        if !now.is_empty() {
+            self.references.insert(id.clone(), now);
+        }
+    }
+
+    fn cancel(&mut self, request: Option<u64>) {
+        if let Some(request) = request {
+            self.requests.remove(&request);
+            self.orders.push(Order::Forget(request));
+        }
+    }
+
+    fn of_namespace(&self, namespace: &str) -> Vec<ObjectId> {
+        self.wanted.keys().filter(|id| &*id.namespace == namespace).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        Scope,
+        event::Event,
+        state::State,
+        wire::{Line, Wire},
+    },
+    *,
+};
+
+fn line(target: Target, change: &str, object: &Value) -> Line {
+    let line = json!({ "type": change, "object": object }).to_string();
+    Wire::new(target).line(line.as_bytes()).expect("a line").0
+}
+
+fn put(kind: Kind, object: &Value) -> Event {
+    let Line::Put(said) = line(Target::Kind(kind), "ADDED", object) else { panic!("no object") };
+    Event::Put(said)
+}
+
+fn gone(kind: Kind, object: &Value) -> Event {
+    let Line::Gone(name) = line(Target::Kind(kind), "DELETED", object) else { panic!("no name") };
+    Event::Gone(name)
+}
+
+fn content(object: &Value) -> Said {
+    let Line::Put(said) = line(Target::Content(Kind::Secret), "ADDED", object) else { panic!("no object") };
+    said
+}
+
+fn secret(name: &str, version: u32) -> Value {
+    json!({ "metadata": { "namespace": "n", "name": name, "resourceVersion": version.to_string() },
+            "data": { "tls.crt": "YQ==", "tls.key": "YQ==", "other": "YQ==" } })
+}
+
+fn gateway(name: &str, version: u32, secrets: &[&str]) -> Value {
+    let references: Vec<_> = secrets.iter().map(|name| json!({ "name": name })).collect();
+    let listener = json!({ "name": "l", "port": 443, "protocol": "HTTPS", "tls": { "certificateRefs": references } });
+    json!({ "metadata": { "namespace": "n", "name": name, "resourceVersion": version.to_string() },
+            "spec": { "gatewayClassName": "c", "listeners": [listener] } })
+}
+
+/// A state that has read both kinds.
+struct Scene(State);
+
+impl Scene {
+    fn new() -> Self {
+        let place = |kind| Place { target: Target::Kind(kind), namespace: None, name: None };
+        Self(State::new(&Scope::All, &[place(Kind::Gateway), place(Kind::Secret)]))
+    }
+
+    fn listed(secrets: &[&str]) -> Self {
+        let mut scene = Self::new();
+        let secrets = secrets.iter().map(|name| put(Kind::Secret, &secret(name, 1)));
+        let list = [Event::Begin].into_iter().chain(secrets).chain([Event::End]);
+        assert_eq!(scene.read(Kind::Secret, list.collect()), "synced Secret", "nothing is told that nobody refers to");
+        assert_eq!(scene.read(Kind::Gateway, vec![Event::Begin, Event::End]), "synced Gateway");
+        assert_eq!(scene.0.take_orders(), []);
+        scene
+    }
+
+    fn read(&mut self, kind: Kind, events: Vec<Event>) -> String {
+        self.0.read(kind, None, events);
+        self.told()
+    }
+
+    fn gateway(&mut self, name: &str, version: u32, secrets: &[&str]) -> String {
+        self.read(Kind::Gateway, vec![put(Kind::Gateway, &gateway(name, version, secrets))])
+    }
+
+    fn arrived(&mut self, request: u64, objects: &[Value]) -> String {
+        self.0.arrived(request, objects.iter().map(content).collect());
+        self.told()
+    }
+
+    /// The names of the objects that are to be read, and the numbers of requests that are to be forgotten.
+    fn orders(&mut self) -> String {
+        let orders = self.0.take_orders().into_iter().map(|order| match order {
+            Order::Read(request, Place { target: Target::Content(Kind::Secret), name, .. }) => {
+                format!("{request} {}", name.as_deref().unwrap_or_default())
+            }
+            Order::Forget(request) => format!("forget {request}"),
+            other => panic!("{other:?}"),
+        });
+        orders.collect::<Vec<_>>().join(", ")
+    }
+
+    fn told(&mut self) -> String {
+        let told = self.0.take_told().into_iter().map(|observed| match observed {
+            Observed::Put { object, .. } => {
+                if let api::Object::Secret(secret) = &object {
+                    assert!(secret.data.0.keys().map(|key| &**key).eq(["tls.crt", "tls.key"]), "{secret:?}");
+                }
+                format!("put {}", object.id())
+            }
+            Observed::Remove(id) => format!("remove {id}"),
+            Observed::Synced(kind) => format!("synced {kind}"),
+            other => panic!("{other:?}"),
+        });
+        told.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[test]
+fn a_gateway_is_told_after_its_certificates_and_nobody_else_waits() {
+    let mut scene = Scene::listed(&["s", "nobodys"]);
+    assert_eq!(scene.gateway("g", 2, &["s"]), "");
+    assert_eq!(scene.orders(), "1 s");
+    assert_eq!(scene.gateway("other", 3, &[]), "put Gateway n/other");
+    assert_eq!(scene.gateway("g", 4, &["s"]), "", "the newer word waits in place of the older one");
+    assert_eq!(scene.orders(), "");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g");
+    assert_eq!(scene.gateway("second", 5, &["s"]), "put Gateway n/second", "it was read");
+}
+
+#[test]
+fn what_is_not_there_is_waited_for_until_all_are_listed() {
+    let mut scene = Scene::new();
+    let list = vec![Event::Begin, put(Kind::Gateway, &gateway("g", 2, &["missing", "s"])), Event::End];
+    assert_eq!(scene.read(Kind::Gateway, list), "");
+    assert_eq!(scene.read(Kind::Secret, vec![Event::Begin, put(Kind::Secret, &secret("s", 1))]), "");
+    assert_eq!(scene.orders(), "1 s");
+    assert_eq!(scene.read(Kind::Secret, vec![Event::End]), "synced Secret");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g, synced Gateway");
+    let found = vec![put(Kind::Secret, &secret("missing", 3))];
+    assert_eq!(scene.read(Kind::Secret, found), "");
+    assert_eq!(scene.orders(), "2 missing");
+    assert_eq!(scene.arrived(2, &[secret("missing", 3)]), "put Secret n/missing");
+}
+
+#[test]
+fn a_new_version_is_read_once_and_one_that_turned_meanwhile_again() {
+    let mut scene = Scene::listed(&["s"]);
+    scene.gateway("g", 2, &["s"]);
+    let turn = |scene: &mut Scene, version| scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("s", version))]);
+    turn(&mut scene, 3);
+    assert_eq!(scene.orders(), "1 s");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g", "nobody waits twice");
+    assert_eq!(scene.orders(), "2 s");
+    assert_eq!(scene.arrived(2, &[secret("s", 4)]), "put Secret n/s");
+    turn(&mut scene, 4);
+    assert_eq!(scene.orders(), "", "it was read before the watch brought it");
+    turn(&mut scene, 5);
+    assert_eq!(scene.orders(), "3 s");
+}
+
+#[test]
+fn what_nobody_refers_to_any_more_goes_after_what_referred_to_it() {
+    let mut scene = Scene::listed(&["a", "b"]);
+    scene.gateway("g", 2, &["a"]);
+    scene.arrived(1, &[secret("a", 1)]);
+    assert_eq!(scene.gateway("g", 3, &["b"]), "");
+    assert_eq!(scene.arrived(2, &[secret("b", 1)]), "put Secret n/b, put Gateway n/g, remove Secret n/a");
+    assert_eq!(scene.gateway("second", 4, &["b"]), "put Gateway n/second");
+    assert_eq!(scene.gateway("second", 5, &[]), "put Gateway n/second");
+    let gone = vec![gone(Kind::Gateway, &gateway("g", 6, &[]))];
+    assert_eq!(scene.read(Kind::Gateway, gone), "remove Gateway n/g, remove Secret n/b");
+}
+
+#[test]
+fn what_goes_while_it_is_read_is_not_waited_for() {
+    let mut scene = Scene::listed(&["s"]);
+    scene.gateway("g", 2, &["s"]);
+    let deleted = vec![gone(Kind::Secret, &secret("s", 3))];
+    assert_eq!(scene.read(Kind::Secret, deleted), "put Gateway n/g");
+    assert_eq!(scene.orders(), "1 s, forget 1");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "", "its answer is too late");
+    scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("s", 4))]);
+    scene.arrived(2, &[secret("s", 4)]);
+    let deleted = vec![gone(Kind::Secret, &secret("s", 5))];
+    assert_eq!(scene.read(Kind::Secret, deleted), "remove Secret n/s");
+}
