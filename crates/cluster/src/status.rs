@@ -16,6 +16,7 @@
 //! * Only entries of ours are touched. Each write names the `resourceVersion` that it was made for, so that no other
 //!   controller's word is lost.
 //! * Newer words about an object replace older ones; one request of an object is under way at once.
+//! * Who overwrites our words again and again is answered ever more rarely, and told of.
 //! * No failure is given up on. What the API server refuses is told once, and tried ever more rarely until something
 //!   turns; while the API server is away, one request asks whether it is back.
 
@@ -27,7 +28,7 @@ mod queue;
 mod send;
 mod weave;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::ObjectId;
 use jiff::Timestamp;
@@ -54,6 +55,8 @@ const GATHER: Gather = Gather { quiet: Duration::from_millis(50), most: Duration
 pub struct Settings {
     /// Entries of this controller are ours.
     pub controller_name: Arc<str>,
+    /// Who writes, as the API server notes it: two installations with one controller name are told apart by it.
+    pub field_manager: Arc<str>,
     /// The most requests under way at once.
     pub under_way: usize,
     /// How long an answer may take.
@@ -63,7 +66,12 @@ pub struct Settings {
 impl Settings {
     /// 16 requests at once, which have ten seconds each.
     pub fn new(controller_name: impl Into<Arc<str>>) -> Self {
-        Self { controller_name: controller_name.into(), under_way: 16, timeout: Duration::from_secs(10) }
+        Self {
+            controller_name: controller_name.into(),
+            field_manager: "portcullis".into(),
+            under_way: 16,
+            timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -126,6 +134,26 @@ impl Writer {
         self.0.queue.quiet().await;
     }
 
+    /// About which objects somebody overwrites our words again and again, a line for each who does, for people.
+    pub fn contested(&self) -> Vec<String> {
+        let mut contested = BTreeMap::<_, (String, usize)>::new();
+        self.0.queue.with(|queue, now| {
+            for (id, by) in queue.contested(now) {
+                contested.entry(by.map(str::to_owned)).or_insert_with(|| (id.to_string(), 0)).1 += 1;
+            }
+        });
+        let controller = &self.0.settings.controller_name;
+        let line = |(by, (first, count)): (Option<String>, (String, usize))| {
+            let others = if count > 1 { format!(" and {} others", count - 1) } else { String::new() };
+            let by = by.map_or_else(|| "somebody".to_owned(), |by| format!("{by:?}"));
+            format!(
+                "{first}{others}: the status is overwritten by {by}; only one installation of a cluster may have the \
+                 controller name {controller}"
+            )
+        };
+        contested.into_iter().map(line).collect()
+    }
+
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
@@ -136,16 +164,20 @@ impl Writer {
     /// `client` should come from [`client`].
     pub async fn run(&self, client: Client) {
         let bound = self.0.settings.timeout;
-        let next = |queue: &mut Queue, now| match queue.next(now, Timestamp::now()) {
-            Step::Do(job) => {
-                let client = client.clone();
-                Next::Start(async move {
-                    let answer = send(client, &job, bound).await;
-                    (job, answer)
-                })
+        let next = |queue: &mut Queue, now| {
+            let step = queue.next(now, Timestamp::now());
+            self.0.metrics.overwritten.inc_by(queue.take_overwritten());
+            match step {
+                Step::Do(job) => {
+                    let (client, field_manager) = (client.clone(), Arc::clone(&self.0.settings.field_manager));
+                    Next::Start(async move {
+                        let answer = send(client, &job, &field_manager, bound).await;
+                        (job, answer)
+                    })
+                }
+                Step::Again => Next::Again,
+                Step::Wait(until) => Next::Wait(until),
             }
-            Step::Again => Next::Again,
-            Step::Wait(until) => Next::Wait(until),
         };
         self.0.queue.run(next, |(job, answer)| self.finished(&job, &answer)).await;
     }
@@ -154,8 +186,15 @@ impl Writer {
         let report = self.0.queue.with(|queue, now| queue.finished(&job.id, job.serial, answer.outcome(), now));
         let metrics = &self.0.metrics;
         match job.request {
-            Request::Read => drop(metrics.reads.inc()),
+            Request::Read | Request::Who => drop(metrics.reads.inc()),
             Request::Write(_) => drop(metrics.writes.get_or_create(&ResultLabel { result: answer.label() }).inc()),
+        }
+        if job.request == Request::Who
+            && let Some(by) = answer.other_writer(&self.0.settings.field_manager)
+            && self.0.queue.with(|queue, _| queue.named(&job.id, &by))
+        {
+            let (object, controller) = (&job.id, &self.0.settings.controller_name);
+            tracing::warn!(%object, by, %controller, "somebody else overwrites statuses; they are written ever more rarely");
         }
         if let Some(took) = report.took {
             metrics.seconds.observe(took.as_secs_f64());

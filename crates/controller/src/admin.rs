@@ -105,7 +105,9 @@ async fn readyz(State(admin): State<Admin>) -> Response {
         let stale = view.stale.into_iter().flatten().map(|(kind, why)| format!("stale: {kind}: {why}\n"));
         let held = view.held.into_iter().flatten();
         let held = held.map(|class| format!("held: GatewayClass {class}: it is deleted and Gateways name it\n"));
-        stale.chain(held).collect::<String>()
+        let contested = view.statuses.map(cluster::status::Writer::contested).unwrap_or_default();
+        let contested = contested.into_iter().map(|line| format!("contested: {line}\n"));
+        stale.chain(held).chain(contested).collect::<String>()
     });
     match stale.await {
         Ok(stale) => format!("ready\n{stale}").into_response(),

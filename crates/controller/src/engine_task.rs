@@ -77,6 +77,8 @@ pub struct View<'a> {
     pub held: Option<&'a BTreeSet<Arc<str>>>,
     /// Objects that cannot be decoded as they are now, and why; none where no cluster is.
     pub undecodable: Option<&'a BTreeMap<ObjectId, String>>,
+    /// Who writes statuses; none where no cluster is.
+    pub statuses: Option<&'a cluster::status::Writer>,
 }
 
 /// The task is gone; the process is about to end.
@@ -271,6 +273,7 @@ impl EngineTask {
                 stale: watched.map(Watched::stale),
                 held: watched.map(Watched::held),
                 undecodable: watched.map(Watched::undecodable),
+                statuses: watched.map(Watched::statuses),
             });
         }
     }

@@ -59,9 +59,9 @@ async fn kinds_that_are_not_found_lose_no_object_until_their_definition_is_delet
     world.replica.is_ready_and_says("it must serve v1 or v1beta1").await?;
     world.replica.counts(NOT_FOUND, |times| times >= 7.0).await?;
     // As an API server answers that does not serve one kind.
-    world.replica.way.judge(|_, path| match path.contains("/httproutes") {
-        true => Verdict::Refuse { code: 404, retry_after: None },
-        false => Verdict::Pass,
+    world.replica.way.judge(|_, path| {
+        let routes = path.contains("/httproutes");
+        if routes { Verdict::Refuse { code: 404, retry_after: None } } else { Verdict::Pass }
     });
     world.replica.counts("portcullis_watch_stale{kind=\"Gateway\"}", |stale| stale < 1.0).await?;
     let before = world.replica.portcullis.metric(NOT_FOUND).await?.context("nothing is counted")?;

@@ -27,6 +27,8 @@ pub struct Metrics {
     pub writes: Family<ResultLabel, Counter>,
     /// Objects that were read because a conflict was not explained by the watch.
     pub reads: Counter,
+    /// How often words of ours were found to be overwritten with others by somebody else.
+    pub overwritten: Counter,
     /// Objects whose status is to be compared or written, or is being written.
     pub queue: Gauge<i64, AtomicI64>,
     /// From the moment when another status was desired until it was written.
@@ -38,6 +40,7 @@ impl Default for Metrics {
         Self {
             writes: Family::default(),
             reads: Counter::default(),
+            overwritten: Counter::default(),
             queue: Gauge::default(),
             // From a millisecond to half a minute.
             seconds: Histogram::new(exponential_buckets(0.001, 2.0, 16)),
@@ -51,6 +54,8 @@ impl Metrics {
         registry.register("status_writes", "Writes of statuses, by result", self.writes.clone());
         let reads = "Objects that were read because the watch did not explain a conflict";
         registry.register("status_reads", reads, self.reads.clone());
+        let overwritten = "Statuses that somebody else was found to have overwritten with other words";
+        registry.register("status_overwritten", overwritten, self.overwritten.clone());
         let queue = "Objects whose status is to be compared or written";
         registry.register("status_queue", queue, self.queue.clone());
         let seconds = "Time from a status being desired to its being written";

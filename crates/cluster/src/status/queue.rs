@@ -8,6 +8,7 @@ mod entry;
 mod pace;
 #[cfg(test)]
 mod property;
+mod rival;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use self::{
     agreed::Agreed,
     entry::{Entry, Known, Phase, Said, Waiting},
     pace::{AWAY, Pace},
+    rival::{Contested, Turn},
 };
 use super::{
     compact::{Compact, Texts},
@@ -78,6 +80,8 @@ pub enum Request {
     Write(String),
     /// Read the object.
     Read,
+    /// The same, and note who else writes to its status.
+    Who,
 }
 
 /// What to do next.
@@ -144,6 +148,7 @@ pub struct Queue {
     complete: bool,
     /// Kinds whose statuses we may not write, as was told.
     forbidden: HashSet<(Kind, u16)>,
+    contested: Contested,
 }
 
 impl Machine for Queue {
@@ -174,6 +179,7 @@ impl Queue {
             leads: false,
             complete: false,
             forbidden: HashSet::new(),
+            contested: Contested::default(),
         }
     }
 
@@ -210,6 +216,7 @@ impl Queue {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.known = None;
                 entry.wrote = None;
+                self.contested.remove(id);
                 self.touch(id, true, now);
                 self.forget_if_empty(id);
             }
@@ -226,7 +233,11 @@ impl Queue {
                 return;
             }
         }
-        entry.known = Some(Known::new(version, None, &mut self.texts, &self.hasher));
+        let known = Known::new(version, None, &mut self.texts, &self.hasher);
+        if entry.known.as_ref().is_some_and(|before| before.uid != known.uid) {
+            entry.wrote = None;
+        }
+        entry.known = Some(known);
         self.touch(id, true, now);
     }
 
@@ -240,9 +251,11 @@ impl Queue {
         self.queued = 0;
         self.timers.clear();
         self.pace.reset();
+        self.contested.clear();
         for (id, entry) in &mut self.entries {
             entry.failures = 0;
             entry.earliest = None;
+            entry.rival = None;
             if let Phase::UnderWay { turned, .. } = &mut entry.phase {
                 *turned = leads;
                 continue;
@@ -295,7 +308,7 @@ impl Queue {
             let Some(id) = self.line.pop_front() else {
                 return Step::Wait(self.timers.first_key_value().map(|((at, _), _)| *at));
             };
-            if let Some(job) = self.begin(id, wall) {
+            if let Some(job) = self.begin(id, now, wall) {
                 return Step::Do(job);
             }
         }
@@ -303,7 +316,7 @@ impl Queue {
     }
 
     /// Looks at an object whose turn it is.
-    fn begin(&mut self, id: ObjectId, wall: Timestamp) -> Option<Job> {
+    fn begin(&mut self, id: ObjectId, now: Instant, wall: Timestamp) -> Option<Job> {
         let entry = self.entries.get_mut(&id)?;
         let Phase::Queued { read } = entry.phase else { return None };
         self.queued -= 1;
@@ -322,8 +335,16 @@ impl Queue {
                 entry.failures = 0;
                 return None;
             };
-            Request::Write(body)
+            match self.contested.turn(&id, now, || entry.overwritten(now, &self.hasher)) {
+                Some(Turn::Wait(until)) => {
+                    self.wait(&id, until, Waiting::Rival);
+                    return None;
+                }
+                Some(Turn::Ask) => Request::Who,
+                Some(Turn::Write) | None => Request::Write(body),
+            }
         };
+        let read = request == Request::Who || read;
         self.serial += 1;
         self.under_way += 1;
         let resource_version = entry.known.as_ref().map(|known| Arc::clone(&known.resource_version));
@@ -353,6 +374,9 @@ impl Queue {
             Outcome::Done(version) => {
                 entry.failures = 0;
                 entry.told = None;
+                if !read {
+                    entry.written();
+                }
                 self.forbidden.retain(|(kind, _)| *kind != id.kind || read);
                 // While it was under way the watch may have brought what came after, or that the object is gone.
                 let newer = entry.known.as_ref().is_none_or(|known| {
@@ -374,6 +398,7 @@ impl Queue {
                 }
             }
             Outcome::Conflict => {
+                entry.written();
                 entry.since = since.or(entry.since);
                 again = news;
                 if !news {
@@ -426,6 +451,21 @@ impl Queue {
         report
     }
 
+    /// Somebody else writes to the status of this object; gives whether that is not known of any other.
+    pub fn named(&mut self, id: &ObjectId, by: &str) -> bool {
+        self.contested.named(id, by)
+    }
+
+    /// The objects about which somebody overwrites our words again and again, and who it is, as far as it was found out.
+    pub fn contested(&mut self, now: Instant) -> impl Iterator<Item = (&ObjectId, Option<&str>)> {
+        self.contested.objects(now)
+    }
+
+    /// How often words of ours were found to be overwritten, since this was last asked.
+    pub fn take_overwritten(&mut self) -> u64 {
+        self.contested.take_found()
+    }
+
     /// Objects that are to be looked at, that wait, or that have a request under way.
     pub fn len(&self) -> usize {
         self.queued + self.timers.len() + self.under_way
@@ -462,6 +502,11 @@ impl Queue {
                     Waiting::Refused { earliest } if earliest < key.0 => {
                         self.timers.remove(&key);
                         self.wait(id, earliest, Waiting::Refused { earliest });
+                    }
+                    // Other words are nobody's quarrel yet.
+                    Waiting::Rival if !news => {
+                        self.timers.remove(&key);
+                        self.enqueue(id, now);
                     }
                     _ => {}
                 }

@@ -7,16 +7,13 @@ use http::{Method, StatusCode, header};
 use kube::{
     Client,
     client::Body,
-    core::{Status, response::StatusDetails},
+    core::{PartialObjectMeta, Status, response::StatusDetails},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::queue::{Job, Outcome, Request, Version};
 use crate::watch::retry_after;
-
-/// Who writes, as the API server notes it.
-const FIELD_MANAGER: &str = "portcullis";
 
 /// What the API server answered.
 #[derive(Debug)]
@@ -72,6 +69,16 @@ impl Answer {
         }
     }
 
+    /// Who but `own` wrote to the status last, as the API server noted it.
+    pub(super) fn other_writer(&self, own: &str) -> Option<String> {
+        let Self::Object(body) = self else { return None };
+        let object: PartialObjectMeta = serde_json::from_slice(body).ok()?;
+        let managers = object.metadata.managed_fields.unwrap_or_default().into_iter();
+        let others = managers.filter(|entry| entry.subresource.as_deref() == Some("status"));
+        let others = others.filter(|entry| entry.manager.as_deref() != Some(own));
+        others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager
+    }
+
     /// The value of the metric's label.
     pub(super) fn label(&self) -> &'static str {
         match self {
@@ -92,10 +99,10 @@ impl Answer {
     }
 }
 
-/// Makes a request and waits for the answer, at most for `bound`.
-pub(super) async fn send(client: Client, job: &Job, bound: Duration) -> Answer {
+/// Makes a request, in the name of `field_manager`, and waits for the answer, at most for `bound`.
+pub(super) async fn send(client: Client, job: &Job, field_manager: &str, bound: Duration) -> Answer {
     let away = |message: String| Answer::Later { after: None, everywhere: true, message };
-    let request = match request(job) {
+    let request = match request(job, field_manager) {
         Ok(request) => request,
         Err(error) => return Answer::Refused { code: 0, message: error.to_string() },
     };
@@ -111,13 +118,13 @@ pub(super) async fn send(client: Client, job: &Job, bound: Duration) -> Answer {
     }
 }
 
-fn request(job: &Job) -> http::Result<http::Request<Body>> {
+fn request(job: &Job, field_manager: &str) -> http::Result<http::Request<Body>> {
     let path = path(&job.id);
     match &job.request {
-        Request::Read => http::Request::get(path).body(Body::empty()),
+        Request::Read | Request::Who => http::Request::get(path).body(Body::empty()),
         Request::Write(patch) => http::Request::builder()
             .method(Method::PATCH)
-            .uri(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
+            .uri(format!("{path}/status?fieldManager={field_manager}"))
             .header(header::CONTENT_TYPE, "application/merge-patch+json")
             .header(header::ACCEPT, "application/json")
             .body(Body::from(patch.clone().into_bytes())),
@@ -191,6 +198,18 @@ mod tests {
             assert_eq!(found, after);
         }
         assert!(matches!(judged(500, &json!({})), Answer::Later { everywhere: false, .. }));
+    }
+
+    #[test]
+    fn who_else_wrote_a_status_last_is_read_off_an_object() {
+        let by = |manager: &str, subresource: &str, second: u32| {
+            json!({"manager": manager, "operation": "Update", "subresource": subresource, "fieldsType": "FieldsV1",
+                   "time": format!("2026-01-01T00:00:0{second}Z"), "fieldsV1": {}})
+        };
+        let all = [by("before", "status", 1), by("them", "status", 2), by("us", "status", 3), by("kubectl", "", 4)];
+        let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "managedFields": all}});
+        assert_eq!(judged(200, &object).other_writer("us").as_deref(), Some("them"));
+        assert_eq!(judged(200, &json!({"metadata": {}})).other_writer("us"), None);
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl Watched {
         }
     }
 
+    /// Who writes statuses.
+    pub(super) fn statuses(&self) -> &Writer {
+        &self.outlets.statuses
+    }
+
     /// Tells the cluster what changed, once everything was read.
     pub(super) fn tell(&mut self, turned: &BTreeSet<ObjectId>, translator: &Translator) {
         if !self.is_complete() {

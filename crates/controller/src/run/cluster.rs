@@ -133,7 +133,11 @@ impl Ends {
             let client = watches::client(options.client.clone()).map_err(client_error)?;
             (client, status::client(options.client.clone()).map_err(client_error)?)
         };
-        let statuses = Writer::new(status::Settings::new(controller_name.clone()), metrics.statuses.clone());
+        let writing_as = status::Settings {
+            field_manager: format!("portcullis.{}", options.namespace).into(),
+            ..status::Settings::new(controller_name.clone())
+        };
+        let statuses = Writer::new(writing_as, metrics.statuses.clone());
         let (report, reports) = mpsc::unbounded_channel();
         let namespaces = match &options.scope {
             Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),

@@ -8,7 +8,10 @@ use std::{
 
 use api::Kind;
 
-use super::Version;
+use super::{
+    Version,
+    rival::{Rival, Turn},
+};
 use crate::status::compact::{Compact, Texts};
 
 /// One object.
@@ -29,6 +32,8 @@ pub(super) struct Entry {
     pub(super) told: Option<u64>,
     /// Digests of what was written last and of what the API server made of it.
     pub(super) wrote: Option<(Option<u64>, u64)>,
+    /// Somebody who overwrote that.
+    pub(super) rival: Option<Box<Rival>>,
 }
 
 /// What is desired.
@@ -46,6 +51,21 @@ pub(super) enum Said {
 }
 
 impl Entry {
+    /// What to do about somebody who overwrote the very words that are to be written, and whether that is news; none if
+    /// nobody did.
+    pub(super) fn overwritten(&mut self, now: Instant, hasher: &impl BuildHasher) -> Option<(Turn, bool)> {
+        let (said, kept) = self.wrote?;
+        let same = said == self.last && self.known.as_ref()?.digest(hasher) != kept;
+        same.then(|| self.rival.get_or_insert_default().overwrites(now))
+    }
+
+    /// What was to be written was, or came too late.
+    pub(super) fn written(&mut self) {
+        if let Some(rival) = &mut self.rival {
+            rival.written();
+        }
+    }
+
     /// All that decides whether anything is to be written.
     pub(super) fn question(&self, kind: Kind, complete: bool) -> impl Hash {
         let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::words));
@@ -127,6 +147,8 @@ pub(super) enum Waiting {
     Failed,
     /// It was written a moment ago.
     Spacing,
+    /// Somebody else overwrites what is written.
+    Rival,
 }
 
 pub(super) fn digest<T: Hash + ?Sized>(hasher: &impl BuildHasher, value: &T) -> u64 {

@@ -211,7 +211,7 @@ impl World {
             assert!(self.sent.iter().all(|sent| sent.job.id != job.id), "two requests of one object");
             let answer = match (&job.request, self.objects.get_mut(&object)) {
                 (_, None) => Answer::Gone,
-                (Request::Read, Some(stored)) => Answer::Object(stored.clone()),
+                (Request::Read | Request::Who, Some(stored)) => Answer::Object(stored.clone()),
                 (Request::Write(body), Some(stored)) => {
                     let body: Value = serde_json::from_str(body).unwrap();
                     if body["metadata"]["resourceVersion"].as_str() == Some(&*stored.version.to_string()) {

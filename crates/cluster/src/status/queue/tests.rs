@@ -88,7 +88,7 @@ fn status(message: &str) -> Value {
 fn body(job: &Job) -> Value {
     match &job.request {
         Request::Write(body) => serde_json::from_str(body).unwrap(),
-        Request::Read => panic!("{job:?} reads"),
+        Request::Read | Request::Who => panic!("{job:?} reads"),
     }
 }
 
@@ -462,4 +462,70 @@ fn an_api_server_that_was_overloaded_is_asked_by_fewer_and_then_by_more_again() 
         }
     }
     assert!(numbers.starts_with(&[1, 2]) && numbers.is_sorted() && numbers.ends_with(&[4]), "{numbers:?}");
+}
+
+#[test]
+fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("ours")));
+    let (theirs, began) = (status("theirs").to_string(), fixture.now);
+    let (mut version, mut writes, mut asked, mut found) = (0, 0, 0, 0);
+    let overwrite = |fixture: &mut Fixture, version: &mut u32| {
+        *version += 1;
+        fixture.stored("a", &version.to_string(), Some(&theirs));
+    };
+    overwrite(&mut fixture, &mut version);
+    while fixture.now < began + Duration::from_hours(1) {
+        match fixture.step() {
+            Step::Do(job) if job.request == Request::Who => {
+                asked += 1;
+                fixture.finish(&job, done(&version.to_string(), &theirs));
+                assert!(fixture.queue.named(&job.id, "them"));
+            }
+            Step::Do(job) => {
+                writes += 1;
+                version += 1;
+                fixture.written(&job, &version.to_string());
+                overwrite(&mut fixture, &mut version);
+            }
+            Step::Wait(until) => {
+                // While it waits, they write on.
+                overwrite(&mut fixture, &mut version);
+                fixture.now = until.unwrap();
+            }
+            Step::Again => {}
+        }
+        found += fixture.queue.take_overwritten();
+    }
+    assert!((15..25).contains(&writes), "{writes}");
+    assert_eq!((asked, found), (1, writes));
+    let contested: Vec<_> = fixture.queue.contested(fixture.now).collect();
+    assert_eq!(contested, [(&route("a"), Some("them"))]);
+
+    // Other words are written at once, and who gives in is forgotten.
+    fixture.desired("a", Some(&status("other")));
+    let job = fixture.job();
+    assert_eq!(message(&job), "other");
+    fixture.written(&job, &(version + 1).to_string());
+    fixture.now += rival::FORGOTTEN;
+    assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+}
+
+#[test]
+fn entries_of_another_controller_are_no_quarrel() {
+    let mut fixture = Fixture::leading();
+    fixture.desired("a", Some(&status("ours")));
+    fixture.stored("a", "1", None);
+    let job = fixture.job();
+    let mut both: Value = serde_json::from_str(&fixture.written(&job, "2")).unwrap();
+    for version in 3..20 {
+        let mut other = status(&version.to_string())["parents"][0].clone();
+        other["controllerName"] = "example.com/other".into();
+        both["parents"].as_array_mut().unwrap().truncate(1);
+        both["parents"].as_array_mut().unwrap().push(other);
+        fixture.stored("a", &version.to_string(), Some(&both.to_string()));
+        fixture.now += Duration::from_millis(100);
+        assert!(fixture.idle());
+    }
+    assert_eq!(fixture.queue.take_overwritten(), 0);
 }
