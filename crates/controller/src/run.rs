@@ -2,6 +2,7 @@
 
 mod cluster;
 mod listen;
+mod reports;
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 

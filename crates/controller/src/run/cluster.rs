@@ -18,7 +18,7 @@ use tokio::{
 };
 use translate::Deploying;
 
-use super::RunError;
+use super::{RunError, reports::Reports};
 use crate::{
     engine_task::{Accounts, EngineHandle, Event, Outlets},
     metrics::Metrics,
@@ -64,7 +64,7 @@ pub(super) struct Ends {
     writing: Client,
     trust: Trust,
     outlets: Outlets,
-    reports: mpsc::UnboundedReceiver<apply::Report>,
+    reports: Arc<Reports>,
     metrics: Metrics,
     thread: Thread,
 }
@@ -138,7 +138,7 @@ impl Ends {
             ..status::Settings::new(controller_name.clone())
         };
         let statuses = Writer::new(writing_as, metrics.statuses.clone());
-        let (report, reports) = mpsc::unbounded_channel();
+        let reports = Arc::new(Reports::default());
         let namespaces = match &options.scope {
             Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
             _ => Vec::new(),
@@ -150,8 +150,8 @@ impl Ends {
             ..apply::Settings::default()
         };
         let proxies = options.deploy.is_some().then(|| {
-            // Whoever reads is gone only when the process ends.
-            Applier::new(settings, metrics.applies.clone(), move |told| drop(report.send(told)))
+            let reports = Arc::clone(&reports);
+            Applier::new(settings, metrics.applies.clone(), move |report| reports.tell(report))
         });
         let outlets = Outlets { statuses, proxies, accounts: watch::Sender::new(Accounts::default()) };
         let (trust, metrics) = (Trust::new(), metrics.clone());
@@ -313,10 +313,12 @@ async fn forward_authorities(mut bundle: watch::Receiver<Option<Arc<str>>>, engi
     }
 }
 
-async fn forward_reports(mut reports: mpsc::UnboundedReceiver<apply::Report>, engine: EngineHandle) {
-    while let Some(report) = reports.recv().await {
-        if engine.send(Event::Applied(report)).await.is_err() {
-            return;
+async fn forward_reports(reports: Arc<Reports>, engine: EngineHandle) {
+    loop {
+        for report in reports.take().await.into_values() {
+            if engine.send(Event::Applied(report)).await.is_err() {
+                return;
+            }
         }
     }
 }
