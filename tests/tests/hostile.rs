@@ -2,8 +2,13 @@
 
 #[path = "hostile/certificates.rs"]
 mod certificates;
+#[path = "hostile/controllers.rs"]
+mod controllers;
 #[path = "hostile/crashes.rs"]
 mod crashes;
+#[path = "in_a_cluster/world.rs"]
+#[allow(dead_code, reason = "the tests of what is deployed use all of it")]
+mod deployed;
 #[path = "hostile/estate.rs"]
 mod estate;
 #[path = "hostile/explain.rs"]
@@ -16,16 +21,18 @@ mod frames;
 mod grants;
 #[path = "hostile/leases.rs"]
 mod leases;
-#[path = "hostile/controllers.rs"]
-mod controllers;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;
 #[path = "xds_security/mount.rs"]
 mod mount;
+#[path = "hostile/names.rs"]
+mod names;
 #[path = "faults_in_a_cluster/objects.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of them")]
 mod objects;
+#[path = "hostile/parameters.rs"]
+mod parameters;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
 #[path = "hostile/sni.rs"]
@@ -41,14 +48,4 @@ mod traffic;
 mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
-#[path = "hostile/names.rs"]
-mod names;
-#[path = "hostile/parameters.rs"]
-mod parameters;
-#[path = "in_a_cluster/proxy.rs"]
-mod proxy;
-#[path = "bad_input/stage.rs"]
-#[allow(dead_code, reason = "the tests of bad input use all of it")]
-mod stage;
-#[path = "in_a_cluster/world.rs"]
 mod world;

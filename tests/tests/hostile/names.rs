@@ -9,7 +9,7 @@ use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
-use crate::world::{World, condition};
+use crate::deployed::{World, condition};
 
 /// Another class of the same controller, such that `web` of it and `web-internal` of the world's share a name.
 async fn second_class(world: &World<'_>) -> Result<String> {

@@ -9,7 +9,7 @@ use portcullis_tests::api_server::{ApiServer, loose_crd};
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::{Value, json};
 
-use crate::world::{World, condition};
+use crate::deployed::{World, condition};
 
 /// A controller in a server that has GatewayParameters.
 async fn world() -> Result<World<'static>> {
