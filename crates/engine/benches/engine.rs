@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use engine::{Derived, Digest, Emitter, Engine, Group, Input, Lookup, Scope, Table};
+use engine::{Derived, Emitter, Engine, Group, Input, Lookup, Scope, Table};
 
 const SIZES: [u32; 3] = [1_000, 10_000, 100_000];
 
@@ -55,8 +55,9 @@ impl Group for HostRows {
     type Key = u32;
     type Sort = u32;
     type Entry = u64;
-    fn digest(entry: &u64) -> Digest {
-        Digest { len: 100, hash: u128::from(*entry).to_le_bytes() }
+    type Summary = ();
+    fn hash(entry: &u64) -> [u8; 16] {
+        u128::from(*entry).to_le_bytes()
     }
 }
 

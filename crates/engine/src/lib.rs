@@ -11,8 +11,8 @@
 //! | [`Derived`] | while a row, an input row or the outside demands them | read, demand later rows, emit into later groups |
 //!
 //! A **group** ([`Group`]) is an ordered collection under one key. Derived rows emit entries into it, each under a sort
-//! key of its own. Whoever reads a group gets a [`View`]: an ordered snapshot in shared pages with count, byte length
-//! and hash.
+//! key of its own. Whoever reads a group gets a [`View`]: an ordered snapshot in shared pages with count, [`Summary`] and
+//! hash.
 //!
 //! 1. Write the marker type, implement [`Table`] and the role. `compute` is a pure function of the key and of what it
 //!    reads: no clock, no IO, no global state, nothing captured.
@@ -23,7 +23,7 @@
 //! 3. Add [`Builder::track`] if the outside wants to know which rows changed ([`Engine::take_changes`]).
 //!
 //! ```
-//! use engine::{Derived, Digest, Emitter, Engine, Group, Input, Lookup, Scope, Table};
+//! use engine::{Derived, Emitter, Engine, Group, Input, Lookup, Scope, Table};
 //!
 //! /// Who lives where: person to town. Written from outside.
 //! struct Homes;
@@ -84,10 +84,15 @@
 //!     type Key = &'static str;
 //!     type Sort = &'static str;
 //!     type Entry = String;
-//!     fn digest(text: &String) -> Digest {
+//!     /// Letters in all of them.
+//!     type Summary = u64;
+//!     fn summary(text: &String) -> u64 {
+//!         text.len() as u64
+//!     }
+//!     fn hash(text: &String) -> [u8; 16] {
 //!         let mut hash = [0; 16];
 //!         hash.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
-//!         Digest { len: text.len() as u64, hash }
+//!         hash
 //!     }
 //! }
 //!
@@ -101,7 +106,7 @@
 //! impl Derived for Bag {
 //!     fn compute(scope: &Emitter<'_>, town: &&'static str) -> Option<(usize, u64, [u8; 16])> {
 //!         let bag = scope.group::<Bags>(town);
-//!         Some((bag.len(), bag.byte_len(), bag.hash()))
+//!         Some((bag.len(), *bag.summary(), bag.hash()))
 //!     }
 //! }
 //!
@@ -184,5 +189,5 @@ pub use engine::Engine;
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};
 pub use stats::{Kind, TableStats};
-pub use table::{Derived, Digest, Group, Input, Key, Lookup, Table};
+pub use table::{Derived, Group, Input, Key, Lookup, Summary, Table};
 pub use why::{Seen, Why};

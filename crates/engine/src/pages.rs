@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use crate::graph::NodeId;
-use crate::table::{Digest, Group};
+use crate::table::{Group, Summary};
 
 /// A page that would hold more is split.
 const MAX: usize = 64;
@@ -20,13 +20,12 @@ const HASHED_AT_ONCE: usize = 2048;
 struct Item<G: Group> {
     sort: G::Sort,
     entry: Arc<G::Entry>,
-    len: u64,
     emitter: NodeId,
 }
 
 impl<G: Group> Clone for Item<G> {
     fn clone(&self) -> Self {
-        Self { sort: self.sort.clone(), entry: Arc::clone(&self.entry), len: self.len, emitter: self.emitter }
+        Self { sort: self.sort.clone(), entry: Arc::clone(&self.entry), emitter: self.emitter }
     }
 }
 
@@ -37,7 +36,7 @@ impl<G: Group> Clone for Item<G> {
 pub struct Page<G: Group> {
     items: Vec<Item<G>>,
     hashes: Vec<[u8; 16]>,
-    byte_len: u64,
+    summary: G::Summary,
     cache: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -47,13 +46,14 @@ impl<G: Group> Clone for Page<G> {
         items.extend_from_slice(&self.items);
         hashes.extend_from_slice(&self.hashes);
         // A page is cloned in order to be changed, so what was cached for it ends here.
-        Self { items, hashes, byte_len: self.byte_len, cache: OnceLock::new() }
+        Self { items, hashes, summary: self.summary.clone(), cache: OnceLock::new() }
     }
 }
 
 impl<G: Group> Page<G> {
-    fn of(item: Item<G>, digest: Digest) -> Self {
-        Self { items: vec![item], hashes: vec![digest.hash], byte_len: digest.len, cache: OnceLock::new() }
+    fn of(item: Item<G>) -> Self {
+        let (hash, summary) = (G::hash(&item.entry), G::summary(&item.entry));
+        Self { items: vec![item], hashes: vec![hash], summary, cache: OnceLock::new() }
     }
 
     /// Number of entries, at least one.
@@ -62,9 +62,9 @@ impl<G: Group> Page<G> {
         self.items.len()
     }
 
-    /// Sum of the entries' byte lengths.
-    pub fn byte_len(&self) -> u64 {
-        self.byte_len
+    /// What the entries come to together.
+    pub fn summary(&self) -> &G::Summary {
+        &self.summary
     }
 
     /// The entries' hashes, in order.
@@ -98,33 +98,34 @@ impl<G: Group> Page<G> {
         &self.items[self.items.len() - 1].sort
     }
 
-    fn insert(&mut self, i: usize, item: Item<G>, hash: [u8; 16]) {
-        self.byte_len += item.len;
+    fn insert(&mut self, i: usize, item: Item<G>) {
+        self.summary.add(&G::summary(&item.entry));
+        self.hashes.insert(i, G::hash(&item.entry));
         self.items.insert(i, item);
-        self.hashes.insert(i, hash);
         self.cache = OnceLock::new();
     }
 
     fn remove(&mut self, i: usize) -> Item<G> {
         let item = self.items.remove(i);
         self.hashes.remove(i);
-        self.byte_len -= item.len;
+        self.summary.remove(&G::summary(&item.entry));
         self.cache = OnceLock::new();
         item
     }
 
     fn split_off(&mut self, i: usize) -> Self {
         let (items, hashes) = (self.items.split_off(i), self.hashes.split_off(i));
-        let byte_len = items.iter().map(|item| item.len).sum();
-        self.byte_len -= byte_len;
+        let mut summary = G::Summary::default();
+        items.iter().for_each(|item: &Item<G>| summary.add(&G::summary(&item.entry)));
+        self.summary.remove(&summary);
         self.cache = OnceLock::new();
-        Self { items, hashes, byte_len, cache: OnceLock::new() }
+        Self { items, hashes, summary, cache: OnceLock::new() }
     }
 
     fn append(&mut self, mut other: Self) {
         self.items.append(&mut other.items);
         self.hashes.append(&mut other.hashes);
-        self.byte_len += other.byte_len;
+        self.summary.add(&other.summary);
         self.cache = OnceLock::new();
     }
 }
@@ -134,19 +135,19 @@ pub(crate) struct Content<G: Group> {
     /// In order, none empty.
     pages: SmallVec<[Arc<Page<G>>; 1]>,
     len: usize,
-    byte_len: u64,
+    summary: G::Summary,
     hash: OnceLock<[u8; 16]>,
 }
 
 impl<G: Group> Default for Content<G> {
     fn default() -> Self {
-        Self { pages: SmallVec::new(), len: 0, byte_len: 0, hash: OnceLock::new() }
+        Self { pages: SmallVec::new(), len: 0, summary: G::Summary::default(), hash: OnceLock::new() }
     }
 }
 
 impl<G: Group> Clone for Content<G> {
     fn clone(&self) -> Self {
-        Self { pages: self.pages.clone(), len: self.len, byte_len: self.byte_len, hash: self.hash.clone() }
+        Self { pages: self.pages.clone(), len: self.len, summary: self.summary.clone(), hash: self.hash.clone() }
     }
 }
 
@@ -180,33 +181,34 @@ impl<G: Group> Content<G> {
 
     /// Puts an entry at that key, in the place of another one if there is one.
     pub(crate) fn put(&mut self, sort: &G::Sort, emitter: NodeId, entry: Arc<G::Entry>) {
-        let digest = G::digest(&entry);
         let (page, i) = self.locate(sort);
         self.hash = OnceLock::new();
-        self.byte_len += digest.len;
+        let summary = G::summary(&entry);
+        self.summary.add(&summary);
         match i {
             Ok(i) => {
                 let page = Arc::make_mut(&mut self.pages[page]);
-                let item = &mut page.items[i];
-                self.byte_len -= item.len;
-                page.byte_len = page.byte_len - item.len + digest.len;
-                page.hashes[i] = digest.hash;
-                *item = Item { sort: sort.clone(), entry, len: digest.len, emitter };
+                let before = G::summary(&page.items[i].entry);
+                self.summary.remove(&before);
+                page.summary.add(&summary);
+                page.summary.remove(&before);
+                page.hashes[i] = G::hash(&entry);
+                page.items[i] = Item { sort: sort.clone(), entry, emitter };
                 page.cache = OnceLock::new();
             }
             Err(i) => {
                 self.len += 1;
-                self.insert(page, i, Item { sort: sort.clone(), entry, len: digest.len, emitter }, digest);
+                self.insert(page, i, Item { sort: sort.clone(), entry, emitter });
             }
         }
     }
 
-    fn insert(&mut self, mut page: usize, mut i: usize, item: Item<G>, digest: Digest) {
+    fn insert(&mut self, mut page: usize, mut i: usize, item: Item<G>) {
         if page == self.pages.len() {
             // Behind everything. A full last page is left full, so that what arrives in order fills its pages.
             match self.pages.last() {
                 Some(last) if last.len() < MAX => (page, i) = (page - 1, last.len()),
-                _ => return self.pages.push(Arc::new(Page::of(item, digest))),
+                _ => return self.pages.push(Arc::new(Page::of(item))),
             }
         }
         if self.pages[page].len() >= MAX {
@@ -217,7 +219,7 @@ impl<G: Group> Content<G> {
                 (page, i) = (page + 1, i - MAX / 2);
             }
         }
-        Arc::make_mut(&mut self.pages[page]).insert(i, item, digest.hash);
+        Arc::make_mut(&mut self.pages[page]).insert(i, item);
     }
 
     /// Takes the entry at that key away, if there is one.
@@ -226,10 +228,11 @@ impl<G: Group> Content<G> {
         self.hash = OnceLock::new();
         self.len -= 1;
         if self.pages[page].len() == 1 {
-            self.byte_len -= self.pages.remove(page).byte_len;
+            self.summary.remove(&self.pages.remove(page).summary);
             return;
         }
-        self.byte_len -= Arc::make_mut(&mut self.pages[page]).remove(i).len;
+        let item = Arc::make_mut(&mut self.pages[page]).remove(i);
+        self.summary.remove(&G::summary(&item.entry));
         if self.pages[page].len() < MIN {
             let left = if page > 0 { page - 1 } else { page };
             if left + 1 < self.pages.len() && self.pages[left].len() + self.pages[left + 1].len() <= JOINED {
@@ -260,9 +263,9 @@ impl<G: Group> View<G> {
         self.0.is_empty()
     }
 
-    /// Sum of the entries' byte lengths.
-    pub fn byte_len(&self) -> u64 {
-        self.0.byte_len
+    /// What the entries come to together. Costs nothing.
+    pub fn summary(&self) -> &G::Summary {
+        &self.0.summary
     }
 
     /// Hash over the entries' hashes in order. Depends on nothing else: not on pages, not on sort keys, not on the

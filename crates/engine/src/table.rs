@@ -80,18 +80,47 @@ pub trait Group: 'static {
         0
     }
 
-    /// Byte length and content hash of an entry, summed and hashed over a group. The default is zero: such a group's
-    /// hash tells only how many entries it has.
-    fn digest(_entry: &Self::Entry) -> Digest {
-        Digest::default()
+    /// What the entries come to together; `()` where nobody asks.
+    type Summary: Summary;
+
+    /// What an entry adds to the summary of its group. It is asked for again when the entry goes, so it must be a pure
+    /// function of the entry, and cheap. The default adds nothing.
+    fn summary(_entry: &Self::Entry) -> Self::Summary {
+        Self::Summary::default()
+    }
+
+    /// Content hash of an entry, hashed over a group. The default is zero: such a group's hash tells only how many
+    /// entries it has.
+    fn hash(_entry: &Self::Entry) -> [u8; 16] {
+        [0; 16]
     }
 }
 
-/// Length and content hash of one entry of a group.
-#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Digest {
-    /// Length in bytes.
-    pub len: u64,
-    /// Hash of the content.
-    pub hash: [u8; 16],
+/// What entries come to together, such as a sum or counts of several kinds. It is kept while entries come and go, so that
+/// a reader need not look at each.
+///
+/// Neither the order nor the grouping in which values are added may matter, the default adds nothing, and `remove` takes
+/// back what `add` added.
+pub trait Summary: Default + Clone + PartialEq + Send + Sync + 'static {
+    /// Adds what other entries come to.
+    fn add(&mut self, other: &Self);
+    /// Takes back what was added.
+    fn remove(&mut self, other: &Self);
+}
+
+/// Nobody asks.
+impl Summary for () {
+    fn add(&mut self, (): &()) {}
+    fn remove(&mut self, (): &()) {}
+}
+
+/// A sum, which must stay below 2^64.
+impl Summary for u64 {
+    fn add(&mut self, other: &Self) {
+        *self += other;
+    }
+
+    fn remove(&mut self, other: &Self) {
+        *self -= other;
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
@@ -102,9 +102,10 @@ impl Group for RoutesAt {
     type Key = (ListenerId, Hostname);
     type Sort = Precedence;
     type Entry = Row;
+    type Summary = ();
 
-    fn digest(row: &Row) -> Digest {
-        Digest { len: row.bytes.len() as u64, hash: row.hash }
+    fn hash(row: &Row) -> [u8; 16] {
+        row.hash
     }
 }
 

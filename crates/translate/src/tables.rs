@@ -31,6 +31,7 @@ macro_rules! groups {
             type Key = $key;
             type Sort = $sort;
             type Entry = $entry;
+            type Summary = ();
         }
     )+};
 }

@@ -20,7 +20,7 @@ use crate::{
     seen::{Answer, SeenRoute, Told, written_in_words},
     tables::{
         attachment::{Attached, Attachment, Unacceptable},
-        delegation::{Branch, Delegating, Delegation, Fitting, Places, Selection, Selections},
+        delegation::{Branch, Delegating, Delegation, FitsBelow, Places, Selection, Selections},
         gateway::GatewayRow,
         input::Routes,
         listener::ListenerRow,
@@ -322,7 +322,7 @@ fn matches(
         Match {
             index: rendered.index,
             written: written_in_words(&rendered.written),
-            children: engine.group::<Fitting>(&(chain.clone(), *rule, place)).byte_len() > 0,
+            children: engine.get::<FitsBelow>(&(chain.clone(), *rule, place)).is_some_and(|fits| fits.serves),
             answer: own.map(|seen| seen.answer(engine, resolved)),
             left_out: None,
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::{Derived, Digest, Group, Input, Lookup, Table};
+use crate::table::{Derived, Group, Input, Lookup, Table};
 use crate::{Emitter, Scope};
 
 /// Declares a table's marker.
@@ -43,8 +43,12 @@ impl Group for ByParity {
     type Key = u32;
     type Sort = u32;
     type Entry = i64;
-    fn digest(entry: &i64) -> Digest {
-        Digest { len: 1, hash: i128::from(*entry).to_le_bytes() }
+    type Summary = u64;
+    fn summary(_: &i64) -> u64 {
+        1
+    }
+    fn hash(entry: &i64) -> [u8; 16] {
+        i128::from(*entry).to_le_bytes()
     }
 }
 
@@ -188,7 +192,7 @@ fn what_a_row_no_longer_emits_is_withdrawn() {
     engine.set::<Number>(3, None);
     engine.settle();
     assert_eq!(keys(&engine), [1, 5]);
-    assert_eq!(engine.group::<ByParity>(&1).byte_len(), 2);
+    assert_eq!(engine.group::<ByParity>(&1).summary(), &2);
     assert!(engine.group::<ByParity>(&0).is_empty());
 }
 
@@ -498,6 +502,7 @@ mod forbidden {
         type Key = u32;
         type Sort = u32;
         type Entry = u32;
+        type Summary = ();
     }
 
     fn compute(key: u32) {

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use engine::{Digest, Group, Lookup, Scope, View};
+use engine::{Group, Lookup, Scope, View};
 use ir::{Chain, NsName};
 
 use crate::tables::input::Config;
@@ -26,13 +26,14 @@ impl Group for Rendering {
     type Key = (NsName, u32);
     type Sort = Chain;
     type Entry = u32;
+    type Summary = u64;
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
         *depth
     }
 
-    fn digest(matches: &u32) -> Digest {
-        Digest { len: u64::from(*matches), hash: [0; 16] }
+    fn summary(matches: &u32) -> u64 {
+        u64::from(*matches)
     }
 }
 
@@ -44,13 +45,14 @@ impl Group for Planned {
     type Key = (NsName, u32);
     type Sort = (Chain, u32);
     type Entry = u64;
+    type Summary = u64;
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
         *depth
     }
 
-    fn digest(routes: &u64) -> Digest {
-        Digest { len: *routes, hash: [0; 16] }
+    fn summary(routes: &u64) -> u64 {
+        *routes
     }
 }
 
@@ -128,13 +130,13 @@ fn above((root, depth): &(NsName, u32)) -> Option<(NsName, u32)> {
 }
 
 /// Takes as many rules as fit in what is left of `bound`, the small ones first, then in their order. `of` tells the rule that an entry counts for.
-fn take<G: Group>(
+fn take<G: Group<Summary = u64>>(
     before: u64,
     bound: u64,
     entries: &View<G>,
     of: impl Fn(&G::Sort, &G::Entry) -> Option<((Chain, u32), u64)>,
 ) -> Used {
-    let total = before.saturating_add(entries.byte_len());
+    let total = before.saturating_add(*entries.summary());
     if total <= bound {
         return Used { total, over: None };
     }

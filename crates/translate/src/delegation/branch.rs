@@ -57,7 +57,7 @@ impl Derived for Branch {
             if let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) {
                 let selected = delegation.children.iter().map(|(_, children)| match children {
                     Children::Named(_) => 1,
-                    all => scope.group::<Buckets>(all).byte_len(),
+                    all => *scope.group::<Buckets>(all).summary(),
                 });
                 let top = chain.top().clone();
                 scope.emit::<Planned>((top, chain.depth()), (chain.clone(), rule), selected.sum());

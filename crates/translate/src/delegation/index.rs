@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::shared::ParentReference;
-use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::NsName;
 
 use super::select::{Children, LABEL, may_consent};
@@ -30,7 +30,7 @@ groups! {
     Members: (Children, u8), NsName => ();
 }
 
-/// The buckets of a namespace or label that hold anything; its length is the number of routes.
+/// The buckets of a namespace or label that hold anything, with the number of routes in each and in all.
 pub(crate) struct Buckets;
 
 impl Group for Buckets {
@@ -38,9 +38,10 @@ impl Group for Buckets {
     type Key = Children;
     type Sort = u8;
     type Entry = u32;
+    type Summary = u64;
 
-    fn digest(members: &u32) -> Digest {
-        Digest { len: u64::from(*members), hash: [0; 16] }
+    fn summary(members: &u32) -> u64 {
+        u64::from(*members)
     }
 }
 

@@ -39,15 +39,35 @@ impl engine::Group for Selections {
     type Key = (Chain, u32, u32);
     type Sort = NsName;
     type Entry = Selection;
+    type Summary = SelectedBelow;
 
-    /// How many stand below, how many of them unasked: the rule need not look at each when one comes or goes.
-    fn digest(selection: &Selection) -> engine::Digest {
-        let len = match selection {
-            Selection::Selected => 1,
-            Selection::Unasked => 1 | 1 << COUNT,
-            Selection::Missing | Selection::NotPermitted | Selection::Cycle => 0,
-        };
-        engine::Digest { len, hash: [0; 16] }
+    fn summary(selection: &Selection) -> SelectedBelow {
+        match selection {
+            Selection::Selected => SelectedBelow { all: 1, unasked: 0 },
+            Selection::Unasked => SelectedBelow { all: 1, unasked: 1 },
+            Selection::Missing | Selection::NotPermitted | Selection::Cycle => SelectedBelow::default(),
+        }
+    }
+}
+
+/// How many children stand below: the rule need not look at each when one comes or goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SelectedBelow {
+    /// All of them.
+    all: u64,
+    /// Those that did not ask for it.
+    unasked: u64,
+}
+
+impl engine::Summary for SelectedBelow {
+    fn add(&mut self, Self { all, unasked }: &Self) {
+        self.all += all;
+        self.unasked += unasked;
+    }
+
+    fn remove(&mut self, Self { all, unasked }: &Self) {
+        self.all -= all;
+        self.unasked -= unasked;
     }
 }
 
@@ -69,15 +89,15 @@ impl engine::Lookup for Referred {
         if selections.is_empty() {
             return None;
         }
-        let (selected, unasked) = (selections.byte_len() & ((1 << COUNT) - 1), selections.byte_len() >> COUNT);
+        let SelectedBelow { all, unasked } = *selections.summary();
         let others = selections.iter().filter(|(_, selection)| {
             matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Cycle)
         });
         let others = others.map(|(child, selection)| (child.clone(), *selection));
         Some(Referral {
-            selected: selected > 0,
+            selected: all > 0,
             unasked: unasked > 0,
-            others: if selected == selections.len() as u64 { Box::default() } else { others.collect() },
+            others: if all == selections.len() as u64 { Box::default() } else { others.collect() },
         })
     }
 }
@@ -90,21 +110,43 @@ impl engine::Group for Fitting {
     type Key = (Chain, u32, u32);
     type Sort = NsName;
     type Entry = Fit;
+    type Summary = FitCounts;
 
-    /// How many there are of each kind, side by side.
-    fn digest(fit: &Fit) -> engine::Digest {
-        let asks = |as_much: bool| if as_much { 1 << (2 * COUNT) } else { 0 };
-        let len = match fit {
-            Fit::Serves { as_much } => 1 + asks(*as_much),
-            Fit::Broken { as_much } => asks(*as_much),
-            Fit::Barred => 1 << COUNT,
-        };
-        engine::Digest { len, hash: [0; 16] }
+    fn summary(fit: &Fit) -> FitCounts {
+        let asks = |as_much: bool| u64::from(as_much);
+        match fit {
+            Fit::Serves { as_much } => FitCounts { serving: 1, as_much: asks(*as_much), ..FitCounts::default() },
+            Fit::Broken { as_much } => FitCounts { broken: 1, as_much: asks(*as_much), ..FitCounts::default() },
+            Fit::Barred => FitCounts { barred: 1, ..FitCounts::default() },
+        }
     }
 }
 
-/// Bits of a count: more children than a tree can have.
-const COUNT: u32 = 21;
+/// How many children there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FitCounts {
+    serving: u64,
+    broken: u64,
+    barred: u64,
+    /// Those with a match that asks for no more than the parent's.
+    as_much: u64,
+}
+
+impl engine::Summary for FitCounts {
+    fn add(&mut self, Self { serving, broken, barred, as_much }: &Self) {
+        self.serving += serving;
+        self.broken += broken;
+        self.barred += barred;
+        self.as_much += as_much;
+    }
+
+    fn remove(&mut self, Self { serving, broken, barred, as_much }: &Self) {
+        self.serving -= serving;
+        self.broken -= broken;
+        self.barred -= barred;
+        self.as_much -= as_much;
+    }
+}
 
 /// What a child has below a match of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,15 +182,8 @@ pub(crate) struct Fits {
 impl engine::Lookup for FitsBelow {
     /// By the place of the match.
     fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
-        let children = scope.group::<Fitting>(key);
-        let count = |place: u32| children.byte_len() >> (place * COUNT) & ((1 << COUNT) - 1);
-        let (serving, barred) = (count(0), count(1));
-        Some(Fits {
-            serves: serving > 0,
-            as_much: count(2) > 0,
-            broken: children.len() as u64 > serving + barred,
-            barred: barred > 0,
-        })
+        let FitCounts { serving, broken, barred, as_much } = *scope.group::<Fitting>(key).summary();
+        Some(Fits { serves: serving > 0, as_much: as_much > 0, broken: broken > 0, barred: barred > 0 })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Virtual hosts and what they are made from.
 
-use engine::{Digest, Group};
+use engine::Group;
 use ir::{Chain, Hostname, ListenerId, RouteConfigId};
 
 use crate::bytes::Host;
@@ -20,8 +20,9 @@ impl Group for HostsOf {
     type Key = RouteConfigId;
     type Sort = Hostname;
     type Entry = Host;
+    type Summary = ();
 
-    fn digest(host: &Host) -> Digest {
-        Digest { len: host.len() as u64, hash: *host.hash() }
+    fn hash(host: &Host) -> [u8; 16] {
+        *host.hash()
     }
 }

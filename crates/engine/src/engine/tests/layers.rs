@@ -16,6 +16,7 @@ impl Group for Offers {
     type Key = (u32, u32);
     type Sort = ();
     type Entry = String;
+    type Summary = ();
     fn depth((depth, _): &(u32, u32)) -> u32 {
         *depth
     }
