@@ -21,6 +21,7 @@ struct Link {
     above: Option<(Chain, u32)>,
     route: NsName,
     depth: u32,
+    /// For tables of this process alone: another build may hash otherwise.
     hash: u64,
 }
 
@@ -68,9 +69,11 @@ impl Chain {
         std::iter::successors(Some(self), |chain| chain.above().map(|(above, _)| above))
     }
 
-    /// A number that is the same wherever the chain is the same.
+    /// A number for names that others see: the same wherever the chain is the same, in every build, so that the replicas
+    /// of a rollout agree. It is made from the chain's text, anew each time.
     pub fn fingerprint(&self) -> u64 {
-        self.0.hash
+        let hash = blake3::hash(self.to_string().as_bytes());
+        hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
     /// `other` must be as deep.

@@ -67,3 +67,24 @@ pub(crate) struct Shares {
     /// Each backend with its weight, in the order of the spec.
     pub(crate) shares: Vec<(ServicePort, u32)>,
 }
+
+#[cfg(test)]
+mod tests {
+    use ir::NsName;
+
+    use super::*;
+
+    #[test]
+    fn names_of_clusters_are_the_same_in_every_build() {
+        let root = Chain::root(NsName::new("platform", "shop"));
+        let orders = root.below(2, NsName::new("orders", "orders"));
+        let returns = orders.below(0, NsName::new("returns", "returns"));
+        for (chain, name) in [
+            (root, "httproute/platform/shop/rule/1"),
+            (orders, "httproute/orders/orders/rule/1/below/65b1bdf135dcd854"),
+            (returns, "httproute/returns/returns/rule/1/below/bdacae21e100f638"),
+        ] {
+            assert_eq!(ClusterId::Rule(chain, 1).name(), name);
+        }
+    }
+}
