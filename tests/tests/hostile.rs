@@ -21,6 +21,8 @@ mod frames;
 mod grants;
 #[path = "hostile/leases.rs"]
 mod leases;
+#[path = "hostile/consent.rs"]
+mod consent;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;
@@ -49,3 +51,5 @@ mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
 mod world;
+#[path = "hostile/trees.rs"]
+mod trees;

@@ -344,6 +344,8 @@ impl EngineTask {
             watched.tell(&turned, &self.translator);
         }
         self.complaints.note(turned, &self.translator);
+        let unasked = self.translator.published_unasked();
+        self.metrics.published_unasked.set(i64::try_from(unasked).unwrap_or(i64::MAX));
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
     }
 

@@ -147,6 +147,8 @@ pub struct Metrics {
     pub gates_expired: Counter,
     /// Gateways that are served.
     pub gateways: Gauge,
+    /// Routes that name no parent and are published by one of another namespace.
+    pub published_unasked: Gauge,
     /// Problems by severity.
     pub problems: Family<SeverityLabel, Gauge>,
     /// What is replaced by a direct response at the moment.
@@ -186,6 +188,7 @@ impl Default for Metrics {
             unknown_names: Family::default(),
             gates_expired: Counter::<u64, AtomicU64>::default(),
             gateways: Gauge::default(),
+            published_unasked: Gauge::default(),
             problems: Family::default(),
             active_replacements: Family::default(),
             replacements: Family::default(),
@@ -225,6 +228,8 @@ impl Metrics {
         all.register("xds_unknown_names", unknown, self.unknown_names.clone());
         all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());
         all.register("gateways", "Gateways that are served", self.gateways.clone());
+        let unasked = "Routes that name no parent and that an HTTPRoute of another namespace publishes";
+        all.register("routes_published_unasked", unasked, self.published_unasked.clone());
         all.register("problems", "Problems of objects, manifests and files, by severity", self.problems.clone());
         let active = "What is replaced by a direct response because it is broken";
         all.register("active_replacements", active, self.active_replacements.clone());

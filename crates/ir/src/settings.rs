@@ -69,7 +69,7 @@ pub struct Delegation {
     pub consent: Consent,
     /// How many routes may stand above another.
     pub max_depth: u32,
-    /// How many matches all routes of one root's tree may have together.
+    /// How many matches all routes of one root's tree may have together, at most a million. As many again may answer 500.
     pub max_matches: u32,
 }
 

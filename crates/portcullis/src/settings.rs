@@ -195,9 +195,9 @@ settings! {
     /// How many routes may stand above another: 1 to 64.
     delegation_max_depth: u32 => delegation.max_depth, "delegation.maxDepth", "PORTCULLIS_DELEGATION_MAX_DEPTH", "COUNT",
         "32", whole(1..=64);
-    /// How many matches the routes of one tree may have together.
+    /// How many matches the routes of one tree may have together: 1 to 1000000.
     delegation_max_matches: u32 => delegation.max_matches, "delegation.maxMatches", "PORTCULLIS_DELEGATION_MAX_MATCHES",
-        "COUNT", "10000", whole(1..=ANY_U32);
+        "COUNT", "10000", whole(1..=1_000_000);
     /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,
     /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
     gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",

@@ -155,7 +155,9 @@ impl Derived for Attachment {
             }
         }
         if !served.is_empty() {
-            scope.demand::<Branch>(Chain::root(key.clone()));
+            let chain = Chain::root(key.clone());
+            delegation::grow(scope, &chain, &route);
+            scope.demand::<Branch>(chain);
         }
         Some(Attached {
             created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),

@@ -1,9 +1,10 @@
 //! Delegation from route to route (EP-10943).
 //!
 //! A route is served once for each chain of delegating rules that leads to it from a root, which stands at a Gateway. A
-//! tree grows depth by depth: a [branch](crate::tables::delegation::Branch) expands its delegating rules, the routes
-//! that these select become [candidates](crate::tables::delegation::Candidate), and those that are neither broken nor
-//! too many are branches again. What a rule is to its children is a [`Delegation`](crate::tables::delegation::Delegation):
+//! tree [grows](crate::tables::delegation::Growth) depth by depth: a route expands its delegating rules, the routes that
+//! these select become [candidates](crate::tables::delegation::Candidate), and those that have anything below their
+//! parent's matches expand again. When all has grown, those that do not ask for more than their share of the tree's bound
+//! are served, as [branches](crate::tables::delegation::Branch). What a rule is to its children is a [`Delegation`](crate::tables::delegation::Delegation):
 //! nothing else of a parent wakes them.
 //!
 //! A parent's side of a match is always the merged one, that of all its ancestors included.
@@ -20,13 +21,17 @@ mod parent;
 mod policy;
 mod regex;
 mod select;
+mod share;
 mod standing;
 
-pub(crate) use select::{Children, LABEL, consents};
+pub(crate) use select::{Children, LABEL, UNASKED, consents, published_unasked};
 
 pub(crate) use annotations::{Annotations, problems as annotation_problems};
-pub(crate) use bound::{Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, why_too_many};
-pub(crate) use branch::{Expansion, Fan};
+pub(crate) use bound::{
+    Excesses, Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, beyond, beyond_fault,
+    why_too_many,
+};
+pub(crate) use branch::{Expansion, Fan, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
 pub(crate) use inheritance::{Level, combine, provenance};
 pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};

@@ -14,11 +14,13 @@ use ir::{
 
 use crate::{
     bytes::Row,
-    delegation::{Level, Outcome, Rendered, Standing, combine},
+    delegation::{Level, Outcome, Rendered, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},
     route::{filters::ReadFilters, rule},
     tables::{
         backend::{ClusterId, SessionCluster, Shares},
+        delegation::{Beyond, Branch, Serving},
+        gateway::Fault,
         input::{Config, Routes},
     },
 };
@@ -186,7 +188,8 @@ impl Lookup for ResolvedRule {
         let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
         let ruled = read.does.and_then(|does| {
             let terms = terms?;
-            if let Some(fault) = &standing.fault {
+            let closed = standing.fault.is_none().then(|| no_room(scope, chain)).flatten();
+            if let Some(fault) = standing.fault.as_ref().or(closed.as_ref()) {
                 return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
             }
             if let Some(broken) = policies.broken.take() {
@@ -254,6 +257,14 @@ impl Lookup for ResolvedRule {
             findings: findings.tell_anything().then(|| Box::new(findings)),
         })
     }
+}
+
+/// Why a route answers by itself at its place for want of room in its tree, if so.
+fn no_room(scope: &Scope<'_>, chain: &Chain) -> Option<Fault> {
+    chain.above()?;
+    let closed = *scope.get::<Branch>(chain)? == Serving::Closed;
+    let bound = scope.get::<Config>(&())?.delegation.max_matches;
+    closed.then(|| beyond_fault(bound, Beyond::Closed))
 }
 
 /// For what is the same at every listener.

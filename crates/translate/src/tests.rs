@@ -14,6 +14,7 @@ mod proxies;
 mod replacement;
 mod scene;
 mod tenant;
+mod shares;
 mod tree;
 mod world;
 

@@ -1,6 +1,10 @@
 //! The door: objects in, what changed out.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use api::{Kind, Object, ObjectId};
 use engine::{Engine, TableStats};
@@ -10,8 +14,8 @@ use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
     delegation::{
-        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Expansion, Fan, Filled, Members,
-        Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
+        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Excesses, Expansion, Fan, Filled,
+        Members, Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, name::NameRival, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -28,7 +32,8 @@ use crate::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         delegation::{
-            Branch, Candidate, Delegating, FitsBelow, Fitting, Overfull, Places, Referred, Selections, Unlisted,
+            Branch, Candidate, Delegating, Excess, FitsBelow, Fitting, Growth, Overfull, Places, Referred, Selections,
+            Unlisted,
         },
         gateway::{GatewayRow, NameClaims, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
@@ -85,6 +90,8 @@ pub struct Changes {
 /// The result depends on the objects as they are, never on the order or the time in which they came.
 pub struct Translator {
     engine: Engine,
+    /// Routes that name no parent and that one of another namespace publishes.
+    unasked: HashSet<NsName>,
 }
 
 impl Translator {
@@ -92,7 +99,7 @@ impl Translator {
     pub fn new(settings: Settings) -> Self {
         let mut engine = tables();
         engine.set::<Config>((), Some(settings));
-        Self { engine }
+        Self { engine, unasked: HashSet::new() }
     }
 
     /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
@@ -190,8 +197,14 @@ impl Translator {
         let mut statuses: Vec<_> = classes.map(|name| ObjectId::new(Kind::GatewayClass, "", name)).collect();
         statuses
             .extend(self.engine.take_changes::<GatewayStatus>().into_iter().map(|key| object_id(Kind::Gateway, key)));
-        statuses
-            .extend(self.engine.take_changes::<RouteStatus>().into_iter().map(|key| object_id(Kind::HttpRoute, key)));
+        for key in self.engine.take_changes::<RouteStatus>() {
+            if self.engine.get::<RouteStatus>(&key).is_some_and(|verdict| verdict.is_published_unasked()) {
+                self.unasked.insert(key.clone());
+            } else {
+                self.unasked.remove(&key);
+            }
+            statuses.push(object_id(Kind::HttpRoute, key));
+        }
         statuses.extend(self.engine.take_changes::<PolicyStatus>());
         let invalid = self.engine.take_changes::<InvalidPolicies>().into_iter();
         let invalid_policies = invalid.map(|id| {
@@ -221,6 +234,11 @@ impl Translator {
             invalid_policies,
             computed: batch.computed,
         }
+    }
+
+    /// How many routes name no parent and are published by one of another namespace.
+    pub fn published_unasked(&self) -> usize {
+        self.unasked.len()
     }
 
     /// The Gateways that get proxies, sorted.
@@ -457,13 +475,16 @@ fn tables() -> Engine {
                 .group::<Rendering>()
                 .lookup::<UsedMatches>()
                 .lookup::<TooManyMatches>()
-                .derived::<Branch>()
+                .derived::<Growth>()
                 .group::<Planned>()
                 .lookup::<UsedRoutes>()
                 .lookup::<TooManyRoutes>()
                 .derived::<Expansion>()
                 .derived::<Fan>()
         })
+        .lookup::<Excesses>()
+        .lookup::<Excess>()
+        .derived::<Branch>()
         .group::<Selections>()
         .group::<Fitting>()
         .lookup::<FitsBelow>()

@@ -14,15 +14,15 @@ use serde::Serialize;
 
 use crate::{
     Translator,
-    delegation::{Children, LABEL},
+    delegation::{Children, LABEL, beyond_fault, published_unasked},
     resolve::{ANYWHERE, EnvoyRoutes, Resolved, ResolvedRule},
     route::rule,
     seen::{Answer, SeenRoute, Told, written_in_words},
     tables::{
         attachment::{Attached, Attachment, Unacceptable},
-        delegation::{Branch, Delegating, Delegation, FitsBelow, Places, Selection, Selections},
+        delegation::{Branch, Delegating, Delegation, Excess, FitsBelow, Places, Selection, Selections, Serving},
         gateway::GatewayRow,
-        input::Routes,
+        input::{Config, Routes},
         listener::ListenerRow,
     },
 };
@@ -242,14 +242,21 @@ fn child(engine: &Engine, chain: &Chain) -> Node {
         // The rule that selects it is told why it looks at none.
         return node(State::LeftOut, Vec::new(), Vec::new());
     };
-    let fault: Vec<_> = place.fault.iter().map(|fault| Told::fault(&object(name), fault)).collect();
+    let beyond = chain.above().and_then(|(parent, rule)| {
+        let excess = engine.get::<Excess>(&(parent.clone(), rule))?;
+        let bound = engine.get::<Config>(&())?.delegation.max_matches;
+        Some(beyond_fault(bound, *excess.get(name)?))
+    });
+    let mut told: Vec<_> = place.fault.iter().chain(&beyond).map(|fault| Told::fault(&object(name), fault)).collect();
+    let unasked = engine.get::<Routes>(name).and_then(|route| published_unasked(chain, &route));
+    told.extend(unasked.map(|warning| Told::problem(&object(name), &warning)));
     let rules = rules(engine, chain, &place.left_out);
-    let state = match (engine.get::<Branch>(chain), &place.fault) {
+    let state = match (engine.get::<Branch>(chain).as_deref(), &place.fault) {
         (None, _) => State::LeftOut,
-        (Some(_), Some(_)) => State::Replaced,
-        (Some(_), None) => State::Served,
+        (Some(Serving::Closed), _) | (Some(_), Some(_)) => State::Replaced,
+        (Some(Serving::AsWritten), None) => State::Served,
     };
-    node(state, fault, rules)
+    node(state, told, rules)
 }
 
 fn rules(engine: &Engine, chain: &Chain, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
@@ -361,7 +368,7 @@ fn references(engine: &Engine, key: &(Chain, u32), delegation: &Delegation) -> V
                     Some(Arc::new(self::child(engine, &chain.below(*rule, name.clone()))))
                 }
                 Selection::Cycle => Some(left_out(State::Cycle)),
-                Selection::Missing | Selection::NotPermitted => None,
+                Selection::Missing | Selection::NotPermitted | Selection::Withheld => None,
             }
         });
         Reference { index: *position, selects: selects(children), children: children_here.collect() }

@@ -232,7 +232,10 @@ fn a_fault_in_a_file_is_told_with_place_key_value_and_remedy() {
             "1:14: delegation.consent is \"All\": it must be Any or CrossNamespaceExplicit",
         ),
         ("delegation: {maxDepth: 65}\n", "1:14: delegation.maxDepth is 65: it must be a whole number from 1 to 64"),
-        ("delegation: {maxMatches: 0}\n", "1:14: delegation.maxMatches is 0: it must be a whole number from 1 to "),
+        (
+            "delegation: {maxMatches: 1000001}\n",
+            "1:14: delegation.maxMatches is 1000001: it must be a whole number from 1 to 1000000",
+        ),
         (&long, &shown),
     ] {
         let faults = by_text(text).expect_err(text);

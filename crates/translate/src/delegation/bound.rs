@@ -1,19 +1,25 @@
 //! How large a tree may grow.
 //!
 //! A few routes that each delegate to all of their namespace make millions of chains, so a tree is counted while it grows:
-//! at each depth before its rules expand, by how many routes they select, and after, by how many matches these have. Of
-//! the rules at one depth the small ones are taken first, so that who asks for too much is who goes without, and those
-//! that exceed the bound expand no further. Other trees have counts of their own.
+//! at each depth before its routes expand, by how many others they select, and after, by how many matches these have.
+//! Where that exceeds a bound, the bound is [shared out](super::share), and who exceeds a share expands no further. When
+//! all has grown, it is shared out once more, among all that is there, and that decides who is served. Other trees have
+//! counts of their own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
 use engine::{Group, Lookup, Scope, View};
 use ir::{Chain, NsName};
 
-use crate::tables::input::Config;
+use super::share::{Claim, Without, without};
+use crate::tables::{
+    delegation::{Beyond, Excess},
+    gateway::Fault,
+    input::Config,
+};
 
 /// How many routes a tree may look at for each match it may have.
 const CANDIDATES: u64 = 10;
@@ -25,67 +31,65 @@ impl Group for Rendering {
     const NAME: &'static str = "Rendering";
     type Key = (NsName, u32);
     type Sort = Chain;
-    type Entry = u32;
+    type Entry = Claim;
     type Summary = u64;
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
         *depth
     }
 
-    fn summary(matches: &u32) -> u64 {
-        u64::from(*matches)
+    fn summary(matches: &Claim) -> u64 {
+        matches.count
     }
 }
 
-/// How many routes each rule at a depth of a root's tree selects.
+/// How many routes each route at a depth of a root's tree selects. Not counted is what the root selects: these are no more
+/// than there are objects.
 pub(crate) struct Planned;
 
 impl Group for Planned {
     const NAME: &'static str = "Planned";
     type Key = (NsName, u32);
-    type Sort = (Chain, u32);
-    type Entry = u64;
+    type Sort = Chain;
+    type Entry = Claim;
     type Summary = u64;
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
         *depth
     }
 
-    fn summary(routes: &u64) -> u64 {
-        *routes
+    fn summary(routes: &Claim) -> u64 {
+        routes.count
     }
 }
 
-/// Delegating rules.
-type Rules = Arc<BTreeSet<(Chain, u32)>>;
+/// Routes of a tree that go without, at any depth.
+type Chains = Arc<BTreeSet<Chain>>;
 
-/// What a tree has used of a bound down to a depth, and the rules that would exceed it there.
+/// What a tree claims of a bound down to a depth, and who of those that stand there or above goes without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
     total: u64,
-    over: Option<Rules>,
+    over: Option<Chains>,
 }
 
 tables! {
-    /// Matches down to a depth; the rules are those that the routes at this depth stand below.
+    /// Matches down to a depth.
     UsedMatches: (NsName, u32) => Used;
-    /// Routes that rules down to a depth select.
+    /// Routes that those down to a depth select.
     UsedRoutes: (NsName, u32) => Used;
-    /// Rules whose children, which stand at this depth, have too many matches; absent where all may stay.
-    TooManyMatches: (NsName, u32) => Rules;
-    /// Rules at this depth that select too many routes; absent where all may.
-    TooManyRoutes: (NsName, u32) => Rules;
+    /// Routes down to this depth that have too many matches; absent where all may stay.
+    TooManyMatches: (NsName, u32) => Chains;
+    /// Routes down to this depth that select too many; absent where all may.
+    TooManyRoutes: (NsName, u32) => Chains;
+    /// What becomes of the routes of a root's tree that go without; absent where none does.
+    Excesses: NsName => Arc<BTreeMap<Chain, Beyond>>;
 }
 
 impl Lookup for UsedMatches {
     fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Used> {
-        let before = above(key).and_then(|above| scope.get::<Self>(&above)).map_or(0, |used| used.total);
-        let bound = scope.get::<Config>(&())?.delegation.max_matches.into();
-        let entries = scope.group::<Rendering>(key);
-        Some(take(before, bound, &entries, |chain, matches| {
-            let (parent, rule) = chain.above()?;
-            Some(((parent.clone(), rule), u64::from(*matches)))
-        }))
+        let before = above(key).and_then(|above| scope.get::<Self>(&above));
+        Some(used::<Rendering>(scope, key, bound(scope)?, before.as_deref()))
     }
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
@@ -95,9 +99,8 @@ impl Lookup for UsedMatches {
 
 impl Lookup for UsedRoutes {
     fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Used> {
-        let before = above(key).and_then(|above| scope.get::<Self>(&above)).map_or(0, |used| used.total);
-        let bound = CANDIDATES.saturating_mul(scope.get::<Config>(&())?.delegation.max_matches.into());
-        Some(take(before, bound, &scope.group::<Planned>(key), |rule, routes| Some((rule.clone(), *routes))))
+        let before = above(key).and_then(|above| scope.get::<Self>(&above));
+        Some(used::<Planned>(scope, key, CANDIDATES * bound(scope)?, before.as_deref()))
     }
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
@@ -106,7 +109,7 @@ impl Lookup for UsedRoutes {
 }
 
 impl Lookup for TooManyMatches {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Rules> {
+    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Chains> {
         scope.get::<UsedMatches>(key)?.over.clone()
     }
 
@@ -116,7 +119,7 @@ impl Lookup for TooManyMatches {
 }
 
 impl Lookup for TooManyRoutes {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Rules> {
+    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Chains> {
         scope.get::<UsedRoutes>(key)?.over.clone()
     }
 
@@ -126,54 +129,127 @@ impl Lookup for TooManyRoutes {
 }
 
 fn above((root, depth): &(NsName, u32)) -> Option<(NsName, u32)> {
-    depth.checked_sub(1).map(|depth| (root.clone(), depth))
+    depth.checked_sub(1).filter(|depth| *depth > 0).map(|depth| (root.clone(), depth))
 }
 
-/// Takes as many rules as fit in what is left of `bound`, the small ones first, then in their order. `of` tells the rule that an entry counts for.
-fn take<G: Group<Summary = u64>>(
-    before: u64,
-    bound: u64,
-    entries: &View<G>,
-    of: impl Fn(&G::Sort, &G::Entry) -> Option<((Chain, u32), u64)>,
-) -> Used {
-    let total = before.saturating_add(*entries.summary());
+/// How many matches a tree may have.
+fn bound(scope: &Scope<'_>) -> Option<u64> {
+    Some(scope.get::<Config>(&())?.delegation.max_matches.into())
+}
+
+/// The entries of a tree down to a depth, one view for each.
+fn down_to<G>(scope: &Scope<'_>, root: &NsName, depth: u32) -> Vec<View<G>>
+where
+    G: Group<Key = (NsName, u32), Sort = Chain, Entry = Claim>,
+{
+    (1..=depth).map(|depth| scope.group::<G>(&(root.clone(), depth))).collect()
+}
+
+/// What is claimed down to a depth, `before` being the depth above it. All claims are looked at only where they exceed the
+/// bound, and then there are no more of them than a small multiple of it.
+fn used<G>(scope: &Scope<'_>, key: &(NsName, u32), bound: u64, before: Option<&Used>) -> Used
+where
+    G: Group<Key = (NsName, u32), Sort = Chain, Entry = Claim, Summary = u64>,
+{
+    let total = before.map_or(0, |before| before.total) + *scope.group::<G>(key).summary();
     if total <= bound {
         return Used { total, over: None };
     }
-    let mut by_rule: BTreeMap<(Chain, u32), u64> = BTreeMap::new();
-    for (rule, count) in entries.iter().filter_map(|(sort, entry)| of(sort, entry)) {
-        let sum = by_rule.entry(rule).or_default();
-        *sum = sum.saturating_add(count);
-    }
-    let mut total = before;
-    let mut over = BTreeSet::new();
-    let mut by_rule: Vec<_> = by_rule.into_iter().collect();
-    by_rule.sort_by_key(|(_, count)| *count);
-    for (rule, count) in by_rule {
-        match total.checked_add(count).filter(|total| *total <= bound) {
-            Some(fits) => total = fits,
-            None => {
-                over.insert(rule);
-            }
-        }
-    }
-    Used { total, over: Some(over.into()) }
+    let views = down_to::<G>(scope, &key.0, key.1);
+    let claims: Vec<_> = views.iter().flat_map(View::iter).map(|(chain, claim)| (chain, *claim)).collect();
+    let refused = before.and_then(|before| before.over.as_ref());
+    let outcome = without(bound, &claims, |chain| refused.is_some_and(|refused| refused.contains(chain)));
+    let over = claims.iter().zip(outcome).filter(|(_, without)| *without != Without::Nothing);
+    Used { total, over: Some(Arc::new(over.map(|((chain, _), _)| (*chain).clone()).collect())) }
 }
 
-/// Why a rule may not expand, if so; `depth` is that of its route.
-pub(crate) fn why_too_many(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<String> {
-    let (root, at) = (chain.top().clone(), (chain.clone(), rule));
-    let bound = scope.get::<Config>(&())?.delegation.max_matches;
-    let routes = scope.get::<TooManyRoutes>(&(root.clone(), chain.depth()));
-    if routes.is_some_and(|over| over.contains(&at)) {
-        return Some(format!(
-            "with it the tree of HTTPRoute {root} would look at more than {} routes, {CANDIDATES} for each of the {bound} \
-             matches that a tree may have; select fewer routes",
-            CANDIDATES.saturating_mul(bound.into())
-        ));
+impl Lookup for Excesses {
+    /// As many matches again as a tree may have may answer 500, shared out in the same way.
+    fn compute(scope: &Scope<'_>, root: &NsName) -> Option<Arc<BTreeMap<Chain, Beyond>>> {
+        let deepest = (1..).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last()?;
+        let used = scope.get::<UsedMatches>(&(root.clone(), deepest))?;
+        let over = used.over.as_ref()?;
+        let views = down_to::<Rendering>(scope, root, deepest);
+        let claims = views.iter().flat_map(View::iter).map(|(chain, claim)| {
+            let below = chain.above().is_some_and(|(parent, _)| over.contains(parent));
+            let answers = over.contains(chain) && !below;
+            (chain, Claim { count: if answers { claim.count } else { 0 }, ..*claim })
+        });
+        let claims: Vec<_> = claims.collect();
+        let outcome = without(bound(scope)?, &claims, |_| false);
+        let outcome = claims.iter().zip(outcome).map(|((chain, _), without)| (*chain, without));
+        let closed: HashSet<_> =
+            outcome.filter(|(_, without)| *without == Without::Nothing).map(|(chain, _)| chain).collect();
+        let beyond = over.iter().map(|chain| {
+            let below = chain.above().is_some_and(|(parent, _)| over.contains(parent));
+            let beyond = match (below, closed.contains(chain)) {
+                (true, _) => Beyond::Below,
+                (false, true) => Beyond::Closed,
+                (false, false) => Beyond::LeftOut,
+            };
+            (chain.clone(), beyond)
+        });
+        Some(Arc::new(beyond.collect()))
     }
-    let matches = scope.get::<TooManyMatches>(&(root.clone(), chain.depth() + 1));
-    matches.is_some_and(|over| over.contains(&at)).then(|| {
-        format!("with it the tree of HTTPRoute {root} would have more than {bound} matches; select fewer routes")
+}
+
+impl Lookup for Excess {
+    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<BTreeMap<NsName, Beyond>> {
+        let excesses = scope.get::<Excesses>(chain.top())?;
+        let first = chain.below(*rule, NsName::new("", ""));
+        let below = excesses.range(first..).take_while(|(other, _)| other.upwards().any(|above| above == chain));
+        let children = below.filter(|(other, _)| other.above() == Some((chain, *rule)));
+        let children: BTreeMap<_, _> = children.map(|(child, beyond)| (child.route().clone(), *beyond)).collect();
+        (!children.is_empty()).then_some(children)
+    }
+}
+
+/// What becomes of a route where it stands, if it goes without.
+pub(crate) fn beyond(scope: &Scope<'_>, chain: &Chain) -> Option<Beyond> {
+    let (parent, rule) = chain.above()?;
+    scope.get::<Excess>(&(parent.clone(), rule))?.get(chain.route()).copied()
+}
+
+/// Why it does, where a tree may have `bound` matches.
+pub(crate) fn beyond_fault(bound: u32, beyond: Beyond) -> Fault {
+    match beyond {
+        Beyond::Below => {
+            let message = format!(
+                "a route above this one asks for more than its share of the {bound} matches that a tree of routes may \
+                 have, so nothing below it is served; its owner must ask for less"
+            );
+            Fault::new("NotAllowedByParent", message)
+        }
+        Beyond::Closed | Beyond::LeftOut => {
+            let instead = match beyond {
+                Beyond::LeftOut => {
+                    "and they are too many to answer by themselves, so what is left of the parent's match answers 500"
+                }
+                _ => "so they answer 500",
+            };
+            let message = format!(
+                "its matches, each counted once below each match that it is joined with, are more than is left of their \
+                 share of the {bound} that a tree of routes may have, {instead}; ask for fewer, or have the parent hand \
+                 down fewer"
+            );
+            Fault::new("UnsupportedValue", message)
+        }
+    }
+}
+
+/// Why the delegating rules of a route may not expand, if so.
+pub(crate) fn why_too_many(scope: &Scope<'_>, chain: &Chain) -> Option<String> {
+    let depth = chain.depth();
+    if depth == 0 {
+        return None;
+    }
+    let over = scope.get::<TooManyRoutes>(&(chain.top().clone(), depth))?;
+    let bound = bound(scope)?;
+    over.contains(chain).then(|| {
+        format!(
+            "the routes that this one selects are more than is left of its share of the {} that a tree of routes may look \
+             at, {CANDIDATES} for each of the {bound} matches that it may have; select fewer routes",
+            CANDIDATES * bound
+        )
     })
 }

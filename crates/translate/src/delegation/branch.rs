@@ -1,20 +1,22 @@
 //! How a tree grows from depth to depth.
 
-use api::{Kind, ObjectId};
+use api::{HttpRoute, Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, NsName, settings::Consent};
 
 use super::{
-    bound::{Planned, TooManyMatches, TooManyRoutes},
+    bound::{Planned, TooManyMatches, TooManyRoutes, beyond},
     index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::said_of,
     select::{Children, consents},
+    share::Claim,
+    standing::created,
 };
 use crate::{
     route::rule,
     tables::{
         attachment::Attachment,
-        delegation::{Branch, Candidate, Delegating, Delegation, Selection, Selections},
+        delegation::{Beyond, Branch, Candidate, Delegating, Delegation, Growth, Selection, Selections, Serving},
         host::Placement,
         input::{Config, Routes},
         policy::PolicyAt,
@@ -28,14 +30,58 @@ tables! {
     Fan: (Chain, u32, u32, u8) => ();
 }
 
-impl Derived for Branch {
+impl Derived for Growth {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<()> {
-        if let Some((parent, rule)) = chain.above() {
-            let too_many = scope.get::<TooManyMatches>(&(chain.top().clone(), chain.depth()));
-            if too_many.is_some_and(|rules| rules.contains(&(parent.clone(), rule))) {
-                return None;
-            }
+        let depth = chain.depth();
+        let too_many = || scope.get::<TooManyMatches>(&(chain.top().clone(), depth));
+        if depth > 0 && too_many().is_some_and(|over| over.contains(chain)) {
+            return None;
         }
+        let route = scope.get::<Routes>(chain.route())?;
+        let mut count = 0;
+        for (written, rule) in route.spec.rules.iter().zip(0..) {
+            if !written.backend_refs.iter().any(rule::delegates) {
+                continue;
+            }
+            let key = (chain.clone(), rule);
+            let Some(delegation) = scope.get::<Delegating>(&key) else { continue };
+            count += delegation.children.iter().map(|(_, children)| selects(scope, children)).sum::<u64>();
+            scope.demand::<Expansion>(key);
+        }
+        if depth > 0 && count > 0 {
+            let claim = Claim { count, created: created(&route) };
+            scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
+        }
+        Some(())
+    }
+
+    fn depth(chain: &Chain) -> u32 {
+        chain.depth()
+    }
+}
+
+/// How many routes a reference selects.
+fn selects(scope: &Scope<'_>, children: &Children) -> u64 {
+    match children {
+        Children::Named(_) => 1,
+        all => *scope.group::<Buckets>(all).summary(),
+    }
+}
+
+/// Asks for what stands below a route, if it delegates.
+pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute) {
+    if route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).any(rule::delegates) {
+        scope.demand::<Growth>(chain.clone());
+    }
+}
+
+impl Derived for Branch {
+    fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<Serving> {
+        let serving = match beyond(scope, chain) {
+            None => Serving::AsWritten,
+            Some(Beyond::Closed) => Serving::Closed,
+            Some(Beyond::LeftOut | Beyond::Below) => return None,
+        };
         let attached = scope.get::<Attachment>(chain.top())?;
         let route = scope.get::<Routes>(chain.route())?;
         let names = route.spec.rules.iter().filter_map(|rule| rule.name.clone()).map(Some);
@@ -47,36 +93,20 @@ impl Derived for Branch {
                 }
             }
         }
-        for (written, rule) in route.spec.rules.iter().zip(0..) {
+        for (_, rule) in route.spec.rules.iter().zip(0..) {
             for listener in &attached.served {
                 scope.demand::<Placement>((chain.clone(), rule, listener.clone()));
             }
-            if !written.backend_refs.iter().any(rule::delegates) {
-                continue;
-            }
-            if let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) {
-                let selected = delegation.children.iter().map(|(_, children)| match children {
-                    Children::Named(_) => 1,
-                    all => *scope.group::<Buckets>(all).summary(),
-                });
-                let top = chain.top().clone();
-                scope.emit::<Planned>((top, chain.depth()), (chain.clone(), rule), selected.sum());
-                scope.demand::<Expansion>((chain.clone(), rule));
-            }
         }
-        Some(())
-    }
-
-    fn depth(chain: &Chain) -> u32 {
-        chain.depth()
+        Some(serving)
     }
 }
 
 impl Derived for Expansion {
     fn compute(scope: &Emitter<'_>, key: &(Chain, u32)) -> Option<()> {
         let (chain, rule) = key;
-        let too_many = scope.get::<TooManyRoutes>(&(chain.top().clone(), chain.depth()));
-        if too_many.is_some_and(|rules| rules.contains(key)) {
+        let too_many = || scope.get::<TooManyRoutes>(&(chain.top().clone(), chain.depth()));
+        if chain.depth() > 0 && too_many().is_some_and(|over| over.contains(chain)) {
             return None;
         }
         let delegation = scope.get::<Delegating>(key)?;
@@ -114,7 +144,7 @@ impl Derived for Fan {
             }
             let selection = select(scope, &key, &delegation, child);
             // Nor is a route told, or told of, that does not consent.
-            if !matches!(selection, Selection::Missing | Selection::NotPermitted) {
+            if !matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Withheld) {
                 scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
             }
         }
@@ -128,19 +158,20 @@ impl Derived for Fan {
 
 /// What becomes of a route that a reference means; one that may stands below from here on.
 fn select(scope: &Emitter<'_>, (chain, rule): &(Chain, u32), delegation: &Delegation, child: &NsName) -> Selection {
-    let Some(head) = scope.get::<ChildHead>(child) else { return Selection::Missing };
     let parent = chain.route();
+    let foreign = child.namespace != parent.namespace;
+    let refused = |why| if foreign { Selection::Withheld } else { why };
+    let Some(head) = scope.get::<ChildHead>(child) else { return refused(Selection::Missing) };
     let closes_circle = chain.upwards().any(|above| above.route() == child);
     // Who is named is told of the circle; who is one of many must want to stand below first.
     if closes_circle && delegation.position(child).is_some() {
         return Selection::Cycle;
     }
-    let foreign = child.namespace != parent.namespace;
     let unasked = foreign && head.parents.is_empty();
     if (unasked && !anybody(scope))
         || !consents(&head.parents, &child.namespace, parent, delegation.rule_name.as_deref())
     {
-        return Selection::NotPermitted;
+        return refused(Selection::NotPermitted);
     }
     if closes_circle {
         return Selection::Cycle;

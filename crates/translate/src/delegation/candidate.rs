@@ -5,7 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use engine::{Derived, Emitter};
 use ir::Chain;
 
-use super::{Rendering, Standing, standing::NOT_ALLOWED};
+use super::{
+    Rendering, Standing,
+    branch::grow,
+    share::Claim,
+    standing::{NOT_ALLOWED, created},
+};
 use crate::{
     route::rule,
     tables::{
@@ -23,7 +28,7 @@ impl Derived for Candidate {
         let (mut served, mut left_out) = (Vec::new(), Vec::new());
         let mut below = BTreeMap::new();
         let mut rendered = 0;
-        // One that alone exceeds the bound is not rendered further: the tree is cut above it.
+        // One that alone exceeds the bound is not rendered further: it goes without.
         let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
         for (rule, index) in route.spec.rules.iter().zip(0..) {
             if rendered > most {
@@ -40,8 +45,8 @@ impl Derived for Candidate {
         }
         served.dedup();
         let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
-        if standing.fault.is_some() {
-            // Nobody knows what it would have, were it sound.
+        if standing.fault.is_some() || rendered > most {
+            // Nobody knows what it would have, were it sound or less.
             for (at, _) in standing.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
                 below.entry(at).or_insert(false);
             }
@@ -58,10 +63,13 @@ impl Derived for Candidate {
             scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), Fit::Barred);
         }
         let top = chain.top().clone();
-        let rendered = if allowed { u32::try_from(rendered).unwrap_or(u32::MAX) } else { 0 };
-        scope.emit::<Rendering>((top, chain.depth()), chain.clone(), rendered);
+        if allowed && rendered > 0 {
+            let claim = Claim { count: rendered as u64, created: created(&route) };
+            scope.emit::<Rendering>((top, chain.depth()), chain.clone(), claim);
+        }
         let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
         if allowed && !place.served.is_empty() {
+            grow(scope, chain, &route);
             scope.demand::<Branch>(chain.clone());
         }
         scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use api::shared::{BackendObjectReference, ParentReference};
-use ir::NsName;
+use api::{
+    HttpRoute,
+    shared::{BackendObjectReference, ParentReference},
+};
+use ir::{Chain, NsName, Problem, Severity};
 
 use crate::grant::GATEWAY_API;
 
@@ -55,6 +58,23 @@ pub(crate) fn may_consent(own: &[ParentReference]) -> bool {
 
 fn names_route(reference: &ParentReference) -> bool {
     (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
+}
+
+/// The reason of what a route is told that stands below one of another namespace without having asked for it.
+pub(crate) const UNASKED: &str = "PublishedUnasked";
+
+/// What its owner is told of a route at `chain` that names no parent, where one of another namespace publishes it.
+pub(crate) fn published_unasked(chain: &Chain, route: &HttpRoute) -> Option<Problem> {
+    let (parent, _) = chain.above()?;
+    let parent = parent.route();
+    if !route.spec.parent_refs.is_empty() || parent.namespace == chain.route().namespace {
+        return None;
+    }
+    let message = format!(
+        "HTTPRoute {parent} of another namespace publishes this route, which names no parent and so admits every one; \
+         name those that may in parentRefs"
+    );
+    Some(Problem::new(Severity::Warning, UNASKED, "spec.parentRefs", message))
 }
 
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one

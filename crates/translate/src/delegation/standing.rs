@@ -78,13 +78,12 @@ impl Standing {
             Some((parent, rule)) => Some(scope.get::<Delegating>(&(parent.clone(), rule))?),
         };
         let name = chain.route();
-        let created = route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
         Some(Self {
             fault: above
                 .as_ref()
                 .and_then(|above| not_allowed(scope, above, name).or_else(|| fault(scope, chain, route))),
             annotations: Annotations::of(&route.metadata),
-            age: Age { created, name: name.clone() },
+            age: Age { created: created(route), name: name.clone() },
             // Those that are not named come behind those that are.
             position: above.as_ref().map_or(0, |above| above.position(name).unwrap_or(u32::MAX)),
             above,
@@ -231,6 +230,11 @@ impl Rendered {
         };
         Self { steps, ..self.clone() }
     }
+}
+
+/// When a route was made, in seconds.
+pub(super) fn created(route: &api::HttpRoute) -> i64 {
+    route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second)
 }
 
 /// How much a match asks for, the part of it that stands first.

@@ -23,7 +23,7 @@ pub(super) fn answers(
     let delegation = scope.get::<Branch>(chain).and_then(|_| scope.get::<Delegating>(&at));
     let Some(delegation) = delegation else { return Box::default() };
     let field = format!("spec.rules[{rule}]");
-    if let Some(why) = why_too_many(scope, chain, rule) {
+    if let Some(why) = why_too_many(scope, chain) {
         let field = format!("{field}.backendRefs");
         findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
         return write(unwritten, unwritten.matches.clone(), 500);
@@ -42,10 +42,10 @@ pub(super) fn answers(
             findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
         }
         if fits.serves {
-            if missing || fits.barred {
+            if missing || fits.barred || fits.left_out {
                 behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
             }
-        } else if missing || !selected || fits.broken || fits.barred {
+        } else if missing || !selected || fits.broken || fits.barred || fits.left_out {
             broken.push(if fits.broken {
                 rendered.behind(delegation.terms.sort, fits.as_much)
             } else {
@@ -114,6 +114,14 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                         chain.route()
                     );
                     tell("RefNotPermitted", ".name", message);
+                }
+                Selection::Withheld => {
+                    missing = true;
+                    let message = format!(
+                        "HTTPRoute {child} does not exist or does not admit this route; correct the name, or ask its \
+                         owner, who decides by parentRefs"
+                    );
+                    tell("BackendNotFound", ".name", message);
                 }
                 Selection::Cycle => {
                     let message = format!(

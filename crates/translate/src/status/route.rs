@@ -15,13 +15,13 @@ use ir::{Chain, NsName, Problem, Severity};
 
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
-    delegation::{consents, may_consent},
+    delegation::{UNASKED, beyond, beyond_fault, consents, may_consent, published_unasked},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
     route::rule::delegates,
     tables::{
         attachment::{Attached, Attachment, ParentState, Unacceptable},
-        delegation::{Branch, Delegating, Overfull, Place, Places, Unlisted},
+        delegation::{Branch, Delegating, Overfull, Place, Places, Serving, Unlisted},
         gateway::Fault,
         input::{Config, Routes},
     },
@@ -235,17 +235,33 @@ fn stands_in_a_tree(scope: &Scope<'_>, route: &NsName) -> bool {
 
 /// What is to be said of a route at a parent that selects it, wherever that stands.
 fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, places: &[(&Chain, &Place)]) -> Parent {
-    let is_branch = |chain: &Chain| scope.get::<Branch>(chain).is_some();
-    let sound: Vec<_> = places.iter().filter(|(chain, place)| place.fault.is_none() && is_branch(chain)).collect();
+    let works = |chain: &Chain| scope.get::<Branch>(chain).is_some_and(|serving| *serving == Serving::AsWritten);
+    let sound: Vec<_> = places.iter().filter(|(chain, place)| place.fault.is_none() && works(chain)).collect();
     let sound = || sound.iter().copied();
     let served: HashSet<_> = sound().flat_map(|(_, place)| place.served.iter().copied()).collect();
+    // At one of its places there may be room for it, and at another not.
+    let no_room = || {
+        let bound = scope.get::<Config>(&())?.delegation.max_matches;
+        places.iter().find_map(|(chain, _)| Some(beyond_fault(bound, beyond(scope, chain)?)))
+    };
     if served.is_empty() {
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
-        let fault = fault.or_else(|| places.iter().find(|(_, place)| !place.served.is_empty()).map(|_| too_many()));
+        let fault = fault.or_else(no_room);
         let fault = fault.unwrap_or_else(|| nothing_fits(scope, attached, places));
         return Parent { reference, detached: Some(Box::new(fault)), refused: None, wrong: None };
     }
     let mut wrong = Wrong::of(scope, attached, sound().map(|(chain, _)| *chain));
+    let unasked = || {
+        let route = scope.get::<Routes>(sound().next()?.0.route())?;
+        sound().find_map(|(chain, _)| published_unasked(chain, &route))
+    };
+    wrong.warnings.extend(unasked());
+    let elsewhere = no_room();
+    wrong.replaced |= elsewhere.is_some();
+    wrong.faults.extend(elsewhere.map(|Fault { reason, message, .. }| {
+        let message = format!("in another place below the same parent {message}");
+        Problem::new(Severity::Replaced, reason, "", message)
+    }));
     let mut told = HashSet::new();
     for (rule, matching, why) in sound().flat_map(|(_, place)| &*place.left_out) {
         // What one rule of the parent leaves out another may serve.
@@ -256,11 +272,6 @@ fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, pla
     }
     let refused = nothing_works(scope, sound());
     Parent { reference, detached: None, refused: refused.map(Box::new), wrong: wrong.shared() }
-}
-
-fn too_many() -> Fault {
-    let message = "the tree that it would stand in has more matches than are allowed; the parent's owner decides";
-    Fault::new("NotAllowedByParent", message)
 }
 
 fn nothing_fits(scope: &Scope<'_>, attached: &Attached, places: &[(&Chain, &Place)]) -> Fault {
@@ -339,6 +350,12 @@ impl Verdict {
             conditions: parent.conditions(self.generation),
         });
         Some(Status { parents: parents.collect() })
+    }
+
+    /// Whether the route is published by one of another namespace though it names no parent.
+    pub(crate) fn is_published_unasked(&self) -> bool {
+        let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref());
+        wrong.flat_map(|wrong| &wrong.warnings).any(|warning| warning.reason == UNASKED)
     }
 
     /// Everything that is wrong; what is wrong at several parents once.

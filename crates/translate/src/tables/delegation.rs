@@ -1,8 +1,8 @@
 //! Trees of routes: who delegates to whom, and where each route stands.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use engine::Scope;
+use engine::{Group, Scope, Summary, View};
 use ir::{Chain, NsName, matching::Path};
 
 use super::gateway::Fault;
@@ -13,8 +13,13 @@ tables! {
     Delegating: (Chain, u32) => Delegation;
     /// A route that a rule selects, judged by what its parent's matches leave it.
     Candidate: Chain => ();
+    /// A route of a tree that delegates: lets it select its children.
+    Growth: Chain => ();
     /// A route that is served at its place in a tree.
-    Branch: Chain => ();
+    Branch: Chain => Serving;
+    /// The children of a delegating rule that ask for more than their share of what their tree may have; absent where none
+    /// does.
+    Excess: (Chain, u32) => BTreeMap<NsName, Beyond>;
     /// Has the parents of a child know it that its status has no room for.
     Overfull: NsName => ();
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
@@ -34,7 +39,7 @@ groups! {
 /// What became of a reference of a delegating rule, by child.
 pub(crate) struct Selections;
 
-impl engine::Group for Selections {
+impl Group for Selections {
     const NAME: &'static str = "Selections";
     type Key = (Chain, u32, u32);
     type Sort = NsName;
@@ -45,7 +50,9 @@ impl engine::Group for Selections {
         match selection {
             Selection::Selected => SelectedBelow { all: 1, unasked: 0 },
             Selection::Unasked => SelectedBelow { all: 1, unasked: 1 },
-            Selection::Missing | Selection::NotPermitted | Selection::Cycle => SelectedBelow::default(),
+            Selection::Missing | Selection::NotPermitted | Selection::Withheld | Selection::Cycle => {
+                SelectedBelow::default()
+            }
         }
     }
 }
@@ -59,7 +66,7 @@ pub(crate) struct SelectedBelow {
     unasked: u64,
 }
 
-impl engine::Summary for SelectedBelow {
+impl Summary for SelectedBelow {
     fn add(&mut self, Self { all, unasked }: &Self) {
         self.all += all;
         self.unasked += unasked;
@@ -90,9 +97,8 @@ impl engine::Lookup for Referred {
             return None;
         }
         let SelectedBelow { all, unasked } = *selections.summary();
-        let others = selections.iter().filter(|(_, selection)| {
-            matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Cycle)
-        });
+        let others =
+            selections.iter().filter(|(_, selection)| !matches!(selection, Selection::Selected | Selection::Unasked));
         let others = others.map(|(child, selection)| (child.clone(), *selection));
         Some(Referral {
             selected: all > 0,
@@ -105,7 +111,7 @@ impl engine::Lookup for Referred {
 /// What the children of a delegating rule have below one of its matches.
 pub(crate) struct Fitting;
 
-impl engine::Group for Fitting {
+impl Group for Fitting {
     const NAME: &'static str = "Fitting";
     type Key = (Chain, u32, u32);
     type Sort = NsName;
@@ -132,7 +138,7 @@ pub(crate) struct FitCounts {
     as_much: u64,
 }
 
-impl engine::Summary for FitCounts {
+impl Summary for FitCounts {
     fn add(&mut self, Self { serving, broken, barred, as_much }: &Self) {
         self.serving += serving;
         self.broken += broken;
@@ -165,6 +171,26 @@ pub(crate) enum Fit {
     Barred,
 }
 
+/// How a route is served at its place in a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// As it says.
+    AsWritten,
+    /// Its matches answer 500, since they are more than its share.
+    Closed,
+}
+
+/// What becomes of a route for which there is no room in its tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// Its matches answer 500.
+    Closed,
+    /// There is no room for that either: its matches claim nothing, and what is left of its parent's answers 500.
+    LeftOut,
+    /// It stands below such a one, and claims nothing.
+    Below,
+}
+
 /// What all children have below a match of their parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each says something of its own")]
@@ -177,14 +203,37 @@ pub(crate) struct Fits {
     pub(crate) broken: bool,
     /// Somebody is barred.
     pub(crate) barred: bool,
+    /// Somebody has something for which the tree has no room.
+    pub(crate) left_out: bool,
 }
 
 impl engine::Lookup for FitsBelow {
     /// By the place of the match.
     fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
-        let FitCounts { serving, broken, barred, as_much } = *scope.group::<Fitting>(key).summary();
-        Some(Fits { serves: serving > 0, as_much: as_much > 0, broken: broken > 0, barred: barred > 0 })
+        let children = scope.group::<Fitting>(key);
+        let (chain, rule, _) = key;
+        let (counts, left_out) = match scope.get::<Excess>(&(chain.clone(), *rule)) {
+            None => (*children.summary(), false),
+            Some(excess) => without(&children, &excess),
+        };
+        let FitCounts { serving, broken, barred, as_much } = counts;
+        Some(Fits { serves: serving > 0, as_much: as_much > 0, broken: broken > 0, barred: barred > 0, left_out })
     }
+}
+
+/// How many children there are of each kind where some go without, and whether one of them is left out.
+fn without(children: &View<Fitting>, excess: &BTreeMap<NsName, Beyond>) -> (FitCounts, bool) {
+    let (mut counts, mut left_out) = (FitCounts::default(), false);
+    for (child, fit) in children.iter() {
+        match (excess.get(child), fit) {
+            (Some(Beyond::Closed), Fit::Serves { as_much }) => {
+                counts.add(&Fitting::summary(&Fit::Broken { as_much: *as_much }));
+            }
+            (Some(Beyond::LeftOut | Beyond::Below), Fit::Serves { .. } | Fit::Broken { .. }) => left_out = true,
+            (_, fit) => counts.add(&Fitting::summary(fit)),
+        }
+    }
+    (counts, left_out)
 }
 
 /// The prefix that a match is, without a slash at its end.
@@ -223,6 +272,8 @@ pub(crate) enum Selection {
     Missing,
     /// It does not admit the parent.
     NotPermitted,
+    /// It is of another namespace, and one of the two: which is nothing that the parent's owner may learn.
+    Withheld,
     /// It stands above already.
     Cycle,
 }

@@ -277,8 +277,9 @@ fn a_tree_has_a_bound_and_others_do_not_feel_it() {
         json!({"hostnames": ["wild.example.com"], "rules": [to("/", &["all0", "all1", "all2", "all3"])]}),
     );
     let scene = Scene::with(settings, base.into_iter().chain(all).chain([wild]));
-    let told = scene.route_message("apps/all3", 0, "ResolvedRefs");
-    assert!(told.contains("more than 10 matches"), "{told}");
+    let told = (0..4).map(|parent| scene.route_message("apps/leaf", parent + 1, "Accepted"));
+    let told: Vec<_> = told.collect();
+    assert!(told.iter().any(|told| told.contains("share of the 10 that a tree of routes may have")), "{told:?}");
     assert_eq!(scene.route("apps/other", 0, "ResolvedRefs"), "True ResolvedRefs");
     assert_eq!(scene.hosts("http/80")["other.example.com"].len(), 1);
 }
@@ -297,8 +298,23 @@ fn a_child_that_is_too_large_takes_nothing_from_its_siblings() {
     let mut scene = Scene::with(settings, base.into_iter().chain([large(7)]));
     assert_eq!(routes(&scene).len(), 9);
     scene.put(large(9));
+    // As many again as are served may answer 500.
+    let served = routes(&scene);
+    assert_eq!(served.iter().filter(|route| route.starts_with("large") && route.ends_with(" 500")).count(), 9);
+    let others: Vec<_> = served.iter().filter(|route| !route.starts_with("large")).collect();
+    assert_eq!(others, ["small.0.0 /b/1", "small.1.0 /b/2", "root.0.0 /a 500"]);
+    let told = scene.route_message("apps/large", 0, "Accepted");
+    assert!(told.starts_with("False UnsupportedValue: its matches,") && told.contains("so they answer 500"), "{told}");
+    assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(scene.route("apps/small", 0, "Accepted"), "True Accepted");
+    // Beyond that nothing of it is placed, and what is left of the parent's match answers.
+    scene.put(large(11));
     assert_eq!(routes(&scene), ["small.0.0 /b/1", "small.1.0 /b/2", "root.0.0 /a 500"]);
-    assert!(scene.route_message("apps/root", 0, "ResolvedRefs").contains("spec.rules[0]"));
+    let told = scene.route_message("apps/large", 0, "Accepted");
+    assert!(
+        told.starts_with("False UnsupportedValue: ") && told.contains("what is left of the parent's match"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! Trees that several namespaces share: what one of them asks for, and what becomes of the others.
+
+use serde_json::{Value, json};
+
+use super::{
+    delegation::{GROUP, child, forward, root, routes, to},
+    scene::{Scene, gateway, http, service},
+};
+
+/// The route of another namespace, whose paths these are; `more` is merged into its spec.
+fn of(namespace: &str, name: &str, rules: Value, more: Value) -> Value {
+    let mut child = child(name, rules);
+    child["metadata"]["namespace"] = json!(namespace);
+    if let (Value::Object(spec), Value::Object(more)) = (&mut child["spec"], more) {
+        spec.extend(more);
+    }
+    child
+}
+
+/// A rule that hands `/PATH` to these routes of another namespace.
+fn to_namespace(path: &str, namespace: &str, names: &[&str]) -> Value {
+    let mut rule = to(path, names);
+    for reference in rule["backendRefs"].as_array_mut().expect("a list") {
+        reference["namespace"] = json!(namespace);
+    }
+    rule
+}
+
+#[test]
+fn a_namespace_that_asks_for_more_than_its_share_takes_nothing_from_another() {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_matches = 100;
+    let names = json!([{"group": GROUP, "kind": "HTTPRoute", "namespace": "apps", "name": "root"}]);
+    let asks = || json!({"parentRefs": names});
+    let cart = |at: usize| {
+        let paths = (0..13).map(|path| forward(&format!("/shop/cart{at}/{path}")));
+        of("cart", &format!("c{at}"), paths.collect(), asks())
+    };
+    let mut both = to_namespace("/shop", "orders", &["orders"]);
+    let all = to_namespace("/shop", "cart", &["*"]);
+    let more = all["backendRefs"].as_array().expect("a list").clone();
+    both["backendRefs"].as_array_mut().expect("a list").extend(more);
+    let service = |namespace: &str| {
+        let mut service = service("s");
+        service["metadata"]["namespace"] = json!(namespace);
+        service
+    };
+    let base = [
+        gateway("edge", json!([http("web", 80, "")])),
+        service("orders"),
+        service("cart"),
+        root(json!([both])),
+        of("orders", "orders", json!([forward("/shop/orders"), to("/shop/orders/deep", &["deep"])]), asks()),
+        of("orders", "deep", json!([forward("/shop/orders/deep/1"), forward("/shop/orders/deep/2")]), json!({})),
+    ];
+    // Their bytes, as it were.
+    let victims = |scene: &Scene| -> Vec<String> {
+        let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let all = config["virtualHosts"][0]["routes"].as_array().expect("a list").iter();
+        let of_orders = all.filter(|route| route["name"].as_str().is_some_and(|name| name.contains("/orders/")));
+        of_orders.map(ToString::to_string).collect()
+    };
+    let mut scene = Scene::with(settings, base);
+    let alone = victims(&scene);
+    assert_eq!(alone.len(), 3, "{alone:?}");
+    for at in 0..30 {
+        scene.put(cart(at));
+        assert_eq!(victims(&scene), alone, "{at} others");
+        assert_eq!(scene.route("orders/orders", 0, "Accepted"), "True Accepted");
+        assert_eq!(scene.route("apps/root", 0, "ResolvedRefs"), "True ResolvedRefs");
+    }
+    // Those of equal size that came first by name stay as they were.
+    assert_eq!(scene.route("cart/c0", 0, "Accepted"), "True Accepted");
+    assert_eq!(scene.route("cart/c9", 0, "Accepted"), "False UnsupportedValue");
+    let answers = routes(&scene).iter().filter(|route| route.contains("cart/") && route.ends_with(" 500")).count();
+    assert!(answers > 0 && answers <= 100, "{answers}");
+}
+
+#[test]
+fn of_a_route_of_another_namespace_nobody_learns_whether_it_exists() {
+    let secretive = |parent: &str| {
+        let names = json!([{"group": GROUP, "kind": "HTTPRoute", "name": parent}]);
+        of("other", "child", json!([forward("/a/x")]), json!({"parentRefs": names}))
+    };
+    let objects =
+        || [gateway("edge", json!([http("web", 80, "")])), root(json!([to_namespace("/a", "other", &["child"])]))];
+    let seen = |scene: &Scene| {
+        let tree = crate::tree::tree(&scene.0);
+        let mut told = scene.problems();
+        told.retain(|line| line.starts_with("root "));
+        (routes(scene), scene.status(api::Kind::HttpRoute, "apps/root"), told, tree.to_string())
+    };
+    let mut scene = Scene::new(objects());
+    let absent = seen(&scene);
+    assert_eq!(
+        scene.route_message("apps/root", 0, "ResolvedRefs"),
+        "False BackendNotFound: spec.rules[0].backendRefs[0].name: HTTPRoute other/child does not exist or does not admit \
+         this route; correct the name, or ask its owner, who decides by parentRefs"
+    );
+    let changes = scene.put(secretive("somebody-else"));
+    assert_eq!(seen(&scene), absent);
+    assert!(changes.statuses.iter().all(|id| &*id.name != "root"), "the parent's owner sees that something happened");
+}
+
+#[test]
+fn who_is_published_by_another_namespace_without_having_asked_for_it_is_told() {
+    let foreign = |more: Value| of("other", "child", json!([forward("/a/x")]), more);
+    let mut scene = Scene::new([
+        gateway("edge", json!([http("web", 80, "")])),
+        root(json!([to_namespace("/a", "other", &["*"])])),
+        foreign(json!({})),
+    ]);
+    let told = scene.route_message("other/child", 0, "Accepted");
+    assert!(told.contains("HTTPRoute apps/root of another namespace publishes this route"), "{told}");
+    let tree = |scene: &Scene| crate::tree::tree(&scene.0).to_string();
+    assert!(tree(&scene).contains("! PublishedUnasked: spec.parentRefs: HTTPRoute apps/root"), "{}", tree(&scene));
+    assert_eq!(scene.0.published_unasked(), 1);
+    let names = json!([{"group": GROUP, "kind": "HTTPRoute", "namespace": "apps", "name": "root"}]);
+    scene.put(foreign(json!({"parentRefs": names})));
+    assert_eq!(scene.route_message("other/child", 0, "Accepted"), "True Accepted: the route is attached");
+    assert!(!tree(&scene).contains("PublishedUnasked"));
+    assert_eq!(scene.0.published_unasked(), 0);
+}
