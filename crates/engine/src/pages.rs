@@ -114,9 +114,11 @@ impl<G: Group> Page<G> {
     }
 
     fn split_off(&mut self, i: usize) -> Self {
-        let (items, hashes) = (self.items.split_off(i), self.hashes.split_off(i));
+        let (items, hashes): (Vec<Item<G>>, _) = (self.items.split_off(i), self.hashes.split_off(i));
         let mut summary = G::Summary::default();
-        items.iter().for_each(|item: &Item<G>| summary.add(&G::summary(&item.entry)));
+        for item in &items {
+            summary.add(&G::summary(&item.entry));
+        }
         self.summary.remove(&summary);
         self.cache = OnceLock::new();
         Self { items, hashes, summary, cache: OnceLock::new() }
