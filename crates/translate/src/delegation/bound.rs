@@ -166,7 +166,8 @@ where
 impl Lookup for Excesses {
     /// As many matches again as a tree may have may answer 500, shared out in the same way.
     fn compute(scope: &Scope<'_>, root: &NsName) -> Option<Arc<BTreeMap<Chain, Beyond>>> {
-        let deepest = (1..).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last()?;
+        let deepest =
+            (1..=u32::MAX).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last()?;
         let used = scope.get::<UsedMatches>(&(root.clone(), deepest))?;
         let over = used.over.as_ref()?;
         let views = down_to::<Rendering>(scope, root, deepest);
