@@ -245,7 +245,12 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level, field: &str) -> R
         scheme,
         hostname: hostname(written.hostname.as_ref(), field)?,
         port: port.map_err(at(format!("{field}.port")))?,
-        path: path(written.path.as_ref(), level, &format!("{field}.path"), validate::path::redirect)?,
+        path: path(
+            written.path.as_ref(),
+            level,
+            &format!("{field}.path"),
+            [validate::path::redirect, validate::path::redirect_prefix],
+        )?,
         status: u16::try_from(status).unwrap_or(302),
     })
 }
@@ -257,7 +262,12 @@ fn rewrite(written: &HttpUrlRewriteFilter, level: Level, field: &str) -> Result<
     }
     Ok(Rewrite {
         hostname: hostname(written.hostname.as_ref(), field)?,
-        path: path(written.path.as_ref(), level, &format!("{field}.path"), validate::path::rewrite)?,
+        path: path(
+            written.path.as_ref(),
+            level,
+            &format!("{field}.path"),
+            [validate::path::rewrite, validate::path::replace_prefix],
+        )?,
     })
 }
 
@@ -267,11 +277,15 @@ fn hostname(written: Option<&Arc<str>>, field: &str) -> Result<Option<Arc<str>>,
     Ok(Some(hostname.clone()))
 }
 
+/// Says whether a text can be what it shall be.
+type Judge = fn(&str) -> Result<(), Invalid>;
+
+/// What becomes of the path; `full` and `prefix` judge what takes the place of all of it, and of the matched prefix.
 fn path(
     written: Option<&HttpPathModifier>,
     level: Level,
     field: &str,
-    full: fn(&str) -> Result<(), Invalid>,
+    [full, prefix]: [Judge; 2],
 ) -> Result<Option<PathModifier>, Problem> {
     let Some(modifier) = written else { return Ok(None) };
     match (&modifier.r#type, &modifier.replace_full_path, &modifier.replace_prefix_match) {
@@ -286,7 +300,7 @@ fn path(
                                make them so, or use ReplaceFullPath";
                 return Err(fault("IncompatibleFilters", &field, message.into()));
             }
-            validate::path::replace_prefix(path).map_err(at(field))?;
+            prefix(path).map_err(at(field))?;
             Ok(Some(PathModifier::Prefix(path.as_ref().into())))
         }
         (HttpPathModifierType::Unknown(other), ..) => {

@@ -12,7 +12,8 @@ pub const MAX_LENGTH: usize = 1024;
 /// match that never holds, and what it is meant for would go to a broader one.
 pub fn exact(path: &str) -> Result<(), Invalid> {
     absolute(path)?;
-    normalised(path)?;
+    segments(path)?;
+    unescaped(path)?;
     characters(path)?;
     at_most(path, MAX_LENGTH)
 }
@@ -23,10 +24,26 @@ pub fn prefix(path: &str) -> Result<(), Invalid> {
 }
 
 /// Accepts a `replaceFullPath` of a rewrite: an absolute path without a query, since the request's own is kept.
+///
+/// Nothing normalises it on its way to the backend, so its segments are those of [`exact`]. Escapes that need not be stay
+/// as they are written.
 pub fn rewrite(path: &str) -> Result<(), Invalid> {
     absolute(path)?;
+    segments(path)?;
     characters(path)?;
     at_most(path, MAX_LENGTH)
+}
+
+/// Accepts a text that becomes a part of a path at a place that is not known: its segments are those of [`rewrite`].
+pub fn part(text: &str) -> Result<(), Invalid> {
+    if let Some(bad) = text.chars().find(|c| matches!(c, '?' | '#')) {
+        return Err(Invalid::new(
+            text,
+            format!("the path must not contain {}: the query of the request is kept", quoted(bad)),
+            "remove it and what follows",
+        ));
+    }
+    segments(text)
 }
 
 /// Accepts a `replaceFullPath` of a redirect: an absolute path, perhaps with a query.
@@ -41,9 +58,20 @@ pub fn redirect(path: &str) -> Result<(), Invalid> {
     at_most(path, MAX_LENGTH)
 }
 
-/// Accepts a `replacePrefixMatch`: an absolute path without a query, or nothing, which stands for `/`.
+/// Accepts a `replacePrefixMatch` of a rewrite: what [`rewrite`] accepts, or nothing, which stands for `/`.
 pub fn replace_prefix(path: &str) -> Result<(), Invalid> {
     if path.is_empty() { Ok(()) } else { rewrite(path) }
+}
+
+/// Accepts a `replacePrefixMatch` of a redirect: an absolute path without a query, or nothing, which stands for `/`.
+/// Clients normalise what they are sent to.
+pub fn redirect_prefix(path: &str) -> Result<(), Invalid> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    absolute(path)?;
+    characters(path)?;
+    at_most(path, MAX_LENGTH)
 }
 
 fn absolute(path: &str) -> Result<(), Invalid> {
@@ -56,27 +84,36 @@ fn absolute(path: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn normalised(path: &str) -> Result<(), Invalid> {
+/// Refuses segments that lead elsewhere than they seem to, whoever reads them.
+fn segments(path: &str) -> Result<(), Invalid> {
     let refuse = |why: &str, remedy: &str| Err(Invalid::new(path, why, remedy));
+    let has = |lower: &str| path.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(lower.as_bytes()));
     if path.contains("//") {
         return refuse("the path has an empty segment '//'", "write one '/'");
     }
     if path.contains("/./") || path.contains("/../") || path.ends_with("/.") || path.ends_with("/..") {
         return refuse("the path has a segment '.' or '..'", "write the path that it leads to");
     }
-    if path.contains("%2f") || path.contains("%2F") {
-        return refuse("the path has an escaped slash", "write '/', or match it by a regular expression");
+    if has("%2f") {
+        return refuse("the path has an escaped slash", "write '/'");
     }
-    if path.contains("%5c") || path.contains("%5C") {
-        return refuse("the path has an escaped backslash, which becomes '/' before it is matched", "write '/'");
+    if has("%5c") {
+        return refuse("the path has an escaped backslash, which becomes '/' where it is unescaped", "write '/'");
     }
-    if let Some((escape, plain)) = needless_escape(path) {
-        return refuse(
-            &format!("{escape} is unescaped before the path is matched, so that it would never match"),
-            &format!("write '{plain}'"),
-        );
+    if has("%2e") {
+        return refuse("the path has an escaped dot, which may become a segment '.' or '..'", "write '.'");
     }
     Ok(())
+}
+
+/// Refuses what Envoy unescapes before it matches.
+fn unescaped(path: &str) -> Result<(), Invalid> {
+    let Some((escape, plain)) = needless_escape(path) else { return Ok(()) };
+    Err(Invalid::new(
+        path,
+        format!("{escape} is unescaped before the path is matched, so that it would never match"),
+        format!("write '{plain}'"),
+    ))
 }
 
 /// The first escape of an unreserved character of RFC 3986, and that character.
@@ -143,6 +180,8 @@ mod tests {
         assert!(redirect("/login?from=/a&x=%20").is_ok());
         assert!(redirect("/login?a?b").is_ok());
         assert!(rewrite("/login?from=a").is_err());
+        assert!(redirect("/a//b/../c%2f").is_ok() && redirect_prefix("/a//b").is_ok() && redirect_prefix("").is_ok());
+        assert!(redirect_prefix("/a?b").is_err() && redirect_prefix("a").is_err());
         for bad in ["", "?a=b", "login", "/a#b", "/a?b#c", "/a?b c", "/a?b\n", "/a?%g"] {
             assert!(redirect(bad).is_err(), "{bad:?}");
         }
@@ -154,6 +193,32 @@ mod tests {
         assert!(replace_prefix("/").is_ok());
         assert!(replace_prefix("xyz").is_err());
         assert!(rewrite("").is_err());
+    }
+
+    #[test]
+    fn a_new_path_has_the_segments_of_a_match() {
+        for good in ["/", "/a/", "/.well-known", "/...", "/a/..b", "/%20", "/a%25"] {
+            assert!(rewrite(good).is_ok() && replace_prefix(good).is_ok() && part(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "//",
+            "/a//b",
+            "/a/./b",
+            "/a/../b",
+            "/a/.",
+            "/a/..",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a%5cb",
+            "/a%5C",
+            "/%2e%2e/a",
+            "/%2E",
+            "/a?b",
+            "/a#b",
+        ] {
+            assert!(rewrite(bad).is_err() && replace_prefix(bad).is_err() && part(bad).is_err(), "{bad:?}");
+        }
+        assert!(part("").is_ok() && part("b").is_ok() && part("..b").is_ok());
     }
 
     #[test]

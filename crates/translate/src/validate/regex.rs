@@ -11,7 +11,7 @@
 
 use regex_syntax::ast::{self, Ast, ErrorKind};
 
-use super::Invalid;
+use super::{Invalid, path};
 
 mod size;
 mod syntax;
@@ -80,9 +80,16 @@ pub fn ignores_case(pattern: &str) -> bool {
 /// of the match, and two backslashes for one.
 ///
 /// White space, control characters and what is outside ASCII are refused: they would end the request line, or have no
-/// place in it.
+/// place in it. What stands between groups is judged as a part of a path ([`path::part`]); a backslash counts as the slash
+/// that many take it for.
 pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
     let groups = groups(&parse(pattern.as_str())?);
+    let mut literal = String::new();
+    let part = |literal: &mut String| {
+        let judged = path::part(literal).map_err(|refused| Invalid::new(text, refused.why, refused.remedy));
+        literal.clear();
+        judged
+    };
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
         if !c.is_ascii_graphic() {
@@ -93,11 +100,13 @@ pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
             ));
         }
         if c != '\\' {
+            literal.push(c);
             continue;
         }
         match rest.next() {
-            Some('\\') => {}
+            Some('\\') => literal.push('/'),
             Some(digit) if digit.is_ascii_digit() => {
+                part(&mut literal)?;
                 if digit.to_digit(10).is_some_and(|group| group > groups) {
                     let why = format!("\\{digit} is a group that the expression does not have: it has {groups}");
                     return Err(Invalid::new(text, why, "refer to a group that is there"));
@@ -109,7 +118,7 @@ pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
             }
         }
     }
-    Ok(())
+    part(&mut literal)
 }
 
 /// How many groups of an expression can be referred to.

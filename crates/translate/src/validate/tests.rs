@@ -48,6 +48,8 @@ proptest! {
             path::rewrite(&text).err(),
             path::redirect(&text).err(),
             path::replace_prefix(&text).err(),
+            path::redirect_prefix(&text).err(),
+            path::part(&text).err(),
             regex::check(&text).err(),
             tls::check(text.as_bytes(), text.as_bytes()).err(),
             number::weight(number).err(),

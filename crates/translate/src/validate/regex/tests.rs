@@ -256,7 +256,7 @@ proptest! {
 fn a_substitution_refers_to_groups_that_are_there() {
     let accepted = |pattern: &str, text: &str| substitution(&check(pattern).expect("sound"), text).is_ok();
     for (pattern, text) in
-        [("^/a/(.*)$", r"/b/\1"), ("a", r"\0"), ("a", r"\\1"), ("(?:a)(b)|(c)+", r"\2\1"), ("(?P<n>a)", "/%41?x=1#")]
+        [("^/a/(.*)$", r"/b/\1"), ("a", r"\0"), ("a", r"\\1"), ("(?:a)(b)|(c)+", r"\2\1"), ("(?P<n>a)", "/%41;x=1")]
     {
         assert!(accepted(pattern, text), "{pattern} {text}");
     }
@@ -269,6 +269,18 @@ fn a_substitution_refers_to_groups_that_are_there() {
         ("a", "/ b"),
         ("a", "/\n"),
         ("a", "/é"),
+        ("a", "/new//../path"),
+        ("a", "/a/./b"),
+        ("a", "/a/.."),
+        ("a", "/%2fb"),
+        ("a", "/%5Cb"),
+        ("a", "/%2e%2e/b"),
+        ("a", "/b?c"),
+        ("a", "/b#c"),
+        ("a", r"/\\..\\b"),
+        ("(a)", r"\1//b"),
+        ("(a)", r"/b/../\1"),
+        ("(a)", r"/b\1?c"),
     ] {
         assert!(!accepted(pattern, text), "{pattern} {text}");
     }
