@@ -31,6 +31,7 @@ use crate::{
 use matching::{Miss, Sent};
 use request::{Normal, normalise};
 
+mod bytewise;
 mod effects;
 mod matching;
 mod request;

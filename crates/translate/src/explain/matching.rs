@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::{
 };
 use regex::{Regex, RegexBuilder};
 
-use super::request::Request;
+use super::{bytewise, request::Request};
 use crate::seen::{header_in_words, header_pattern};
 
 /// A request as routes are matched with it.
@@ -60,7 +60,7 @@ impl<'a> Sent<'a> {
             Some(PathSpecifier::PathSeparatedPrefix(prefix)) => {
                 self.path.strip_prefix(&**prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
-            Some(PathSpecifier::SafeRegex(pattern)) => matches_whole(&pattern.regex, self.path),
+            Some(PathSpecifier::SafeRegex(pattern)) => bytewise::matches(&pattern.regex, self.path),
             _ => false,
         };
         let mut misses = if path { Vec::new() } else { vec![Miss::Path] };
@@ -108,7 +108,7 @@ impl<'a> Sent<'a> {
 fn matches(pattern: &MatchPattern, value: &str) -> bool {
     match pattern {
         MatchPattern::Exact(text) => value == text,
-        MatchPattern::SafeRegex(pattern) => matches_whole(&pattern.regex, value),
+        MatchPattern::SafeRegex(pattern) => bytewise::matches(&pattern.regex, value),
         // Translation makes no others.
         _ => false,
     }
@@ -122,11 +122,7 @@ fn text(pattern: &MatchPattern) -> &str {
     }
 }
 
-fn matches_whole(pattern: &str, value: &str) -> bool {
-    compiled(&format!(r"\A(?:{pattern})\z")).is_some_and(|regex| regex.is_match(value))
-}
-
-/// What passed validation means the same here and in RE2. Only its size could be too much.
+/// For paths, which are ASCII. What passed validation means the same here and in RE2. Only its size could be too much.
 pub(super) fn compiled(pattern: &str) -> Option<Regex> {
     RegexBuilder::new(pattern).size_limit(1 << 28).build().ok()
 }
