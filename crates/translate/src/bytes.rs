@@ -21,8 +21,11 @@ use crate::{
     resource::Encoded,
 };
 
+mod readable;
 #[cfg(test)]
 mod tests;
+
+pub use readable::Unreadable;
 
 /// A 128-bit content hash.
 pub type Hash = [u8; 16];
@@ -39,7 +42,7 @@ pub fn version<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     hash
 }
 
-/// An encoded message that is a part of a larger one, such as a route.
+/// An encoded route, which Envoy can read where it stands in a virtual host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The message, without tag and length.
@@ -49,11 +52,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row whose hash is over its bytes.
-    pub fn new(bytes: impl Into<Bytes>) -> Self {
+    /// A row whose hash is over its bytes; none of what would take the virtual hosts around it away from everybody.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<Self, Unreadable> {
         let bytes = bytes.into();
+        readable::route(&bytes)?;
         let hash = version([&*bytes]);
-        Self { bytes, hash }
+        Ok(Self { bytes, hash })
     }
 }
 
@@ -62,6 +66,15 @@ impl Encoded {
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self { version: version([&*body]), body: body.into() }
+    }
+
+    /// Why Envoy could not read it, if so. It would refuse all that is sent along.
+    pub fn readable(&self) -> Result<(), Unreadable> {
+        match &**self.body.pieces() {
+            [whole] => readable::resource(whole),
+            // Made of parts, each of which was judged.
+            _ => readable::composed(self.body.len()),
+        }
     }
 }
 
@@ -101,9 +114,11 @@ impl PartialEq for Host {
 
 impl Eq for Host {}
 
-impl From<Row> for Host {
-    fn from(row: Row) -> Self {
-        Self { len: row.bytes.len(), pieces: vec![row.bytes], hash: row.hash }
+impl From<&VirtualHost> for Host {
+    /// One that no tenant had a word in.
+    fn from(host: &VirtualHost) -> Self {
+        let bytes = host.encode_to_vec();
+        Self { len: bytes.len(), hash: version([&*bytes]), pieces: vec![bytes.into()] }
     }
 }
 

@@ -34,7 +34,7 @@ impl Derived for Placement {
             EnvoyRoutes::Everywhere(routes) => routes,
             EnvoyRoutes::ByListener(unwritten) => {
                 let (scheme, port) = *scope.get::<ServedAt>(listener)?;
-                written = unwritten.write(RouteAt { scheme, port });
+                written = unwritten.write(RouteAt { scheme, port }, &mut Vec::new());
                 &written
             }
         };

@@ -21,7 +21,7 @@ use crate::{
         host::HostsOf,
         input::Config,
         listener::{PortListener, PortListeners},
-        output::{OutputId, Outputs},
+        output::{OutputId, Outputs, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
     },
     tls::Certificate,
@@ -29,7 +29,7 @@ use crate::{
 
 impl Derived for Outputs {
     fn compute(scope: &Emitter<'_>, key: &OutputId) -> Option<Encoded> {
-        match key {
+        let encoded = match key {
             OutputId::Cluster(_, cluster) => scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Secret(_, secret) => {
@@ -38,7 +38,12 @@ impl Derived for Outputs {
             }
             OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
+        }?;
+        if let Err(why) = encoded.readable() {
+            scope.emit::<Withheld>(key.resource().gateway, key.clone(), why);
+            return None;
         }
+        Some(encoded)
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) struct Findings {
     pub(crate) replaced: Option<Problem>,
     /// Faults of single shares that answer 500 in their backend's place, though the backend resolves.
     pub(crate) shares: Vec<Problem>,
-    /// Matches that answer by themselves, since nothing can be delegated there, or a policy cannot hold there.
+    /// Matches that answer by themselves, since nothing can be delegated there, a policy cannot hold there, or Envoy
+    /// cannot read what they become.
     pub(crate) closed: Vec<Problem>,
     /// Matches that answer by themselves, since no child has anything there.
     pub(crate) empty: Vec<Problem>,
@@ -100,22 +101,23 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// The rule's Envoy routes at a listener.
-    pub(crate) fn write(&self, at: RouteAt) -> Box<[EnvoyRoute]> {
+    /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told.
+    pub(crate) fn write(&self, at: RouteAt, told: &mut Vec<Problem>) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.rule, at);
         let requests = self.matches.iter().flat_map(|rendered| {
             let parts = rendered.written.requests().zip(0..);
             parts.map(move |(request, part)| (rendered, part, request))
         });
-        let routes = requests.flat_map(|(rendered, part, request)| {
-            let with_port = split.then(|| {
+        let mut routes = Vec::new();
+        for (rendered, part, request) in requests {
+            if split {
                 let request = RequestMatch { host_with_port: true, ..request.clone() };
                 // Before the other, which takes every host.
-                self.envoy_route(rendered, part + PARTS, 2 * part, &request, at)
-            });
-            with_port.into_iter().chain([self.envoy_route(rendered, part, 2 * part + 1, &request, at)])
-        });
-        routes.collect()
+                routes.extend(self.envoy_route(rendered, part + PARTS, 2 * part, &request, at, told));
+            }
+            routes.extend(self.envoy_route(rendered, part, 2 * part + 1, &request, at, told));
+        }
+        routes.into()
     }
 
     fn envoy_route(
@@ -125,7 +127,8 @@ impl Unwritten {
         order: u32,
         request: &RequestMatch,
         at: RouteAt,
-    ) -> EnvoyRoute {
+        told: &mut Vec<Problem>,
+    ) -> Option<EnvoyRoute> {
         let source = Source {
             kind: "HTTPRoute",
             route: self.chain.route().clone(),
@@ -134,7 +137,18 @@ impl Unwritten {
             matching: rendered.index,
             part: part + 2 * PARTS * rendered.ordinal,
         };
-        let row = route::route(&source, request, &self.rule, at);
+        let row = match route::route(&source, request, &self.rule, at) {
+            Ok(row) => row,
+            Err(unreadable) => {
+                let alone = route::route(&source, request, &Rule::direct_response(500, ""), at);
+                let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
+                let field = format!("spec.rules[{}].matches[{}]", self.index, rendered.index);
+                let message = format!("Envoy cannot read the route that it becomes with its rule: {unreadable}");
+                told.push(Problem::new(severity, "UnsupportedValue", field, message));
+                told.dedup();
+                alone.ok()?
+            }
+        };
         let mut steps = rendered.steps.clone();
         // The parts of one match do not ask for equally much.
         if let (Some(Step::At(first)), true) = (steps.last(), !part.is_multiple_of(PARTS))
@@ -146,7 +160,7 @@ impl Unwritten {
             }
             steps = parted.into();
         }
-        EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row }
+        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row })
     }
 }
 
@@ -246,8 +260,15 @@ impl Lookup for ResolvedRule {
         findings.warnings.extend(warnings);
         let routes = match delegates {
             Some(does) => EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut findings)),
-            None if route::depends_on_listener(&unwritten.rule) => EnvoyRoutes::ByListener(Box::new(unwritten)),
-            None => EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE).into_iter().chain(aside).collect()),
+            None => {
+                // What cannot be read is told here, for all listeners.
+                let routes = unwritten.write(ANYWHERE, &mut findings.closed);
+                if route::depends_on_listener(&unwritten.rule) {
+                    EnvoyRoutes::ByListener(Box::new(unwritten))
+                } else {
+                    EnvoyRoutes::Everywhere(routes.into_iter().chain(aside).collect())
+                }
+            }
         };
         Some(Resolved {
             routes,

@@ -43,7 +43,7 @@ use crate::{
             UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
-        output::Outputs,
+        output::{Outputs, Withheld},
         policy::{
             InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
             Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
@@ -521,6 +521,7 @@ fn tables() -> Engine {
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()
         .track::<Outputs>()
+        .group::<Withheld>()
         .derived::<ReplacedWide>()
         .track::<ReplacedWide>()
         .derived_for_each::<ClassStatus, Classes>(|name: &Arc<str>| Some(name.clone()))

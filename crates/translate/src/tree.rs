@@ -307,7 +307,7 @@ fn matches(
     let routes = match resolved.map(|resolved| &resolved.routes) {
         Some(EnvoyRoutes::Everywhere(routes)) => &routes[..],
         Some(EnvoyRoutes::ByListener(unwritten)) => {
-            written = unwritten.write(ANYWHERE);
+            written = unwritten.write(ANYWHERE, &mut Vec::new());
             &written
         }
         None => &[],

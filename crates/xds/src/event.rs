@@ -44,7 +44,7 @@ pub enum Event {
         names: Vec<String>,
         /// Their versions, in the order of `names`.
         versions: Vec<Version>,
-        /// The proxy's words (`error_detail.message`), at most 4 KiB and without control characters.
+        /// The first line of the proxy's words (`error_detail.message`), at most 512 bytes and without control characters.
         message: String,
     },
     /// Names that had been rejected on this stream are accepted in another version, or no longer of interest.

@@ -69,8 +69,10 @@ pub enum ParseError {
     },
 }
 
-/// The longest text that is kept of a client's words.
-const MAX_ERROR: usize = 4096;
+/// The longest text that is kept of a client's words, in bytes.
+const MAX_ERROR: usize = 512;
+/// What Envoy begins a message with that it prints, on the same line or the next.
+const QUOTED: &str = "goo.gle/debug";
 /// The longest node field, type URL or nonce. Envoy's own are far shorter.
 const MAX_FIELD: usize = 4096;
 
@@ -206,7 +208,8 @@ fn initial_version(mut message: Bytes, budget: &mut Budget) -> Result<(String, S
     Ok((name.unwrap_or_default(), version))
 }
 
-/// The message of a `google.rpc.Status`, fit to be shown: cut, and on one line without control characters.
+/// The message of a `google.rpc.Status`, fit to be shown: its first line, cut, without control characters. In the lines
+/// behind it Envoy quotes the resource that it refused, with what others wrote into it.
 fn error(mut message: Bytes) -> Result<String, ParseError> {
     let mut words = String::new();
     while message.has_remaining() {
@@ -215,7 +218,9 @@ fn error(mut message: Bytes) -> Result<String, ParseError> {
             (2, WireType::LengthDelimited) => {
                 let bytes = field(&mut message)?;
                 // Envoy may quote bytes of the configuration here, and the cut may fall inside a character.
-                words = printable(&String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_ERROR)]), MAX_ERROR);
+                let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_ERROR)]);
+                let own = text.split(QUOTED).next().unwrap_or_default();
+                words = printable(own.lines().find(|line| !line.is_empty()).unwrap_or_default(), MAX_ERROR);
             }
             _ => skip_field(wire, tag, &mut message, DecodeContext::default())?,
         }
@@ -336,6 +341,19 @@ mod tests {
         let request = SotwRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
         let error = request.error.expect("an error");
         assert!(error.starts_with("éé") && error.len() <= MAX_ERROR + 4);
+    }
+
+    #[test]
+    fn of_what_envoy_says_the_first_line_is_kept() {
+        for end in ["\n", "\r\n", "goo.gle/debugonly  ", "goo.gle/debugstr \n"] {
+            let text = format!("Unable to unpack as T: {end}  name: \"http/80\"{end}  virtual_hosts {{{end}");
+            let message = discovery::DeltaDiscoveryRequest {
+                error_detail: Some(rpc::Status { message: text, ..Default::default() }),
+                ..Default::default()
+            };
+            let request = DeltaRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("valid");
+            assert_eq!(request.error.as_deref(), Some("Unable to unpack as T: "));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn rows(count: usize) -> Vec<Row> {
     (0..count)
         .map(|index| {
             let route = Route { name: format!("route {index} {}", "x".repeat(index % 300)), ..Route::default() };
-            Row::new(route.encode_to_vec())
+            Row::new(route.encode_to_vec()).expect("readable")
         })
         .collect()
 }

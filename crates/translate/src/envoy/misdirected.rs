@@ -3,9 +3,8 @@
 use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, Route, RouteMatch, VirtualHost, route::Action, route_match::PathSpecifier,
 };
-use prost::Message as _;
 
-use crate::bytes::{Host, Row};
+use crate::bytes::Host;
 
 /// A virtual host that answers 421 for `domains`, so that the client opens a connection of its own for them.
 pub fn virtual_host(domains: Vec<String>) -> Host {
@@ -16,7 +15,7 @@ pub fn virtual_host(domains: Vec<String>) -> Host {
         ..Route::default()
     };
     let host = VirtualHost { name: NAME.into(), domains, routes: vec![route], ..VirtualHost::default() };
-    Row::new(host.encode_to_vec()).into()
+    Host::from(&host)
 }
 
 /// Of the virtual host and of its route.

@@ -3,9 +3,8 @@
 use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, Route, RouteMatch, VirtualHost, route::Action, route_match::PathSpecifier,
 };
-use prost::Message as _;
 
-use crate::bytes::{Host, Row};
+use crate::bytes::Host;
 
 /// A virtual host that answers 500 to all that is asked of `domain`, whose name it has.
 pub fn virtual_host(domain: &str) -> Host {
@@ -21,5 +20,5 @@ pub fn virtual_host(domain: &str) -> Host {
         routes: vec![route],
         ..VirtualHost::default()
     };
-    Row::new(host.encode_to_vec()).into()
+    Host::from(&host)
 }

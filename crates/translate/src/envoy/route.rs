@@ -18,7 +18,7 @@ use ir::{
 };
 
 use crate::{
-    bytes::{Fields, Row, Value, json_structure, structure, tag},
+    bytes::{Fields, Row, Unreadable, Value, json_structure, structure, tag},
     envoy::{duration, uint32},
 };
 
@@ -57,8 +57,8 @@ pub fn splits_by_host_port(rule: &Rule, at: RouteAt) -> bool {
     matches!(&rule.action, Action::Redirect(redirect) if path::drops_port(redirect, at))
 }
 
-/// The Envoy route of one match of a rule.
-pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
+/// The Envoy route of one match of a rule, or why Envoy could not read it.
+pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Result<Row, Unreadable> {
     let action = action(request, rule, at);
     let nothing = HeaderModifier::default();
     // Envoy applies the changes of a share before those of its route, so a route whose shares have some has none itself.

@@ -26,7 +26,7 @@ pub(super) fn answers(
     if let Some(why) = why_too_many(scope, chain) {
         let field = format!("{field}.backendRefs");
         findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
-        return write(unwritten, unwritten.matches.clone(), 500);
+        return write(unwritten, unwritten.matches.clone(), 500, findings);
     }
     let References { missing, selected } = references(scope, unwritten, does, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
@@ -61,14 +61,14 @@ pub(super) fn answers(
         }
     }
     broken.extend(behind);
-    let mut routes = write(unwritten, broken, 500).into_vec();
-    routes.extend(write(unwritten, empty, 404));
+    let mut routes = write(unwritten, broken, 500, findings).into_vec();
+    routes.extend(write(unwritten, empty, 404, findings));
     routes.into()
 }
 
-fn write(unwritten: &Unwritten, matches: Vec<Rendered>, status: u16) -> Box<[EnvoyRoute]> {
+fn write(unwritten: &Unwritten, matches: Vec<Rendered>, status: u16, findings: &mut Findings) -> Box<[EnvoyRoute]> {
     let rule = Rule::direct_response(status, "");
-    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE)
+    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE, &mut findings.closed)
 }
 
 /// What the references of a rule come to.

@@ -149,5 +149,5 @@ pub(super) fn aside(
     }
     findings.closed.extend(problems);
     let rule = Rule::direct_response(replacement.status, replacement.body.clone());
-    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE).into_vec()
+    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE, &mut findings.closed).into_vec()
 }

@@ -69,7 +69,7 @@ pub(crate) fn read(spec: &DirectResponseSpec) -> Result<Action, Problem> {
         (None, Some(json)) => {
             let text = json.to_string();
             fits(&text, "spec.bodyFormat.json")?;
-            operators(json).map_err(at("spec.bodyFormat.json"))?;
+            validate::format::json(json).map_err(at("spec.bodyFormat.json"))?;
             BodyContent::Json(text.into())
         }
         _ => return Err(refuse("spec.bodyFormat", "it must have either text or json".into())),
@@ -82,17 +82,6 @@ pub(crate) fn read(spec: &DirectResponseSpec) -> Result<Action, Problem> {
         None => None,
     };
     Ok(Action::Formatted { status, format: BodyFormat { content, content_type } })
-}
-
-/// Every text in it may have operators, at any depth.
-fn operators(json: &serde_json::Value) -> Result<(), Invalid> {
-    use serde_json::Value;
-    match json {
-        Value::String(text) => validate::format::text(text),
-        Value::Array(list) => list.iter().try_for_each(operators),
-        Value::Object(fields) => fields.values().try_for_each(operators),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -119,6 +108,20 @@ mod tests {
         assert!(read(json).expect_err("refused").contains("spec.bodyFormat.json"));
     }
 
+    /// Mappings and lists in each other, so many.
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(json!({}), |inner, level| if level % 2 == 0 { json!({"a": inner}) } else { json!([inner]) })
+    }
+
+    #[test]
+    fn a_json_body_nests_as_deep_as_envoy_reads() {
+        let answer = |levels| read(json!({"status": 200, "bodyFormat": {"json": {"a": nested(levels)}}}));
+        assert!(answer(29).is_ok());
+        let refused = answer(30).expect_err("refused");
+        assert!(refused.contains("spec.bodyFormat.json") && refused.contains("more than 30 levels"), "{refused}");
+        assert!(refused.contains("flatten it"), "{refused}");
+    }
+
     #[test]
     fn a_status_that_has_no_body_gets_none() {
         let bare = Ok(Action::DirectResponse { status: 204, body: "".into() });
@@ -134,6 +137,7 @@ mod tests {
             json!({"status": 200, "bodyFormat": {"text": "%NOTHING%"}}),
             json!({"status": 200, "bodyFormat": {"json": {"a": [{"b": "100%"}]}}}),
             json!({"status": 200, "bodyFormat": {"text": "a", "contentType": "text/\nhtml"}}),
+            json!({"status": 200, "bodyFormat": {"json": nested(31)}}),
         ] {
             assert!(read(spec.clone()).is_err(), "{spec}");
         }

@@ -16,6 +16,7 @@ use crate::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         input::{Classes, DeployConfig, Deployments, Gateways, Nacks, Services, Unapplied},
         listener::{ListenerRow, ListenerState},
+        output::Withheld,
         proxies::{Proxies, ProxiesOf},
     },
 };
@@ -39,12 +40,13 @@ impl Derived for GatewayStatus {
         let listeners = rows.iter().map(|state| listener(scope, key, &model, state, &rows, &mut problems)).collect();
         problems.extend(ignored(&model));
         let nack = scope.get::<Nacks>(key);
+        let nack = nack.map(|words| format!("Envoy refuses its configuration and goes on with what it had: {words}"));
+        let unsent = nack.or_else(|| withheld(scope, key));
         if let Some(fault) = scope.get::<BrokenGateway>(key) {
             problems.push(Problem::new(Severity::Replaced, fault.reason, "", &fault.message));
         }
         let running = Running::of(scope, key, &model);
-        let nack = nack.as_deref().map(String::as_str);
-        let conditions = summary(scope, key, &model, &rows, &running, nack, &mut problems);
+        let conditions = summary(scope, key, &model, &rows, &running, unsent.as_deref(), &mut problems);
         let addresses = running.addresses;
         let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
         Some(Report { status: Some(status), problems })
@@ -111,6 +113,17 @@ fn status_address(address: &str) -> GatewayStatusAddress {
     GatewayStatusAddress { r#type, value: address.into() }
 }
 
+/// What is to be said of what is kept from its proxies, if anything is.
+fn withheld(scope: &Scope<'_>, key: &NsName) -> Option<String> {
+    let withheld = scope.group::<Withheld>(key);
+    let told = withheld.iter().map(|(output, why)| {
+        let resource = output.resource();
+        format!("{} {}: {why}", resource.kind.message_name(), resource.name)
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| format!("Envoy could not read what is therefore not sent: {}", listed(&told)))
+}
+
 fn ignored(model: &GatewayModel) -> impl Iterator<Item = Problem> {
     let ignored = model.ignored.iter();
     ignored.map(|(field, message)| Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *message))
@@ -134,7 +147,7 @@ fn summary(
     model: &GatewayModel,
     states: &[std::sync::Arc<ListenerState>],
     running: &Running,
-    nack: Option<&str>,
+    unsent: Option<&str>,
     problems: &mut Vec<Problem>,
 ) -> Vec<api::status::Condition> {
     let mut conditions = Conditions::new(model.generation);
@@ -174,11 +187,10 @@ fn summary(
         }
         None => conditions.no("Accepted", "ListenersNotValid", listed(&invalid)),
     }
-    match (&model.refused, nack) {
+    match (&model.refused, unsent) {
         (Some(fault), _) => conditions.no("Programmed", "Invalid", fault.to_string()),
-        (None, Some(words)) => {
-            let message = format!("Envoy refuses its configuration and goes on with what it had: {words}");
-            conditions.no("Programmed", "Invalid", &message);
+        (None, Some(message)) => {
+            conditions.no("Programmed", "Invalid", message);
             problems.push(Problem::new(Severity::Refused, "Invalid", "", message));
         }
         (None, None) if served > 0 && running.missing.is_some() => {

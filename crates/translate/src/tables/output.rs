@@ -3,11 +3,19 @@
 use ir::{NsName, Port, RouteConfigId, listener::TlsSecret};
 
 use super::backend::ClusterId;
-use crate::resource::{Encoded, ResourceKey, ResourceKind};
+use crate::{
+    bytes::Unreadable,
+    resource::{Encoded, ResourceKey, ResourceKind},
+};
 
 tables! {
     /// All resources of all Gateways.
     Outputs: OutputId => Encoded;
+}
+
+groups! {
+    /// The resources of a Gateway that are not sent, since Envoy could not read them.
+    Withheld: NsName, OutputId => Unreadable;
 }
 
 /// A resource by what it is made from.

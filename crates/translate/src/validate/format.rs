@@ -1,5 +1,7 @@
 //! Texts in which Envoy fills something in (its command operators), such as `%PROTOCOL%`.
 
+use serde_json::Value;
+
 use super::{Invalid, is_token_byte};
 
 /// Operators that take nothing, and that Envoy knows wherever an answer is written.
@@ -47,6 +49,33 @@ pub fn text(text: &str) -> Result<(), Invalid> {
         rest = after;
     }
     Ok(())
+}
+
+/// The most levels of a JSON body, mappings and lists counted alike.
+///
+/// Envoy reads 100 messages in each other. A mapping is three of them, and four stand around the body, which makes 32
+/// levels at most; what is left is for what stands around a route in times to come.
+pub const MAX_LEVELS: usize = 30;
+
+/// Accepts a JSON body: not too deep, and every text in it one that [`text`] accepts.
+pub fn json(body: &Value) -> Result<(), Invalid> {
+    below(body, MAX_LEVELS).map_err(|refused| {
+        refused.unwrap_or_else(|| {
+            let why = format!("it nests more than {MAX_LEVELS} levels deep, which Envoy cannot read");
+            Invalid::new(&body.to_string(), why, "flatten it")
+        })
+    })
+}
+
+/// Fails without a word where there are more levels.
+fn below(value: &Value, levels: usize) -> Result<(), Option<Invalid>> {
+    match value {
+        Value::String(written) => text(written).map_err(Some),
+        Value::Array(_) | Value::Object(_) if levels == 0 => Err(None),
+        Value::Array(list) => list.iter().try_for_each(|value| below(value, levels - 1)),
+        Value::Object(fields) => fields.values().try_for_each(|value| below(value, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
 }
 
 fn is_known(operator: &str) -> bool {

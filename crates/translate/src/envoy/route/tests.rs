@@ -3,11 +3,12 @@ use std::{sync::Arc, time::Duration};
 use ir::{
     filter::{Cors, HeaderModifier, Mirror, PathModifier, Redirect, Rewrite, Scheme},
     matching::{PathMatch, RequestMatch},
-    rule::{Action, Retry, Rule, SessionCarrier, SessionPersistence, Timeouts},
+    rule::{Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts},
 };
 use serde_json::{Value, json};
 
-use super::{RouteAt, depends_on_listener, route};
+use super::{RouteAt, depends_on_listener};
+use crate::bytes::{Row, Unreadable};
 use crate::envoy::{
     json,
     testing::{
@@ -18,6 +19,10 @@ use crate::envoy::{
 
 const AT: RouteAt = RouteAt { scheme: Scheme::Http, port: 8080 };
 const ROUTE: &str = "envoy.config.route.v3.Route";
+
+fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
+    super::route(source, request, rule, at).expect("readable")
+}
 
 fn built(request: &RequestMatch, rule: &Rule) -> Value {
     built_at(request, rule, AT)
@@ -437,4 +442,17 @@ fn a_session_is_kept_by_cookie_or_header() {
     assert_eq!(cookie(None)["cookie"], json!({"name": "s", "path": "/p"}));
     assert_eq!(cookie(Some(Duration::from_mins(1)))["cookie"]["ttl"], "60s");
     assert_eq!(state(SessionCarrier::Header { name: "x-s".into() })["name"], "x-s");
+}
+
+#[test]
+fn a_route_that_envoy_could_not_read_is_none() {
+    let answer = |levels: usize| {
+        let json = format!("{}0{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let format = BodyFormat { content: BodyContent::Json(json.into()), content_type: None };
+        super::route(&source(0), &root(), &rule(Action::Formatted { status: 200, format }), AT)
+    };
+    assert!(answer(30).is_ok());
+    assert_eq!(answer(33), Err(Unreadable::Nested));
+    let long = Action::DirectResponse { status: 200, body: "a".repeat(1 << 20).into() };
+    assert!(matches!(super::route(&source(0), &root(), &rule(long), AT), Err(Unreadable::Long { .. })));
 }
