@@ -155,8 +155,8 @@ pub struct SessionPersistence {
 pub enum SessionCarrier {
     /// A cookie.
     Cookie {
-        /// Its name.
-        name: Arc<str>,
+        /// Its name; none means one that no other rule has.
+        name: Option<Arc<str>>,
         /// The path it is sent for.
         path: Arc<str>,
         /// How long it lives; none makes it a session cookie.

@@ -9,6 +9,8 @@
 //! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, and large parts are
 //! shared, not copied ([`Body`]), so that assembling costs 16 hashed bytes a part and a copy of what is small.
 
+use std::fmt::Write as _;
+
 use bytes::{BufMut, Bytes};
 use envoy_types::pb::{
     envoy::config::route::v3::{RouteConfiguration, VirtualHost},
@@ -40,6 +42,14 @@ pub fn version<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     let mut hash = Hash::default();
     hasher.finalize_xof().fill(&mut hash);
     hash
+}
+
+/// The first half of a hash, as text for names: 16 digits.
+pub fn short_name(hash: &Hash) -> String {
+    hash[..8].iter().fold(String::with_capacity(16), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// An encoded route, which Envoy can read where it stands in a virtual host.

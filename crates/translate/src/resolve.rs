@@ -31,6 +31,7 @@ pub(crate) use terms::not_allowed;
 mod backends;
 mod delegating;
 mod policies;
+mod session;
 mod terms;
 
 /// A rule as Envoy gets it.
@@ -196,6 +197,9 @@ impl Lookup for ResolvedRule {
             matches,
             rule: Rule::direct_response(500, ""),
         };
+        if let Some(session) = read.does.as_ref().ok().and_then(|does| does.session.as_ref()) {
+            findings.warnings.push(session::warning(session, &field));
+        }
         let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), read.does.as_ref().ok(), &field);
         let mut prefixless = Vec::new();
         let mut resolver = Resolver::new(scope, key);
@@ -235,6 +239,7 @@ impl Lookup for ResolvedRule {
         let delegates = match ruled {
             Ok(Ok(rule)) => {
                 unwritten.rule = rule;
+                session::place(&mut unwritten.rule, &unwritten.matches);
                 None
             }
             Ok(Err(does)) => Some(does),

@@ -88,7 +88,7 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
     Row::new(
         fields
             .message(tag::ROUTE_METADATA, &metadata(source))
-            .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(rule))
+            .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule))
             .into_bytes(),
     )
 }

@@ -251,18 +251,18 @@ fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
     Ok(Retry { codes, attempts, backoff: backoff.map_err(at(format!("{field}.retry.backoff")))? })
 }
 
-/// The cookie or header of a session whose author names none.
-const SESSION_NAME: &str = "portcullis-session";
+/// The header of a session whose author names none: clients must know it to send it again.
+const SESSION_HEADER: &str = "portcullis-session";
 
 fn session(written: &ApiSession, field: &str) -> Result<SessionPersistence, Problem> {
     let field = format!("{field}.sessionPersistence");
-    let name = written.session_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(SESSION_NAME);
+    let name = written.session_name.as_deref().filter(|name| !name.is_empty());
     let lifetime = written.cookie_config.as_ref().map(|config| &config.lifetime_type);
     let absolute = written.absolute_timeout.as_ref().map(|duration| validate::duration::parse(&duration.0)).transpose();
     let absolute = absolute.map_err(at(format!("{field}.absoluteTimeout")))?;
     let carrier = match &written.r#type {
         SessionPersistenceType::Cookie => {
-            validate::name::cookie(name).map_err(at(format!("{field}.sessionName")))?;
+            name.map_or(Ok(()), validate::name::cookie).map_err(at(format!("{field}.sessionName")))?;
             let ttl = match (lifetime, absolute) {
                 (None | Some(CookieLifetimeType::Session), None) => None,
                 (None | Some(CookieLifetimeType::Session), Some(_)) => {
@@ -280,14 +280,15 @@ fn session(written: &ApiSession, field: &str) -> Result<SessionPersistence, Prob
                     return Err(at(format!("{field}.cookieConfig.lifetimeType"))(invalid));
                 }
             };
-            SessionCarrier::Cookie { name: name.into(), path: "/".into(), ttl }
+            SessionCarrier::Cookie { name: name.map(Arc::from), path: "/".into(), ttl }
         }
         SessionPersistenceType::Header => {
             if absolute.is_some() {
                 let message = "Envoy cannot end a session that travels in a header; remove it, or use a cookie";
                 return Err(fault("UnsupportedValue", &format!("{field}.absoluteTimeout"), message));
             }
-            let name = validate::name::session_header(name).map_err(at(format!("{field}.sessionName")))?;
+            let name = validate::name::session_header(name.unwrap_or(SESSION_HEADER))
+                .map_err(at(format!("{field}.sessionName")))?;
             SessionCarrier::Header { name: name.into() }
         }
         SessionPersistenceType::Unknown(other) => {

@@ -33,7 +33,7 @@ use envoy_types::pb::{
 };
 use ir::{
     filter::{Cors, HeaderModifier, Mirror},
-    rule::{Rule, SessionCarrier, SessionPersistence},
+    rule::{Rule, SessionCarrier, SessionPersistence, Source},
 };
 use prost::Message;
 
@@ -42,7 +42,7 @@ use super::{
     path::quoted,
 };
 use crate::{
-    bytes::any,
+    bytes::{any, short_name, version},
     envoy::{boolean, duration, extension, uint32},
 };
 
@@ -138,12 +138,12 @@ fn back_off(least: Duration) -> RetryBackOff {
 }
 
 /// Configuration of the filters that a rule switches on, by filter.
-pub(super) fn per_filter_config(rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
     let cors = rule.filters.cors.as_ref().map(|cors| (extension::CORS, any(&cors_policy(cors)).encode_to_vec()));
     let session = rule
         .session
         .as_ref()
-        .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(session)).encode_to_vec()));
+        .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
     cors.into_iter().chain(session).collect()
 }
 
@@ -188,11 +188,20 @@ fn origin_match(origin: &str) -> StringMatcher {
     }
 }
 
-fn stateful_session(session: &SessionPersistence) -> StatefulSessionPerRoute {
+/// The cookie of a rule that names none: one of its own, since two that share a name and a host overwrite each other.
+fn cookie_name(source: &Source) -> String {
+    let Source { kind, route, rule, rule_name, .. } = source;
+    // A name stays where rules are added before it, a place does not. Neither part before it has a slash.
+    let rule = rule_name.as_ref().map_or_else(|| rule.to_string(), |name| format!("/{name}"));
+    let hash = version([format!("{kind}/{route}/{rule}").as_bytes()]);
+    format!("portcullis-session-{}", short_name(&hash))
+}
+
+fn stateful_session(source: &Source, session: &SessionPersistence) -> StatefulSessionPerRoute {
     let (name, state) = match &session.carrier {
         SessionCarrier::Cookie { name, path, ttl } => {
-            let cookie =
-                Cookie { name: name.to_string(), path: path.to_string(), ttl: ttl.map(duration), ..Cookie::default() };
+            let name = name.as_ref().map_or_else(|| cookie_name(source), ToString::to_string);
+            let cookie = Cookie { name, path: path.to_string(), ttl: ttl.map(duration), ..Cookie::default() };
             let state = CookieBasedSessionState { cookie: Some(cookie) };
             ("envoy.http.stateful_session.cookie", any(&state))
         }

@@ -438,7 +438,7 @@ fn a_session_is_kept_by_cookie_or_header() {
         let config = &built(&root(), &rule)["typedPerFilterConfig"]["envoy.filters.http.stateful_session"];
         config["statefulSession"]["sessionState"]["typedConfig"].clone()
     };
-    let cookie = |ttl| state(SessionCarrier::Cookie { name: "s".into(), path: "/p".into(), ttl });
+    let cookie = |ttl| state(SessionCarrier::Cookie { name: Some("s".into()), path: "/p".into(), ttl });
     assert_eq!(cookie(None)["cookie"], json!({"name": "s", "path": "/p"}));
     assert_eq!(cookie(Some(Duration::from_mins(1)))["cookie"]["ttl"], "60s");
     assert_eq!(state(SessionCarrier::Header { name: "x-s".into() })["name"], "x-s");
@@ -455,4 +455,27 @@ fn a_route_that_envoy_could_not_read_is_none() {
     assert_eq!(answer(33), Err(Unreadable::Nested));
     let long = Action::DirectResponse { status: 200, body: "a".repeat(1 << 20).into() };
     assert!(matches!(super::route(&source(0), &root(), &rule(long), AT), Err(Unreadable::Long { .. })));
+}
+
+#[test]
+fn the_cookie_of_a_rule_that_names_none_is_its_own() {
+    let carrier = SessionCarrier::Cookie { name: None, path: "/".into(), ttl: None };
+    let rule = Rule { session: Some(SessionPersistence { carrier }), ..forward() };
+    let name = |source: &Source| {
+        let built = json::value(ROUTE, &route(source, &root(), &rule, AT).bytes).expect("a route");
+        let config = &built["typedPerFilterConfig"]["envoy.filters.http.stateful_session"];
+        let cookie = &config["statefulSession"]["sessionState"]["typedConfig"]["cookie"];
+        cookie["name"].as_str().expect("a name").to_owned()
+    };
+    let first = source(0);
+    let others = [
+        Source { rule: 1, ..first.clone() },
+        Source { rule_name: Some("0".into()), ..first.clone() },
+        Source { route: ir::NsName::new("other", first.route.name.clone()), ..first.clone() },
+    ];
+    assert_eq!(name(&first), name(&Source { matching: 7, part: 1, ..first.clone() }), "of the rule, not of the match");
+    assert!(others.iter().all(|other| name(other) != name(&first)));
+    let named = |rule| Source { rule, rule_name: Some("cart".into()), ..first.clone() };
+    assert_eq!(name(&named(0)), name(&named(1)), "a name is kept wherever its rule stands");
+    assert_eq!(name(&first), "HASH", "the same in every build");
 }

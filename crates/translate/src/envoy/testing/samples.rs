@@ -241,7 +241,7 @@ fn times() -> Vec<Rule> {
 }
 
 fn sessions() -> Vec<SessionCarrier> {
-    let cookie = |ttl| SessionCarrier::Cookie { name: "session".into(), path: "/".into(), ttl };
+    let cookie = |ttl| SessionCarrier::Cookie { name: Some("session".into()), path: "/".into(), ttl };
     vec![
         cookie(None),
         cookie(Some(Duration::ZERO)),
