@@ -16,6 +16,9 @@ pub struct Listener {
     pub addresses: Vec<Arc<str>>,
     /// The port that Envoy binds.
     pub bind_port: Port,
+    /// As what its Gateway notes in a request that it came through (RFC 8586, `cdn-id`): a token, on all of its ports the
+    /// same and no other Gateway's.
+    pub pseudonym: Arc<str>,
     /// Sorted by name; at least one.
     pub chains: Vec<FilterChain>,
     /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to

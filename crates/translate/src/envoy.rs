@@ -25,6 +25,7 @@ pub mod testing;
 
 /// Names of Envoy's extensions, which are part of its interface.
 pub(crate) mod extension {
+    pub(crate) const CDN_LOOP: &str = "envoy.filters.http.cdn_loop";
     pub(crate) const CORS: &str = "envoy.filters.http.cors";
     pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
     pub(crate) const CREDENTIAL_INJECTOR: &str = "envoy.filters.http.credential_injector";

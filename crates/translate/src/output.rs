@@ -81,8 +81,15 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
         addresses => addresses.iter().map(|address| address.to_string().into()).collect(),
     };
     let closed = closed(&listeners, &chains);
-    let listener = Listener { name: format!("listener/{port}").into(), addresses, bind_port, chains, closed };
+    let name = format!("listener/{port}").into();
+    let listener = Listener { name, addresses, bind_port, pseudonym: pseudonym(gateway), chains, closed };
     Some(envoy::listener::listener(&listener, &config.edge))
+}
+
+/// The name of a Gateway for requests: a token, whatever the names are that it is made from.
+fn pseudonym(gateway: &NsName) -> Arc<str> {
+    let hash = bytes::version([gateway.to_string().as_bytes()]);
+    format!("portcullis-{}", bytes::short_name(&hash)).into()
 }
 
 /// Hostnames of listeners that are not served and would otherwise fall to the chain of a broader one.

@@ -13,13 +13,14 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 27] = [
+pub const MESSAGES: [&str; 28] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
     "envoy.config.listener.v3.Listener",
     "envoy.config.route.v3.RouteConfiguration",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
+    "envoy.extensions.filters.http.cdn_loop.v3.CdnLoopConfig",
     "envoy.extensions.filters.http.cors.v3.Cors",
     "envoy.extensions.filters.http.cors.v3.CorsPolicy",
     "envoy.extensions.filters.http.credential_injector.v3.CredentialInjector",

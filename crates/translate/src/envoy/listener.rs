@@ -48,6 +48,7 @@ use crate::{
     resource::Encoded,
 };
 
+mod circles;
 #[cfg(test)]
 mod tests;
 
@@ -69,7 +70,7 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         filter_chains: listener
             .chains
             .iter()
-            .map(|chain| filter_chain(chain, edge))
+            .map(|chain| filter_chain(chain, &listener.pseudonym, edge))
             .chain((!listener.closed.is_empty()).then(|| closed(&listener.closed)))
             .collect(),
         listener_filters: listener
@@ -97,14 +98,14 @@ fn tls_inspector() -> ListenerFilter {
     }
 }
 
-fn filter_chain(chain: &FilterChain, edge: &Edge) -> EnvoyFilterChain {
+fn filter_chain(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> EnvoyFilterChain {
     EnvoyFilterChain {
         name: chain.route_config.to_string(),
         filter_chain_match: (chain.hostname != Hostname::Any)
             .then(|| FilterChainMatch { server_names: vec![chain.hostname.domain()], ..FilterChainMatch::default() }),
         filters: vec![Filter {
             name: extension::HTTP_CONNECTION_MANAGER.into(),
-            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, edge)))),
+            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, pseudonym, edge)))),
         }],
         transport_socket: chain.tls.as_ref().map(transport_socket),
         ..EnvoyFilterChain::default()
@@ -144,14 +145,15 @@ fn transport_socket(tls: &TlsTermination) -> TransportSocket {
     }
 }
 
-fn connection_manager(chain: &FilterChain, edge: &Edge) -> HttpConnectionManager {
+fn connection_manager(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> HttpConnectionManager {
     HttpConnectionManager {
         stat_prefix: chain.route_config.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
             route_config_name: chain.route_config.to_string(),
         })),
-        http_filters: http_filters(),
+        http_filters: http_filters(pseudonym),
+        local_reply_config: Some(circles::local_replies(pseudonym)),
         common_http_protocol_options: Some(HttpProtocolOptions {
             idle_timeout: Some(duration(edge.idle_timeout)),
             max_headers_count: Some(uint32(edge.max_request_headers)),
@@ -189,14 +191,16 @@ fn nobody_is_internal() -> InternalAddressConfig {
     InternalAddressConfig { cidr_ranges: vec![nobody], ..InternalAddressConfig::default() }
 }
 
-/// Filters do nothing until a route configures them; the router comes last.
-fn http_filters() -> Vec<HttpFilter> {
+/// What goes in circles ends before anything else looks at it. The other filters do nothing until a route configures
+/// them; the router comes last.
+fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
     let filter = |name: &str, config: Any| HttpFilter {
         name: name.into(),
         config_type: Some(http_filter::ConfigType::TypedConfig(config)),
         ..HttpFilter::default()
     };
     vec![
+        filter(extension::CDN_LOOP, any(&circles::filter(pseudonym))),
         filter(extension::CORS, any(&Cors {})),
         filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())),
         filter(extension::ROUTER, any(&Router::default())),

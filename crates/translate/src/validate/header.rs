@@ -61,6 +61,9 @@ pub fn name(name: &str) -> Result<String, Invalid> {
 const FRAMING: [&str; 6] =
     ["connection", "content-length", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
+/// The header in which the Gateways that a request came through are noted (RFC 8586), in lower case.
+pub const PASSED: &str = "cdn-loop";
+
 /// A header name to set or add, in lower case.
 ///
 /// Beyond [`modifiable_name`], Envoy writes a length that a filter gave and then the body as it is. Whoever reads it
@@ -80,7 +83,8 @@ pub fn settable_name(header: &str) -> Result<String, Invalid> {
 
 /// A header name to remove, in lower case.
 ///
-/// Beyond [`name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses.
+/// Beyond [`name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses, and a request
+/// that goes in circles would never end if [`PASSED`] could be changed.
 pub fn modifiable_name(header: &str) -> Result<String, Invalid> {
     let lower = if header.starts_with(':') {
         return Err(Invalid::new(
@@ -96,6 +100,13 @@ pub fn modifiable_name(header: &str) -> Result<String, Invalid> {
             header,
             "Envoy does not modify the Host header this way",
             "use the hostname of a URLRewrite filter",
+        ));
+    }
+    if lower == PASSED {
+        return Err(Invalid::new(
+            header,
+            "it tells the Gateways that a request came through, so that one that goes in circles ends",
+            "leave it to Envoy",
         ));
     }
     Ok(lower)
@@ -201,7 +212,7 @@ mod tests {
     #[test]
     fn what_envoy_does_not_modify_is_refused_to_modify() {
         assert_eq!(modifiable_name("Content-Length").unwrap(), "content-length");
-        for bad in ["Host", "host", "HOST", ":authority", ":path", ":status", ""] {
+        for bad in ["Host", "host", "HOST", "CDN-Loop", ":authority", ":path", ":status", ""] {
             assert!(modifiable_name(bad).is_err(), "{bad:?}");
         }
     }

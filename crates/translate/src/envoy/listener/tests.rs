@@ -117,7 +117,22 @@ fn no_peer_is_internal() {
 fn the_router_is_the_last_filter() {
     let filters = manager(0, &Edge::default())["httpFilters"].clone();
     let names: Vec<_> = filters.as_array().expect("filters").iter().map(|filter| filter["name"].clone()).collect();
-    assert_eq!(names, ["envoy.filters.http.cors", "envoy.filters.http.stateful_session", "envoy.filters.http.router"]);
+    let expected = ["cdn_loop", "cors", "stateful_session", "router"].map(|name| format!("envoy.filters.http.{name}"));
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_request_that_comes_too_often_is_told_from_others_that_fail() {
+    let manager = manager(0, &Edge::default());
+    assert_eq!(manager["httpFilters"][0]["typedConfig"]["cdnId"], "portcullis-0");
+    let mapper = &manager["localReplyConfig"]["mappers"][0];
+    let filters = &mapper["filter"]["andFilter"]["filters"];
+    let header = &filters[1]["headerFilter"]["header"];
+    let pattern = header["stringMatch"]["safeRegex"]["regex"].as_str().expect("a pattern");
+    let pattern = regex_lite::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern");
+    assert_eq!((&mapper["statusCode"], &header["name"]), (&json!(508), &json!("cdn-loop")));
+    assert!(!pattern.is_match("portcullis-0,cdn.example,portcullis-0"));
+    assert!(pattern.is_match("portcullis-0,cdn.example,portcullis-0,portcullis-0"));
 }
 
 #[test]

@@ -313,6 +313,7 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         name: format!("listener/{port}").into(),
         addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
         bind_port: 10_000 + port,
+        pseudonym: "portcullis-0".into(),
         chains,
         closed: if port == 443 {
             vec![Hostname::parse("b.example.com"), Hostname::parse("*.b.example.com")]
