@@ -39,6 +39,17 @@ mod parameters;
 mod proxy;
 #[path = "hostile/sni.rs"]
 mod sni;
+#[path = "hostile/body.rs"]
+mod body;
+#[path = "hostile/circles.rs"]
+mod circles;
+#[path = "hostile/explained.rs"]
+mod explained;
+#[path = "bad_input/manifests.rs"]
+#[allow(dead_code, reason = "the tests of bad input use all of them")]
+mod manifests;
+#[path = "hostile/sessions.rs"]
+mod sessions;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;

@@ -79,6 +79,12 @@ impl Stage {
         self.answers("later.example", &path, 200).await
     }
 
+    /// Its HTTP listener.
+    #[allow(dead_code, reason = "the attacks send requests of their own")]
+    pub(crate) fn http(&self) -> &Target {
+        &self.http
+    }
+
     /// A GET over HTTP is answered with this status.
     pub(crate) async fn answers(&self, host: &str, path: &str, status: u16) -> Result<()> {
         self.answers_to(&Request::get(host, path), status).await
