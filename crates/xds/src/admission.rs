@@ -1,11 +1,12 @@
 //! Who is let in, and for how long: everything that happens before a byte of a stream is parsed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use accept::{Busy, Place};
 use http::HeaderMap;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 
@@ -13,34 +14,66 @@ use crate::config::Config;
 use crate::event::{Event, Reporter};
 use crate::identity::{Identity, Refusal, Token};
 use crate::jitter::jitter;
-use crate::peer::Peer;
+use crate::peer::{Origin, Peer};
 
 /// Tokens are not judged again more often than this, whatever the judge says.
 const MIN_RECHECK: Duration = Duration::from_millis(100);
 
-/// A connection on which nobody was let in yet takes one of few places, for a short time.
+/// That a Gateway has its share of all streams is told so often at most.
+const SHARE_TOLD_EVERY: Duration = Duration::from_mins(1);
+
+/// A connection without a stream takes one of few places, for a short time.
 pub(crate) struct Newcomer {
-    place: Mutex<Option<OwnedSemaphorePermit>>,
-    until: Instant,
+    place: Mutex<Option<Place<Origin>>>,
+    streams: watch::Sender<usize>,
 }
 
 impl Newcomer {
-    pub(crate) fn new(place: Option<OwnedSemaphorePermit>, until: Instant) -> Self {
-        Self { place: Mutex::new(place), until }
+    pub(crate) fn new(place: Place<Origin>) -> Self {
+        Self { place: Mutex::new(Some(place)), streams: watch::Sender::new(0) }
     }
 
-    /// When the connection ends if nobody was let in.
-    pub(crate) fn until(&self) -> Instant {
-        self.until
+    /// The connection waits for the server, until what is returned is dropped.
+    pub(crate) fn busy(&self) -> Option<Busy<Origin>> {
+        self.place().as_ref().map(Place::busy)
     }
 
-    /// Somebody was: the place is free for others.
-    pub(crate) fn let_in(&self) {
-        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// A stream was let in: until it ends, the place is free for others.
+    pub(crate) fn let_in(self: &Arc<Self>) -> LetIn {
+        self.streams.send_modify(|streams| *streams += 1);
+        drop(self.place().take());
+        LetIn(self.clone())
     }
 
-    pub(crate) fn was_let_in(&self) -> bool {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    /// How many streams there are.
+    pub(crate) fn streams(&self) -> watch::Receiver<usize> {
+        self.streams.subscribe()
+    }
+
+    /// Whether it takes a place.
+    pub(crate) fn has_place(&self) -> bool {
+        self.place().is_some()
+    }
+
+    /// There is no stream any more, so it takes a place again; or not, if there is one by now.
+    pub(crate) fn return_to(&self, place: Place<Origin>) {
+        let mut slot = self.place();
+        if *self.streams.borrow() == 0 {
+            *slot = Some(place);
+        }
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place<Origin>>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream that was let in, for as long as it lasts.
+pub(crate) struct LetIn(Arc<Newcomer>);
+
+impl Drop for LetIn {
+    fn drop(&mut self) {
+        self.0.streams.send_modify(|streams| *streams -= 1);
     }
 }
 
@@ -49,13 +82,15 @@ pub(crate) struct Admission {
     config: Config,
     reporter: Reporter,
     turns: Semaphore,
+    share_told: Mutex<Option<Instant>>,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 impl Admission {
     pub(crate) fn new(config: Config, reporter: Reporter) -> Self {
         let turns = config.max_concurrent_authentications.clamp(1, Semaphore::MAX_PERMITS);
-        Self { config, reporter, turns: Semaphore::new(turns), refused: Default::default() }
+        let turns = Semaphore::new(turns);
+        Self { config, reporter, turns, share_told: Mutex::default(), refused: Default::default() }
     }
 
     /// What a stream shows of who it is, not judged yet. `None` where nobody has to show that.
@@ -90,6 +125,23 @@ impl Admission {
         timeout(self.config.authentication_timeout, judged).await.unwrap_or(Err(Refusal::Unavailable))
     }
 
+    /// A stream of a gateway that has its share does not get a place, or loses it.
+    pub(crate) fn has_its_share(&self, gateway: &str) -> Status {
+        let now = Instant::now();
+        let mut told = self.share_told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| now >= told + SHARE_TOLD_EVERY) {
+            *told = Some(now);
+            let max = self.config.max_streams;
+            tracing::warn!(
+                gateway,
+                max,
+                "all xDS streams are taken, most of them by this Gateway: it gives way to others"
+            );
+        }
+        drop(told);
+        self.refuse(Refusal::Share)
+    }
+
     /// Counts a refusal and gives the words for it, which are the same for all that say something about the client.
     pub(crate) fn refuse(&self, reason: Refusal) -> Status {
         let untold = &self.refused[reason.index()];
@@ -103,6 +155,7 @@ impl Admission {
         }
         match reason {
             Refusal::Unavailable => Status::unavailable("identities cannot be checked now"),
+            Refusal::Share => Status::unavailable("there are as many streams as are allowed"),
             _ => Status::unauthenticated("not authenticated"),
         }
     }

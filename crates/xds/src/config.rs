@@ -23,7 +23,8 @@ pub type Authorize = Arc<dyn Fn(&Peer, &Node) -> Result<String, Status> + Send +
 pub struct Config {
     /// What one client may make the server hold.
     pub limits: Limits,
-    /// How many streams there may be; more are refused with `UNAVAILABLE`.
+    /// How many streams there may be. When there are as many, the gateway with the most gives one up for each stream of
+    /// a gateway that has fewer: what that gateway itself wants beyond is refused with `UNAVAILABLE`.
     pub max_streams: usize,
     /// How many streams there may be on one connection. An Envoy needs one, and a second while it reconnects.
     pub max_streams_per_connection: u32,
@@ -45,10 +46,13 @@ pub struct Config {
     pub max_connection_age: Option<Duration>,
     /// How long a connection that was asked to go may take before it is cut.
     pub drain_timeout: Duration,
-    /// How many connections there may be on which nobody was let in yet. When there are more, the next wait until one
-    /// was, or went.
+    /// How many connections there may be on which no stream is: nobody was let in yet, or nobody is there any more. When
+    /// there are more, those give way that keep the server waiting, first those of an address with more than a
+    /// thirty-second part of these places; see [`accept::Places`].
     pub max_newcomers: usize,
-    /// How long a connection may stand before somebody is let in on it, with the TLS handshake, the wait for
+    /// How long a connection without a stream may keep the server waiting before it gives way to another.
+    pub newcomer_patience: Duration,
+    /// How long a connection may stand without a stream before somebody is let in on it, with the TLS handshake, the wait for
     /// [`Hub::ready`](crate::Hub::ready) and the judging of a token: more than [`Config::ready_timeout`] and
     /// [`Config::authentication_timeout`] together.
     pub newcomer_timeout: Duration,
@@ -85,6 +89,7 @@ impl Default for Config {
             max_connection_age: None,
             drain_timeout: Duration::from_secs(5),
             max_newcomers: 512,
+            newcomer_patience: Duration::from_secs(1),
             newcomer_timeout: Duration::from_secs(10),
             ready_timeout: Duration::from_secs(3),
             authenticate: None,

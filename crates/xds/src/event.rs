@@ -58,7 +58,7 @@ pub enum Event {
         /// The names.
         names: Vec<String>,
     },
-    /// A proxy asks for a name that its gateway does not have. Told once a name and stream.
+    /// A proxy asks for names that its gateway does not have. Told once a name and stream, those of one request together.
     UnknownName {
         /// `NAMESPACE/NAME`.
         gateway: String,
@@ -66,8 +66,10 @@ pub enum Event {
         stream: u64,
         /// The type.
         kind: ResourceType,
-        /// The name, cut to 256 bytes.
+        /// The first of them, cut to 256 bytes.
         name: String,
+        /// How many there are.
+        count: u64,
     },
     /// A wait was ended by its bound and not by the proxy: what follows was sent although the proxy had not
     /// acknowledged what comes before.

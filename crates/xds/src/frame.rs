@@ -14,8 +14,28 @@ const COALESCE: usize = 4096;
 /// What a common buffer holds. The next begins when it is full: one that grew would copy what it has again and again.
 const BUFFER: usize = 16 * COALESCE;
 
+/// No implementation of protobuf reads a message that is longer; gRPC itself could carry twice as much.
+const LONGEST: usize = i32::MAX as usize;
+
+/// A response that no client could read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not sent: the {count} resources of type {kind} that changed have {bytes} bytes together, and no proxy reads more than \
+     {LONGEST} in one message; give the Gateway fewer or smaller routes"
+)]
+pub(crate) struct TooLarge {
+    kind: ResourceType,
+    count: usize,
+    bytes: usize,
+}
+
 /// A `DeltaDiscoveryResponse` as gRPC message.
-pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], removed: &[Arc<str>]) -> Vec<Bytes> {
+pub(crate) fn delta(
+    kind: ResourceType,
+    nonce: &str,
+    resources: &[Resource],
+    removed: &[Arc<str>],
+) -> Result<Vec<Bytes>, TooLarge> {
     let mut tail = BytesMut::new();
     put_text(4, kind.type_url(), &mut tail);
     put_text(5, nonce, &mut tail);
@@ -23,29 +43,34 @@ pub(crate) fn delta(kind: ResourceType, nonce: &str, resources: &[Resource], rem
         put_text(6, name, &mut tail);
     }
     let len = tail.len() + resources.iter().map(|r| r.delta_head().len() + r.body_len()).sum::<usize>();
-    let mut frames = Frames::new(len);
+    let mut frames = Frames::new(len).ok_or(TooLarge { kind, count: resources.len(), bytes: len })?;
     for resource in resources {
         frames.room(resource.delta_head().len());
         frames.buffer.put_slice(resource.delta_head());
         frames.body(resource.body());
     }
-    frames.finish(&tail)
+    Ok(frames.finish(&tail))
 }
 
 /// A `DiscoveryResponse` as gRPC message.
-pub(crate) fn sotw(kind: ResourceType, nonce: &str, version: &str, resources: &[Resource]) -> Vec<Bytes> {
+pub(crate) fn sotw(
+    kind: ResourceType,
+    nonce: &str,
+    version: &str,
+    resources: &[Resource],
+) -> Result<Vec<Bytes>, TooLarge> {
     let mut tail = BytesMut::new();
     put_text(1, version, &mut tail);
     put_text(4, kind.type_url(), &mut tail);
     put_text(5, nonce, &mut tail);
     let len = tail.len() + resources.iter().map(|r| r.sotw_head_len() + r.body_len()).sum::<usize>();
-    let mut frames = Frames::new(len);
+    let mut frames = Frames::new(len).ok_or(TooLarge { kind, count: resources.len(), bytes: len })?;
     for resource in resources {
         frames.room(resource.sotw_head_len());
         resource.put_sotw_head(&mut frames.buffer);
         frames.body(resource.body());
     }
-    frames.finish(&tail)
+    Ok(frames.finish(&tail))
 }
 
 fn put_text(tag: u32, text: &str, out: &mut BytesMut) {
@@ -62,12 +87,13 @@ struct Frames {
 }
 
 impl Frames {
-    /// Begins a message of `len` bytes.
-    fn new(len: usize) -> Self {
+    /// Begins a message of `len` bytes; none that is longer than a client reads.
+    fn new(len: usize) -> Option<Self> {
+        let prefix = u32::try_from(len).ok().filter(|_| len <= LONGEST)?;
         let mut buffer = BytesMut::with_capacity((len + 5).min(BUFFER));
         buffer.put_u8(0); // not compressed
-        buffer.put_u32(u32::try_from(len).expect("one gateway's resources are far below gRPC's 4 GiB"));
-        Self { done: Vec::new(), buffer, left: len }
+        buffer.put_u32(prefix);
+        Some(Self { done: Vec::new(), buffer, left: len })
     }
 
     /// Makes room for the next `len` bytes of the message.
@@ -143,7 +169,7 @@ mod tests {
     #[test]
     fn a_composed_delta_response_is_the_message_it_stands_for() {
         let resources = resources();
-        let frames = delta(ResourceType::Cluster, "n1", &resources, &["gone".into()]);
+        let frames = delta(ResourceType::Cluster, "n1", &resources, &["gone".into()]).expect("it is short");
         let expected = discovery::DeltaDiscoveryResponse {
             type_url: ResourceType::Cluster.type_url().into(),
             nonce: "n1".into(),
@@ -167,7 +193,7 @@ mod tests {
     #[test]
     fn a_composed_state_of_the_world_response_is_the_message_it_stands_for() {
         let resources = resources();
-        let frames = sotw(ResourceType::Cluster, "n1", "v1", &resources);
+        let frames = sotw(ResourceType::Cluster, "n1", "v1", &resources).expect("it is short");
         let expected = discovery::DiscoveryResponse {
             version_info: "v1".into(),
             type_url: ResourceType::Cluster.type_url().into(),
@@ -185,7 +211,7 @@ mod tests {
         let body = Bytes::from(vec![7; COALESCE - 1]);
         let many: Vec<_> =
             (0..100).map(|i| Resource::new(ResourceType::Cluster, &format!("c{i}"), [1; 16], body.clone())).collect();
-        let frames = delta(ResourceType::Cluster, "n1", &many, &[]);
+        let frames = delta(ResourceType::Cluster, "n1", &many, &[]).expect("it is short");
         assert!(
             frames.iter().all(|frame| frame.len() <= BUFFER),
             "{:?}",
@@ -198,9 +224,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_longer_than_anybody_reads_is_refused_and_not_begun() {
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        for (pieces, fits) in [(2047, true), (2048, false), (5000, false)] {
+            let body: Arc<[Bytes]> = std::iter::repeat_n(piece.clone(), pieces).collect();
+            let large = [Resource::in_pieces(ResourceType::Cluster, "c", [1; 16], body)];
+            let of_delta = delta(ResourceType::Cluster, "n1", &large, &[]);
+            let of_sotw = sotw(ResourceType::Cluster, "n1", "v1", &large);
+            assert_eq!((of_delta.is_ok(), of_sotw.is_ok()), (fits, fits), "{pieces} MiB");
+            assert!(of_delta.err().is_none_or(|error| error.to_string().contains("type Cluster")));
+        }
+    }
+
+    #[test]
     fn a_large_body_is_shared_and_small_ones_are_coalesced() {
         let resources = resources();
-        let frames = delta(ResourceType::Cluster, "n1", &resources, &[]);
+        let frames = delta(ResourceType::Cluster, "n1", &resources, &[]).expect("it is short");
         for large in resources.iter().flat_map(Resource::body).filter(|piece| piece.len() >= COALESCE) {
             assert!(frames.iter().any(|frame| frame.as_ptr() == large.as_ptr()));
         }

@@ -61,7 +61,8 @@ pub struct Identity {
     pub recheck_after: Duration,
 }
 
-/// Why a stream is not served. A client is not told which of them it was, but for [`Refusal::Unavailable`].
+/// Why a stream is not served. A client is not told which of them it was, but for [`Refusal::Unavailable`] and
+/// [`Refusal::Share`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -83,12 +84,22 @@ pub enum Refusal {
     /// The token cannot be judged now, because who judges tokens cannot be asked or too many are waiting.
     #[error("its token cannot be judged now")]
     Unavailable,
+    /// There are as many streams as there may be, and its gateway has its share of them.
+    #[error("its Gateway has its share of all streams")]
+    Share,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Handshake, Self::Token, Self::Denied, Self::NoGateway, Self::WrongGateway, Self::Unavailable];
+    pub const ALL: [Self; 7] = [
+        Self::Handshake,
+        Self::Token,
+        Self::Denied,
+        Self::NoGateway,
+        Self::WrongGateway,
+        Self::Unavailable,
+        Self::Share,
+    ];
 
     /// Its place in [`Refusal::ALL`].
     pub(crate) const fn index(self) -> usize {
@@ -104,6 +115,7 @@ impl Refusal {
             Self::NoGateway => "no_gateway",
             Self::WrongGateway => "wrong_gateway",
             Self::Unavailable => "unavailable",
+            Self::Share => "share",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The other end of a connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,18 @@ pub struct Peer {
     pub address: PeerAddress,
 }
 
+/// By what connections are told apart before anybody says who it is; none for a Unix socket.
+pub(crate) type Origin = Option<IpAddr>;
+
 impl Peer {
     pub(crate) fn new(address: PeerAddress) -> Self {
         Self { address }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        match self.address {
+            PeerAddress::Tcp(address) => Some(address.ip().to_canonical()),
+            PeerAddress::Unix => None,
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use accept::{Acceptor, Place, Places};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -24,12 +25,10 @@ use crate::event::Reporter;
 use crate::hub::Hub;
 use crate::identity::Refusal;
 use crate::jitter::jitter;
-use crate::peer::{Peer, PeerAddress};
+use crate::peer::{Origin, Peer, PeerAddress};
 use crate::service::{Ads, Shared};
 use crate::tls::Certificate;
 
-/// A pause after a failed accept, so that running out of file descriptors does not also burn the CPU.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a proxy sends as headers is a few hundred bytes.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// What a client may have sent that nobody has read yet, on one stream and on all of a connection: also a client of
@@ -69,11 +68,13 @@ pub struct Server {
 impl Server {
     /// A server of what is published at `hub`; what it learns goes to `reporter`.
     pub fn new(hub: Hub, config: Config, reporter: Reporter) -> Self {
-        let streams = Arc::new(Semaphore::new(config.max_streams.min(Semaphore::MAX_PERMITS)));
+        let streams = Places::new(config.max_streams, Duration::ZERO);
+        let newcomers = Places::new(config.max_newcomers, config.newcomer_patience);
         let large_sends = Arc::new(Semaphore::new(config.max_concurrent_large_sends.clamp(1, Semaphore::MAX_PERMITS)));
         let next_stream = AtomicU64::new(1);
         let admission = Admission::new(config.clone(), reporter.clone());
-        Self { shared: Arc::new(Shared { hub, config, reporter, streams, large_sends, next_stream, admission }) }
+        let shared = Shared { hub, config, reporter, streams, newcomers, large_sends, next_stream, admission };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Serves TCP connections in clear until `shutdown`, then asks clients to go and cuts those that are still there
@@ -119,30 +120,24 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
-        let newcomers = Arc::new(Semaphore::new(self.shared.config.max_newcomers.clamp(1, Semaphore::MAX_PERMITS)));
+        let mut acceptor = Acceptor::new("xDS");
         loop {
-            let accepted = async {
-                // Never closed, so there is always a place at some time.
-                let place = newcomers.clone().acquire_owned().await.ok();
-                (place, listener.accept().await)
-            };
-            tokio::select! {
+            let (io, address) = tokio::select! {
                 () = &mut shutdown => break,
-                (place, accepted) = accepted => match accepted {
-                    Ok((io, address)) => {
-                        let until = Instant::now() + self.shared.config.newcomer_timeout;
-                        let newcomer = Arc::new(Newcomer::new(place, until));
-                        let peer = Peer::new(address);
-                        let accepted = Accepted { shared: self.shared.clone(), peer, newcomer, stopped: stopped.clone() };
-                        connections.spawn(accepted.serve(io, tls.clone()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an xDS connection");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(_) = connections.join_next() => {}
-            }
+                accepted = acceptor.accept(|| listener.accept()) => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let peer = Peer::new(address);
+            let place = tokio::select! {
+                () = &mut shutdown => break,
+                place = self.shared.newcomers.enter(peer.origin()) => place,
+            };
+            let Some(place) = place else {
+                tracing::debug!(peer = ?peer.address, "a connection is closed: its address has too many without a stream");
+                continue;
+            };
+            let accepted = Accepted { shared: self.shared.clone(), peer, stopped: stopped.clone() };
+            connections.spawn(accepted.serve(io, place, tls.clone()));
         }
         drop(listener);
         stop.send_replace(true);
@@ -163,7 +158,7 @@ impl Listener for TcpListener {
     async fn accept(&self) -> io::Result<(Self::Io, PeerAddress)> {
         let (io, address) = Self::accept(self).await?;
         // A response is a few small writes; none of them may wait for an acknowledgement of another.
-        io.set_nodelay(true)?;
+        drop(io.set_nodelay(true));
         Ok((io, PeerAddress::Tcp(address)))
     }
 }
@@ -181,41 +176,40 @@ impl Listener for UnixListener {
 struct Accepted {
     shared: Arc<Shared>,
     peer: Peer,
-    newcomer: Arc<Newcomer>,
     /// True once the server stops.
     stopped: watch::Receiver<bool>,
 }
 
 impl Accepted {
-    async fn serve<I>(mut self, io: I, tls: Option<TlsAcceptor>)
+    async fn serve<I>(mut self, io: I, place: Place<Origin>, tls: Option<TlsAcceptor>)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Some(acceptor) = tls else { return self.connection(io).await };
-        let handshake = timeout_at(self.newcomer.until(), acceptor.accept(io));
+        let until = Instant::now() + self.shared.config.newcomer_timeout;
+        let Some(acceptor) = tls else { return self.connection(io, place, until).await };
         let shaken = tokio::select! {
-            shaken = handshake => shaken,
+            shaken = timeout_at(until, acceptor.accept(io)) => shaken.unwrap_or_else(|late| Err(late.into())),
+            () = place.withdrawn() => Err(io::Error::other("it makes others wait")),
             _ = self.stopped.wait_for(|stopped| *stopped) => return,
         };
-        if let Ok(Ok(io)) = shaken {
-            self.connection(io).await;
-        } else {
-            let reason = shaken.map_or_else(
-                |late| late.to_string(),
-                |done| done.err().map_or_else(String::new, |error| error.to_string()),
-            );
-            tracing::debug!(peer = ?self.peer.address, reason, "a TLS handshake failed");
-            drop(self.shared.admission.refuse(Refusal::Handshake));
-        }
+        let reason = match shaken {
+            Ok(io) => return self.connection(io, place, until).await,
+            Err(reason) => reason,
+        };
+        tracing::debug!(peer = ?self.peer.address, %reason, "a TLS handshake failed");
+        drop(self.shared.admission.refuse(Refusal::Handshake));
     }
 
     /// Serves the connection until the client leaves, it is too old, or the server stops.
-    async fn connection<I>(mut self, io: I)
+    async fn connection<I>(mut self, io: I, place: Place<Origin>, until: Instant)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let config = self.shared.config.clone();
-        let newcomer = self.newcomer;
+        let (config, newcomers, origin) =
+            (self.shared.config.clone(), self.shared.newcomers.clone(), self.peer.origin());
+        let mut withdrawn = pin!(place.withdrawn());
+        let newcomer = Arc::new(Newcomer::new(place));
+        let mut streams = newcomer.streams();
         let (drain, draining) = watch::channel(false);
         let ads = Ads { shared: self.shared, peer: self.peer, draining, newcomer: newcomer.clone() };
         let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -228,7 +222,7 @@ impl Accepted {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEADER_BYTES);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(ads)));
-        let (mut too_late, mut known) = (pin!(sleep_until(newcomer.until())), false);
+        let mut too_late = pin!(sleep_until(until));
         let mut old = pin!(sleep(config.max_connection_age.map_or(Duration::MAX, jitter)));
         loop {
             tokio::select! {
@@ -239,10 +233,19 @@ impl Accepted {
                     return;
                 }
                 // Keepalive begins with HTTP/2, and answers also those who want nothing.
-                () = &mut too_late, if !known => {
-                    known = newcomer.was_let_in();
-                    if !known {
-                        return;
+                () = &mut too_late, if newcomer.has_place() => return,
+                () = &mut withdrawn, if newcomer.has_place() => {
+                    tracing::debug!(?origin, "an xDS connection without a stream gives way to another");
+                    return;
+                }
+                _ = streams.changed() => {
+                    let deserted = *streams.borrow_and_update() == 0;
+                    if deserted && !newcomer.has_place() {
+                        // Whoever was let in once does not keep others out by connections for nothing.
+                        let Some(place) = newcomers.claim(origin) else { break };
+                        withdrawn.set(place.withdrawn());
+                        too_late.as_mut().reset(Instant::now() + config.newcomer_timeout);
+                        newcomer.return_to(place);
                     }
                 }
                 () = &mut old, if config.max_connection_age.is_some() => break,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use accept::{Place, Places};
 use bytes::{Buf, Bytes};
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
@@ -16,13 +17,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::codec::{DecodeBuf, Decoder, Streaming};
 use tonic::{Code, Status};
 
-use crate::admission::{Admission, Newcomer, Standing};
+use crate::admission::{Admission, LetIn, Newcomer, Standing};
 use crate::body::{Part, StreamBody};
 use crate::config::Config;
 use crate::event::{Event, Reporter};
 use crate::hub::{Hub, Publication};
 use crate::identity::Refusal;
-use crate::peer::Peer;
+use crate::peer::{Origin, Peer};
 use crate::request::{DeltaRequest, Node, ParseError, SotwRequest, printable};
 use crate::stream::{Observation, Protocol, Settings, Stream, Violation};
 
@@ -41,10 +42,20 @@ pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) config: Config,
     pub(crate) reporter: Reporter,
-    pub(crate) streams: Arc<Semaphore>,
+    /// The places of streams, by gateway; of those that have not said yet whose they are, by the empty name.
+    pub(crate) streams: Places<String>,
+    /// The places of connections without a stream.
+    pub(crate) newcomers: Places<Origin>,
     pub(crate) large_sends: Arc<Semaphore>,
     pub(crate) next_stream: AtomicU64,
     pub(crate) admission: Admission,
+}
+
+impl Shared {
+    /// A place for a stream of `gateway`.
+    fn place(&self, gateway: &str) -> Result<Place<String>, Status> {
+        self.streams.claim(gateway.to_owned()).ok_or_else(|| self.admission.has_its_share(gateway))
+    }
 }
 
 /// The service as one connection sees it.
@@ -94,6 +105,7 @@ impl Ads {
         // Who shows nothing is not waited with.
         let token = self.shared.admission.token(&self.peer, request.headers())?;
         let mut draining = self.draining.clone();
+        let waits_for_us = self.newcomer.busy();
         tokio::select! {
             ready = timeout(self.shared.config.ready_timeout, self.shared.hub.until_ready()) => {
                 ready.map_err(|_| Status::unavailable("the configuration was not read completely yet"))?;
@@ -101,9 +113,9 @@ impl Ads {
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
         }
         let standing = self.shared.admission.admit(&self.peer, token).await?;
-        let slot = self.shared.streams.clone().try_acquire_owned();
-        let slot = slot.map_err(|_| Status::unavailable("there are as many streams as are allowed"))?;
-        self.newcomer.let_in();
+        let place = self.shared.place(standing.as_ref().map_or("", Standing::gateway))?;
+        let let_in = self.newcomer.let_in();
+        drop(waits_for_us);
         let limit = self.shared.config.limits.request_bytes;
         let requests = Streaming::new_request(RawDecoder, request.into_body(), None, Some(limit));
         let (parts, body) = mpsc::channel(1);
@@ -115,7 +127,8 @@ impl Ads {
             unreported: Vec::new(),
             standing,
             ads: self,
-            _slot: slot,
+            place: Some(place),
+            _let_in: let_in,
         };
         tokio::spawn(task.run());
         let mut response = Response::new(StreamBody::new(body));
@@ -163,7 +176,9 @@ struct StreamTask {
     unreported: Vec<Event>,
     /// Who the stream is, where that has to be shown.
     standing: Option<Standing>,
-    _slot: OwnedSemaphorePermit,
+    /// Among those of its gateway. None only while it is changed for another.
+    place: Option<Place<String>>,
+    _let_in: LetIn,
 }
 
 impl StreamTask {
@@ -196,8 +211,10 @@ impl StreamTask {
         let mut draining = self.ads.draining.clone();
         let config = &self.ads.shared.config;
         let patience = config.keepalive_interval + config.keepalive_timeout;
+        let withdrawn = self.withdrawn();
         let request = tokio::select! {
             request = self.requests.message() => request?,
+            () = withdrawn => return Err(self.ads.shared.admission.has_its_share("")),
             // A proxy asks at once; who only holds a stream open takes the place of one that would.
             () = sleep(patience) => return Err(Status::deadline_exceeded("nothing was asked for")),
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
@@ -209,7 +226,12 @@ impl StreamTask {
             return Err(Status::invalid_argument("the first request must carry the node"));
         };
         let gateway = match &self.standing {
-            None => (config.authorize)(&self.ads.peer, node)?,
+            None => {
+                let gateway = (config.authorize)(&self.ads.peer, node)?;
+                self.place = None;
+                self.place = Some(self.ads.shared.place(&gateway)?);
+                gateway
+            }
             Some(standing) if standing.gateway() == node.cluster => node.cluster.clone(),
             Some(_) => return Err(self.ads.shared.admission.refuse(Refusal::WrongGateway)),
         };
@@ -217,6 +239,11 @@ impl StreamTask {
         tracing::debug!(stream = self.id, gateway, node_id, protocol = ?self.protocol, "xDS stream begins");
         self.report(Event::Connected { gateway: gateway.clone(), node_id, stream: self.id });
         Ok(Some((gateway, request)))
+    }
+
+    /// Waits until the place is another gateway's.
+    fn withdrawn(&self) -> BoxFuture<'static, ()> {
+        self.place.as_ref().map_or_else(|| std::future::pending().boxed(), |place| place.withdrawn().boxed())
     }
 
     fn parse(&self, message: Bytes) -> Result<Parsed, Status> {
@@ -245,6 +272,7 @@ impl StreamTask {
                 None => std::future::pending().await,
             }
         });
+        let mut withdrawn = self.withdrawn();
         take_snapshot(&mut stream, view, &mut seen);
         if let Err(violation) = on_request(&mut stream, first) {
             return refused(&violation);
@@ -297,6 +325,7 @@ impl StreamTask {
                     }
                 }
                 status = lost.as_mut() => return status,
+                () = &mut withdrawn => return self.ads.shared.admission.has_its_share(gateway),
                 _ = draining.wait_for(|draining| *draining) => return going_away(),
                 () = self.parts.closed() => return Status::ok(""),
             }
@@ -322,22 +351,16 @@ impl StreamTask {
                 Event::Acked { gateway, stream, kind, versions }
             }
             Observation::Nacked(kind, rejected, message) => {
-                tracing::warn!(gateway, stream, %kind, %message, "a proxy rejected its configuration");
                 let (names, versions) = rejected.into_iter().map(|(name, version)| (name.to_string(), version)).unzip();
                 Event::Nacked { gateway, stream, kind, names, versions, message }
             }
             Observation::Recovered(kind, names) => {
                 Event::Recovered { gateway, stream, kind, names: names.iter().map(ToString::to_string).collect() }
             }
-            Observation::UnknownName(kind, name) => {
-                let name = printable(&name, 256);
-                tracing::info!(gateway, stream, %kind, name, "a proxy asks for a name that its Gateway does not have");
-                Event::UnknownName { gateway, stream, kind, name }
+            Observation::UnknownName(kind, name, count) => {
+                Event::UnknownName { gateway, stream, kind, name: printable(&name, 256), count }
             }
-            Observation::GateExpired(gate) => {
-                tracing::warn!(gateway, stream, ?gate, "a proxy did not acknowledge in time, going on without");
-                Event::GateExpired { gateway, stream, gate }
-            }
+            Observation::GateExpired(gate) => Event::GateExpired { gateway, stream, gate },
         };
         self.report(event);
     }

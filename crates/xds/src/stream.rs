@@ -25,6 +25,7 @@ use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 
 use crate::event::Gate;
+use crate::frame::TooLarge;
 use crate::limits::Limits;
 use crate::request::Node;
 use crate::resource::{Resource, ResourceType, Version};
@@ -97,8 +98,8 @@ pub enum Observation {
     Nacked(ResourceType, Vec<(Arc<str>, Version)>, String),
     /// [`crate::Event::Recovered`]
     Recovered(ResourceType, Vec<Arc<str>>),
-    /// [`crate::Event::UnknownName`]
-    UnknownName(ResourceType, Arc<str>),
+    /// [`crate::Event::UnknownName`]: the first, and how many.
+    UnknownName(ResourceType, Arc<str>, u64),
     /// [`crate::Event::GateExpired`]
     GateExpired(Gate),
 }
@@ -299,10 +300,11 @@ impl Stream {
     }
 
     fn tell_unknown(&mut self, kind: ResourceType, names: &[Arc<str>]) {
-        for name in names {
-            if !self.types[kind.index()].unknown.contains(name) {
-                self.observations.push(Observation::UnknownName(kind, name.clone()));
-            }
+        let known = &self.types[kind.index()].unknown;
+        let mut untold = names.iter().filter(|name| !known.contains(*name));
+        if let Some(first) = untold.next() {
+            let count = 1 + untold.count() as u64;
+            self.observations.push(Observation::UnknownName(kind, first.clone(), count));
         }
     }
 
@@ -355,6 +357,15 @@ impl Stream {
             }
         }
         self.observations.push(Observation::Nacked(kind, flight.versions, message));
+    }
+
+    /// A response that was taken for sent cannot be: what it says is left out, as if the client had rejected it.
+    fn cannot_send(&mut self, kind: ResourceType, nonce: u64, why: &TooLarge) {
+        let in_flight = &mut self.types[kind.index()].in_flight;
+        let Some(at) = in_flight.iter().rposition(|flight| flight.nonce == nonce) else { return };
+        if let Some(flight) = in_flight.remove(at) {
+            self.rejected(kind, flight, why.to_string());
+        }
     }
 
     /// The client does not mean all names of this type any more.

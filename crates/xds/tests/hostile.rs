@@ -117,6 +117,39 @@ async fn a_secret_of_another_gateway_does_not_exist() {
 }
 
 #[tokio::test]
+async fn names_that_are_not_there_are_told_as_a_count() {
+    let mut server = run(Config::default(), 100).await;
+    server.hub.publish("ns/gw", secret("ours"));
+    let names: Vec<_> = (0..10_000).map(|number| format!("guess-{number:05}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut client = Client::asking(server.address, ask(ResourceType::Secret, &names)).await;
+    assert_eq!(client.next().await.removed_resources.len(), names.len());
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
+    let told = soon(server.events.recv()).await;
+    assert!(matches!(&told, Some(Event::UnknownName { name, count: 10_000, .. }) if name == "guess-00000"), "{told:?}");
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Acked { .. })));
+}
+
+#[tokio::test]
+async fn what_is_too_large_for_a_message_is_told_and_what_follows_is_sent() {
+    let mut server = run(Config::default(), 100).await;
+    // Five GiB, of which there is one MiB.
+    let pieces = std::iter::repeat_n(Bytes::from(vec![0; 1 << 20]), 5 << 10).collect();
+    let large = Resource::in_pieces(ResourceType::Cluster, "a", [1; 16], pieces);
+    server.hub.publish("ns/gw", Snapshot::new().with(large));
+    let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
+    let told = soon(server.events.recv()).await;
+    let Some(Event::Nacked { names, message, .. }) = told else { panic!("{told:?}") };
+    assert_eq!(names, ["a"]);
+    assert!(message.starts_with("not sent: the 1 resources of type Cluster"), "{message}");
+    server.hub.publish("ns/gw", snapshot(2, 10));
+    assert_eq!(client.next_version().await, 2);
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Acked { .. })));
+    assert!(matches!(soon(server.events.recv()).await, Some(Event::Recovered { .. })));
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
     let mut config = Config::default();
     config.max_concurrent_large_sends = 1;

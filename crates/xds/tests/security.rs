@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -368,6 +368,85 @@ async fn who_says_nothing_makes_room_for_who_does() {
     // One that was let in takes no place, so that there is one for the next, however long the first stays.
     let mut other = server.open(Some("ns/other"), "ns/other").await.unwrap();
     assert_eq!(other.next().await, ["ns/other"]);
+}
+
+/// Connections on which nothing is said, from one address of this host.
+async fn silent(server: SocketAddr, from: [u8; 4], count: usize) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        connections.push(soon(socket.connect(server)).await.unwrap());
+    }
+    connections
+}
+
+#[tokio::test]
+async fn idle_newcomers_of_one_address_keep_out_nobody_of_another() {
+    let server = run(|config| {
+        config.max_newcomers = 64;
+        // Nobody gives way for being silent.
+        config.newcomer_timeout = Duration::from_hours(1);
+        config.newcomer_patience = Duration::from_hours(1);
+    })
+    .await;
+    let _held = silent(server.address, [127, 0, 0, 2], 100).await;
+    let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
+    assert_eq!(client.next().await, ["ns/gw"]);
+}
+
+#[tokio::test]
+async fn idle_newcomers_give_way_to_who_speaks_from_their_own_address() {
+    let server = run(|config| {
+        config.max_newcomers = 64;
+        config.newcomer_timeout = Duration::from_hours(1);
+        config.newcomer_patience = Duration::from_millis(1);
+    })
+    .await;
+    let _held = silent(server.address, [127, 0, 0, 1], 100).await;
+    let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
+    assert_eq!(client.next().await, ["ns/gw"]);
+}
+
+#[tokio::test]
+async fn the_streams_of_one_gateway_leave_every_other_its_share() {
+    let mut server = run(|config| config.max_streams = 4).await;
+    let mut hogs = Vec::new();
+    for _ in 0..4 {
+        let mut hog = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
+        hog.next().await;
+        hogs.push(hog);
+    }
+    let more = server.refused(Some("ns/gw"), "ns/gw").await;
+    assert_eq!((more.code(), server.refusal(Refusal::Share).await), (Code::Unavailable, 1));
+    for youngest in [3, 2] {
+        let mut other = server.open(Some("ns/other"), "ns/other").await.unwrap();
+        assert_eq!(other.next().await, ["ns/other"]);
+        assert_eq!(hogs[youngest].end().await.code(), Code::Unavailable);
+        assert_eq!(server.refusal(Refusal::Share).await, 1);
+        std::mem::forget(other);
+    }
+    // Both have their half.
+    assert_eq!(server.refused(Some("ns/other"), "ns/other").await.code(), Code::Unavailable);
+    server.hub.publish("ns/gw", snapshot("ns/gw", 2));
+    for hog in &mut hogs[..2] {
+        assert_eq!(hog.next().await, ["ns/gw"]);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_any_more_counts_as_a_newcomer() {
+    let server = run(|config| config.max_newcomers = 1).await;
+    let channel = server.channel().await;
+    let mut client = open_on(channel.clone(), Some("ns/gw"), "ns/gw").await.unwrap();
+    client.next().await;
+    drop(client);
+    // Two of them are more than there may be, so one ends, and whoever comes is let in all the same.
+    for _ in 0..4 {
+        let mut next = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
+        next.next().await;
+    }
+    drop(channel);
 }
 
 #[tokio::test]

@@ -136,8 +136,14 @@ impl Stream {
         let removed: Vec<_> = pending.removed.iter().cloned().collect();
         self.tell_unknown(kind, &pending.unknown);
         self.types[kind.index()].commit(&source, &pending);
-        let nonce = self.sent(kind, now, pending).to_string();
-        let frames = frame::delta(kind, &nonce, &resources, &removed);
-        Some(Response { kind, nonce, names, removed, frames })
+        let number = self.sent(kind, now, pending);
+        let nonce = number.to_string();
+        match frame::delta(kind, &nonce, &resources, &removed) {
+            Ok(frames) => Some(Response { kind, nonce, names, removed, frames }),
+            Err(error) => {
+                self.cannot_send(kind, number, &error);
+                None
+            }
+        }
     }
 }

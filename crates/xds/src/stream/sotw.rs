@@ -110,10 +110,16 @@ impl Stream {
             pending.upserts.values().cloned().collect()
         };
         state.commit(&source, &pending);
-        let nonce = self.sent(kind, now, pending);
-        self.types[kind.index()].last_nonce = Some(nonce);
-        let nonce = nonce.to_string();
-        let frames = frame::sotw(kind, &nonce, &set_version(&resources).to_string(), &resources);
+        let number = self.sent(kind, now, pending);
+        let nonce = number.to_string();
+        let frames = match frame::sotw(kind, &nonce, &set_version(&resources).to_string(), &resources) {
+            Ok(frames) => frames,
+            Err(error) => {
+                self.cannot_send(kind, number, &error);
+                return None;
+            }
+        };
+        self.types[kind.index()].last_nonce = Some(number);
         let names = resources.iter().map(Resource::shared_name).collect();
         Some(Response { kind, nonce, names, removed: Vec::new(), frames })
     }

@@ -184,12 +184,13 @@ fn refusals_of_proxies_are_counted_by_gateway_and_type() {
             stream: 1,
             kind: ResourceType::Cluster,
             name: "x".into(),
+            count: 3,
         }),
     ]);
     let labels = |kind: &str| RefusalLabels { gateway: gateway(), r#type: kind.to_owned() };
     assert_eq!(w.metrics.nacks.get_or_create(&labels("Listener")).get(), 1);
     assert_eq!(w.metrics.nacks.get_or_create(&labels("Cluster")).get(), 0);
-    assert_eq!(w.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway())).get(), 1);
+    assert_eq!(w.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway())).get(), 3);
     assert_eq!(w.metrics.streams.get(), 1);
     w.task.work(vec![Event::Proxy(xds::Event::Disconnected { gateway: gateway(), stream: 1 })]);
     assert_eq!(w.metrics.streams.get(), 0);

@@ -82,7 +82,7 @@ fn an_unknown_name_is_answered_as_absent_and_told_once() {
     client.ask("EDS +a +x");
     client.is_told(&["EDS a@1 -x"]);
     client.ack("EDS");
-    assert_eq!(client.learned(), [Observation::UnknownName(ResourceType::Endpoints, "x".into())]);
+    assert_eq!(client.learned(), [Observation::UnknownName(ResourceType::Endpoints, "x".into(), 1)]);
     client.ask("EDS +x");
     client.is_told(&["EDS -x"]);
     client.ack("EDS");

@@ -36,7 +36,7 @@ fn what_is_known_is_answered_although_another_name_is_unknown() {
     client.ask("EDS a x");
     client.is_told(&["EDS a@1"]);
     client.ack("EDS");
-    assert_eq!(client.learned(), [Observation::UnknownName(ResourceType::Endpoints, "x".into())]);
+    assert_eq!(client.learned(), [Observation::UnknownName(ResourceType::Endpoints, "x".into(), 1)]);
     client.is_told(&[]);
     client.shall_have("EDS a@1 x@1");
     client.is_told(&["EDS x@1"]);
