@@ -6,6 +6,7 @@
 pub mod age;
 pub mod coalesce;
 pub mod parse;
+mod read;
 pub mod scan;
 pub mod source;
 pub mod state;

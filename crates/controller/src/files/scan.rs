@@ -8,12 +8,12 @@ use std::{
     time::SystemTime,
 };
 
-use super::FileKey;
+use super::{FileKey, read};
 
 /// Folders deeper than this are not read: links may form a circle.
 const MAX_DEPTH: usize = 32;
-/// What no manifest is larger than, in bytes; a guard against a mistaken folder.
-const MAX_BYTES: u64 = 1 << 30;
+/// What all manifests together are not larger than, in bytes; a guard against a mistaken folder.
+const MAX_ALL_BYTES: u64 = 256 << 20;
 
 /// What became of a file since the last look.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,13 +39,26 @@ struct Stamp {
 #[derive(Debug)]
 pub struct Scanner {
     roots: Vec<PathBuf>,
-    seen: BTreeMap<FileKey, Option<Stamp>>,
+    seen: BTreeMap<FileKey, Seen>,
+    /// What was read, all of it together, in bytes.
+    bytes: u64,
+    /// What they may have together.
+    max_bytes: u64,
+}
+
+/// What was seen of a file.
+#[derive(Debug, Default)]
+struct Seen {
+    /// None if it cannot be read.
+    stamp: Option<Stamp>,
+    /// How much it had when it could be read last, which may be in force.
+    bytes: u64,
 }
 
 impl Scanner {
     /// A scanner of these files and folders, which has seen nothing yet.
     pub fn new(roots: Vec<PathBuf>) -> Self {
-        Self { roots, seen: BTreeMap::new() }
+        Self { roots, seen: BTreeMap::new(), bytes: 0, max_bytes: MAX_ALL_BYTES }
     }
 
     /// The files and folders.
@@ -69,9 +82,7 @@ impl Scanner {
             .collect();
         let mut found: Vec<_> = gone.into_iter().map(|key| self.gone(key)).collect();
         for (key, why) in walk.unreadable {
-            if self.seen.insert(key.clone(), None) != Some(None) {
-                found.push(Found::Unreadable(key, why));
-            }
+            found.extend(self.unreadable(key, why));
         }
         found.extend(walk.files.into_iter().filter(|key| !busy(key.path())).filter_map(|key| self.look(key, false)));
         found
@@ -95,36 +106,43 @@ impl Scanner {
     }
 
     fn look(&mut self, key: FileKey, anyway: bool) -> Option<Found> {
-        let stamp = match fs::metadata(key.path()) {
-            Ok(metadata) if metadata.is_file() => stamp(&metadata),
-            Ok(_) => return None,
+        match fs::metadata(key.path()) {
+            Ok(metadata) if metadata.is_dir() => return None,
+            Ok(metadata) if !anyway && self.seen.get(&key).is_some_and(|seen| seen.stamp == Some(stamp(&metadata))) => {
+                return None;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return self.seen.contains_key(&key).then(|| self.gone(key));
             }
-            Err(error) => return self.unreadable(key, &error),
-        };
-        if !anyway && self.seen.get(&key) == Some(&Some(stamp)) {
-            return None;
+            _ => {}
         }
-        if stamp.length > MAX_BYTES {
-            return self.unreadable(key, &io::Error::from(io::ErrorKind::FileTooLarge));
-        }
-        match fs::read(key.path()) {
-            Ok(content) => {
-                self.seen.insert(key.clone(), Some(stamp));
+        let before = self.seen.get(&key).map_or(0, |seen| seen.bytes);
+        let content = read::open(key.path()).and_then(|(file, metadata)| {
+            let room = self.max_bytes.saturating_sub(self.bytes - before);
+            Ok((read::content(file, metadata.len(), room)?, stamp(&metadata)))
+        });
+        match content {
+            Ok((content, stamp)) => {
+                let bytes = content.len() as u64;
+                self.bytes = self.bytes - before + bytes;
+                self.seen.insert(key.clone(), Seen { stamp: Some(stamp), bytes });
                 Some(Found::Content(key, content))
             }
-            Err(error) => self.unreadable(key, &error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.seen.contains_key(&key).then(|| self.gone(key))
+            }
+            Err(error) => self.unreadable(key, error.to_string()),
         }
     }
 
-    fn unreadable(&mut self, key: FileKey, error: &io::Error) -> Option<Found> {
-        let told = self.seen.insert(key.clone(), None) == Some(None);
-        (!told).then(|| Found::Unreadable(key, error.to_string()))
+    fn unreadable(&mut self, key: FileKey, why: String) -> Option<Found> {
+        let new = !self.seen.contains_key(&key);
+        let told = self.seen.entry(key.clone()).or_default().stamp.take().is_none() && !new;
+        (!told).then_some(Found::Unreadable(key, why))
     }
 
     fn gone(&mut self, key: FileKey) -> Found {
-        self.seen.remove(&key);
+        self.bytes -= self.seen.remove(&key).map_or(0, |seen| seen.bytes);
         Found::Gone(key)
     }
 }
@@ -376,6 +394,86 @@ mod tests {
         {
             assert!(!concerns(path), "{path}");
         }
+    }
+
+    fn pipe(path: &Path) {
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("it is everywhere");
+        assert!(made.success(), "{}", path.display());
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_once_and_waited_for_by_nobody() {
+        let mut folder = Folder::new();
+        folder.write("a.yaml", "1");
+        assert_eq!(folder.scan(), ["a.yaml=1"]);
+        fs::remove_file(folder.path("a.yaml")).expect("it is there");
+        pipe(&folder.path("a.yaml"));
+        pipe(&folder.path("b.yaml"));
+        std::os::unix::fs::symlink("/dev/zero", folder.path("c.yaml")).expect("a link");
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path("d.yaml")).expect("a socket");
+        assert_eq!(folder.scan(), ["?a.yaml", "?b.yaml", "?c.yaml", "?d.yaml"]);
+        assert_eq!(folder.scan(), [""; 0]);
+        let told = ["a.yaml", "b.yaml"].map(|name| folder.path(name)).into();
+        assert!(folder.scanner.look_at(&told).is_empty());
+        fs::remove_file(folder.path("a.yaml")).expect("it is there");
+        folder.write("a.yaml", "2");
+        assert_eq!(folder.scan(), ["a.yaml=2"]);
+    }
+
+    #[test]
+    fn a_pipe_that_takes_the_place_of_a_file_between_two_looks_is_not_waited_for() {
+        let folder = Folder::new();
+        folder.write("a.yaml", "1");
+        let path = folder.path("a.yaml");
+        assert!(fs::metadata(&path).expect("it is there").is_file());
+        fs::remove_file(&path).expect("it is there");
+        pipe(&path);
+        let error = read::open(&path).expect_err("it is no file");
+        assert!(error.to_string().contains("put a file there"), "{error}");
+    }
+
+    #[test]
+    fn one_file_and_all_files_together_have_a_bound() {
+        let mut folder = Folder::new();
+        let sized = |name: &str, size: u64| {
+            let file = fs::File::create(folder.folder.path().join(name)).expect("a file");
+            // Nothing of it takes any room on the disk.
+            file.set_len(size).expect("it is empty");
+        };
+        folder.scanner.max_bytes = 8 << 20;
+        sized("a.yaml", read::MAX_BYTES + 1);
+        for number in 0..9 {
+            sized(&format!("b{number}.yaml"), 1 << 20);
+        }
+        let names = |found: Vec<Found>| {
+            let unreadable = found.into_iter().filter_map(|found| match found {
+                Found::Unreadable(key, why) => Some((key.path().file_name()?.to_str()?.to_owned(), why)),
+                _ => None,
+            });
+            unreadable.collect::<Vec<_>>()
+        };
+        let refused = names(folder.scanner.scan(|_| false));
+        assert_eq!(refused.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["a.yaml", "b8.yaml"]);
+        assert!(refused.iter().all(|(_, why)| why.contains("all files together")), "{refused:?}");
+        folder.scanner.max_bytes = MAX_ALL_BYTES;
+        let (file, metadata) = read::open(&folder.path("a.yaml")).expect("a file");
+        let error = read::content(file, metadata.len(), MAX_ALL_BYTES).expect_err("it is too large");
+        assert!(error.to_string().contains("more than 32 MiB"), "{error}");
+        folder.scanner.max_bytes = 8 << 20;
+        // Room is made by what goes.
+        fs::remove_file(folder.path("b0.yaml")).expect("it is there");
+        let found = folder.scanner.scan(|_| false);
+        assert!(found.iter().any(|found| matches!(found, Found::Content(key, _) if key.path().ends_with("b8.yaml"))));
+    }
+
+    #[test]
+    fn a_file_that_grows_while_it_is_read_is_read_to_the_bound_at_most() {
+        let folder = Folder::new();
+        folder.write("a.yaml", "1");
+        let (file, before) = read::open(&folder.path("a.yaml")).expect("a file");
+        fs::File::options().write(true).open(folder.path("a.yaml")).and_then(|f| f.set_len(1 << 34)).expect("it grows");
+        let error = read::content(file, before.len(), MAX_ALL_BYTES).expect_err("it is large by now");
+        assert!(error.to_string().contains("more than 32 MiB"), "{error}");
     }
 
     #[test]

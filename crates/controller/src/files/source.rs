@@ -17,6 +17,7 @@ use translate::Change;
 use super::{
     Manifests,
     coalesce::{Batch, Coalescer, Signal},
+    read,
     scan::{Found, Scanner, concerns, is_manifest},
     state::FileProblem,
     yaml,
@@ -67,14 +68,7 @@ impl Files {
     pub fn open(paths: Vec<PathBuf>) -> Result<Self, SourceError> {
         for path in &paths {
             let read = std::fs::metadata(path).and_then(|metadata| {
-                if metadata.is_dir() {
-                    std::fs::read_dir(path).map(drop)
-                } else if metadata.is_file() {
-                    std::fs::File::open(path).map(drop)
-                } else {
-                    // A pipe can be read once and then never again: nothing would be found in it.
-                    Err(std::io::Error::other("it is neither a file nor a folder"))
-                }
+                if metadata.is_dir() { std::fs::read_dir(path).map(drop) } else { read::open(path).map(drop) }
             });
             read.map_err(|why| SourceError::Unreadable { path: path.clone(), why })?;
         }

@@ -131,7 +131,7 @@ fn a_pipe_is_refused_and_not_taken_for_an_empty_file() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
     for path in [pipe, "/dev/null".into()] {
         let error = Files::open(vec![path]).err().expect("an error");
-        assert!(error.to_string().ends_with("it is neither a file nor a folder"), "{error}");
+        assert!(error.to_string().contains("it is neither a file nor a folder"), "{error}");
     }
 }
 
