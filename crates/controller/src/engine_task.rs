@@ -7,6 +7,7 @@ mod classes;
 mod complaints;
 mod invalid_policies;
 mod ports;
+mod proxy_log;
 mod rejections;
 mod replacements;
 mod snapshots;
@@ -33,6 +34,7 @@ use crate::{
 };
 use complaints::Complaints;
 use invalid_policies::InvalidPolicies;
+use proxy_log::ProxyLog;
 use rejections::Rejections;
 use replacements::Replacements;
 use snapshots::Snapshots;
@@ -43,6 +45,9 @@ const QUEUE: usize = 1024;
 
 /// Beyond so many things of one kind that turned in a batch nobody reads the log one by one.
 const LOGGED_AT_MOST: usize = 100;
+
+/// So many names of a response are logged; it may have thousands.
+const LOGGED_NAMES: usize = 10;
 
 /// Something the task reacts to.
 pub enum Event {
@@ -126,6 +131,7 @@ pub struct EngineTask {
     hub: xds::Hub,
     snapshots: Snapshots,
     rejections: Rejections,
+    proxy_log: ProxyLog,
     replacements: Replacements,
     invalid_policies: InvalidPolicies,
     complaints: Complaints,
@@ -147,6 +153,7 @@ impl EngineTask {
             hub,
             snapshots: Snapshots::default(),
             rejections: Rejections::default(),
+            proxy_log: ProxyLog::default(),
             replacements: Replacements::default(),
             invalid_policies: InvalidPolicies::default(),
             complaints: Complaints::default(),
@@ -288,32 +295,48 @@ impl EngineTask {
     }
 
     fn take_proxy(&mut self, event: &xds::Event) {
+        let now = Instant::now();
+        let mut logs = |gateway: &str| self.proxy_log.admits(gateway, now);
         match event {
             xds::Event::Connected { gateway, node_id, stream } => {
-                tracing::info!(%gateway, %node_id, stream, "an Envoy is connected");
+                if logs(gateway) {
+                    tracing::info!(%gateway, %node_id, stream, "an Envoy is connected");
+                }
                 self.metrics.streams.inc();
             }
             xds::Event::Disconnected { gateway, stream } => {
-                tracing::info!(%gateway, stream, "an Envoy is gone");
+                if logs(gateway) {
+                    tracing::info!(%gateway, stream, "an Envoy is gone");
+                }
                 self.metrics.streams.dec();
             }
             xds::Event::Nacked { gateway, kind, names, message, .. } => {
-                tracing::warn!(%gateway, %kind, ?names, %message, "an Envoy refused an update");
+                if logs(gateway) {
+                    let (count, names) = (names.len(), &names[..names.len().min(LOGGED_NAMES)]);
+                    tracing::warn!(%gateway, %kind, count, ?names, %message, "an Envoy refused an update");
+                }
                 let labels = RefusalLabels { gateway: gateway.clone(), r#type: kind.to_string() };
                 self.metrics.nacks.get_or_create(&labels).inc();
             }
             xds::Event::Recovered { gateway, kind, names, .. } => {
-                tracing::info!(%gateway, %kind, ?names, "what an Envoy had refused is in order");
+                if logs(gateway) {
+                    let (count, names) = (names.len(), &names[..names.len().min(LOGGED_NAMES)]);
+                    tracing::info!(%gateway, %kind, count, ?names, "what an Envoy had refused is in order");
+                }
             }
             xds::Event::Refused { reason, count } => {
                 self.metrics.refused_streams.get_or_create(&ReasonLabel::of(reason.as_str())).inc_by(*count);
             }
-            xds::Event::UnknownName { gateway, kind, name, .. } => {
-                tracing::info!(%gateway, %kind, name, "an Envoy asks for what is not there");
-                self.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
+            xds::Event::UnknownName { gateway, kind, name, count, .. } => {
+                if logs(gateway) {
+                    tracing::info!(%gateway, %kind, name, count, "an Envoy asks for what is not there");
+                }
+                self.metrics.unknown_names.get_or_create(&GatewayLabel::of(gateway.clone())).inc_by(*count);
             }
             xds::Event::GateExpired { gateway, gate, .. } => {
-                tracing::warn!(%gateway, ?gate, "an Envoy did not acknowledge in time, so it was not waited for");
+                if logs(gateway) {
+                    tracing::warn!(%gateway, ?gate, "an Envoy did not acknowledge in time, so it was not waited for");
+                }
                 self.metrics.gates_expired.inc();
             }
             _ => {}
