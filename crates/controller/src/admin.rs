@@ -1,26 +1,32 @@
 //! The admin server: is it alive, is it ready, what does it count, what does it serve.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use api::Kind;
 use axum::{
     Router,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
 use ir::NsName;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
 use crate::{
     cluster_snapshot::report::{Selection, StatusReport},
-    document::{self, Content, Document, DocumentError, Format},
+    document::{self, Document, DocumentError, Format},
     engine_task::{EngineHandle, Stopped},
+    http,
     metrics::{self, Metrics},
+    pieces,
 };
+
+/// How long somebody waits while the document is written for others.
+const DOCUMENT_TURN: Duration = Duration::from_secs(20);
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -29,13 +35,15 @@ pub struct Admin {
     hub: xds::Hub,
     metrics: Metrics,
     registry: Arc<Registry>,
+    /// One document is written at a time: that takes the memory of its largest resource, and a core.
+    documents: Arc<Semaphore>,
 }
 
 impl Admin {
     /// An admin server of this process.
     pub fn new(engine: EngineHandle, hub: xds::Hub, metrics: Metrics) -> Self {
         let registry = Arc::new(metrics.registry());
-        Self { engine, hub, metrics, registry }
+        Self { engine, hub, metrics, registry, documents: Arc::new(Semaphore::new(1)) }
     }
 
     fn router(self, pages: Pages) -> Router {
@@ -56,14 +64,22 @@ impl Admin {
         router.with_state(self)
     }
 
-    /// Serves until `shutdown`.
+    /// Serves until `shutdown`, at most `connections` at a time. All pages are for those who ask for this host; figures
+    /// are for whoever comes, by whatever name.
     pub async fn serve(
         self,
         listener: TcpListener,
         pages: Pages,
+        connections: usize,
         shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> std::io::Result<()> {
-        axum::serve(listener, self.router(pages)).with_graceful_shutdown(shutdown).await
+    ) {
+        let own = listener.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip());
+        let router = self.router(pages);
+        let router = match pages {
+            Pages::Observed => router,
+            Pages::All => router.layer(middleware::from_fn_with_state(Arc::new(own), http::for_this_host)),
+        };
+        http::serve(listener, router, connections, shutdown).await;
     }
 }
 
@@ -149,17 +165,22 @@ async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) ->
     if format == Format::Text {
         return (StatusCode::BAD_REQUEST, "format is json or yaml\n").into_response();
     }
-    let content = admin.engine.ask(move |view| match gateway.as_ref().and_then(Option::as_ref) {
-        None => Some(Content::of(view.translator)),
-        Some(gateway) => Content::of_gateway(view.translator, gateway),
+    let Ok(Ok(turn)) = timeout(DOCUMENT_TURN, Arc::clone(&admin.documents).acquire_owned()).await else {
+        let busy = "another answer of this kind is being written: ask again in a moment\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
+    };
+    let document = admin.engine.ask(move |view| match gateway.as_ref().and_then(Option::as_ref) {
+        None => Some(Document::of(view.translator)),
+        Some(gateway) => Document::of_gateway(view.translator, gateway),
     });
-    match content.await {
-        Ok(Some(content)) => {
-            let text = move || match (Document::from_content(content)?, format) {
-                (document, Format::Yaml) => document.to_yaml(),
-                (document, _) => document.to_json(),
-            };
-            written(format, text).await
+    match document.await {
+        Ok(Some(document)) => {
+            let body = pieces::body(move |out| {
+                let written = document.write(format, out);
+                drop(turn);
+                written
+            });
+            ([(header::CONTENT_TYPE, content_type(format))], body).into_response()
         }
         Ok(None) => (StatusCode::NOT_FOUND, "there is no such Gateway that is served\n").into_response(),
         Err(error) => stopped(&error),
@@ -260,15 +281,18 @@ fn gateway_name(text: &str) -> Option<NsName> {
 
 /// What `text` writes, off the threads that serve: megabytes of text take their time.
 async fn written(format: Format, text: impl FnOnce() -> Result<String, DocumentError> + Send + 'static) -> Response {
-    let kind = match format {
+    match tokio::task::spawn_blocking(text).await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, content_type(format))], text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+fn content_type(format: Format) -> &'static str {
+    match format {
         Format::Text => "text/plain; charset=utf-8",
         Format::Json => "application/json",
         Format::Yaml => "application/yaml",
-    };
-    match tokio::task::spawn_blocking(text).await {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 

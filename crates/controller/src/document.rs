@@ -3,72 +3,77 @@
 //! It is an interface: the same in YAML and in JSON, with its keys always in this order, and with nothing in it that
 //! depends on the time, on the order of events, or on chance.
 
+use std::io;
+
 use api::ObjectId;
 use ir::NsName;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+use serde_saphyr::SerializeError;
 use translate::{
-    Encoded, ResourceKey, ResourceKind, Translator,
-    envoy::json::{self, redacted},
+    Encoded, ResourceKey, ResourceKind, StatusRow, Translator,
+    envoy::json::{redacted, streamed::Streamed},
 };
 
-/// Why a document cannot be written. Neither happens for what translation makes.
+/// Why a document cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// A resource is no Envoy message.
-    #[error("{kind} {name:?} of Gateway {gateway}: {source}", kind = key.kind.message_name(), name = key.name, gateway = key.gateway)]
-    Resource {
-        /// Which.
-        key: Box<ResourceKey>,
-        /// What is wrong with it.
-        source: json::Error,
-    },
     /// It cannot be written as YAML.
     #[error("cannot write YAML: {0}")]
-    Yaml(String),
+    Yaml(SerializeError),
     /// It cannot be written as JSON.
     #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// What it is written to takes no more.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
 }
 
-/// What all Envoys get, and what is reported on objects.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+impl DocumentError {
+    /// Whether nobody reads it any more.
+    pub fn is_broken_pipe(&self) -> bool {
+        let kind = match self {
+            Self::Yaml(_) => None,
+            Self::Json(error) => error.io_error_kind(),
+            Self::Write(error) => Some(error.kind()),
+        };
+        kind == Some(io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// What all Envoys get, and what is reported on objects: taken from a settled translator in no time, and decoded one
+/// resource after the other while it is written.
+#[derive(Debug, Serialize)]
 pub struct Document {
     /// By Gateway, sorted.
-    pub gateways: Vec<GatewayEntry>,
+    gateways: Vec<GatewayEntry>,
     /// By object, sorted.
-    pub statuses: Vec<StatusEntry>,
+    statuses: Vec<StatusEntry>,
 }
 
 /// What the Envoys of one Gateway get, each list sorted by name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct GatewayEntry {
-    /// `NAMESPACE/NAME`.
-    pub gateway: String,
-    /// Listeners.
-    pub listeners: Vec<Value>,
-    /// Route configurations.
-    pub routes: Vec<Value>,
-    /// Clusters.
-    pub clusters: Vec<Value>,
-    /// Endpoints of clusters.
-    pub endpoints: Vec<Value>,
-    /// Secrets, without private keys.
-    pub secrets: Vec<Value>,
+#[derive(Debug, Serialize)]
+struct GatewayEntry {
+    gateway: String,
+    listeners: Vec<Resource>,
+    routes: Vec<Resource>,
+    clusters: Vec<Resource>,
+    endpoints: Vec<Resource>,
+    secrets: Vec<Resource>,
 }
 
+/// A resource that is not decoded yet.
+#[derive(Debug)]
+struct Resource(ResourceKey, Encoded);
+
 /// The status of one object.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StatusEntry {
-    /// Of the object.
-    pub api_version: String,
-    /// Of the object.
-    pub kind: &'static str,
-    /// Of the object.
-    pub metadata: Name,
-    /// The status.
-    pub status: Value,
+struct StatusEntry {
+    api_version: String,
+    kind: &'static str,
+    metadata: Name,
+    status: Status,
 }
 
 /// What an object is called.
@@ -81,65 +86,95 @@ pub struct Name {
     pub name: String,
 }
 
-/// What a settled translator has, not yet written out: taken in no time, so that it can be written out elsewhere.
+/// A status that is not written out yet.
 #[derive(Debug)]
-pub struct Content {
-    gateways: Vec<(NsName, Vec<(ResourceKey, Encoded)>)>,
-    statuses: Vec<(ObjectId, Value)>,
-}
-
-impl Content {
-    /// What `translator` has.
-    pub fn of(translator: &Translator) -> Self {
-        let mut resources = translator.resources();
-        let gateways = translator.gateways().into_iter().map(|gateway| {
-            let mut list = resources.remove(&gateway).unwrap_or_default();
-            list.sort_by(|(a, _), (b, _)| a.cmp(b));
-            (gateway, list)
-        });
-        let gateways = gateways.collect();
-        let mut statuses = translator.statuses();
-        statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Self { gateways, statuses }
-    }
-
-    /// What it has for the Envoys of one Gateway, and no status; none if it is not served.
-    pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Option<Self> {
-        let mut content = Self::of(translator);
-        content.gateways.retain(|(served, _)| served == gateway);
-        content.statuses.clear();
-        (!content.gateways.is_empty()).then_some(content)
-    }
-}
+struct Status(StatusRow);
 
 impl Document {
     /// What a settled translator has.
-    pub fn of(translator: &Translator) -> Result<Self, DocumentError> {
-        Self::from_content(Content::of(translator))
+    pub fn of(translator: &Translator) -> Self {
+        let mut resources = translator.resources();
+        let gateways = translator.gateways().into_iter().map(|gateway| {
+            let resources = resources.remove(&gateway).unwrap_or_default();
+            GatewayEntry::new(&gateway, resources)
+        });
+        let gateways = gateways.collect();
+        let mut statuses = translator.status_rows();
+        statuses.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self { gateways, statuses: statuses.into_iter().map(StatusEntry::new).collect() }
     }
 
     /// What the Envoys of one Gateway get, and no status; none if it is not served.
-    pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Result<Option<Self>, DocumentError> {
-        Content::of_gateway(translator, gateway).map(Self::from_content).transpose()
+    pub fn of_gateway(translator: &Translator, gateway: &NsName) -> Option<Self> {
+        if !translator.gateways().contains(gateway) {
+            return None;
+        }
+        let resources = translator.resources().remove(gateway).unwrap_or_default();
+        Some(Self { gateways: vec![GatewayEntry::new(gateway, resources)], statuses: Vec::new() })
     }
 
-    /// What was taken from a translator.
-    pub fn from_content(content: Content) -> Result<Self, DocumentError> {
-        let gateways = content.gateways.iter().map(|(gateway, resources)| gateway_entry(gateway, resources));
-        Ok(Self {
-            gateways: gateways.collect::<Result<_, _>>()?,
-            statuses: content.statuses.into_iter().map(status_entry).collect(),
-        })
+    /// Writes it as YAML, or as JSON with line breaks. That takes memory for one virtual host, cluster or status at a
+    /// time, and for the bytes of one resource.
+    pub fn write(&self, format: Format, out: &mut impl io::Write) -> Result<(), DocumentError> {
+        match format {
+            Format::Yaml => {
+                serde_saphyr::to_io_writer_with_options(out, self, yaml_options()).map_err(|error| match error {
+                    SerializeError::IO { error } => DocumentError::Write(error),
+                    error => DocumentError::Yaml(error),
+                })
+            }
+            Format::Json | Format::Text => {
+                serde_json::to_writer_pretty(&mut *out, self)?;
+                Ok(out.write_all(b"\n")?)
+            }
+        }
     }
+}
 
-    /// As YAML.
-    pub fn to_yaml(&self) -> Result<String, DocumentError> {
-        yaml(self)
+impl GatewayEntry {
+    fn new(gateway: &NsName, mut resources: Vec<(ResourceKey, Encoded)>) -> Self {
+        resources.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut of = |kind| {
+            resources.extract_if(.., |(key, _)| key.kind == kind).map(|(key, encoded)| Resource(key, encoded)).collect()
+        };
+        Self {
+            gateway: gateway.to_string(),
+            listeners: of(ResourceKind::Listener),
+            routes: of(ResourceKind::RouteConfiguration),
+            clusters: of(ResourceKind::Cluster),
+            endpoints: of(ResourceKind::Endpoints),
+            secrets: of(ResourceKind::Secret),
+        }
     }
+}
 
-    /// As JSON, with line breaks.
-    pub fn to_json(&self) -> Result<String, DocumentError> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+impl StatusEntry {
+    fn new((id, status): (ObjectId, StatusRow)) -> Self {
+        Self {
+            api_version: id.kind.api_version(),
+            kind: id.kind.as_str(),
+            metadata: Name { namespace: id.namespace.to_string(), name: id.name.to_string() },
+            status: Status(status),
+        }
+    }
+}
+
+impl Serialize for Resource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(key, encoded) = self;
+        let finish = |mut value| {
+            whole_numbers(&mut value);
+            if key.kind == ResourceKind::Secret { redacted(value) } else { value }
+        };
+        Streamed::new(key.kind.message_name(), encoded.body.to_bytes(), &finish).serialize(serializer)
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut status = self.0.value();
+        drop_times(&mut status);
+        status.serialize(serializer)
     }
 }
 
@@ -167,31 +202,16 @@ pub fn render(value: &(impl Serialize + std::fmt::Display), format: Format) -> R
 
 /// Any value as YAML, in the style of the document.
 pub fn yaml(value: &impl Serialize) -> Result<String, DocumentError> {
-    let options = serde_saphyr::ser_options! {
-        // Long texts on one line each, so that a change of one word is a change of one line.
-        prefer_block_scalars: false,
-    };
     let mut text = String::new();
-    serde_saphyr::to_fmt_writer_with_options(&mut text, value, options)
-        .map_err(|error| DocumentError::Yaml(error.to_string()))?;
+    serde_saphyr::to_fmt_writer_with_options(&mut text, value, yaml_options()).map_err(DocumentError::Yaml)?;
     Ok(text)
 }
 
-fn gateway_entry(gateway: &NsName, resources: &[(ResourceKey, Encoded)]) -> Result<GatewayEntry, DocumentError> {
-    let mut entry = GatewayEntry { gateway: gateway.to_string(), ..GatewayEntry::default() };
-    for (key, encoded) in resources {
-        let mut value = json::value(key.kind.message_name(), &encoded.body.to_bytes())
-            .map_err(|source| DocumentError::Resource { key: Box::new(key.clone()), source })?;
-        whole_numbers(&mut value);
-        match key.kind {
-            ResourceKind::Listener => entry.listeners.push(value),
-            ResourceKind::RouteConfiguration => entry.routes.push(value),
-            ResourceKind::Cluster => entry.clusters.push(value),
-            ResourceKind::Endpoints => entry.endpoints.push(value),
-            ResourceKind::Secret => entry.secrets.push(redacted(value)),
-        }
+fn yaml_options() -> serde_saphyr::SerializerOptions {
+    serde_saphyr::ser_options! {
+        // Long texts on one line each, so that a change of one word is a change of one line.
+        prefer_block_scalars: false,
     }
-    Ok(entry)
 }
 
 /// A protobuf `Value` knows floating-point numbers only; a whole one is written as one.
@@ -207,16 +227,6 @@ pub fn whole_numbers(value: &mut Value) {
             }
         }
         _ => {}
-    }
-}
-
-fn status_entry((id, mut status): (ObjectId, Value)) -> StatusEntry {
-    drop_times(&mut status);
-    StatusEntry {
-        api_version: id.kind.api_version(),
-        kind: id.kind.as_str(),
-        metadata: Name { namespace: id.namespace.to_string(), name: id.name.to_string() },
-        status,
     }
 }
 
@@ -246,13 +256,19 @@ mod tests {
             translator.apply(change);
         }
         translator.settle();
-        Document::of(&translator).expect("it is what translation made")
+        Document::of(&translator)
+    }
+
+    fn text(document: &Document, format: Format) -> String {
+        let mut text = Vec::new();
+        document.write(format, &mut text).expect("it is what translation made");
+        String::from_utf8(text).expect("text")
     }
 
     #[test]
     fn yaml_and_json_say_the_same_in_the_same_order() {
         let document = document(&world(8080));
-        let (yaml, json) = (document.to_yaml().expect("YAML"), document.to_json().expect("JSON"));
+        let (yaml, json) = (text(&document, Format::Yaml), text(&document, Format::Json));
         let from_yaml: Value = serde_saphyr::from_str(&yaml).expect("valid YAML");
         let from_json: Value = serde_json::from_str(&json).expect("valid JSON");
         assert_eq!(from_yaml, from_json);
@@ -272,7 +288,7 @@ mod tests {
 
     #[test]
     fn there_are_no_times_and_no_fractions_that_are_none() {
-        let text = document(&world(8080)).to_json().expect("JSON");
+        let text = text(&document(&world(8080)), Format::Json);
         assert!(!text.contains("lastTransitionTime") && !text.contains("creationTimestamp"));
         assert!(!text.contains("0.0,") && !text.contains("0.0\n"), "{text}");
         let mut value = json!({"a": [0.0, 1.5, 1e300, -3.0], "b": 7});
@@ -285,11 +301,11 @@ mod tests {
 
     #[test]
     fn a_gateway_without_resources_has_empty_lists() {
-        let entry = GatewayEntry { gateway: "a/b".into(), ..GatewayEntry::default() };
+        let entry = GatewayEntry::new(&NsName::new("a", "b"), Vec::new());
         let document = Document { gateways: vec![entry], statuses: Vec::new() };
         let expected = "gateways:\n- gateway: a/b\n  listeners: []\n  routes: []\n  clusters: []\n  endpoints: []\n  \
                         secrets: []\nstatuses: []\n";
-        assert_eq!(document.to_yaml().expect("YAML"), expected);
+        assert_eq!(text(&document, Format::Yaml), expected);
     }
 
     #[test]

@@ -6,7 +6,9 @@ pub mod cluster_snapshot;
 pub mod document;
 pub mod engine_task;
 pub mod files;
+pub mod http;
 pub mod metrics;
+pub mod pieces;
 pub mod run;
 pub mod supervisor;
 

@@ -104,6 +104,7 @@ pub enum RunError {
 
 /// Runs until `shutdown`, then lets proxies and clients go in order.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    let room = Room::of(accept::open_files());
     let metrics = Metrics::default();
     let hub = xds::Hub::new();
     let (folders, envoy, ends) = match options.source {
@@ -158,14 +159,17 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let forwarding = tokio::spawn(forward(reports, engine.clone()));
     let mut config = xds::Config::default();
     config.metrics = metrics.xds.clone();
+    config.max_streams = room.streams;
+    config.max_newcomers = room.newcomers;
     config.authenticate = ends.as_ref().map(Ends::authenticate);
     let certificate = ends.as_ref().map(Ends::certificate);
     let ads = xds::Server::new(hub.clone(), config, reporter);
     let mut xds_server = tokio::spawn(xds_listener.serve(ads, certificate, wait(servers_stop.clone())));
     let admin = Admin::new(engine.clone(), hub, metrics);
-    let observed = metrics_listener
-        .map(|listener| tokio::spawn(admin.clone().serve(listener, Pages::Observed, wait(servers_stop.clone()))));
-    let mut admin_server = tokio::spawn(admin.serve(admin_listener, Pages::All, wait(servers_stop)));
+    let observed = metrics_listener.map(|listener| {
+        tokio::spawn(admin.clone().serve(listener, Pages::Observed, room.observed, wait(servers_stop.clone())))
+    });
+    let mut admin_server = tokio::spawn(admin.serve(admin_listener, Pages::All, room.admin, wait(servers_stop)));
     let following = match folders {
         None => None,
         Some(files) => {
@@ -210,6 +214,33 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     outcome
 }
 
+/// How many connections each server may have, so that a quarter of all open files is left for what is read and asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Room {
+    /// xDS streams, of which each may have a connection of its own.
+    streams: usize,
+    /// xDS connections without a stream.
+    newcomers: usize,
+    /// At `--metrics-address`.
+    observed: usize,
+    /// At `--admin-address`.
+    admin: usize,
+}
+
+impl Room {
+    /// Where a process may have so many files open.
+    fn of(files: u64) -> Self {
+        let part = |of: u64, most: usize| usize::try_from(files / of).map_or(most, |part| part.min(most)).max(1);
+        let defaults = xds::Config::default();
+        Self {
+            streams: part(2, defaults.max_streams),
+            newcomers: part(8, defaults.max_newcomers),
+            observed: part(16, 128),
+            admin: part(16, 64),
+        }
+    }
+}
+
 async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
     TcpListener::bind(address).await.map_err(|error| RunError::listen(&address, flag, &error))
 }
@@ -251,5 +282,20 @@ async fn recheck_ports(engine: EngineHandle) {
 impl RunError {
     fn listen(address: &impl ToString, flag: &'static str, why: &(impl std::fmt::Display + ?Sized)) -> Self {
         Self::Listen { address: address.to_string(), flag, why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_leave_a_quarter_of_all_files_to_what_is_read() {
+        assert_eq!(Room::of(1024), Room { streams: 512, newcomers: 128, observed: 64, admin: 64 });
+        assert_eq!(Room::of(u64::MAX), Room { streams: 10_000, newcomers: 512, observed: 128, admin: 64 });
+        for files in [64, 256, 1024, 4096, 20_000, 1 << 20] {
+            let Room { streams, newcomers, observed, admin } = Room::of(files);
+            assert!((streams + newcomers + observed + admin) as u64 <= files / 4 * 3, "{files}");
+        }
     }
 }

@@ -2,13 +2,16 @@
 
 pub(crate) mod cluster;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{BufWriter, Write},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use controller::{
     check::Report,
     cluster_snapshot,
-    document::Document,
+    document::{self, Document},
     run::{Bind, Options, Source},
 };
 use translate::envoy::bootstrap::{AdminAddress, XdsAddress};
@@ -62,12 +65,25 @@ pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
     let Loaded { translator, problems, .. } = source::load(args.files)?;
     // What is printed has no place for what is wrong with files.
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
-    let document = Document::of(&translator)?;
-    let text = match args.output {
-        Format::Yaml => document.to_yaml()?,
-        Format::Json => document.to_json()?,
+    print_document(&Document::of(&translator), args.output)
+}
+
+/// Prints a document while it is decoded.
+fn print_document(document: &Document, format: Format) -> anyhow::Result<ExitCode> {
+    let format = match format {
+        Format::Yaml => document::Format::Yaml,
+        Format::Json => document::Format::Json,
     };
-    print(&text)
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match document.write(format, &mut out).and_then(|()| Ok(out.flush()?)) {
+        // Who reads it has seen enough.
+        Err(error) if error.is_broken_pipe() => {
+            // Nor is what is left in the buffer tried again.
+            drop(out.into_parts());
+        }
+        written => written.context("cannot write to standard output")?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says what is wrong.

@@ -35,6 +35,7 @@ pub mod validate;
 
 pub use body::Body;
 pub use resource::{Encoded, ResourceKey, ResourceKind};
+pub use status::StatusRow;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};

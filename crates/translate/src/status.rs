@@ -89,6 +89,32 @@ fn and_notes(message: &str, notes: &[impl ToString]) -> String {
     if notes.is_empty() { message.into() } else { format!("{message}. Warning: {}", listed(notes)) }
 }
 
+/// The status of an object, not written out yet: that can be elsewhere and later.
+pub struct StatusRow(Box<dyn Fn() -> serde_json::Value + Send + Sync>);
+
+impl StatusRow {
+    pub(crate) fn new(value: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
+        Self(Box::new(value))
+    }
+
+    /// As JSON.
+    pub fn value(&self) -> serde_json::Value {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for StatusRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+/// A status as a JSON value.
+pub(crate) fn value(status: impl Serialize) -> serde_json::Value {
+    // Texts as keys always serialize.
+    serde_json::to_value(status).unwrap_or_default()
+}
+
 /// A status as JSON.
 pub(crate) fn json(status: &impl Serialize) -> String {
     // Texts as keys always serialize.

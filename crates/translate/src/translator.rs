@@ -27,7 +27,9 @@ use crate::{
     resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
     route::direct_response,
-    status::{class::ClassStatus, gateway::GatewayStatus, json, policy::PolicyStatus, route::RouteStatus},
+    status::{
+        StatusRow, class::ClassStatus, gateway::GatewayStatus, json, policy::PolicyStatus, route::RouteStatus, value,
+    },
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
@@ -286,17 +288,24 @@ impl Translator {
 
     /// All statuses, by object: for people, not for a hot path.
     pub fn statuses(&self) -> Vec<(ObjectId, serde_json::Value)> {
-        let classes = self.engine.rows::<ClassStatus>().into_iter();
-        let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
-        let gateways = self.engine.rows::<GatewayStatus>().into_iter().map(|(key, _)| object_id(Kind::Gateway, key));
-        let routes = self.engine.rows::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
-        let policies = self.engine.rows::<PolicyStatus>().into_iter().map(|(id, _)| id);
-        let ids = classes.chain(gateways).chain(routes).chain(policies);
-        let status = |id: ObjectId| {
-            let status = serde_json::from_str(&self.status(&id)?).unwrap_or_default();
-            Some((id, status))
-        };
-        ids.filter_map(status).collect()
+        self.status_rows().into_iter().map(|(id, row)| (id, row.value())).collect()
+    }
+
+    /// The same, not written out yet, so that it can be elsewhere.
+    pub fn status_rows(&self) -> Vec<(ObjectId, StatusRow)> {
+        let classes = self.engine.rows::<ClassStatus>().into_iter().filter(|(_, row)| row.status.is_some());
+        let classes = classes.map(|(name, row)| {
+            (ObjectId::new(Kind::GatewayClass, "", name), StatusRow::new(move || value(row.status.as_ref())))
+        });
+        let gateways = self.engine.rows::<GatewayStatus>().into_iter().filter(|(_, row)| row.status.is_some());
+        let gateways = gateways
+            .map(|(key, row)| (object_id(Kind::Gateway, key), StatusRow::new(move || value(row.status.as_ref()))));
+        let routes = self.engine.rows::<RouteStatus>().into_iter().filter(|(_, row)| row.has_status());
+        let routes =
+            routes.map(|(key, row)| (object_id(Kind::HttpRoute, key), StatusRow::new(move || value(row.status()))));
+        let policies = self.engine.rows::<PolicyStatus>().into_iter().filter(|(_, row)| row.status.is_some());
+        let policies = policies.map(|(id, row)| (id, StatusRow::new(move || value(row.status.as_ref()))));
+        classes.chain(gateways).chain(routes).chain(policies).collect()
     }
 
     /// Everything that is wrong with any object, by object. Looks at all of them: for people, not for a hot path.

@@ -19,7 +19,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use super::print;
+use super::{print, print_document};
 use crate::{
     cli::{self, Format, GatewayName, ReportFormat},
     source::{Answers, Cluster, Source, note},
@@ -82,16 +82,14 @@ pub(crate) async fn config_dump(args: cli::ConfigDump) -> anyhow::Result<ExitCod
                 Format::Json => "json",
             };
             let question = [("format", format), ("gateway", &gateway.to_string())];
-            return print(&controller.ask("/debug/snapshot", &question).await.with_context(unserved)?);
+            let mut out = std::io::stdout().lock();
+            controller.copy("/debug/snapshot", &question, &mut out).await.with_context(unserved)?;
+            return Ok(ExitCode::SUCCESS);
         }
         Answers::Files(loaded) => &loaded.translator,
         Answers::Snapshot(snapshot) => &snapshot.translator,
     };
-    let document = Document::of_gateway(translator, &gateway)?.with_context(unserved)?;
-    print(&match args.output {
-        Format::Yaml => document.to_yaml()?,
-        Format::Json => document.to_json()?,
-    })
+    print_document(&Document::of_gateway(translator, &gateway).with_context(unserved)?, args.output)
 }
 
 /// Says what is wrong, where, and who must act.

@@ -1,12 +1,15 @@
 //! A conversation with the admin server of a controller.
 
-use std::time::Duration;
+use std::{
+    io::{self, ErrorKind, Write},
+    time::Duration,
+};
 
 use ::controller::cluster_snapshot::words;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
-use hyper::{Request, StatusCode, client::conn::http1, header::HOST};
+use hyper::{Request, StatusCode, body::Incoming, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -94,10 +97,25 @@ impl Controller {
 
     /// What a page says.
     pub(crate) async fn ask(&mut self, page: &str, question: &[(&str, &str)]) -> anyhow::Result<String> {
+        let mut answer = Vec::new();
+        self.copy(page, question, &mut answer).await?;
+        String::from_utf8(answer).context("the answer is no text")
+    }
+
+    /// The same, handed on while it comes.
+    pub(crate) async fn copy(
+        &mut self,
+        page: &str,
+        question: &[(&str, &str)],
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(question).finish();
-        let (status, body) = self.send(&format!("{page}?{query}")).await?;
-        match (status, body.trim()) {
-            (StatusCode::OK, _) => Ok(body),
+        let (status, body) = self.request(&format!("{page}?{query}")).await?;
+        if status == StatusCode::OK {
+            return self.read(body, out).await;
+        }
+        let why = self.text(body).await?;
+        match (status, why.trim()) {
             (StatusCode::NOT_FOUND, "") => bail!(
                 "{} has no {page}: it is the port for metrics and not that of --admin-address, or a controller of another \
                  version; ask with --from api-server",
@@ -108,16 +126,46 @@ impl Controller {
     }
 
     async fn send(&mut self, path: &str) -> anyhow::Result<(StatusCode, String)> {
+        let (status, body) = self.request(path).await?;
+        Ok((status, self.text(body).await?))
+    }
+
+    async fn request(&mut self, path: &str) -> anyhow::Result<(StatusCode, Incoming)> {
         let request = Request::get(path).header(HOST, "localhost").body(Empty::new()).context("no such page")?;
-        let answer = async {
-            let response = self.requests.send_request(request).await?;
-            let status = response.status();
-            let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, hyper::Error>((status, body))
-        };
-        let answer = timeout(self.patience, answer).await;
-        let silent = || format!("{} does not answer as a controller does", self.place);
-        let (status, body) = answer.context("nothing comes in time").with_context(silent)?.with_context(silent)?;
-        Ok((status, String::from_utf8(body.into()).context("the answer is no text")?))
+        let answer = timeout(self.patience, self.requests.send_request(request)).await;
+        let response = answer.context("nothing comes in time").with_context(|| self.silent())?;
+        let (head, body) = response.with_context(|| self.silent())?.into_parts();
+        Ok((head.status, body))
+    }
+
+    async fn text(&self, body: Incoming) -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        self.read(body, &mut text).await?;
+        String::from_utf8(text).context("the answer is no text")
+    }
+
+    async fn read(&self, mut body: Incoming, out: &mut impl Write) -> anyhow::Result<()> {
+        loop {
+            let frame = timeout(self.patience, body.frame()).await;
+            let Some(frame) = frame.context("nothing comes in time").with_context(|| self.silent())? else { break };
+            let frame = frame.with_context(|| self.silent())?;
+            let written = frame.data_ref().map_or(Ok(()), |data| out.write_all(data));
+            if !goes_on(written)? {
+                return Ok(());
+            }
+        }
+        goes_on(out.flush()).map(drop)
+    }
+
+    fn silent(&self) -> String {
+        format!("{} does not answer as a controller does", self.place)
+    }
+}
+
+/// Whether who reads what is written has not seen enough.
+fn goes_on(written: io::Result<()>) -> anyhow::Result<bool> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot write what was answered"),
     }
 }

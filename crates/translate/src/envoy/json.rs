@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 
+pub mod streamed;
 #[cfg(test)]
 mod tests;
 

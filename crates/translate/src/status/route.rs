@@ -341,7 +341,7 @@ impl Wrong {
 impl Verdict {
     /// As it is written to the object; none for one without a parent of ours.
     pub(crate) fn status(&self) -> Option<Status> {
-        if self.parents.is_empty() {
+        if !self.has_status() {
             return None;
         }
         let parents = self.parents.iter().map(|parent| RouteParentStatus {
@@ -356,6 +356,11 @@ impl Verdict {
     pub(crate) fn is_published_unasked(&self) -> bool {
         let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref());
         wrong.flat_map(|wrong| &wrong.warnings).any(|warning| warning.reason == UNASKED)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_status(&self) -> bool {
+        !self.parents.is_empty()
     }
 
     /// Everything that is wrong; what is wrong at several parents once.
