@@ -50,6 +50,8 @@ mod explained;
 mod manifests;
 #[path = "hostile/sessions.rs"]
 mod sessions;
+#[path = "hostile/servers.rs"]
+mod servers;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;
