@@ -23,7 +23,11 @@ pub fn body(write: impl FnOnce(&mut Pieces) -> Result<(), DocumentError> + Send 
     tokio::task::spawn_blocking(move || {
         let written = write(&mut pieces).and_then(|()| Ok(pieces.send()?));
         if let Err(error) = written {
-            tracing::warn!(%error, "an answer was not written to its end");
+            if error.is_broken_pipe() {
+                tracing::debug!(%error, "an answer was not written to its end");
+            } else {
+                tracing::warn!(%error, "an answer was not written to its end");
+            }
             // What is there is not the whole, which an end without this would say.
             let Pieces { sender, runtime, .. } = pieces;
             runtime.spawn(async move { sender.send(Err(io::Error::other("it was not written to its end"))).await });
