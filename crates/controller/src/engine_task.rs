@@ -318,11 +318,9 @@ impl EngineTask {
                 let labels = RefusalLabels { gateway: gateway.clone(), r#type: kind.to_string() };
                 self.metrics.nacks.get_or_create(&labels).inc();
             }
-            xds::Event::Recovered { gateway, kind, names, .. } => {
-                if logs(gateway) {
-                    let (count, names) = (names.len(), &names[..names.len().min(LOGGED_NAMES)]);
-                    tracing::info!(%gateway, %kind, count, ?names, "what an Envoy had refused is in order");
-                }
+            xds::Event::Recovered { gateway, kind, names, .. } if logs(gateway) => {
+                let (count, names) = (names.len(), &names[..names.len().min(LOGGED_NAMES)]);
+                tracing::info!(%gateway, %kind, count, ?names, "what an Envoy had refused is in order");
             }
             xds::Event::Refused { reason, count } => {
                 self.metrics.refused_streams.get_or_create(&ReasonLabel::of(reason.as_str())).inc_by(*count);

@@ -157,11 +157,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (stop_servers, servers_stop) = watch::channel(false);
     let (reporter, reports) = xds::reporter(REPORTS);
     let forwarding = tokio::spawn(forward(reports, engine.clone()));
-    let mut config = xds::Config::default();
-    config.metrics = metrics.xds.clone();
-    config.max_streams = room.streams;
-    config.max_newcomers = room.newcomers;
-    config.authenticate = ends.as_ref().map(Ends::authenticate);
+    let config = xds_config(&room, &metrics, ends.as_ref());
     let certificate = ends.as_ref().map(Ends::certificate);
     let ads = xds::Server::new(hub.clone(), config, reporter);
     let mut xds_server = tokio::spawn(xds_listener.serve(ads, certificate, wait(servers_stop.clone())));
@@ -212,6 +208,15 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         let _: io::Result<()> = std::fs::remove_file(path);
     }
     outcome
+}
+
+fn xds_config(room: &Room, metrics: &Metrics, ends: Option<&Ends>) -> xds::Config {
+    let mut config = xds::Config::default();
+    config.max_streams = room.streams;
+    config.max_newcomers = room.newcomers;
+    config.metrics = metrics.xds.clone();
+    config.authenticate = ends.map(Ends::authenticate);
+    config
 }
 
 /// How many connections each server may have, so that a quarter of all open files is left for what is read and asked.
