@@ -1,7 +1,13 @@
 //! One tenant against another, and against the controller: each test is an attack that a claim of `SECURITY.md` answers.
 
+#[path = "hostile/body.rs"]
+mod body;
 #[path = "hostile/certificates.rs"]
 mod certificates;
+#[path = "hostile/circles.rs"]
+mod circles;
+#[path = "hostile/consent.rs"]
+mod consent;
 #[path = "hostile/controllers.rs"]
 mod controllers;
 #[path = "hostile/crashes.rs"]
@@ -13,6 +19,8 @@ mod deployed;
 mod estate;
 #[path = "hostile/explain.rs"]
 mod explain;
+#[path = "hostile/explained.rs"]
+mod explained;
 #[path = "hostile/floods.rs"]
 mod floods;
 #[path = "hostile/frames.rs"]
@@ -21,8 +29,6 @@ mod frames;
 mod grants;
 #[path = "hostile/leases.rs"]
 mod leases;
-#[path = "hostile/consent.rs"]
-mod consent;
 #[path = "bad_input/manifests.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of them")]
 mod manifests;
@@ -37,21 +43,12 @@ mod objects;
 mod parameters;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
-#[path = "hostile/sni.rs"]
-mod sni;
-#[path = "hostile/body.rs"]
-mod body;
-#[path = "hostile/circles.rs"]
-mod circles;
-#[path = "hostile/explained.rs"]
-mod explained;
-#[path = "bad_input/manifests.rs"]
-#[allow(dead_code, reason = "the tests of bad input use all of them")]
-mod manifests;
-#[path = "hostile/sessions.rs"]
-mod sessions;
 #[path = "hostile/servers.rs"]
 mod servers;
+#[path = "hostile/sessions.rs"]
+mod sessions;
+#[path = "hostile/sni.rs"]
+mod sni;
 #[path = "bad_input/stage.rs"]
 #[allow(dead_code, reason = "the tests of bad input use all of it")]
 mod stage;
@@ -59,10 +56,10 @@ mod stage;
 mod tenant;
 #[path = "faults_in_a_cluster/traffic.rs"]
 mod traffic;
+#[path = "hostile/trees.rs"]
+mod trees;
 #[path = "hostile/watches.rs"]
 mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
 mod world;
-#[path = "hostile/trees.rs"]
-mod trees;
