@@ -18,13 +18,13 @@ e2e: ## Install into a Kubernetes on this machine, as root, and replace what ser
 conformance: ## Run Gateway API's conformance suite in a Kubernetes on this machine, as root; the first time it is built.
 	@e2e/conformance.sh
 
-bench: kubernetes ## Print the figures of benches/: times, memory, and instructions (which takes valgrind and some minutes).
+bench: kubernetes envoy ## Print the figures of benches/: times, memory, and instructions (which takes valgrind and some minutes).
 	cargo bench -p engine --bench engine
 	cargo bench -p translate --bench translate
 	cargo bench -p translate --bench translate -- instructions
 	cargo bench -p xds --bench xds --bench newcomer
 	cargo build --release --bin portcullis
-	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster
+	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench regexes
 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy

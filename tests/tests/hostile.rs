@@ -63,3 +63,6 @@ mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
 mod world;
+
+#[path = "hostile/regexes.rs"]
+mod regexes;

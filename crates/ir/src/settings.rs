@@ -25,6 +25,8 @@ pub struct Settings {
     pub delegation: Delegation,
     /// How far GatewayParameters are trusted.
     pub gateway_parameters: Trust,
+    /// What regular expressions may cost.
+    pub regex: Regex,
 }
 
 /// Which port Envoy binds for a Gateway's port.
@@ -58,6 +60,13 @@ pub struct Replacement {
     pub status: u16,
     /// At most 4,096 bytes; all that a client sees of the fault.
     pub body: Arc<str>,
+}
+
+/// What regular expressions may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regex {
+    /// How much of a worker's time all that one request meets may take, as it is estimated from what was measured.
+    pub max_time: Duration,
 }
 
 /// How routes delegate to each other.
@@ -150,6 +159,7 @@ impl Default for Settings {
                 max_matches: 10_000,
             },
             gateway_parameters: Trust::default(),
+            regex: Regex { max_time: Duration::from_millis(50) },
         }
     }
 }

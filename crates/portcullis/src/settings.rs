@@ -202,6 +202,9 @@ settings! {
     /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
     gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",
         "PORTCULLIS_GATEWAY_PARAMETERS_TRUST", "TRUST", "Restricted", trust;
+    /// How long all regular expressions that one request meets may take, as it is estimated from what was measured.
+    regex_max_time: Duration => regex.max_time, "regex.maxTime", "PORTCULLIS_REGEX_MAX_TIME", "DURATION", "50ms",
+        positive_duration;
 }
 
 /// The highest value of a setting of 32 bits that has no bound of its own.

@@ -4,18 +4,19 @@
 //! host joins the groups of its own hostname and of those that cover it, the more specific first, since Gateway API falls
 //! back to a less specific hostname where no rule of the more specific one matches.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
+    budget::{Charged, CostlyPlacement},
     bytes::{self, Row},
     envoy::{self, route::RouteAt},
     policy::wide::BrokenListener,
-    resolve::{EnvoyRoute, EnvoyRoutes, Policies, ResolvedRule},
+    resolve::{EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
     tables::{
-        attachment::{Attachment, ServedHostname},
+        attachment::{Attached, Attachment, ServedHostname},
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts},
         output::{OutputId, Outputs},
@@ -29,21 +30,16 @@ impl Derived for Placement {
         let root = chain.top();
         let attached = scope.get::<Attachment>(root)?;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        let written;
-        let routes = match &resolved.routes {
-            EnvoyRoutes::Everywhere(routes) => routes,
-            EnvoyRoutes::ByListener(unwritten) => {
-                let (scheme, port) = *scope.get::<ServedAt>(listener)?;
-                written = unwritten.write(RouteAt { scheme, port }, &mut Vec::new());
-                &written
+        let routes = routes_at(scope, &resolved, listener)?;
+        for route in routes.iter().filter(|route| route.cost.is_none()) {
+            for served in attached.hostnames(listener) {
+                let place = place(&attached, served, chain, route);
+                scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, route.row.clone());
             }
-        };
-        let age = attached.age(root);
-        for EnvoyRoute { steps, order, row } in routes {
-            for ServedHostname { hostname, precedence } in attached.hostnames(listener) {
-                let place = Precedence::new(*precedence, age.clone(), steps.clone(), chain.clone(), *order);
-                scope.emit::<RoutesAt>((listener.clone(), hostname.clone()), place, row.clone());
-            }
+        }
+        if routes.iter().any(|route| route.cost.is_some()) {
+            scope.demand::<Charged>((chain.clone(), *rule, listener.clone()));
+            scope.demand::<CostlyPlacement>((chain.clone(), *rule, listener.clone()));
         }
         if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
             let (gateway, route) = (listener.gateway.clone(), chain.clone());
@@ -59,6 +55,27 @@ impl Derived for Placement {
         }
         Some(())
     }
+}
+
+/// The Envoy routes of a rule where a listener serves it.
+pub(crate) fn routes_at<'a>(
+    scope: &Scope<'_>,
+    resolved: &'a Resolved,
+    listener: &ListenerId,
+) -> Option<Cow<'a, [EnvoyRoute]>> {
+    Some(match &resolved.routes {
+        EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
+        EnvoyRoutes::ByListener(unwritten) => {
+            let (scheme, port) = *scope.get::<ServedAt>(listener)?;
+            Cow::Owned(unwritten.write(RouteAt { scheme, port }, &mut Vec::new()).into_vec())
+        }
+    })
+}
+
+/// Where an Envoy route of `chain`, whose root is `attached`, stands among all that are served for a hostname.
+pub(crate) fn place(attached: &Attached, served: &ServedHostname, chain: &Chain, route: &EnvoyRoute) -> Precedence {
+    let age = attached.age(chain.top());
+    Precedence::new(served.precedence, age, route.steps.clone(), chain.clone(), route.order)
 }
 
 /// Counts where the policies of a rule hold.

@@ -9,6 +9,7 @@ mod tables;
 mod attach;
 mod backend;
 mod body;
+mod budget;
 pub mod bytes;
 mod class;
 mod delegation;

@@ -13,6 +13,7 @@ use ir::{
 };
 
 use crate::{
+    budget::{Cost, Limits, Meter, affordable},
     bytes::Row,
     delegation::{Level, Outcome, Rendered, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},
@@ -89,6 +90,8 @@ pub(crate) struct EnvoyRoute {
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
+    /// What its regular expressions cost a request; most have none.
+    pub(crate) cost: Option<Box<Cost>>,
 }
 
 /// A rule that nothing is missing from but the listener.
@@ -99,24 +102,26 @@ pub(crate) struct Unwritten {
     name: Option<Arc<str>>,
     matches: Vec<Rendered>,
     rule: Rule,
+    limits: Limits,
 }
 
 impl Unwritten {
     /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told.
     pub(crate) fn write(&self, at: RouteAt, told: &mut Vec<Problem>) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.rule, at);
+        let mut meter = Meter::new(self.limits);
         let requests = self.matches.iter().flat_map(|rendered| {
+            let nanos = meter.matching(&rendered.written);
             let parts = rendered.written.requests().zip(0..);
-            parts.map(move |(request, part)| (rendered, part, request))
+            parts.map(move |(request, part)| (rendered, nanos, part, request))
         });
         let mut routes = Vec::new();
-        for (rendered, part, request) in requests {
+        for (rendered, nanos, part, request) in requests {
             if split {
                 let request = RequestMatch { host_with_port: true, ..request.clone() };
-                // Before the other, which takes every host.
-                routes.extend(self.envoy_route(rendered, part + PARTS, 2 * part, &request, at, told));
+                routes.extend(self.envoy_route(rendered, nanos, part, &request, at, told));
             }
-            routes.extend(self.envoy_route(rendered, part, 2 * part + 1, &request, at, told));
+            routes.extend(self.envoy_route(rendered, nanos, part, &request, at, told));
         }
         routes.into()
     }
@@ -124,12 +129,14 @@ impl Unwritten {
     fn envoy_route(
         &self,
         rendered: &Rendered,
+        nanos: Option<u64>,
         part: u32,
-        order: u32,
         request: &RequestMatch,
         at: RouteAt,
         told: &mut Vec<Problem>,
     ) -> Option<EnvoyRoute> {
+        // What asks for a port goes before the other, which takes every host.
+        let (part, order) = if request.host_with_port { (part + PARTS, 2 * part) } else { (part, 2 * part + 1) };
         let source = Source {
             kind: "HTTPRoute",
             route: self.chain.route().clone(),
@@ -161,7 +168,9 @@ impl Unwritten {
             }
             steps = parted.into();
         }
-        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row })
+        let prefix = || route::guard(request).unwrap_or_default().into();
+        let cost = nanos.map(|nanos| Box::new(Cost { prefix: prefix(), nanos }));
+        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row, cost })
     }
 }
 
@@ -169,6 +178,15 @@ impl Unwritten {
 pub(crate) const PARTS: u32 = 2;
 
 impl Resolved {
+    /// Whether it has matches with regular expressions.
+    pub(crate) fn costs_time(&self) -> bool {
+        match &self.routes {
+            EnvoyRoutes::Everywhere(routes) => routes.iter().any(|route| route.cost.is_some()),
+            // Few redirect, and fewer ask.
+            EnvoyRoutes::ByListener(_) => true,
+        }
+    }
+
     /// Why the rule serves nothing that it says, if so.
     pub(crate) fn fault(&self) -> Option<&Problem> {
         let findings = self.findings.as_ref()?;
@@ -189,6 +207,7 @@ impl Lookup for ResolvedRule {
         let read = rule::read(route.spec.rules.get(*index as usize)?, &field);
         let standing = Standing::of(scope, chain, &route)?;
         let Outcome { matches, .. } = standing.render(*index, &read.matches);
+        let config = scope.get::<Config>(&())?;
         let mut findings = Findings { dropped: read.dropped, warnings: read.ignored, ..Findings::default() };
         let mut unwritten = Unwritten {
             chain: chain.clone(),
@@ -196,6 +215,7 @@ impl Lookup for ResolvedRule {
             name: read.name,
             matches,
             rule: Rule::direct_response(500, ""),
+            limits: Limits::of(&config),
         };
         if let Some(session) = read.does.as_ref().ok().and_then(|does| does.session.as_ref()) {
             findings.warnings.push(session::warning(session, &field));
@@ -233,9 +253,9 @@ impl Lookup for ResolvedRule {
             let (mut does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
             replaceable(&does.filters, &unwritten.matches, &field)?;
             prefixless = policies.apply(&mut does, &mut unwritten.matches, &field)?;
+            affordable(&does, unwritten.limits, &field)?;
             resolver.rule(&does, &mirrors).map(Ok)
         });
-        let config = scope.get::<Config>(&())?;
         let delegates = match ruled {
             Ok(Ok(rule)) => {
                 unwritten.rule = rule;

@@ -234,7 +234,7 @@ pub(crate) fn match_in_words(matching: &RouteMatch) -> String {
     let method = matching.headers.iter().find(|header| header.name == ":method");
     let method = method.and_then(header_pattern).map(|pattern| format!("{} ", value_in_words(pattern).1));
     let mut parts = vec![method.unwrap_or_default() + &path];
-    for header in matching.headers.iter().filter(|header| header.name != ":method") {
+    for header in matching.headers.iter().filter(|header| !is_implied(header) && header.name != ":method") {
         parts.push(header_in_words(header));
     }
     for query in &matching.query_parameters {
@@ -245,6 +245,11 @@ pub(crate) fn match_in_words(matching: &RouteMatch) -> String {
         }
     }
     legible(parts.join(", "))
+}
+
+/// Whether a condition says nothing that others do not say.
+pub(crate) fn is_implied(header: &HeaderMatcher) -> bool {
+    header.name == ":path" || header.invert_match
 }
 
 /// What a condition on a header asks for.

@@ -11,6 +11,7 @@ mod listeners;
 mod policies;
 mod properties;
 mod proxies;
+mod regexes;
 mod replacement;
 mod scene;
 mod tenant;

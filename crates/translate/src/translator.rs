@@ -13,6 +13,7 @@ use ir::{NsName, Port, Problem, Settings, Severity};
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
+    budget::{Asked, Asking, Charged, Charges, CostlyPlacement, LeftOut, ShareOf, Shared, TooSlow},
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Excesses, Expansion, Fan, Filled,
         Members, Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
@@ -507,6 +508,15 @@ fn tables() -> Engine {
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<Placement>()
+        .derived::<Charged>()
+        .group::<Charges>()
+        .derived::<Asking>()
+        .group::<Asked>()
+        .lookup::<Shared>()
+        .lookup::<ShareOf>()
+        .lookup::<TooSlow>()
+        .derived::<CostlyPlacement>()
+        .group::<LeftOut>()
         .group::<RoutesAt>()
         .derived_for_each::<WidePolicies, Gateways>(same)
         .derived::<PolicyAt>()

@@ -70,6 +70,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.maxDepth", "64"),
     ("delegation.maxMatches", "1"),
     ("gatewayParameters.trust", "ClassOnly"),
+    ("regex.maxTime", "20ms"),
 ];
 
 #[test]

@@ -28,7 +28,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use matching::route_match;
+pub(crate) use matching::{guard, route_match};
 
 /// The key of a route's metadata, which tells the object and rule that it came from.
 pub const METADATA: &str = "portcullis.dev";

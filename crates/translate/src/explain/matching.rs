@@ -64,7 +64,8 @@ impl<'a> Sent<'a> {
             _ => false,
         };
         let mut misses = if path { Vec::new() } else { vec![Miss::Path] };
-        misses.extend(matching.headers.iter().filter_map(|header| self.header(header)));
+        let headers = matching.headers.iter().filter(|header| header.name != ":path");
+        misses.extend(headers.filter_map(|header| self.header(header)));
         misses.extend(matching.query_parameters.iter().filter_map(|query| self.query(query)));
         misses
     }
@@ -75,7 +76,7 @@ impl<'a> Sent<'a> {
         let is = |value: &str| matches(pattern, value);
         match &*header.name {
             ":method" => (!is(&self.request.method)).then(|| Miss::Method(text(pattern).to_owned())),
-            ":authority" => (!is(&self.asked)).then_some(Miss::HostPort),
+            ":authority" => (is(&self.asked) == header.invert_match).then_some(Miss::HostPort),
             name => {
                 let own = match name {
                     "host" => Some(&*self.asked),
@@ -109,6 +110,8 @@ fn matches(pattern: &MatchPattern, value: &str) -> bool {
     match pattern {
         MatchPattern::Exact(text) => value == text,
         MatchPattern::SafeRegex(pattern) => bytewise::matches(&pattern.regex, value),
+        MatchPattern::Contains(text) => value.contains(&**text),
+        MatchPattern::Suffix(text) => value.ends_with(&**text),
         // Translation makes no others.
         _ => false,
     }

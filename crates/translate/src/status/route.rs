@@ -15,6 +15,7 @@ use ir::{Chain, NsName, Problem, Severity};
 
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
+    budget::left_out,
     delegation::{UNASKED, beyond, beyond_fault, consents, may_consent, published_unasked},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
@@ -318,8 +319,10 @@ impl Wrong {
             // One route, in all of its places.
             unlisted_of.get_or_insert(chain);
             for rule in 0..attached.rules {
-                let Some(rule) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
-                let Some(findings) = &rule.findings else { continue };
+                let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
+                let left_out = if resolved.costs_time() { left_out(scope, chain, rule) } else { None };
+                left_out.iter().for_each(|problem| add(&mut wrong.faults, problem));
+                let Some(findings) = &resolved.findings else { continue };
                 let replaced = [findings.replaced.as_slice(), &findings.shares, &findings.closed];
                 wrong.replaced |= !replaced.concat().is_empty() || !findings.empty.is_empty();
                 let faults = findings.dropped.iter().chain(replaced.into_iter().flatten());

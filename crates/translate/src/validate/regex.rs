@@ -6,18 +6,27 @@
 //! `\p{L}` only its members below 256. What would change its meaning through that (a class, a repetition or a
 //! case-insensitive match of a character outside ASCII, `\x80` and above) is refused.
 //!
-//! Envoy also refuses programs larger than a runtime setting; [`MAX_PROGRAM_SIZE`] is what the bootstrap sets.
-//! [`Regex::program_size`] is never below RE2's own count.
+//! Envoy also refuses programs larger than a runtime setting; [`MAX_PROGRAM_SIZE`] is what the bootstrap sets, for what
+//! we write ourselves. Of what others write [`MAX_INSTRUCTIONS`] are taken. [`Regex::program_size`] is never below RE2's
+//! own count. How long an expression may take is in [`time`].
 
-use regex_syntax::ast::{self, Ast, ErrorKind};
+use regex_syntax::{
+    ast::{self, Ast, ErrorKind},
+    hir::{Hir, HirKind},
+};
 
 use super::{Invalid, path};
 
 mod size;
 mod syntax;
+pub mod time;
 
 /// Value of Envoy's runtime setting `re2.max_program_size.error_level` in every bootstrap of ours, in instructions.
 pub const MAX_PROGRAM_SIZE: u32 = 32_768;
+
+/// Most instructions of an expression that somebody writes, as [`program_size`] counts them. Each takes 16 bytes in every
+/// virtual host that has the expression, and time to compile whenever the routes of a proxy change.
+pub const MAX_INSTRUCTIONS: u32 = 1_024;
 
 /// Longest pattern that is looked at, in bytes. Gateway API allows 4,096 characters, and delegation joins patterns.
 pub const MAX_LENGTH: usize = 16_384;
@@ -43,7 +52,7 @@ impl Regex {
         self.pattern
     }
 
-    /// Upper bound of RE2's program size, in instructions; at most [`MAX_PROGRAM_SIZE`].
+    /// Upper bound of RE2's program size, in instructions; at most [`MAX_INSTRUCTIONS`].
     pub fn program_size(&self) -> u32 {
         self.program_size
     }
@@ -53,10 +62,10 @@ impl Regex {
 pub fn check(pattern: &str) -> Result<Regex, Invalid> {
     let size = program_size(pattern)?;
     match u32::try_from(size) {
-        Ok(size) if size <= MAX_PROGRAM_SIZE => Ok(Regex { pattern: pattern.to_owned(), program_size: size }),
+        Ok(size) if size <= MAX_INSTRUCTIONS => Ok(Regex { pattern: pattern.to_owned(), program_size: size }),
         _ => Err(Invalid::new(
             pattern,
-            format!("the regular expression compiles to about {size} instructions, more than {MAX_PROGRAM_SIZE}"),
+            format!("the regular expression compiles to about {size} instructions, more than {MAX_INSTRUCTIONS}"),
             "lower its repetition counts or split it",
         )),
     }
@@ -119,6 +128,28 @@ pub fn substitution(pattern: &Regex, text: &str) -> Result<(), Invalid> {
         }
     }
     part(&mut literal)
+}
+
+/// The text that everything which `pattern` matches begins with; empty where there is none, or it is no expression.
+pub fn literal_prefix(pattern: &str) -> String {
+    let Some(hir) = time::read(pattern) else { return String::new() };
+    let mut prefix = Vec::new();
+    begins_with(&hir, &mut prefix);
+    String::from_utf8(prefix).unwrap_or_default()
+}
+
+/// Adds the bytes that all that `hir` matches begins with. Tells whether it matches nothing else.
+fn begins_with(hir: &Hir, prefix: &mut Vec<u8>) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => true,
+        HirKind::Literal(literal) => {
+            prefix.extend_from_slice(&literal.0);
+            true
+        }
+        HirKind::Capture(capture) => begins_with(&capture.sub, prefix),
+        HirKind::Concat(parts) => parts.iter().all(|part| begins_with(part, prefix)),
+        HirKind::Class(_) | HirKind::Repetition(_) | HirKind::Alternation(_) => false,
+    }
 }
 
 /// How many groups of an expression can be referred to.

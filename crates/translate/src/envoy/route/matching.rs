@@ -7,7 +7,9 @@ use envoy_types::pb::envoy::{
     },
     r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
 };
-use ir::matching::{PathMatch, RequestMatch, ValueMatch};
+use ir::matching::{Condition, PathMatch, RequestMatch, ValueMatch};
+
+use crate::validate::regex::literal_prefix;
 
 pub(crate) fn route_match(request: &RequestMatch) -> RouteMatch {
     let path = match &request.path {
@@ -18,11 +20,17 @@ pub(crate) fn route_match(request: &RequestMatch) -> RouteMatch {
     };
     let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
     let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
-    let port = MatchPattern::SafeRegex(regex(".*:[0-9]+".into()));
-    let host = request.host_with_port.then(|| header(":authority", port));
+    // Envoy holds headers against a request before the path, and each in turn.
+    let guard = guard(request).map(|prefix| header(":path", MatchPattern::Prefix(prefix)));
+    let with_port = [
+        header(":authority", MatchPattern::Contains(":".into())),
+        // An address of IPv6 alone.
+        HeaderMatcher { invert_match: true, ..header(":authority", MatchPattern::Suffix("]".into())) },
+    ];
+    let host = with_port.into_iter().filter(|_| request.host_with_port);
     RouteMatch {
         path_specifier: Some(path),
-        headers: method.chain(host).chain(headers).collect(),
+        headers: method.chain(guard).chain(host).chain(headers).collect(),
         query_parameters: request
             .queries
             .iter()
@@ -35,6 +43,19 @@ pub(crate) fn route_match(request: &RequestMatch) -> RouteMatch {
             .collect(),
         ..RouteMatch::default()
     }
+}
+
+/// What the path of each request begins with that this match takes; none where nothing is known, or where the match costs
+/// no more than this would.
+pub(crate) fn guard(request: &RequestMatch) -> Option<String> {
+    let is_regex = |condition: &Condition| matches!(condition.value, ValueMatch::Regex(_));
+    let prefix = match &request.path {
+        PathMatch::Regex(pattern) => literal_prefix(pattern),
+        _ if !request.headers.iter().chain(&request.queries).any(is_regex) => return None,
+        PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path) => path.to_string(),
+    };
+    // All paths begin with a slash.
+    (prefix.len() > 1).then_some(prefix)
 }
 
 fn header(name: &str, pattern: MatchPattern) -> HeaderMatcher {

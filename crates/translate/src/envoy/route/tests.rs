@@ -89,6 +89,7 @@ fn matches_are_written_in_envoys_terms() {
             "path": "/every/thing",
             "headers": [
                 {"name": ":method", "stringMatch": {"exact": "PATCH"}},
+                {"name": ":path", "stringMatch": {"prefix": "/every/thing"}},
                 {"name": "version", "stringMatch": {"exact": "v1, v2"}},
                 {"name": "x-user", "stringMatch": {"safeRegex": {"regex": "[a-z]{1,50}(%41)?"}}},
             ],

@@ -1,0 +1,343 @@
+//! How much time the regular expressions of a virtual host may cost one request.
+//!
+//! Envoy holds a request against all routes of its virtual host, one after the other, until one matches, so whoever has
+//! routes there can make the requests of all others slow. What each expression may cost is known
+//! ([`validate::regex::time`]), and a request meets only those behind whose prefix its path lies ([`guard`]). What
+//! namespaces have together is bounded by shares: who asks for too much has the matches left out that exceed his, his
+//! oldest routes first served. A match that is left out claims nothing, as one that cannot be expressed.
+//!
+//! A virtual host joins the routes of the hostnames that cover its own, so each kind of hostname has a part of its own:
+//! no request meets more than one exact hostname, the wildcards below one domain, and the broad ones.
+//!
+//! [`guard`]: crate::envoy::route::guard
+//! [`validate::regex::time`]: crate::validate::regex::time
+
+mod share;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use ir::{
+    Chain, Hostname, ListenerId, NsName, Problem, Settings, Severity,
+    filter::PathModifier,
+    matching::{Age, Condition, Match, Path, ValueMatch},
+};
+
+pub(crate) use share::Payer;
+use share::{Met, shares};
+
+use crate::{
+    host::{RoutesAt, place, routes_at},
+    resolve::{EnvoyRoute, ResolvedRule},
+    route::rule::Does,
+    tables::{
+        attachment::Attachment,
+        input::{Config, Routes},
+    },
+    validate::{
+        cors::{self, Origin},
+        regex::time,
+    },
+};
+
+/// No estimate is longer, in nanoseconds, so that sums of them never overflow.
+const LONGEST: u64 = 1 << 40;
+
+/// What the expressions of a match cost a request that meets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// What the path of a request begins with that meets them; empty for all.
+    pub(crate) prefix: Box<str>,
+    /// At most, in nanoseconds.
+    pub(crate) nanos: u64,
+}
+
+/// What expressions may cost, and are held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Longest path or header, in bytes.
+    pub(crate) longest: u64,
+    /// For one request, in nanoseconds.
+    pub(crate) nanos: u64,
+}
+
+impl Limits {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self {
+            longest: u64::from(settings.edge.max_request_headers_kib) * 1024,
+            nanos: u64::try_from(settings.regex.max_time.as_nanos()).unwrap_or(u64::MAX).min(LONGEST),
+        }
+    }
+
+    /// What the rule that takes a request may cost it.
+    fn of_rule(self) -> u64 {
+        self.nanos / 5
+    }
+
+    /// What holding a request against the routes of these hostnames may cost.
+    fn of_hosts(self, hosts: &Hosts) -> u64 {
+        let matching = self.nanos - self.of_rule();
+        match hosts {
+            Hosts::Exact(_) => matching / 2,
+            Hosts::Below(_) | Hosts::Broad => matching / 4,
+        }
+    }
+}
+
+/// Adds up what the expressions of a rule's matches cost. Once that is too much for any share the rest is not looked at.
+pub(crate) struct Meter {
+    limits: Limits,
+    spent: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, spent: 0 }
+    }
+
+    /// What holding a request against all expressions of a match costs; none where it has none.
+    pub(crate) fn matching(&mut self, written: &Match) -> Option<u64> {
+        let path = match &written.path {
+            Path::Regex(pattern) => Some(pattern),
+            Path::Exact(_) | Path::Prefix(_) => None,
+        };
+        let conditions = written.headers.iter().chain(&written.queries);
+        let values = conditions.filter_map(|Condition { value, .. }| match value {
+            ValueMatch::Regex(pattern) => Some(pattern),
+            ValueMatch::Exact(_) => None,
+        });
+        let mut nanos = None;
+        for pattern in path.into_iter().chain(values) {
+            let cost = if self.spent > 8 * self.limits.nanos {
+                LONGEST
+            } else {
+                time::matching(pattern, self.limits.longest).min(LONGEST)
+            };
+            self.spent = self.spent.saturating_add(cost);
+            nanos = Some(LONGEST.min(cost + nanos.unwrap_or(0)));
+        }
+        nanos
+    }
+}
+
+/// Refuses a rule whose own expressions, which only its requests meet, cost too much.
+pub(crate) fn affordable(does: &Does, limits: Limits, field: &str) -> Result<(), Problem> {
+    let filters = &does.filters.filters;
+    let rewriting = match &filters.rewrite.path {
+        Some(PathModifier::Regex { pattern, .. }) => time::replacing(pattern, limits.longest),
+        _ => 0,
+    };
+    let refuse =
+        |field: String, message: String| Err(Problem::new(Severity::Replaced, "UnsupportedValue", field, message));
+    if rewriting > limits.of_rule() {
+        let message = format!(
+            "replacing what the expression of its urlRewrite matches could take {}; begin it with ^, and bound its \
+             repetitions",
+            more_than(limits.of_rule())
+        );
+        return refuse(field.into(), message);
+    }
+    let origins = filters.cors.iter().flat_map(|cors| &cors.allow_origins);
+    let patterns = origins.filter_map(|origin| match cors::origin(origin) {
+        Ok(Origin::Pattern(pattern)) => Some(pattern),
+        _ => None,
+    });
+    let judging = patterns.map(|pattern| time::matching(pattern.as_str(), limits.longest).min(LONGEST)).sum::<u64>();
+    if judging.saturating_add(rewriting) > limits.of_rule() {
+        let message = format!(
+            "the origins with wildcards could take {} together; name fewer of them",
+            more_than(limits.of_rule())
+        );
+        return refuse(format!("{field}.filters"), message);
+    }
+    Ok(())
+}
+
+fn more_than(nanos: u64) -> String {
+    format!("more than {:?} of a request's time", Duration::from_nanos(nanos))
+}
+
+/// The hostnames that share a part of the time of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Hosts {
+    /// One name.
+    Exact(Arc<str>),
+    /// The wildcards at a domain of two labels and below it.
+    Below(Arc<str>),
+    /// Every name, and wildcards at one label.
+    Broad,
+}
+
+impl Hosts {
+    fn of(hostname: &Hostname) -> Self {
+        match hostname {
+            Hostname::Exact(name) => Self::Exact(name.clone()),
+            Hostname::Wildcard(suffix) if suffix.contains('.') => {
+                let start = suffix.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
+                Self::Below(suffix[start..].into())
+            }
+            Hostname::Wildcard(_) | Hostname::Any => Self::Broad,
+        }
+    }
+}
+
+/// What is shared: a part of the time that requests to a listener have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Account {
+    listener: ListenerId,
+    hosts: Hosts,
+}
+
+tables! {
+    /// Rules with expressions, where a listener serves them: what they cost.
+    Charged: (Chain, u32, ListenerId) => ();
+    /// A namespace that has such rules: what it asks for.
+    Asking: (Account, Payer) => ();
+    /// What those get that ask for too much; absent where nobody does.
+    Shared: Account => BTreeMap<Payer, u64>;
+    /// What one of them gets, in nanoseconds.
+    ShareOf: (Account, Payer) => u64;
+    /// Its rules that would exceed that.
+    TooSlow: (Account, Payer) => BTreeSet<(Chain, u32)>;
+    /// The routes of such rules, put where a listener serves them.
+    CostlyPlacement: (Chain, u32, ListenerId) => ();
+}
+
+groups! {
+    /// What the namespaces that share something ask for, in nanoseconds.
+    Asked: Account, Payer => u64;
+    /// Rules of a route whose matches with expressions are left out.
+    LeftOut: NsName, (Chain, u32) => ();
+}
+
+/// What the rules of a namespace cost, the oldest route first.
+pub(crate) struct Charges;
+
+impl Group for Charges {
+    const NAME: &'static str = "Charges";
+    type Key = (Account, Payer);
+    type Sort = (Age, Chain, u32, Hostname);
+    type Entry = Arc<[Cost]>;
+
+    fn digest(costs: &Self::Entry) -> Digest {
+        Digest { len: costs.iter().fold(0, |sum, cost| LONGEST.min(sum + cost.nanos)), hash: [0; 16] }
+    }
+}
+
+fn payer(chain: &Chain) -> Payer {
+    Payer { root: chain.top().namespace.clone(), own: chain.route().namespace.clone() }
+}
+
+impl Derived for Charged {
+    fn compute(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key) -> Option<()> {
+        let attached = scope.get::<Attachment>(chain.top())?;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let routes = routes_at(scope, &resolved, listener)?;
+        let costs: Arc<[Cost]> = routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect();
+        let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
+        let age = Age { created: created.map_or(0, jiff::Timestamp::as_second), name: chain.route().clone() };
+        for served in attached.hostnames(listener) {
+            let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
+            let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
+            scope.emit::<Charges>((account.clone(), payer(chain)), sort, costs.clone());
+            scope.demand::<Asking>((account, payer(chain)));
+        }
+        Some(())
+    }
+}
+
+impl Derived for Asking {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (account, payer) = key;
+        let config = scope.get::<Config>(&())?;
+        let limit = Limits::of(&config).of_hosts(&account.hosts);
+        let charges = scope.group::<Charges>(key);
+        // Far below any share it does not matter who meets whom.
+        let asked = if charges.byte_len() <= limit / 16 {
+            charges.byte_len()
+        } else {
+            let mut met = Met::default();
+            charges.iter().flat_map(|(_, costs)| costs.iter()).for_each(|cost| met.add(&cost.prefix, cost.nanos));
+            met.most()
+        };
+        scope.emit::<Asked>(account.clone(), payer.clone(), asked.min(LONGEST));
+        Some(())
+    }
+}
+
+impl Lookup for Shared {
+    fn compute(scope: &Scope<'_>, account: &Account) -> Option<BTreeMap<Payer, u64>> {
+        let config = scope.get::<Config>(&())?;
+        let limit = Limits::of(&config).of_hosts(&account.hosts);
+        let asked = scope.group::<Asked>(account);
+        let shares = shares(limit, asked.iter().map(|(payer, amount)| (payer, *amount)));
+        (!shares.is_empty()).then_some(shares)
+    }
+}
+
+impl Lookup for ShareOf {
+    fn compute(scope: &Scope<'_>, (account, payer): &Self::Key) -> Option<u64> {
+        scope.get::<Shared>(account)?.get(payer).copied()
+    }
+}
+
+impl Lookup for TooSlow {
+    fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<BTreeSet<(Chain, u32)>> {
+        let share = *scope.get::<ShareOf>(key)?;
+        let mut met = Met::default();
+        let mut too_slow = BTreeSet::new();
+        for ((_, chain, rule, _), costs) in scope.group::<Charges>(key).iter() {
+            let mut own = Met::default();
+            costs.iter().for_each(|cost| own.add(&cost.prefix, cost.nanos));
+            if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
+                costs.iter().for_each(|cost| met.add(&cost.prefix, cost.nanos));
+            } else {
+                too_slow.insert((chain.clone(), *rule));
+            }
+        }
+        Some(too_slow)
+    }
+}
+
+impl Derived for CostlyPlacement {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (chain, rule, listener) = key;
+        let attached = scope.get::<Attachment>(chain.top())?;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let routes = routes_at(scope, &resolved, listener)?;
+        let costly: Vec<&EnvoyRoute> = routes.iter().filter(|route| route.cost.is_some()).collect();
+        for served in attached.hostnames(listener) {
+            let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
+            let too_slow = scope.get::<TooSlow>(&(account, payer(chain)));
+            if too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), *rule))) {
+                scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), *rule), ());
+                continue;
+            }
+            for route in &costly {
+                scope.emit::<RoutesAt>(
+                    (listener.clone(), served.hostname.clone()),
+                    place(&attached, served, chain, route),
+                    route.row.clone(),
+                );
+            }
+        }
+        Some(())
+    }
+}
+
+/// What is to be said of a rule whose matches with expressions are left out.
+pub(crate) fn left_out(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<Problem> {
+    scope.group::<LeftOut>(chain.route()).get(&(chain.clone(), rule))?;
+    let message = format!(
+        "matches with regular expressions are left out, since those of namespace {} could take more than its share of the \
+         {:?} that a request may take for all; begin them with more text that is no expression, bound their repetitions \
+         as in [a-z]{{1,50}}, or use Exact or PathPrefix",
+        chain.route().namespace,
+        scope.get::<Config>(&())?.regex.max_time
+    );
+    Some(Problem::new(Severity::Refused, "UnsupportedValue", format!("spec.rules[{rule}].matches"), message))
+}

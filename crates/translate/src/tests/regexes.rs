@@ -1,0 +1,171 @@
+//! What regular expressions may cost the requests of a virtual host.
+
+use serde_json::{Value, json};
+
+use super::scene::{GATEWAY_API, Scene, forward, gateway, http, route, service};
+use crate::ResourceKind;
+
+/// Far too many states, and unbounded: it costs tens of milliseconds.
+const SLOW: &str = "/x/.*a[ab]{300}c";
+
+fn regex(pattern: &str) -> Value {
+    json!({"path": {"type": "RegularExpression", "value": pattern}})
+}
+
+/// A rule with these matches.
+fn rule(matches: &[Value]) -> Value {
+    json!({"matches": matches, "backendRefs": [{"name": "s", "port": 80}]})
+}
+
+/// HTTPRoute `NAMESPACE/NAME` for `shop.example.com` and the listener's other names.
+fn of(namespace: &str, name: &str, spec: Value) -> Value {
+    let mut route = route(name, spec);
+    route["metadata"]["namespace"] = json!(namespace);
+    route
+}
+
+/// One of `count` expressions that every request meets, of some 140 us each.
+fn ordinary(count: usize) -> Vec<Value> {
+    (0..count).map(|index| rule(&[regex(&format!("/[^/]+/orders/{index}/.*"))])).collect()
+}
+
+fn on_shop(rules: &[Value]) -> Value {
+    json!({"hostnames": ["shop.example.com"], "rules": rules})
+}
+
+fn scene(routes: impl IntoIterator<Item = Value>) -> Scene {
+    let edge = gateway("edge", json!([http("http", 80, "")]));
+    Scene::new([edge, service("s")].into_iter().chain(routes))
+}
+
+fn routes_of(scene: &Scene, namespace: &str) -> usize {
+    let hosts = scene.hosts("http/80");
+    hosts["shop.example.com"].iter().filter(|name| name.contains(&format!("/{namespace}/"))).count()
+}
+
+fn problems(scene: &Scene, name: &str) -> Vec<String> {
+    let of = |line: &String| line.starts_with(&format!("{name} ")) && line.contains("left out");
+    scene.problems().into_iter().filter(of).collect()
+}
+
+#[test]
+fn an_expression_that_costs_more_than_a_request_may_is_left_out_and_told() {
+    let bad = rule(&[regex(SLOW)]);
+    let scene = scene([of("evil", "bad", on_shop(&[bad, forward("/y")])), of("good", "good", on_shop(&ordinary(3)))]);
+    assert_eq!((routes_of(&scene, "evil"), routes_of(&scene, "good")), (1, 3));
+    let told = problems(&scene, "bad");
+    assert_eq!(told.len(), 1, "{:?}", scene.problems());
+    assert!(told[0].contains("spec.rules[0].matches") && told[0].contains("50ms"), "{told:?}");
+    assert!(problems(&scene, "good").is_empty());
+    let said = scene.route_message("evil/bad", 0, "PartiallyInvalid");
+    assert!(said.contains("left out"), "{said}");
+    assert!(scene.route("evil/bad", 0, "kgateway.dev/Programmed").starts_with("False"));
+}
+
+#[test]
+fn headers_and_query_parameters_count_too() {
+    let header = json!({"headers": [{"name": "x", "type": "RegularExpression", "value": ".*a[ab]{300}c"}]});
+    let query = json!({"queryParams": [{"name": "x", "type": "RegularExpression", "value": ".*a[ab]{300}c"}]});
+    for slow in [header, query] {
+        let scene = scene([of("evil", "bad", on_shop(&[rule(&[slow])])), of("good", "good", on_shop(&ordinary(1)))]);
+        assert_eq!((routes_of(&scene, "evil"), problems(&scene, "bad").len()), (0, 1));
+    }
+}
+
+#[test]
+fn who_has_too_many_has_his_youngest_left_out_and_nobody_else_does() {
+    let good = of("good", "good", on_shop(&ordinary(20)));
+    let without = scene([good.clone()]);
+    let config =
+        |scene: &Scene| scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let of_good = |scene: &Scene| {
+        let hosts = config(scene)["virtualHosts"].clone();
+        let routes = hosts.as_array().into_iter().flatten().flat_map(|host| host["routes"].as_array().cloned());
+        routes.flatten().filter(|route| route["metadata"].to_string().contains("\"good\"")).collect::<Vec<_>>()
+    };
+    let mut scene = without;
+    let before = of_good(&scene);
+    assert_eq!(before.len(), 20);
+    for attack in 0..20 {
+        scene.put(of("evil", &format!("bad-{attack:02}"), on_shop(&ordinary(16))));
+    }
+    assert_eq!(of_good(&scene), before, "nobody else moves by a byte");
+    let served = routes_of(&scene, "evil");
+    assert!((40..200).contains(&served), "{served}");
+    assert!(problems(&scene, "bad-00").is_empty() && !problems(&scene, "bad-19").is_empty());
+    assert!(problems(&scene, "good").is_empty());
+    for attack in 0..20 {
+        scene.remove(of("evil", &format!("bad-{attack:02}"), on_shop(&[])));
+    }
+    assert_eq!((routes_of(&scene, "evil"), problems(&scene, "good").len()), (0, 0));
+}
+
+#[test]
+fn expressions_behind_different_prefixes_are_met_by_different_requests() {
+    let many: Vec<_> = (0..600).map(|index| format!("/api/v1/thing-{index:03}/[^/]+/orders/.*")).collect();
+    let routes = many.chunks(16).zip(0..).map(|(patterns, name)| {
+        let rules: Vec<_> = patterns.iter().map(|pattern| rule(&[regex(pattern)])).collect();
+        of("apps", &format!("r-{name:02}"), on_shop(&rules))
+    });
+    let scene = scene(routes);
+    assert_eq!(routes_of(&scene, "apps"), 600, "{:?}", scene.problems().first());
+}
+
+#[test]
+fn a_request_that_an_expression_cannot_take_is_not_held_against_it() {
+    let header = json!({"headers": [{"name": "x", "type": "RegularExpression", "value": "a.*"}]});
+    let mut below = header.clone();
+    below["path"] = json!({"type": "PathPrefix", "value": "/shop"});
+    let matches = [regex("/orders/[a-z]{1,50}"), regex("[^/]*/x"), below, header];
+    let scene = scene([of("apps", "r", on_shop(&[rule(&matches)]))]);
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let guards: Vec<_> = config["virtualHosts"][0]["routes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|route| route["match"]["headers"][0]["stringMatch"]["prefix"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(guards, ["/orders/", "", "/shop", ""]);
+}
+
+#[test]
+fn who_publishes_the_routes_of_others_pays_for_it() {
+    let delegating = |namespace: &str| {
+        let reference = json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": "child", "namespace": "victim"});
+        of(
+            namespace,
+            "root",
+            on_shop(&[
+                json!({"matches": [{"path": {"type": "PathPrefix", "value": format!("/{namespace}")}}], "backendRefs": [reference]}),
+            ]),
+        )
+    };
+    let mut child = of("victim", "child", json!({"rules": [rule(&[regex("/[^/]+/[ab]*x.*")])]}));
+    child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
+    child["metadata"]["annotations"] = json!({"delegation.kgateway.dev/inherit-parent-matcher": "true"});
+    let own = of("victim", "own", on_shop(&ordinary(10)));
+    let mut scene = scene([own, child, delegating("evil")]);
+    let served = routes_of(&scene, "victim");
+    for attack in 0..20 {
+        scene.put(of("evil", &format!("bad-{attack:02}"), on_shop(&ordinary(16))));
+    }
+    assert_eq!(routes_of(&scene, "victim"), served);
+    assert!(problems(&scene, "own").is_empty());
+}
+
+#[test]
+fn a_rewrite_that_reads_a_path_again_and_again_is_replaced() {
+    let policy = |pattern: &str| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+            "metadata": {"name": "p", "namespace": "apps"},
+            "spec": {"targetRefs": [{"group": GATEWAY_API, "kind": "HTTPRoute", "name": "r"}],
+                "urlRewrite": {"pathRegex": {"pattern": pattern, "substitution": "q"}}}})
+    };
+    let mut scene = scene([of("apps", "r", on_shop(&[forward("/")])), policy("^/service/([^/]+)(/.*)$")]);
+    let replaced = |scene: &Scene| scene.problems().iter().any(|line| line.contains("begin it with ^"));
+    assert!(!replaced(&scene));
+    scene.put(policy("a.*z|a"));
+    assert!(replaced(&scene), "{:?}", scene.problems());
+    scene.put(policy("/anything/([0-9]+)/x"));
+    assert!(!replaced(&scene), "{:?}", scene.problems());
+}
