@@ -261,7 +261,9 @@ impl Derived for Asking {
             charges.byte_len()
         } else {
             let mut met = Met::default();
-            charges.iter().flat_map(|(_, costs)| costs.iter()).for_each(|cost| met.add(&cost.prefix, cost.nanos));
+            for cost in charges.iter().flat_map(|(_, costs)| costs.iter()) {
+                met.add(&cost.prefix, cost.nanos);
+            }
             met.most()
         };
         scope.emit::<Asked>(account.clone(), payer.clone(), asked.min(LONGEST));
@@ -292,9 +294,13 @@ impl Lookup for TooSlow {
         let mut too_slow = BTreeSet::new();
         for ((_, chain, rule, _), costs) in scope.group::<Charges>(key).iter() {
             let mut own = Met::default();
-            costs.iter().for_each(|cost| own.add(&cost.prefix, cost.nanos));
+            for cost in costs.iter() {
+                own.add(&cost.prefix, cost.nanos);
+            }
             if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
-                costs.iter().for_each(|cost| met.add(&cost.prefix, cost.nanos));
+                for cost in costs.iter() {
+                    met.add(&cost.prefix, cost.nanos);
+                }
             } else {
                 too_slow.insert((chain.clone(), *rule));
             }

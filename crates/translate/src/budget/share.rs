@@ -155,7 +155,9 @@ mod tests {
             costs in proptest::collection::vec(("[ab]{0,4}", 0_u64..10), 0..20), paths in proptest::collection::vec("[ab]{0,6}", 20),
         ) {
             let mut met = Met::default();
-            costs.iter().for_each(|(prefix, cost)| met.add(prefix, *cost));
+            for (prefix, cost) in &costs {
+                met.add(prefix, *cost);
+            }
             for path in &paths {
                 let sum: u64 = costs.iter().filter(|(prefix, _)| path.starts_with(prefix)).map(|(_, cost)| cost).sum();
                 prop_assert!(sum <= met.most() && sum <= met.below(path));

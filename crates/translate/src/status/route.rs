@@ -321,7 +321,9 @@ impl Wrong {
             for rule in 0..attached.rules {
                 let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
                 let left_out = if resolved.costs_time() { left_out(scope, chain, rule) } else { None };
-                left_out.iter().for_each(|problem| add(&mut wrong.faults, problem));
+                if let Some(problem) = left_out {
+                    add(&mut wrong.faults, &problem);
+                }
                 let Some(findings) = &resolved.findings else { continue };
                 let replaced = [findings.replaced.as_slice(), &findings.shares, &findings.closed];
                 wrong.replaced |= !replaced.concat().is_empty() || !findings.empty.is_empty();

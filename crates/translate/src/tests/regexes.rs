@@ -80,7 +80,7 @@ fn who_has_too_many_has_his_youngest_left_out_and_nobody_else_does() {
         |scene: &Scene| scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let of_good = |scene: &Scene| {
         let hosts = config(scene)["virtualHosts"].clone();
-        let routes = hosts.as_array().into_iter().flatten().flat_map(|host| host["routes"].as_array().cloned());
+        let routes = hosts.as_array().into_iter().flatten().filter_map(|host| host["routes"].as_array().cloned());
         routes.flatten().filter(|route| route["metadata"].to_string().contains("\"good\"")).collect::<Vec<_>>()
     };
     let mut scene = without;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use regex_automata::{
     nfa::thompson::{self, NFA, State, WhichCaptures},
-    util::primitives::StateID,
+    util::{alphabet::Unit, primitives::StateID},
 };
 use regex_syntax::{
     ParserBuilder,
@@ -127,7 +127,7 @@ impl Automaton {
         let mut places = HashMap::new();
         let mut sets = vec![close(nfa, vec![start], &mut steps)?];
         places.insert(sets[0].clone(), 0);
-        let bytes: Vec<u8> = nfa.byte_classes().representatives(0..=u8::MAX).filter_map(|unit| unit.as_u8()).collect();
+        let bytes: Vec<u8> = nfa.byte_classes().representatives(0..=u8::MAX).filter_map(Unit::as_u8).collect();
         let mut automaton = Self { states: Vec::new(), largest: 1 };
         while let Some(set) = sets.get(automaton.states.len()).cloned() {
             let mut next = Vec::new();
