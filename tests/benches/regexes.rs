@@ -50,7 +50,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Rules of one kind in a share: more than fit.
-const RULES: usize = 400;
+const RULES: usize = 160;
 
 /// Bytes of a path or header: less than a proxy takes in all.
 const LENGTH: usize = 58 * 1024;
