@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Derived, Digest, Emitter, Group, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{
     Chain, Hostname, ListenerId, NsName, Problem, Settings, Severity,
     filter::PathModifier,
@@ -222,9 +222,10 @@ impl Group for Charges {
     type Key = (Account, Payer);
     type Sort = (Age, Chain, u32, Hostname);
     type Entry = Arc<[Cost]>;
+    type Summary = u64;
 
-    fn digest(costs: &Self::Entry) -> Digest {
-        Digest { len: costs.iter().fold(0, |sum, cost| LONGEST.min(sum + cost.nanos)), hash: [0; 16] }
+    fn summary(costs: &Self::Entry) -> u64 {
+        costs.iter().fold(0, |sum, cost| LONGEST.min(sum + cost.nanos))
     }
 }
 
@@ -257,8 +258,8 @@ impl Derived for Asking {
         let limit = Limits::of(&config).of_hosts(&account.hosts);
         let charges = scope.group::<Charges>(key);
         // Far below any share it does not matter who meets whom.
-        let asked = if charges.byte_len() <= limit / 16 {
-            charges.byte_len()
+        let asked = if *charges.summary() <= limit / 16 {
+            *charges.summary()
         } else {
             let mut met = Met::default();
             for cost in charges.iter().flat_map(|(_, costs)| costs.iter()) {
