@@ -43,6 +43,8 @@ mod objects;
 mod parameters;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
+#[path = "hostile/regexes.rs"]
+mod regexes;
 #[path = "hostile/servers.rs"]
 mod servers;
 #[path = "hostile/sessions.rs"]
@@ -63,6 +65,3 @@ mod watches;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
 mod world;
-
-#[path = "hostile/regexes.rs"]
-mod regexes;

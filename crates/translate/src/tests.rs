@@ -14,8 +14,8 @@ mod proxies;
 mod regexes;
 mod replacement;
 mod scene;
-mod tenant;
 mod shares;
+mod tenant;
 mod tree;
 mod world;
 
