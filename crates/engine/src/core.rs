@@ -8,6 +8,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use crate::fault::{Fault, Faults};
 use crate::graph::{Graph, NodeId, Place, Row};
 use crate::stats::{Kind, TableStats};
 
@@ -36,6 +37,8 @@ pub(crate) trait Store: Any + Send {
     /// Takes over what a row emitted into groups of this type, in place of what it emitted before. Tells whether it
     /// holds any entries.
     fn commit(&self, core: &Core, emitter: NodeId) -> bool;
+    /// Drops what the row that is being computed has emitted into groups of this type.
+    fn unstage(&self, _core: &Core) {}
     /// Whether the row stays even if nobody reads or demands it.
     fn holds(&self, row: Row) -> bool;
     /// Forgets a row.
@@ -48,6 +51,9 @@ pub(crate) trait Store: Any + Send {
         self.holds(row)
     }
     fn find_described(&self, key: &str) -> Option<NodeId>;
+    /// The keys of all rows.
+    #[cfg(debug_assertions)]
+    fn keys(&self) -> Vec<String>;
     fn emitted_by(&self, emitter: NodeId) -> Vec<String>;
     fn emitters(&self, row: Row) -> Vec<(String, NodeId)>;
     /// Its figures; `batch` is the number of the last batch.
@@ -71,6 +77,10 @@ pub(crate) struct Core {
     layers: Vec<Place>,
     places: HashMap<TypeId, Place, RandomState>,
     pub(crate) graph: RefCell<Graph>,
+    faults: RefCell<Faults>,
+    /// Rows that are to panic, as their store describes them.
+    #[cfg(debug_assertions)]
+    pub(crate) failing: RefCell<std::collections::BTreeSet<String>>,
     batch: Cell<Batch>,
 }
 
@@ -81,7 +91,16 @@ impl Core {
         places: HashMap<TypeId, Place, RandomState>,
     ) -> Self {
         let graph = RefCell::new(Graph::new(stores.len()));
-        Self { stores, layers, places, graph, batch: Cell::default() }
+        Self {
+            stores,
+            layers,
+            places,
+            graph,
+            faults: RefCell::default(),
+            #[cfg(debug_assertions)]
+            failing: RefCell::default(),
+            batch: Cell::default(),
+        }
     }
 
     pub(crate) fn store(&self, place: Place) -> &dyn Store {
@@ -124,6 +143,41 @@ impl Core {
     pub(crate) fn compare(&self, a: NodeId, b: NodeId) -> Ordering {
         let (a, b) = (self.graph.borrow().cell(a), self.graph.borrow().cell(b));
         a.place.cmp(&b.place).then_with(|| self.store(a.place).compare_keys(a.row, b.row))
+    }
+
+    /// The faults, for those who report them.
+    pub(crate) fn faults(&self) -> std::cell::Ref<'_, Faults> {
+        self.faults.borrow()
+    }
+
+    pub(crate) fn faults_mut(&mut self) -> &mut Faults {
+        self.faults.get_mut()
+    }
+
+    /// What reading the node unwinds with.
+    #[cold]
+    pub(crate) fn poison(&self, node: NodeId) -> Option<Fault> {
+        self.faults.borrow().poison(node).cloned()
+    }
+
+    /// Takes note of how a computation of the node ended: by a panic of its own, and with what it poisons its readers.
+    /// Tells whether its readers meet something else than before.
+    #[cold]
+    pub(crate) fn set_trouble(&self, node: NodeId, own: Option<Fault>, poison: Option<&Fault>) -> bool {
+        let mut faults = self.faults.borrow_mut();
+        faults.set_own(node, || self.describe(node), own);
+        let changed = faults.set_poison(node, poison);
+        self.graph.borrow_mut().set_troubled(node, faults.is_troubled(node));
+        changed
+    }
+
+    /// Panics if the row is to.
+    #[cfg(debug_assertions)]
+    pub(crate) fn fail(&self, node: NodeId) {
+        if !self.failing.borrow().is_empty() {
+            let fails = self.failing.borrow().contains(&self.describe(node));
+            assert!(!fails, "{}", crate::fault::TOLD_TO);
+        }
     }
 
     pub(crate) fn count(&self, turn: Turn) {
@@ -182,6 +236,11 @@ impl Core {
             let cell = graph.cell(node);
             let store = self.store(cell.place);
             if !graph.has_readers(node) && graph.demand_count(node) == 0 && !store.holds(cell.row) {
+                if graph.is_troubled(node) {
+                    let mut faults = self.faults.borrow_mut();
+                    faults.set_own(node, || store.describe(cell.row), None);
+                    faults.set_poison(node, None);
+                }
                 store.free(cell.row);
                 graph.remove(node);
             }

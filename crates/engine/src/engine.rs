@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use crate::core::{Batch, Core};
+use crate::fault::{Fault, Turned};
 use crate::pages::View;
+#[cfg(debug_assertions)]
+use crate::stats::Kind;
 use crate::stats::TableStats;
 use crate::table::{Derived, Group, Input, Lookup, Table};
 use crate::why::Why;
 
 /// Tables and groups that keep themselves up to date. See the [crate's page](crate).
 ///
-/// A computation that panics leaves the engine in no defined state: let it end the process.
+/// A computation that panics costs its own row its value, and no more: see [the crate's page](crate#when-a-row-panics).
 pub struct Engine {
     core: Core,
 }
@@ -82,7 +85,64 @@ impl Engine {
     /// # Panics
     /// If the table was not registered with [`Builder::track`](crate::Builder::track).
     pub fn take_changes<T: Table>(&mut self) -> Vec<T::Key> {
-        self.core.table::<T>().1.take_changes()
+        self.core.table::<T>().1.take_changes(&self.core)
+    }
+
+    /// What the readers of a row are poisoned with; none for a row that is sound, whose table says what stands in its
+    /// place, or that does not exist.
+    pub fn fault<T: Table>(&self, key: &T::Key) -> Option<Fault> {
+        let node = self.core.table::<T>().1.find(key)?;
+        self.core.faults().poison(node).cloned()
+    }
+
+    /// All rows of a table that are poisoned, in key order. Looks at every row of the table if there is any fault.
+    pub fn poisoned<T: Table>(&self) -> Vec<(T::Key, Fault)> {
+        self.core.table::<T>().1.poisoned(&self.core)
+    }
+
+    /// The rows that panicked when they were computed last, by name, those included whose table says what stands in
+    /// their place. Not those that they poisoned.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.core.faults().panicked()
+    }
+
+    /// The rows that panicked, or that are sound again or gone after a panic, since this was last called, in the order in
+    /// which that happened.
+    pub fn take_faults(&mut self) -> Vec<Turned> {
+        self.core.faults_mut().take_turned()
+    }
+
+    /// Has a row panic whenever it is computed, from the next settling on, until [`Engine::fail_no_more`]: for tests of
+    /// what becomes of it. The row is named by its table and by its key as `Debug` prints it.
+    #[cfg(debug_assertions)]
+    pub fn fail_at(&mut self, table: &str, key: &str) {
+        self.core.failing.get_mut().insert(format!("{table}({key})"));
+        self.compute_again(table, key);
+    }
+
+    /// Takes back an [`Engine::fail_at`].
+    #[cfg(debug_assertions)]
+    pub fn fail_no_more(&mut self, table: &str, key: &str) {
+        self.core.failing.get_mut().remove(&format!("{table}({key})"));
+        self.compute_again(table, key);
+    }
+
+    /// The rows that are computed, by table and by key as `Debug` prints it, in settling order: what [`Engine::fail_at`]
+    /// can be tried on.
+    #[cfg(debug_assertions)]
+    pub fn computed_rows(&self) -> Vec<(&'static str, String)> {
+        let computed = self.core.stores.iter().filter(|store| matches!(store.kind(), Kind::Lookup | Kind::Derived));
+        computed.flat_map(|store| store.keys().into_iter().map(|key| (store.name(), key))).collect()
+    }
+
+    #[cfg(debug_assertions)]
+    fn compute_again(&mut self, table: &str, key: &str) {
+        let store = self.core.stores.iter().find(|store| store.name() == table);
+        if let Some(node) = store.and_then(|store| store.find_described(key)) {
+            let mut graph = self.core.graph.borrow_mut();
+            graph.set_stale(node, true);
+            graph.enqueue(node);
+        }
     }
 
     /// Why a row has the value it has. None if the engine holds no such row. For people: looks through all rows.

@@ -15,6 +15,17 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Drops what was demanded and emitted. What was read stays: it is why the computation went as it did.
+    pub(crate) fn withdraw(&mut self, core: &Core) {
+        for node in self.demands.drain(..) {
+            // Made for the demand, perhaps.
+            core.graph.borrow_mut().suspect(node);
+        }
+        for place in self.groups.drain(..) {
+            core.store(place).unstage(core);
+        }
+    }
+
     /// Takes this over in the place of what the row's last computation did.
     pub(crate) fn commit(self, core: &Core, node: NodeId) {
         let Self { reads, demands, mut groups } = self;

@@ -29,6 +29,8 @@ const QUEUED: u8 = 2;
 const SUSPECT: u8 = 4;
 /// Demanded from outside.
 const ROOT: u8 = 8;
+/// Its computation panicked, or met a panic on its way: the details stand in [`crate::fault::Faults`].
+const TROUBLED: u8 = 16;
 
 /// One end of a read. In `reads` it names the node read and the position of the other end in that node's `readers`;
 /// in `readers` the reverse.
@@ -156,6 +158,16 @@ impl Graph {
 
     pub(crate) fn is_stale(&self, id: NodeId) -> bool {
         self.node(id).flags & STALE != 0
+    }
+
+    /// Whether the node stands in [`crate::fault::Faults`].
+    pub(crate) fn is_troubled(&self, id: NodeId) -> bool {
+        self.node(id).flags & TROUBLED != 0
+    }
+
+    pub(crate) fn set_troubled(&mut self, id: NodeId, troubled: bool) {
+        let node = self.node_mut(id);
+        node.flags = if troubled { node.flags | TROUBLED } else { node.flags & !TROUBLED };
     }
 
     pub(crate) fn is_root(&self, id: NodeId) -> bool {

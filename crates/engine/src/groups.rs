@@ -240,6 +240,13 @@ impl<G: Group> Store for GroupStore<G> {
         any
     }
 
+    fn unstage(&self, core: &Core) {
+        let data = &mut *self.data.borrow_mut();
+        for Staged(row, ..) in data.staged.drain(..) {
+            core.graph.borrow_mut().suspect(data.rows.slot(row).node);
+        }
+    }
+
     fn holds(&self, row: Row) -> bool {
         !self.data.borrow().rows.slot(row).payload.is_empty()
     }
@@ -260,6 +267,11 @@ impl<G: Group> Store for GroupStore<G> {
     fn find_described(&self, key: &str) -> Option<NodeId> {
         let data = self.data.borrow();
         data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+    }
+
+    #[cfg(debug_assertions)]
+    fn keys(&self) -> Vec<String> {
+        self.data.borrow().rows.iter().map(|slot| format!("{:?}", slot.key)).collect()
     }
 
     fn emitted_by(&self, emitter: NodeId) -> Vec<String> {

@@ -152,6 +152,7 @@
 //! - **Order is checked**: a read of a later table, a demand or emission into an earlier one, a read within a table
 //!   that does not go to a strictly lower depth, or the like between layered tables panics and names both rows. That
 //!   leaves no room for a cycle.
+//! - **A panic costs one row** and those that cannot do without it.
 //!
 //! # What it costs
 //!
@@ -160,6 +161,21 @@
 //! lookup between a row and an input of which it needs only a part. Writing into a group costs its page (up to 64
 //! entries); a group whose view is kept as part of a value is copied page by page as it changes, so that the kept view
 //! stays as it was.
+//!
+//! # When a row panics
+//!
+//! A panic is an error in the program, and costs one row. The row is **poisoned**: it has no value, what it demanded and
+//! emitted is withdrawn, and a row that reads it is poisoned too. A poisoned row is never read as one that does not exist,
+//! since that often means "allowed". Poison ends at tables that say what a fault closes ([`Lookup::poisoned`],
+//! [`Derived::poisoned`]); what it had read stays recorded, so that a row heals with its inputs. All that still holds:
+//! incremental equals from scratch, whether a row panics or not.
+//!
+//! A group does not carry poison: the entries of a row that panicked are missing from it, which a table whose entries
+//! restrict something must not leave so. A tracked table tells no change of a row that is poisoned, so that the outside
+//! keeps what it has.
+//!
+//! [`Engine::take_faults`] tells who panicked, where and with which message; [`Engine::why`] of any row tells by whom it
+//! is poisoned. Panics anywhere else, such as in `Group::summarize` or in the equality of values, are as everywhere.
 //!
 //! # When a row is wrong
 //!
@@ -172,6 +188,7 @@ mod builder;
 mod chunks;
 mod core;
 mod engine;
+mod fault;
 mod frame;
 mod graph;
 mod groups;
@@ -186,6 +203,7 @@ mod why;
 pub use builder::Builder;
 pub use core::Batch;
 pub use engine::Engine;
+pub use fault::{Fault, TOLD_TO, Turned};
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};
 pub use stats::{Kind, TableStats};

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::core::{Core, Moment};
+use crate::fault::{self, Ended, Fault};
 use crate::frame::Frame;
 use crate::graph::{NodeId, Place};
 use crate::pages::View;
@@ -30,6 +31,8 @@ pub struct Scope<'a> {
     at: Moment,
     stamp: u64,
     frame: RefCell<Frame>,
+    /// Its first panic.
+    panicked: RefCell<Option<Fault>>,
 }
 
 impl Scope<'_> {
@@ -44,17 +47,42 @@ impl Scope<'_> {
         if layered {
             self.check_depth(node, READ);
         }
-        let stale = {
+        let (stale, mut troubled) = {
             let mut graph = self.core.graph.borrow_mut();
             if graph.first_touch(node, self.stamp) {
                 self.frame.borrow_mut().reads.push(node);
             }
-            graph.is_stale(node)
+            (graph.is_stale(node), graph.is_troubled(node))
         };
         if stale && store.is_lookup() {
             self.core.count(store.compute(self.core, row));
+            troubled = self.core.graph.borrow().is_troubled(node);
+        }
+        if troubled && let Some(fault) = self.core.poison(node) {
+            fault.spread();
         }
         store.value(row)
+    }
+
+    /// What `part` returns, or why it did not: it panicked, or read a poisoned row.
+    ///
+    /// It ends the poison of a part where the rest can do without it. What `part` demanded and emitted before it ended
+    /// stays, so let it only read.
+    ///
+    /// # Errors
+    /// The fault that ended it.
+    pub fn attempt<T>(&self, part: impl FnOnce() -> T) -> Result<T, Fault> {
+        fault::caught(part).map_err(|ended| self.fault(ended))
+    }
+
+    /// Why a part of the computation ended; a panic is told as the row's own.
+    #[cold]
+    fn fault(&self, ended: Ended) -> Fault {
+        let (fault, own) = ended.fault(|| self.core.describe(self.node));
+        if own {
+            self.panicked.borrow_mut().get_or_insert_with(|| fault.clone());
+        }
+        fault
     }
 
     /// The group as it stands; empty if nothing was emitted into it.
@@ -89,8 +117,13 @@ impl Scope<'_> {
     fn check_depth(&self, other: NodeId, (verb, side): Access) {
         let at = self.core.moment(other);
         let (depth, place) = if side.is_lt() { ("lower", "before") } else { ("greater", "after") };
+        let stands_right = at.cmp(&self.at) == side;
+        if !stands_right {
+            // Made for this, perhaps.
+            self.core.graph.borrow_mut().suspect(other);
+        }
         assert!(
-            at.cmp(&self.at) == side,
+            stands_right,
             "{} of depth {} may not {verb} {} of depth {}: it must have a strictly {depth} depth, or the same and be \
              registered {place}",
             self.core.describe(self.node),
@@ -101,20 +134,33 @@ impl Scope<'_> {
     }
 }
 
+/// What a computation came to.
+pub(crate) struct Computed<V> {
+    pub(crate) value: Option<V>,
+    /// None for nearly all rows.
+    pub(crate) trouble: Option<Box<Trouble>>,
+}
+
+/// What a row is told of that was computed in spite of a panic, or not at all.
+pub(crate) struct Trouble {
+    /// Its own panic.
+    pub(crate) own: Option<Fault>,
+    /// What it poisons its readers with.
+    pub(crate) poison: Option<Fault>,
+}
+
 /// Computes a row of a lookup table.
-pub(crate) fn lookup<T: Lookup>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Option<T::Value> {
+pub(crate) fn lookup<T: Lookup>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Computed<T::Value> {
     let emitter = Emitter::new(core, node, stamp);
-    let value = T::compute(&emitter, key);
-    emitter.commit();
-    value
+    let value = emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault));
+    emitter.commit(value)
 }
 
 /// Computes a row of a derived table.
-pub(crate) fn derived<T: Derived>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Option<T::Value> {
+pub(crate) fn derived<T: Derived>(core: &Core, node: NodeId, stamp: u64, key: &T::Key) -> Computed<T::Value> {
     let emitter = Emitter::new(core, node, stamp);
-    let value = T::compute(&emitter, key);
-    emitter.commit();
-    value
+    let value = emitter.compute(|scope| T::compute(scope, key), |scope, fault| T::poisoned(scope, key, fault));
+    emitter.commit(value)
 }
 
 /// Through which a [`Derived`] row reads, demands and emits. What it demands and emits must belong to tables and groups
@@ -134,12 +180,45 @@ impl<'a> Deref for Emitter<'a> {
 
 impl<'a> Emitter<'a> {
     fn new(core: &'a Core, node: NodeId, stamp: u64) -> Self {
-        Self { scope: Scope { core, node, at: core.moment(node), stamp, frame: RefCell::default() } }
+        let (frame, panicked) = (RefCell::default(), RefCell::default());
+        Self { scope: Scope { core, node, at: core.moment(node), stamp, frame, panicked } }
     }
 
-    fn commit(self) {
-        let Scope { core, node, frame, .. } = self.scope;
+    /// The value of the row, or (an error) what its readers are poisoned with.
+    fn compute<V>(
+        &self,
+        compute: impl FnOnce(&Self) -> Option<V>,
+        poisoned: impl FnOnce(&Self, &Fault) -> Option<V>,
+    ) -> Result<Option<V>, Fault> {
+        let computed = fault::caught(|| {
+            #[cfg(debug_assertions)]
+            self.core.fail(self.node);
+            compute(self)
+        });
+        computed.or_else(|ended| self.close(ended, poisoned))
+    }
+
+    /// What a table says of a row that cannot be computed.
+    #[cold]
+    fn close<V>(&self, ended: Ended, poisoned: impl FnOnce(&Self, &Fault) -> Option<V>) -> Result<Option<V>, Fault> {
+        let fault = self.fault(ended);
+        self.frame.borrow_mut().withdraw(self.core);
+        fault::caught(|| poisoned(self, &fault)).map_err(|ended| {
+            self.frame.borrow_mut().withdraw(self.core);
+            // What it poisons its readers with is the panic that came first, not what that led to.
+            self.fault(ended);
+            fault.clone()
+        })
+    }
+
+    fn commit<V>(self, value: Result<Option<V>, Fault>) -> Computed<V> {
+        let Scope { core, node, frame, panicked, .. } = self.scope;
         frame.into_inner().commit(core, node);
+        let own = panicked.into_inner();
+        match value {
+            Ok(value) => Computed { value, trouble: own.map(|own| Box::new(Trouble { own: Some(own), poison: None })) },
+            Err(poison) => Computed { value: None, trouble: Some(Box::new(Trouble { own, poison: Some(poison) })) },
+        }
     }
 }
 
@@ -162,13 +241,14 @@ impl Emitter<'_> {
     pub fn emit<G: Group>(&self, group: G::Key, sort: G::Sort, entry: G::Entry) {
         let (place, store) = self.core.groups::<G>();
         let layered = self.check_place(place, EMIT, G::NAME, &group);
-        let node = store.stage(self.core, &group, sort, entry);
-        if layered {
-            self.check_depth(node, EMIT);
-        }
+        // First, so that a row that panics takes back what is staged.
         let groups = &mut self.frame.borrow_mut().groups;
         if !groups.contains(&place) {
             groups.push(place);
+        }
+        let node = store.stage(self.core, &group, sort, entry);
+        if layered {
+            self.check_depth(node, EMIT);
         }
     }
 }

@@ -9,15 +9,17 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::core::{Core, Store, Turn};
+use crate::fault::Fault;
 use crate::frame::Frame;
 use crate::graph::{NodeId, Place, Row};
 use crate::rows::Rows;
+use crate::scope::{Computed, Trouble};
 use crate::stats::{Counts, Kind, TableStats};
 use crate::table::Table;
 
 /// Computes a row, and takes over in the graph what it read, demanded and emitted.
 pub(crate) type Compute<T> =
-    fn(core: &Core, node: NodeId, stamp: u64, key: &<T as Table>::Key) -> Option<<T as Table>::Value>;
+    fn(core: &Core, node: NodeId, stamp: u64, key: &<T as Table>::Key) -> Computed<<T as Table>::Value>;
 
 /// How the rows of a table come to their values.
 pub(crate) enum Source<T: Table> {
@@ -137,6 +139,19 @@ impl<T: Table> TableStore<T> {
         rows
     }
 
+    /// All rows that poison their readers, in key order.
+    pub(crate) fn poisoned(&self, core: &Core) -> Vec<(T::Key, Fault)> {
+        let faults = core.faults();
+        if faults.is_empty() {
+            return Vec::new();
+        }
+        let data = self.data.borrow();
+        let poisoned = data.rows.iter().filter_map(|slot| Some((slot.key.clone(), faults.poison(slot.node)?.clone())));
+        let mut rows: Vec<_> = poisoned.collect();
+        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        rows
+    }
+
     /// Writes an input row. Readers are woken when the batch is settled, if the value differs by then.
     pub(crate) fn write(&self, core: &Core, key: &T::Key, value: Option<T::Value>) -> bool {
         let data = &mut *self.data.borrow_mut();
@@ -159,20 +174,24 @@ impl<T: Table> TableStore<T> {
         true
     }
 
-    /// Keys whose value differs from what it was at the last take, in order.
-    pub(crate) fn take_changes(&self) -> Vec<T::Key> {
+    /// Keys whose value differs from what it was at the last take, in order. One of a row that is poisoned waits until it
+    /// is not.
+    pub(crate) fn take_changes(&self, core: &Core) -> Vec<T::Key> {
         let data = &mut *self.data.borrow_mut();
         let changes = data.changes.as_mut().unwrap_or_else(|| {
             panic!("the changes of table `{}` are not tracked: say `.track::<..>()` where it is registered", T::NAME)
         });
         // A new map, so that one burst does not hold its memory for ever.
-        let changes = std::mem::take(changes);
+        let mut taken = std::mem::take(changes);
+        let faults = core.faults();
+        let is_poisoned =
+            |key: &T::Key, _: &mut _| data.rows.get(key).is_some_and(|slot| faults.poison(slot.node).is_some());
+        changes.extend(taken.extract_if(is_poisoned));
         let differs = |key: &T::Key, old: &Option<Arc<T::Value>>| {
             let now = data.rows.get(key).and_then(|slot| slot.payload.now.as_ref());
             now.map(|now| &**now) != old.as_deref()
         };
-        let mut keys: Vec<_> =
-            changes.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
+        let mut keys: Vec<_> = taken.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
         keys.sort_unstable();
         keys
     }
@@ -189,7 +208,7 @@ impl<T: Table> TableStore<T> {
             let (times, stamp) = graph.begin(node);
             (graph.batch(), times, stamp)
         };
-        let value = match &self.source {
+        let computed = match &self.source {
             Source::Input => unreachable!("input rows are not computed"),
             Source::Lookup(compute) | Source::Derived(compute) => compute(core, node, stamp, &key),
         };
@@ -200,18 +219,26 @@ impl<T: Table> TableStore<T> {
             counts.computed += 1;
             counts.max_per_cell = counts.max_per_cell.max(times);
         }
-        Turn { computed: true, changed: self.store(core, row, node, value) }
+        Turn { computed: true, changed: self.store(core, row, node, computed) }
     }
 
-    /// Takes over a computed value. Tells whether it differs.
-    fn store(&self, core: &Core, row: Row, node: NodeId, value: Option<T::Value>) -> bool {
+    /// Takes over what was computed. Tells whether readers see a difference.
+    fn store(&self, core: &Core, row: Row, node: NodeId, Computed { value, trouble }: Computed<T::Value>) -> bool {
+        let mut changed = false;
+        if trouble.is_some() || core.graph.borrow().is_troubled(node) {
+            let Trouble { own, poison } = trouble.map_or(Trouble { own: None, poison: None }, |trouble| *trouble);
+            changed = core.set_trouble(node, own, poison.as_ref());
+        }
         let data = &mut *self.data.borrow_mut();
         let now = &mut data.rows.slot_mut(row).payload.now;
-        if now.as_deref() == value.as_ref() {
+        if now.as_deref() != value.as_ref() {
+            let old = std::mem::replace(now, value.map(Arc::new));
+            data.note_change(row, old.as_ref());
+            changed = true;
+        }
+        if !changed {
             return false;
         }
-        let old = std::mem::replace(now, value.map(Arc::new));
-        data.note_change(row, old.as_ref());
         let mut graph = core.graph.borrow_mut();
         data.counts.counting(graph.batch()).changed += 1;
         graph.wake_readers(node);
@@ -274,7 +301,8 @@ impl<T: Table> Store for TableStore<T> {
             (false, Source::Derived(_)) => {
                 Frame::default().commit(core, node);
                 core.graph.borrow_mut().set_stale(node, true);
-                Turn { computed: false, changed: self.store(core, row, node, None) }
+                let nothing = Computed { value: None, trouble: None };
+                Turn { computed: false, changed: self.store(core, row, node, nothing) }
             }
             _ => Turn::default(),
         }
@@ -312,6 +340,11 @@ impl<T: Table> Store for TableStore<T> {
     fn find_described(&self, key: &str) -> Option<NodeId> {
         let data = self.data.borrow();
         data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+    }
+
+    #[cfg(debug_assertions)]
+    fn keys(&self) -> Vec<String> {
+        self.data.borrow().rows.iter().map(|slot| format!("{:?}", slot.key)).collect()
     }
 
     fn emitted_by(&self, _emitter: NodeId) -> Vec<String> {

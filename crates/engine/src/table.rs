@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use crate::{Emitter, Scope};
+use crate::{Emitter, Fault, Scope};
 
 /// Anything that can name a row: it is compared, hashed, ordered and printed.
 ///
@@ -34,6 +34,17 @@ pub trait Lookup: Table {
     /// it must not assume that whoever asked still exists.
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<Self::Value>;
 
+    /// The row's value where [`compute`](Self::compute) panicked, or read a row that is poisoned: what a fault closes. What
+    /// it had demanded and emitted is withdrawn, and what it had read stays recorded, so that the row is computed again
+    /// when any of it changes.
+    ///
+    /// Unless a table says otherwise the poison goes on: the row has no value, and whoever reads it is poisoned in turn.
+    /// None ends the poison as any value does, so it must not be a value that allows anything. If this panics too, the
+    /// poison goes on.
+    fn poisoned(_scope: &Scope<'_>, _key: &Self::Key, fault: &Fault) -> Option<Self::Value> {
+        fault.spread()
+    }
+
     /// Rows may read rows of their own table of strictly lower depth. Must be a pure function of the key.
     ///
     /// A row that has never been computed is computed inside the row that reads it, so a chain of reads through
@@ -50,6 +61,19 @@ pub trait Derived: Table {
     /// The row's value, as a pure function of its key and of what it reads through `scope`; what it demands and emits
     /// is part of the result, and what it does not repeat in the next computation is withdrawn.
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Self::Value>;
+
+    /// The row's value where [`compute`](Self::compute) panicked, or read a row that is poisoned: what a fault closes. What
+    /// it had demanded and emitted is withdrawn, and what it had read stays recorded, so that the row is computed again
+    /// when any of it changes.
+    ///
+    /// Unless a table says otherwise the poison goes on: the row has no value, and whoever reads it is poisoned in turn.
+    /// Its entries are missing from groups, whose readers are not: a table whose entries restrict something must emit them
+    /// here as well.
+    /// None ends the poison as any value does, so it must not be a value that allows anything. If this panics too, the
+    /// poison goes on.
+    fn poisoned(_scope: &Emitter<'_>, _key: &Self::Key, fault: &Fault) -> Option<Self::Value> {
+        fault.spread()
+    }
 
     /// Rows may read rows of their own table of strictly lower depth. Must be a pure function of the key.
     fn depth(_key: &Self::Key) -> u32 {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::core::Core;
+use crate::fault::Fault;
 use crate::graph::NodeId;
 use crate::stats::Kind;
 
@@ -27,6 +28,8 @@ pub struct Why {
     pub present: bool,
     /// Whether it would have to be computed: by the next settling, or once it is read or demanded.
     pub stale: bool,
+    /// The panic because of which it has no value, or only the one that its table has for such a case.
+    pub fault: Option<Fault>,
     /// Its depth within its table.
     pub depth: u32,
     /// What it read.
@@ -72,6 +75,7 @@ impl Why {
             kind: store.kind(),
             present: core.present(node),
             stale,
+            fault: core.faults().own(node).or(core.faults().poison(node)).cloned(),
             depth: cell.depth,
             reads: seen(reads),
             readers: named(readers),
@@ -94,6 +98,9 @@ impl fmt::Display for Why {
         let presence = |present| if present { "present" } else { "missing" };
         let stale = if self.stale && self.demand > 0 { ", stale" } else { "" };
         writeln!(f, "{}: {} {}{stale}, depth {}", self.cell, self.kind, presence(self.present), self.depth)?;
+        if let Some(fault) = &self.fault {
+            writeln!(f, "  poisoned: {fault}")?;
+        }
         list(f, self.reads.iter().map(|seen| format!("reads {} ({})", seen.cell, presence(seen.present))))?;
         if self.root {
             writeln!(f, "  demanded from outside")?;

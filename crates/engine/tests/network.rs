@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::{Derived, Emitter, Engine, Group, Input, Lookup, Scope, Table, View};
+use engine::{Derived, Emitter, Engine, Fault, Group, Input, Lookup, Scope, Table, View};
 use proptest::prelude::*;
 
 /// Keys of all tables are small, so that rows meet.
@@ -33,6 +33,8 @@ enum Step {
     Emit(u8, u8, u8),
     /// The row has no value if the number is odd.
     VanishIfOdd(u8),
+    /// The row panics if the number is odd.
+    PanicIfOdd(u8),
     /// Goes on with the one or the other by a number's parity.
     Choose(u8, Box<(Step, Step)>),
     /// Forgets the sum so far: what was read makes no difference to what follows.
@@ -75,6 +77,9 @@ impl<const N: u8> Lookup for L<N> {
     fn compute(scope: &Scope<'_>, key: &u8) -> Option<i64> {
         run((Role::Lookup, N, *key), scope, None)
     }
+    fn poisoned(_: &Scope<'_>, key: &u8, fault: &Fault) -> Option<i64> {
+        if N == 2 && key % 3 == 1 { Some(-5) } else { fault.spread() }
+    }
     fn depth(key: &u8) -> u32 {
         depth(*key)
     }
@@ -89,6 +94,22 @@ impl<const N: u8> Table for D<N> {
 impl<const N: u8> Derived for D<N> {
     fn compute(scope: &Emitter<'_>, key: &u8) -> Option<i64> {
         run((Role::Derived, N, *key), scope, Some(scope))
+    }
+    fn poisoned(scope: &Emitter<'_>, key: &u8, fault: &Fault) -> Option<i64> {
+        match key % 3 {
+            0 if N < 2 => {
+                scope.emit::<G<2>>(5, *key % 3, -6);
+                scope.demand::<D<2>>(5);
+                let numbers = scope.attempt(|| scope.get::<L<0>>(key)).map_or(Some(-7), |n| n.map(|n| *n));
+                numbers.filter(|n| n % 2 == 0)
+            }
+            1 => {
+                // Withdrawn, since this panics too.
+                scope.emit::<G<2>>(5, *key % 3, -8);
+                panic!("closing panics too");
+            }
+            _ => fault.spread(),
+        }
     }
     fn depth(key: &u8) -> u32 {
         depth(*key)
@@ -216,6 +237,7 @@ fn run_step(step: &Step, own: Owner, scope: &Scope<'_>, emitter: Option<&Emitter
             }
         }
         Step::VanishIfOdd(k) if scope.get::<Numbers>(k).is_some_and(|n| *n % 2 != 0) => return None,
+        Step::PanicIfOdd(k) if scope.get::<Numbers>(k).is_some_and(|n| *n % 2 != 0) => panic!("{k} is odd"),
         Step::Choose(k, branches) => {
             let even = scope.get::<Numbers>(k).is_none_or(|n| *n % 2 == 0);
             let branch = if even { &branches.0 } else { &branches.1 };
@@ -290,6 +312,10 @@ type Seen = (usize, u64, [u8; 16], Vec<(u8, i64)>);
 struct State {
     rows: BTreeMap<&'static str, Rows>,
     groups: BTreeMap<(&'static str, u8), Seen>,
+    /// What rows poison their readers with.
+    poison: BTreeMap<(&'static str, u8), String>,
+    /// Which rows panicked.
+    panicked: Vec<Fault>,
     /// Rows held by table, so that a row which should be gone is found out.
     held: Vec<(&'static str, usize, usize)>,
 }
@@ -303,12 +329,23 @@ fn seen<T: Group<Key = u8, Sort = u8, Entry = i64, Summary = u64>>(view: &View<T
 }
 
 fn state(engine: &Engine) -> State {
-    let mut state = State { rows: BTreeMap::new(), groups: BTreeMap::new(), held: Vec::new() };
+    let mut state = State {
+        rows: BTreeMap::new(),
+        groups: BTreeMap::new(),
+        poison: BTreeMap::new(),
+        panicked: engine.faults(),
+        held: Vec::new(),
+    };
     state.rows.insert("Numbers", rows::<Numbers>(engine));
     for level in 0..LEVELS {
         at_level!(level, L => state.rows.insert(Level::NAME, rows::<Level>(engine)));
         at_level!(level, D => state.rows.insert(Level::NAME, rows::<Level>(engine)));
         for key in 0..KEYS {
+            let of_lookup = at_level!(level, L => (Level::NAME, engine.fault::<Level>(&key)));
+            let of_derived = at_level!(level, D => (Level::NAME, engine.fault::<Level>(&key)));
+            for (table, fault) in [of_lookup, of_derived] {
+                state.poison.extend(fault.map(|fault| ((table, key), fault.to_string())));
+            }
             at_level!(level, G => state.groups.insert((Level::NAME, key), seen(&engine.group::<Level>(&key))));
         }
     }
@@ -316,9 +353,18 @@ fn state(engine: &Engine) -> State {
     state
 }
 
-fn changed(before: &State, now: &State, table: &'static str) -> Vec<u8> {
-    let (before, now) = (&before.rows[table], &now.rows[table]);
-    (0..KEYS).filter(|key| before.get(key) != now.get(key)).collect()
+/// What is told of a table to somebody who knows what he was `told`; of a poisoned row nothing.
+fn changed(told: &mut BTreeMap<&'static str, Rows>, now: &State, table: &'static str) -> Vec<u8> {
+    let (told, rows) = (told.entry(table).or_default(), &now.rows[table]);
+    let differs = |key: &u8| told.get(key) != rows.get(key) && !now.poison.contains_key(&(table, *key));
+    let keys: Vec<_> = (0..KEYS).filter(differs).collect();
+    for key in &keys {
+        match rows.get(key) {
+            Some(value) => told.insert(*key, *value),
+            None => told.remove(key),
+        };
+    }
+    keys
 }
 
 fn key() -> impl Strategy<Value = u8> {
@@ -339,6 +385,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (level(), key()).prop_map(|(n, k)| Step::Demand(n, k)),
         4 => (level(), key(), 0..3_u8).prop_map(|(n, k, sort)| Step::Emit(n, k, sort)),
         1 => key().prop_map(Step::VanishIfOdd),
+        1 => key().prop_map(Step::PanicIfOdd),
         1 => Just(Step::Forget),
     ]
     .boxed();
@@ -369,7 +416,7 @@ proptest! {
     ) {
         let mut world = World::default();
         let mut engine = engine();
-        let mut before = state(&engine);
+        let mut told = BTreeMap::new();
         let mut kept = Vec::new();
         for batch in &batches {
             for event in batch {
@@ -383,10 +430,10 @@ proptest! {
 
             let now = state(&engine);
             prop_assert_eq!(&now, &state(&world.engine()));
-            prop_assert_eq!(engine.take_changes::<Numbers>(), changed(&before, &now, "Numbers"));
-            prop_assert_eq!(engine.take_changes::<L<1>>(), changed(&before, &now, "L1"));
-            prop_assert_eq!(engine.take_changes::<D<0>>(), changed(&before, &now, "D0"));
-            prop_assert_eq!(engine.take_changes::<D<2>>(), changed(&before, &now, "D2"));
+            prop_assert_eq!(engine.take_changes::<Numbers>(), changed(&mut told, &now, "Numbers"));
+            prop_assert_eq!(engine.take_changes::<L<1>>(), changed(&mut told, &now, "L1"));
+            prop_assert_eq!(engine.take_changes::<D<0>>(), changed(&mut told, &now, "D0"));
+            prop_assert_eq!(engine.take_changes::<D<2>>(), changed(&mut told, &now, "D2"));
 
             for (view, content) in &kept {
                 prop_assert_eq!(&seen::<G<1>>(view), content, "a snapshot changed");
@@ -397,7 +444,6 @@ proptest! {
             }
 
             prop_assert_eq!(engine.settle().computed, 0, "nothing was written");
-            before = now;
         }
 
         // What is taken away leaves nothing behind.
@@ -414,5 +460,6 @@ proptest! {
         for table in engine.stats() {
             prop_assert_eq!(table.rows, 0, "{} still has rows", table.name);
         }
+        prop_assert_eq!(engine.faults(), []);
     }
 }

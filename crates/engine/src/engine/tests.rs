@@ -15,6 +15,7 @@ macro_rules! table {
 }
 
 mod batch;
+mod faults;
 mod layers;
 
 table!(Number, u32 => i64);
@@ -515,6 +516,9 @@ mod forbidden {
             .build();
         engine.demand::<ReadsAhead>(key);
         engine.settle();
+        if let Some(fault) = engine.faults().first() {
+            panic!("{fault}");
+        }
     }
 
     #[test]

@@ -128,6 +128,9 @@ fn compute(key: u32) {
     let mut engine = Engine::builder().layered(|tables| tables.group::<Offers>().derived::<Wrong>()).build();
     engine.demand::<Wrong>(key);
     engine.settle();
+    if let Some(fault) = engine.faults().first() {
+        panic!("{fault}");
+    }
 }
 
 #[test]
