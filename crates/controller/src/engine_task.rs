@@ -5,6 +5,7 @@
 
 mod classes;
 mod complaints;
+mod faults;
 mod invalid_policies;
 mod ports;
 mod proxy_log;
@@ -372,6 +373,10 @@ impl EngineTask {
 
     fn absorb(&mut self, changes: Changes) {
         self.metrics.rows.inc_by(changes.computed as u64);
+        if !changes.faults.is_empty() {
+            faults::note(&changes.faults, &self.metrics);
+            self.metrics.poisoned_rows.set(i64::try_from(self.translator.faults()).unwrap_or(i64::MAX));
+        }
         self.replacements.note(changes.replacements, &self.metrics);
         self.replacements.note_wide(changes.wide_replacements, &self.metrics);
         self.invalid_policies.note(changes.invalid_policies, &self.metrics);

@@ -157,6 +157,10 @@ pub struct Metrics {
     pub replacements: Family<ReplacementLabels, Counter>,
     /// How often a policy that was valid, or not there, turned invalid; only of those that still are.
     pub policy_failures: Family<PolicyLabels, Counter>,
+    /// Rows that panic at the moment.
+    pub poisoned_rows: Gauge,
+    /// How often a row that was sound, or not there, panicked, or did so in another way.
+    pub internal_faults: Counter,
     /// Files there are.
     pub files: Gauge,
     /// Files that do not parse or cannot be read.
@@ -193,6 +197,8 @@ impl Default for Metrics {
             active_replacements: Family::default(),
             replacements: Family::default(),
             policy_failures: Family::default(),
+            poisoned_rows: Gauge::default(),
+            internal_faults: Counter::default(),
             files: Gauge::default(),
             files_broken: Gauge::default(),
             envoy_starts: Family::default(),
@@ -237,6 +243,9 @@ impl Metrics {
         all.register("invalid_route_replacements", replaced, self.replacements.clone());
         let invalid = "Times that a policy turned invalid, of those that are";
         all.register("policy_validation_failures", invalid, self.policy_failures.clone());
+        let poisoned = "Rows of the engine that panic when they are computed: errors of Portcullis itself";
+        all.register("poisoned_rows", poisoned, self.poisoned_rows.clone());
+        all.register("internal_faults", "Times that a row of the engine panicked", self.internal_faults.clone());
         all.register("files", "Manifest files", self.files.clone());
         all.register("files_broken", "Manifest files that do not parse or cannot be read", self.files_broken.clone());
         all.register("envoy_starts", "Starts of supervised Envoys", self.envoy_starts.clone());

@@ -10,7 +10,7 @@ use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
 
 use crate::{
-    delegation,
+    delegation, internal,
     resolve::ResolvedRule,
     route::head::{self, ParentRef},
     status::listed_with,
@@ -47,6 +47,11 @@ impl Lookup for Admits {
         let Admission::Selector(selector) = &listener.model.admits else { return None };
         let labels = scope.get::<NamespaceLabels>(namespace)?;
         selector.matches(&labels).unwrap_or(false).then_some(())
+    }
+
+    /// Nobody is admitted of whom nobody knows whether he is.
+    fn poisoned(_: &Scope<'_>, _: &Self::Key, _: &engine::Fault) -> Option<()> {
+        None
     }
 }
 
@@ -93,6 +98,14 @@ impl Lookup for Candidates {
         }
         Some(found.into_values().collect())
     }
+
+    /// The same without the indices: it looks at all listeners.
+    fn poisoned(scope: &Scope<'_>, key: &CandidateQuery, _: &engine::Fault) -> Option<Self::Value> {
+        let all = scope.group::<ListenerIndex>(&(key.gateway.clone(), Bucket::All));
+        let open = all.iter().map(|(_, brief)| brief);
+        let open = open.filter(|brief| admits(scope, &key.gateway, brief, &key.namespace, key.kind));
+        Some(open.filter_map(|brief| Some((brief.clone(), brief.hostname.intersection(&key.hostname)?))).collect())
+    }
 }
 
 fn buckets(hostname: &Hostname) -> Vec<Bucket> {
@@ -123,52 +136,80 @@ fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<st
 
 impl Derived for Attachment {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Attached> {
-        let route = scope.get::<Routes>(key)?;
-        delegation::file(scope, key, &route);
-        let mut head = head::read(&route, &key.namespace);
-        let mut parents = Vec::with_capacity(head.parents.len());
-        let mut listeners = BTreeMap::new();
-        let mut served = BTreeMap::new();
-        let mut all_ours = true;
-        for parent in &head.parents {
-            match scope.get::<Presence>(&parent.gateway).as_deref() {
-                Some(Present::Foreign) => all_ours = false,
-                Some(Present::Ours) => {
-                    let refused = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
-                    parents.push(ParentState { index: parent.index, refused: refused.map(Box::new) });
-                }
-                None => {
-                    all_ours = false;
-                    let field = format!("spec.parentRefs[{}].name", parent.index);
-                    let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
-                    head.problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
-                }
-            }
-        }
-        if all_ours && !listeners.is_empty() {
-            head.problems.extend(without_listener(&route, listeners.values().flatten()));
-        }
-        for (listener, brief) in &served {
-            let Some(config) = brief.route_config(&listener.gateway) else { continue };
-            for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
-                scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
-            }
-        }
-        if !served.is_empty() {
-            let chain = Chain::root(key.clone());
-            delegation::grow(scope, &chain, &route);
-            scope.demand::<Branch>(chain);
-        }
-        Some(Attached {
-            created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
-            rules: head.rules,
-            without_hostname: head.hostnames.is_empty(),
-            parents: parents.into(),
-            listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
-            served: served.into_keys().collect(),
-            problems: head.problems.into(),
-        })
+        attached(scope, key, Words::All)
     }
+
+    /// Where it stands, without a word: what a route claims must not fall to others.
+    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<Attached> {
+        attached(scope, key, Words::Few)
+    }
+}
+
+/// How much is said of a route that is not attached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    All,
+    /// No more than that something failed.
+    Few,
+}
+
+fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached> {
+    let route = scope.get::<Routes>(key)?;
+    delegation::file(scope, key, &route);
+    let mut head = head::read(&route, &key.namespace);
+    let mut parents = Vec::with_capacity(head.parents.len());
+    let mut listeners = BTreeMap::new();
+    let mut served = BTreeMap::new();
+    let mut all_ours = true;
+    for parent in &head.parents {
+        match scope.get::<Presence>(&parent.gateway).as_deref() {
+            Some(Present::Foreign) => all_ours = false,
+            Some(Present::Unknown) => {
+                all_ours = false;
+                parents.push(ParentState { index: parent.index, refused: Some(Box::new(internal::fault())) });
+            }
+            Some(Present::Ours) => {
+                let any = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
+                // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
+                let refused = (!any && !head.hostnames.is_empty()).then(|| match words {
+                    Words::All => why_not(scope, key, &head.hostnames, parent),
+                    Words::Few => internal::fault(),
+                });
+                parents.push(ParentState { index: parent.index, refused: refused.map(Box::new) });
+            }
+            None => {
+                all_ours = false;
+                let field = format!("spec.parentRefs[{}].name", parent.index);
+                let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
+                head.problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
+            }
+        }
+    }
+    if words == Words::Few {
+        head.problems.push(internal::problem(Severity::Warning, ""));
+    } else if all_ours && !listeners.is_empty() {
+        head.problems.extend(without_listener(&route, listeners.values().flatten()));
+    }
+    for (listener, brief) in &served {
+        let Some(config) = brief.route_config(&listener.gateway) else { continue };
+        for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
+            scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
+        }
+    }
+    if !served.is_empty() {
+        let chain = Chain::root(key.clone());
+        delegation::grow(scope, &chain, &route);
+        scope.demand::<Branch>(chain);
+    }
+    Some(Attached {
+        created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
+        rules: head.rules,
+        without_hostname: head.hostnames.is_empty(),
+        parents: parents.into(),
+        listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
+        served: served.into_keys().collect(),
+        problems: head.problems.into(),
+    })
 }
 
 impl Derived for Unacceptable {
@@ -220,7 +261,7 @@ fn unacceptable(scope: &Scope<'_>, route: &NsName, attached: &Attached) -> Optio
     first
 }
 
-/// Attaches to every listener that `parent` selects and that wants the route; tells why if there is none.
+/// Attaches to every listener that `parent` selects and that wants the route; tells whether there is any.
 fn attach(
     scope: &Scope<'_>,
     route: &NsName,
@@ -228,7 +269,7 @@ fn attach(
     parent: &ParentRef,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
     served: &mut BTreeMap<ListenerId, Arc<Brief>>,
-) -> Option<Fault> {
+) -> bool {
     let mut any = false;
     for hostname in hostnames {
         let query = CandidateQuery {
@@ -257,8 +298,7 @@ fn attach(
             }
         }
     }
-    // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
-    if any || hostnames.is_empty() { None } else { Some(why_not(scope, route, hostnames, parent)) }
+    any
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
@@ -301,6 +341,8 @@ pub(crate) enum Present {
     Ours,
     /// Another controller's.
     Foreign,
+    /// Nobody knows.
+    Unknown,
 }
 
 tables! {
@@ -310,7 +352,17 @@ tables! {
 
 impl Lookup for Presence {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Present> {
-        scope.get::<Gateways>(key)?;
-        Some(if scope.get::<GatewayRow>(key).is_some() { Present::Ours } else { Present::Foreign })
+        present(scope, key)
     }
+
+    /// A route may have other Gateways, of which it is not to lose any.
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Present> {
+        scope.get::<Gateways>(key)?;
+        scope.attempt(|| present(scope, key)).unwrap_or(Some(Present::Unknown))
+    }
+}
+
+fn present(scope: &Scope<'_>, gateway: &NsName) -> Option<Present> {
+    scope.get::<Gateways>(gateway)?;
+    Some(if scope.get::<GatewayRow>(gateway).is_some() { Present::Ours } else { Present::Foreign })
 }

@@ -14,6 +14,7 @@ use ir::{
 };
 
 use crate::{
+    internal,
     resource::Encoded,
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
@@ -44,6 +45,13 @@ impl Lookup for ServicePorts {
     fn compute(scope: &Scope<'_>, key: &ServicePort) -> Option<PortState> {
         let service = scope.get::<Services>(&key.service)?;
         Some(port_state(&service, key))
+    }
+
+    fn poisoned(scope: &Scope<'_>, key: &ServicePort, _: &engine::Fault) -> Option<PortState> {
+        scope.get::<Services>(&key.service)?;
+        let message = format!("Service {} cannot be used: {}", key.service, internal::WORDS);
+        let protocol = Err(Unusable { reason: internal::REASON, message });
+        Some(PortState { name: "".into(), protocol, warning: None })
     }
 }
 
@@ -118,6 +126,11 @@ impl Lookup for ClusterBytes {
             connect_timeout: config.connect_timeout,
             limits: config.cluster,
         }))
+    }
+
+    /// It is left out: whoever sends requests there answers 500.
+    fn poisoned(_: &Scope<'_>, _: &ClusterId, _: &engine::Fault) -> Option<Encoded> {
+        None
     }
 }
 

@@ -7,7 +7,7 @@ use engine::{Lookup, Scope};
 use ir::NsName;
 
 use crate::{
-    proxies,
+    internal, proxies,
     tables::{
         input::{Classes, Config},
         proxies::{ClassState, OurClasses},
@@ -31,5 +31,12 @@ impl Lookup for OurClasses {
                 .map_err(|fault| proxies::invalid(FIELD, &name, &fault))
         });
         Some(ClassState { parameters: Some(name), fault: read.err() })
+    }
+
+    /// Gateways of the class are served, and what runs for them goes on with what it has.
+    fn poisoned(scope: &Scope<'_>, key: &Arc<str>, _: &engine::Fault) -> Option<ClassState> {
+        let class = scope.get::<Classes>(key)?;
+        let is_ours = class.spec.controller_name == scope.get::<Config>(&())?.controller_name;
+        is_ours.then(|| ClassState { parameters: None, fault: Some(internal::fault()) })
     }
 }

@@ -14,11 +14,11 @@ use crate::{
     bytes::{self, Row},
     envoy::{self, route::RouteAt},
     policy::wide::BrokenListener,
-    resolve::{EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
         host::{HostsOf, Placement, VirtualHost},
-        listener::{ListenerRow, PortHosts},
+        listener::{ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs},
         policy::{InForce, Overridden, PolicyAt, UsedEntry, WithoutPrefix},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
@@ -27,20 +27,10 @@ use crate::{
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key) -> Option<()> {
-        let root = chain.top();
-        let attached = scope.get::<Attachment>(root)?;
+        let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
         let routes = routes_at(scope, &resolved, listener)?;
-        for route in routes.iter().filter(|route| route.cost.is_none()) {
-            for served in attached.hostnames(listener) {
-                let place = place(&attached, served, chain, route);
-                scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, route.row.clone());
-            }
-        }
-        if routes.iter().any(|route| route.cost.is_some()) {
-            scope.demand::<Charged>((chain.clone(), *rule, listener.clone()));
-            scope.demand::<CostlyPlacement>((chain.clone(), *rule, listener.clone()));
-        }
+        spread(scope, (chain, *rule, listener), &attached, &routes);
         if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
             let (gateway, route) = (listener.gateway.clone(), chain.clone());
             scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
@@ -48,12 +38,45 @@ impl Derived for Placement {
         if let Some(policies) = &resolved.policies {
             hold(scope, policies, chain, *rule, &listener.gateway);
         }
-        for cluster in &resolved.clusters {
-            let gateway = &listener.gateway;
-            scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
-            scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
-        }
+        send(scope, &resolved, listener);
         Some(())
+    }
+
+    /// What the rule claims must not fall to others. What is written stands; what is not answers 500.
+    fn poisoned(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key, _: &engine::Fault) -> Option<()> {
+        let attached = scope.get::<Attachment>(chain.top())?;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        spread(scope, (chain, *rule, listener), &attached, &closed_at(&resolved));
+        send(scope, &resolved, listener);
+        Some(())
+    }
+}
+
+/// Puts the routes of a rule where a listener serves them; those with expressions once it is known what they cost.
+fn spread(
+    scope: &Emitter<'_>,
+    (chain, rule, listener): (&Chain, u32, &ListenerId),
+    attached: &Attached,
+    routes: &[EnvoyRoute],
+) {
+    for route in routes.iter().filter(|route| route.cost.is_none()) {
+        for served in attached.hostnames(listener) {
+            let place = place(attached, served, chain, route);
+            scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, route.row.clone());
+        }
+    }
+    if routes.iter().any(|route| route.cost.is_some()) {
+        scope.demand::<Charged>((chain.clone(), rule, listener.clone()));
+        scope.demand::<CostlyPlacement>((chain.clone(), rule, listener.clone()));
+    }
+}
+
+/// Has the clusters served that a rule sends to.
+fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
+    for cluster in &resolved.clusters {
+        let gateway = &listener.gateway;
+        scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
+        scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
     }
 }
 
@@ -70,6 +93,16 @@ pub(crate) fn routes_at<'a>(
             Cow::Owned(unwritten.write(RouteAt { scheme, port }, &mut Vec::new()).into_vec())
         }
     })
+}
+
+/// The same where they cannot be written for the listener: what is the same everywhere stands, and all else answers 500.
+pub(crate) fn closed_at(resolved: &Resolved) -> Cow<'_, [EnvoyRoute]> {
+    match &resolved.routes {
+        EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
+        EnvoyRoutes::ByListener(unwritten) => {
+            Cow::Owned(unwritten.clone().closed().write(ANYWHERE, &mut Vec::new()).into_vec())
+        }
+    }
 }
 
 /// Where an Envoy route of `chain`, whose root is `attached`, stands among all that are served for a hostname.
@@ -178,6 +211,21 @@ impl Derived for VirtualHost {
         });
         let domain = hostname.domain();
         let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), pieces);
+        scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+        Some(())
+    }
+
+    /// It answers 500: without it a broader one would take its requests.
+    fn poisoned(scope: &Emitter<'_>, (config, hostname): &Self::Key, _: &engine::Fault) -> Option<()> {
+        if let Some(own) = &config.listener {
+            // The hostname of another listener stands in this route configuration already.
+            let listeners = scope.group::<PortListeners>(&(config.gateway.clone(), config.port));
+            let over_tls = listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+            if over_tls.into_iter().any(|((other, name), _)| other == hostname && name != own) {
+                return None;
+            }
+        }
+        let host = envoy::replaced::virtual_host(&hostname.domain());
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }

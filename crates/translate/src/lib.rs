@@ -18,6 +18,7 @@ pub mod explain;
 mod gateway;
 mod grant;
 mod host;
+mod internal;
 mod output;
 mod policy;
 mod proxies;
@@ -35,6 +36,7 @@ pub mod tree;
 pub mod validate;
 
 pub use body::Body;
+pub use engine::{Fault, Turned};
 pub use resource::{Encoded, ResourceKey, ResourceKind};
 pub use status::StatusRow;
 pub use tables::policy::InvalidPolicy;

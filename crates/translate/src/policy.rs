@@ -16,10 +16,11 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Severity, matching::Age};
+use ir::{NsName, Problem, Severity, filter::PathModifier, matching::Age};
 
 use crate::{
     grant::GATEWAY_API,
+    internal,
     tables::{
         input::{Gateways, RewritePolicies, Routes, TrafficPolicies},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
@@ -55,22 +56,39 @@ struct Attachable<'a> {
 
 impl Derived for PolicyRow {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Policy> {
-        let key = key_of(id);
-        if id.kind == Kind::TrafficPolicy {
-            let policy = scope.get::<TrafficPolicies>(&key)?;
-            let api::TrafficPolicy { metadata, spec } = &*policy;
-            let rank =
-                file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
-            let sound = sound(&Object::TrafficPolicy(api::TrafficPolicy::clone(&policy)));
-            Some(Policy { rank, path: sound.and_then(|()| read::traffic(spec)) })
-        } else {
-            let policy = scope.get::<RewritePolicies>(&key)?;
-            let api::RewritePolicy { metadata, spec } = &*policy;
-            let rank =
-                file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
-            let sound = sound(&Object::RewritePolicy(api::RewritePolicy::clone(&policy)));
-            Some(Policy { rank, path: sound.and_then(|()| read::rewrite(spec)) })
-        }
+        row(
+            scope,
+            id,
+            |policy| sound(&Object::TrafficPolicy(policy.clone())).and_then(|()| read::traffic(&policy.spec)),
+            |policy| sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec)),
+        )
+    }
+
+    /// It is refused, and stays with its targets, which are not served as if it were not there.
+    fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Policy> {
+        let refused = || Err(internal::problem(Severity::Refused, ""));
+        row(scope, id, |_| refused(), |_| refused())
+    }
+}
+
+/// A policy under what it targets, with what the reader of its kind takes from it.
+fn row(
+    scope: &Emitter<'_>,
+    id: &ObjectId,
+    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Option<PathModifier>, Problem>,
+    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Option<PathModifier>, Problem>,
+) -> Option<Policy> {
+    let key = key_of(id);
+    if id.kind == Kind::TrafficPolicy {
+        let policy = scope.get::<TrafficPolicies>(&key)?;
+        let api::TrafficPolicy { metadata, spec } = &*policy;
+        let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+        Some(Policy { rank: file(scope, id, &written), path: traffic(&policy) })
+    } else {
+        let policy = scope.get::<RewritePolicies>(&key)?;
+        let api::RewritePolicy { metadata, spec } = &*policy;
+        let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+        Some(Policy { rank: file(scope, id, &written), path: rewrite(&policy) })
     }
 }
 

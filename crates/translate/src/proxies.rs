@@ -15,6 +15,7 @@ use crate::{
         bootstrap::{self, AdminAddress, Credentials, XdsAddress},
     },
     gateway::name::NameRival,
+    internal,
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow},
         input::{self, Classes, Config, Gateways},
@@ -59,6 +60,11 @@ impl Derived for ProxiesOf {
             Err(_) => Proxies::Kept,
         };
         Some(Deployed { proxies, fault })
+    }
+
+    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<Deployed> {
+        scope.get::<Gateways>(key)?;
+        Some(Deployed { proxies: Proxies::Kept, fault: Some(internal::fault()) })
     }
 }
 

@@ -15,8 +15,9 @@ use ir::{
 use crate::{
     budget::{Cost, Limits, Meter, affordable},
     bytes::Row,
-    delegation::{Level, Outcome, Rendered, Standing, beyond_fault, combine},
+    delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},
+    internal,
     route::{filters::ReadFilters, rule},
     tables::{
         backend::{ClusterId, SessionCluster, Shares},
@@ -106,6 +107,11 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
+    /// The rule, answering 500 by itself, which is the same at every listener.
+    pub(crate) fn closed(self) -> Self {
+        Self { rule: Rule::direct_response(500, ""), ..self }
+    }
+
     /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told.
     pub(crate) fn write(&self, at: RouteAt, told: &mut Vec<Problem>) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.rule, at);
@@ -301,6 +307,39 @@ impl Lookup for ResolvedRule {
             session: session.map(Box::new),
             policies: policies.found(),
             findings: findings.tell_anything().then(|| Box::new(findings)),
+        })
+    }
+
+    /// It answers 500 to what it matches. The children of one that delegates go on.
+    fn poisoned(scope: &Scope<'_>, (chain, index): &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
+        let route = scope.get::<Routes>(chain.route())?;
+        let field = format!("spec.rules[{index}]");
+        let written = route.spec.rules.get(*index as usize)?;
+        let (read, dropped) = rule::read_matches(written, &field);
+        let standing = Standing::of(scope, chain, &route)?;
+        let mut matches = standing.render(*index, &read).matches;
+        if written.backend_refs.iter().any(rule::delegates) {
+            let terms = scope.attempt(|| standing.terms(scope, chain.route(), &route, written.name.as_ref()));
+            let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
+            matches = matches.iter().map(|rendered| rendered.behind(sort, true)).collect();
+        }
+        let unwritten = Unwritten {
+            chain: chain.clone(),
+            index: *index,
+            name: written.name.clone(),
+            matches,
+            rule: Rule::direct_response(500, ""),
+            limits: Limits::of(&*scope.get::<Config>(&())?),
+        };
+        let replaced = Some(internal::problem(Severity::Replaced, &field));
+        let mut findings =
+            Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
+        Some(Resolved {
+            routes: EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE, &mut findings.closed)),
+            clusters: Box::default(),
+            session: None,
+            policies: None,
+            findings: Some(Box::new(findings)),
         })
     }
 }

@@ -6,6 +6,7 @@ mod changes;
 mod delegation;
 mod delegation_policy;
 mod explain;
+mod faults;
 mod gateways;
 mod listeners;
 mod policies;

@@ -6,7 +6,7 @@ use api::references::CERTIFICATE;
 use engine::{Lookup, Scope};
 use ir::{NsName, listener::TlsSecret};
 
-use crate::{tables::input::Secrets, validate};
+use crate::{internal, tables::input::Secrets, validate};
 
 tables! {
     /// The certificate in a Secret and what should be looked at in it, or why there is none that Envoy would take.
@@ -34,6 +34,11 @@ impl Lookup for Certificate {
             };
             Ok((secret, long))
         }))
+    }
+
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Self::Value> {
+        scope.get::<Secrets>(key)?;
+        Some(Err(format!("Secret {key} cannot be used: {}", internal::WORDS)))
     }
 }
 

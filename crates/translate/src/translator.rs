@@ -1,13 +1,13 @@
 //! The door: objects in, what changed out.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt::Write as _,
     sync::Arc,
 };
 
 use api::{Kind, Object, ObjectId};
-use engine::{Engine, TableStats};
+use engine::{Engine, TableStats, Turned};
 use ir::{NsName, Port, Problem, Settings, Severity};
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     gateway::{Served, name::NameRival, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
+    internal,
     policy::{
         rule::{HandedDown, RulePolicies},
         wide::{BrokenGateway, BrokenListener, WidePolicies},
@@ -46,7 +47,7 @@ use crate::{
             UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
-        output::{Outputs, Withheld},
+        output::{OutputId, Outputs, Withheld},
         policy::{
             InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
             Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
@@ -84,6 +85,8 @@ pub struct Changes {
     pub wide_replacements: Vec<(ReplacedScope, Option<Replacement>)>,
     /// Policies that are not valid from now on, or for another reason, or are valid again, or gone.
     pub invalid_policies: Vec<(ObjectId, Option<InvalidPolicy>)>,
+    /// Rows that panicked, or that are sound again or gone after a panic, in the order in which that happened.
+    pub faults: Vec<Turned>,
     /// How many rows were computed.
     pub computed: usize,
 }
@@ -95,6 +98,30 @@ pub struct Translator {
     engine: Engine,
     /// Routes that name no parent and that one of another namespace publishes.
     unasked: HashSet<NsName>,
+    held: Held,
+}
+
+/// What changed for Gateways that cannot be read because of a panic: their proxies keep what they have until they can.
+#[derive(Default)]
+struct Held {
+    outputs: BTreeSet<OutputId>,
+    proxies: BTreeSet<NsName>,
+}
+
+impl Held {
+    /// Takes what changed for a Gateway that cannot be read out of `changed`, and adds what can be told by now.
+    fn sift<K: Ord>(
+        engine: &Engine,
+        held: &mut BTreeSet<K>,
+        changed: Vec<K>,
+        gateway: impl Fn(&K) -> &NsName,
+    ) -> Vec<K> {
+        let is_unreadable = |key: &K| engine.fault::<GatewayRow>(gateway(key)).is_some();
+        let all = std::mem::take(held).into_iter().chain(changed);
+        let (unreadable, told): (BTreeSet<_>, BTreeSet<_>) = all.partition(is_unreadable);
+        *held = unreadable;
+        told.into_iter().collect()
+    }
 }
 
 impl Translator {
@@ -102,7 +129,7 @@ impl Translator {
     pub fn new(settings: Settings) -> Self {
         let mut engine = tables();
         engine.set::<Config>((), Some(settings));
-        Self { engine, unasked: HashSet::new() }
+        Self { engine, unasked: HashSet::new(), held: Held::default() }
     }
 
     /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
@@ -180,6 +207,7 @@ impl Translator {
     pub fn settle(&mut self) -> Changes {
         let batch = self.engine.settle();
         let outputs = self.engine.take_changes::<Outputs>();
+        let outputs = Held::sift(&self.engine, &mut self.held.outputs, outputs, OutputId::gateway);
         let mut resources: Vec<_> = outputs
             .into_iter()
             .map(|id| (id.resource(), self.engine.get::<Outputs>(&id).map(|encoded| (*encoded).clone())))
@@ -191,7 +219,9 @@ impl Translator {
             (gateway, now)
         });
         let gateways = gateways.collect();
-        let proxies = self.engine.take_changes::<ProxiesOf>().into_iter().map(|gateway| {
+        let proxies = self.engine.take_changes::<ProxiesOf>();
+        let proxies = Held::sift(&self.engine, &mut self.held.proxies, proxies, |gateway| gateway);
+        let proxies = proxies.into_iter().map(|gateway| {
             let now = self.engine.get::<ProxiesOf>(&gateway).map(|deployed| deployed.proxies.clone());
             (gateway, now)
         });
@@ -227,6 +257,9 @@ impl Translator {
             (at, now)
         });
         let wide_replacements = wide_replacements.collect();
+        let faults = self.engine.take_faults();
+        #[cfg(any(test, feature = "testing"))]
+        assert_sound(&faults);
         Changes {
             resources,
             gateways,
@@ -235,6 +268,7 @@ impl Translator {
             replacements,
             wide_replacements,
             invalid_policies,
+            faults,
             computed: batch.computed,
         }
     }
@@ -342,8 +376,38 @@ impl Translator {
         for (key, secret) in self.engine.rows::<Secrets>() {
             add(object_id(Kind::Secret, key), &left_out(&secret.invalid));
         }
+        self.add_internal_faults(&mut problems);
         problems.sort();
         problems
+    }
+
+    /// What is not told in a status, since the status itself cannot be computed.
+    fn add_internal_faults(&self, problems: &mut Vec<(ObjectId, Problem)>) {
+        let classes = self.engine.poisoned::<ClassStatus>().into_iter();
+        let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
+        let gateways =
+            self.engine.poisoned::<GatewayStatus>().into_iter().map(|(key, _)| object_id(Kind::Gateway, key));
+        let routes = self.engine.poisoned::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
+        let policies = self.engine.poisoned::<PolicyStatus>().into_iter().map(|(id, _)| id);
+        let all = classes.chain(gateways).chain(routes).chain(policies);
+        problems.extend(all.map(|id| (id, internal::problem(Severity::Refused, ""))));
+    }
+
+    /// How many rows are panicking at the moment.
+    pub fn faults(&self) -> usize {
+        self.engine.faults().len()
+    }
+
+    /// Has a row of `table` panic whenever it is computed; `key` as the engine prints it. For tests of what becomes of it.
+    #[cfg(debug_assertions)]
+    pub fn fail_at(&mut self, table: &str, key: &str) {
+        self.engine.fail_at(table, key);
+    }
+
+    /// Takes back a [`Translator::fail_at`].
+    #[cfg(debug_assertions)]
+    pub fn fail_no_more(&mut self, table: &str, key: &str) {
+        self.engine.fail_no_more(table, key);
     }
 
     /// The ports that served Gateways want bound on this host, sorted.
@@ -377,6 +441,14 @@ impl Translator {
     /// The most often that any row was computed in the last settling. More than one would be an error of the engine.
     pub fn most_computed(&self) -> u32 {
         self.engine.stats().iter().map(|table| table.max_per_cell).max().unwrap_or_default()
+    }
+}
+
+/// Fails the test in which a row panics that was not told to.
+#[cfg(any(test, feature = "testing"))]
+fn assert_sound(faults: &[Turned]) {
+    for fault in faults.iter().filter_map(|turned| turned.fault.as_ref()) {
+        assert!(fault.message() == engine::TOLD_TO, "{fault}");
     }
 }
 

@@ -368,7 +368,7 @@ fn references(engine: &Engine, key: &(Chain, u32), delegation: &Delegation) -> V
                     Some(Arc::new(self::child(engine, &chain.below(*rule, name.clone()))))
                 }
                 Selection::Cycle => Some(left_out(State::Cycle)),
-                Selection::Missing | Selection::NotPermitted | Selection::Withheld => None,
+                Selection::Missing | Selection::NotPermitted | Selection::Withheld | Selection::Unknown => None,
             }
         });
         Reference { index: *position, selects: selects(children), children: children_here.collect() }

@@ -36,6 +36,11 @@ impl Lookup for AssignmentBytes {
         };
         Some(crate::envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities }))
     }
+
+    /// Nobody gets requests: an address that is no longer this backend's may be another's by now.
+    fn poisoned(_: &Scope<'_>, key: &ClusterId, _: &engine::Fault) -> Option<Encoded> {
+        Some(crate::envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities: Vec::new() }))
+    }
 }
 
 /// Endpoints that are ready, by zone. One that ends yet still serves keeps what it has; where none is ready, those

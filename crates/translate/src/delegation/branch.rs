@@ -15,7 +15,7 @@ use super::{
 use crate::{
     route::rule,
     tables::{
-        attachment::Attachment,
+        attachment::{Attached, Attachment},
         delegation::{Beyond, Branch, Candidate, Delegating, Delegation, Growth, Selection, Selections, Serving},
         host::Placement,
         input::{Config, Routes},
@@ -32,32 +32,47 @@ tables! {
 
 impl Derived for Growth {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<()> {
-        let depth = chain.depth();
-        let too_many = || scope.get::<TooManyMatches>(&(chain.top().clone(), depth));
-        if depth > 0 && too_many().is_some_and(|over| over.contains(chain)) {
-            return None;
-        }
-        let route = scope.get::<Routes>(chain.route())?;
-        let mut count = 0;
-        for (written, rule) in route.spec.rules.iter().zip(0..) {
-            if !written.backend_refs.iter().any(rule::delegates) {
-                continue;
-            }
-            let key = (chain.clone(), rule);
-            let Some(delegation) = scope.get::<Delegating>(&key) else { continue };
-            count += delegation.children.iter().map(|(_, children)| selects(scope, children)).sum::<u64>();
-            scope.demand::<Expansion>(key);
-        }
-        if depth > 0 && count > 0 {
-            let claim = Claim { count, created: created(&route) };
-            scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
-        }
-        Some(())
+        expand(scope, chain, |rule| selected(scope, chain, rule))
+    }
+
+    /// A rule of which nobody knows whom it selects selects nobody. Where nobody knows whether there is room, none does.
+    fn poisoned(scope: &Emitter<'_>, chain: &Chain, _: &engine::Fault) -> Option<()> {
+        expand(scope, chain, |rule| scope.attempt(|| selected(scope, chain, rule)).ok().flatten())
     }
 
     fn depth(chain: &Chain) -> u32 {
         chain.depth()
     }
+}
+
+/// Lets those delegating rules of a route select their children for which `selected` tells how many there are.
+fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u64>) -> Option<()> {
+    let depth = chain.depth();
+    let too_many = || scope.get::<TooManyMatches>(&(chain.top().clone(), depth));
+    if depth > 0 && too_many().is_some_and(|over| over.contains(chain)) {
+        return None;
+    }
+    let route = scope.get::<Routes>(chain.route())?;
+    let mut count = 0;
+    for (written, rule) in route.spec.rules.iter().zip(0..) {
+        if written.backend_refs.iter().any(rule::delegates)
+            && let Some(selected) = selected(rule)
+        {
+            count += selected;
+            scope.demand::<Expansion>((chain.clone(), rule));
+        }
+    }
+    if depth > 0 && count > 0 {
+        let claim = Claim { count, created: created(&route) };
+        scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
+    }
+    Some(())
+}
+
+/// How many routes a delegating rule selects; none for one that delegates nothing.
+fn selected(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<u64> {
+    let delegation = scope.get::<Delegating>(&(chain.clone(), rule))?;
+    Some(delegation.children.iter().map(|(_, children)| selects(scope, children)).sum())
 }
 
 /// How many routes a reference selects.
@@ -77,11 +92,7 @@ pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute) {
 
 impl Derived for Branch {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<Serving> {
-        let serving = match beyond(scope, chain) {
-            None => Serving::AsWritten,
-            Some(Beyond::Closed) => Serving::Closed,
-            Some(Beyond::LeftOut | Beyond::Below) => return None,
-        };
+        let serving = serving(scope, chain)?;
         let attached = scope.get::<Attachment>(chain.top())?;
         let route = scope.get::<Routes>(chain.route())?;
         let names = route.spec.rules.iter().filter_map(|rule| rule.name.clone()).map(Some);
@@ -93,12 +104,33 @@ impl Derived for Branch {
                 }
             }
         }
-        for (_, rule) in route.spec.rules.iter().zip(0..) {
-            for listener in &attached.served {
-                scope.demand::<Placement>((chain.clone(), rule, listener.clone()));
-            }
-        }
+        place(scope, chain, &route, &attached);
         Some(serving)
+    }
+
+    /// What its rules claim must not fall to others.
+    fn poisoned(scope: &Emitter<'_>, chain: &Chain, _: &engine::Fault) -> Option<Serving> {
+        let serving = serving(scope, chain)?;
+        place(scope, chain, &*scope.get::<Routes>(chain.route())?, &*scope.get::<Attachment>(chain.top())?);
+        Some(serving)
+    }
+}
+
+/// How a route is served at its place; none where it is not.
+fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
+    match beyond(scope, chain) {
+        None => Some(Serving::AsWritten),
+        Some(Beyond::Closed) => Some(Serving::Closed),
+        Some(Beyond::LeftOut | Beyond::Below) => None,
+    }
+}
+
+/// Has the rules of a route served wherever its root is.
+fn place(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute, attached: &Attached) {
+    for (_, rule) in route.spec.rules.iter().zip(0..) {
+        for listener in &attached.served {
+            scope.demand::<Placement>((chain.clone(), rule, listener.clone()));
+        }
     }
 }
 
@@ -133,22 +165,13 @@ impl Derived for Expansion {
 }
 
 impl Derived for Fan {
-    fn compute(scope: &Emitter<'_>, (chain, rule, position, bucket): &Self::Key) -> Option<()> {
-        let key = (chain.clone(), *rule);
-        let delegation = scope.get::<Delegating>(&key)?;
-        let (_, children) = delegation.children.iter().find(|(at, _)| at == position)?;
-        for (child, ()) in scope.group::<Members>(&(children.clone(), *bucket)).iter() {
-            // A parent is not meant by a word that means many.
-            if child == chain.route() {
-                continue;
-            }
-            let selection = select(scope, &key, &delegation, child);
-            // Nor is a route told, or told of, that does not consent.
-            if !matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Withheld) {
-                scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
-            }
-        }
-        Some(())
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        fan(scope, key)
+    }
+
+    /// A child must not be missed.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        fan(scope, key)
     }
 
     fn depth((chain, ..): &Self::Key) -> u32 {
@@ -156,8 +179,41 @@ impl Derived for Fan {
     }
 }
 
+fn fan(scope: &Emitter<'_>, (chain, rule, position, bucket): &(Chain, u32, u32, u8)) -> Option<()> {
+    let key = (chain.clone(), *rule);
+    let delegation = scope.get::<Delegating>(&key)?;
+    let (_, children) = delegation.children.iter().find(|(at, _)| at == position)?;
+    for (child, ()) in scope.group::<Members>(&(children.clone(), *bucket)).iter() {
+        // A parent is not meant by a word that means many.
+        if child == chain.route() {
+            continue;
+        }
+        let selection = select(scope, &key, &delegation, child);
+        // Nor is a route told, or told of, that does not consent.
+        if !matches!(selection, Selection::Missing | Selection::NotPermitted | Selection::Withheld) {
+            scope.emit::<Selections>((chain.clone(), *rule, *position), child.clone(), selection);
+        }
+    }
+    Some(())
+}
+
 /// What becomes of a route that a reference means; one that may stands below from here on.
-fn select(scope: &Emitter<'_>, (chain, rule): &(Chain, u32), delegation: &Delegation, child: &NsName) -> Selection {
+fn select(scope: &Emitter<'_>, key: &(Chain, u32), delegation: &Delegation, child: &NsName) -> Selection {
+    let (chain, rule) = key;
+    let judged = scope.attempt(|| judge(scope, chain, delegation, child));
+    let selection = judged.unwrap_or_else(|_| {
+        let named = delegation.position(child).is_some();
+        // That a route of another namespace exists is nothing that a fault may tell.
+        if named && child.namespace != chain.route().namespace { Selection::Withheld } else { Selection::Unknown }
+    });
+    if matches!(selection, Selection::Selected | Selection::Unasked) {
+        scope.demand::<Candidate>(chain.below(*rule, child.clone()));
+    }
+    selection
+}
+
+/// What becomes of a route that a reference means.
+fn judge(scope: &Scope<'_>, chain: &Chain, delegation: &Delegation, child: &NsName) -> Selection {
     let parent = chain.route();
     let foreign = child.namespace != parent.namespace;
     let refused = |why| if foreign { Selection::Withheld } else { why };
@@ -176,7 +232,6 @@ fn select(scope: &Emitter<'_>, (chain, rule): &(Chain, u32), delegation: &Delega
     if closes_circle {
         return Selection::Cycle;
     }
-    scope.demand::<Candidate>(chain.below(*rule, child.clone()));
     if unasked { Selection::Unasked } else { Selection::Selected }
 }
 

@@ -2,82 +2,124 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use engine::{Derived, Emitter};
+use engine::{Derived, Emitter, Scope};
 use ir::Chain;
 
 use super::{
-    Rendering, Standing,
+    Children, Rendering, Standing,
     branch::grow,
     share::Claim,
     standing::{NOT_ALLOWED, created},
 };
 use crate::{
+    internal,
     route::rule,
     tables::{
-        delegation::{Branch, Candidate, Fit, Fitting, Overfull, Place, Places},
+        delegation::{Branch, Candidate, Delegating, Fit, Fitting, Overfull, Place, Places, Selection, Selections},
         input::{Config, Routes},
     },
 };
 
 impl Derived for Candidate {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<()> {
-        let (parent, parent_rule) = chain.above()?;
+        tell(scope, chain, judge(scope, chain)?)
+    }
+
+    /// What its matches claim must not fall to others. One of which nobody knows its matches has its parent answer by
+    /// itself behind all other children.
+    fn poisoned(scope: &Emitter<'_>, chain: &Chain, _: &engine::Fault) -> Option<()> {
+        if let Ok(judged) = scope.attempt(|| judge(scope, chain)) {
+            return tell(scope, chain, judged?);
+        }
+        let (parent, rule) = chain.above()?;
         let name = chain.route();
-        let route = scope.get::<Routes>(name)?;
-        let standing = Standing::of(scope, chain, &route)?;
-        let (mut served, mut left_out) = (Vec::new(), Vec::new());
-        let mut below = BTreeMap::new();
-        let mut rendered = 0;
-        // One that alone exceeds the bound is not rendered further: it goes without.
-        let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
-        for (rule, index) in route.spec.rules.iter().zip(0..) {
-            if rendered > most {
-                break;
-            }
-            let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
-            let outcome = standing.render_some(index, &read, most - rendered);
-            rendered += outcome.matches.len();
-            served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
-            left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
-            for (matching, as_much) in outcome.below {
-                *below.entry(matching).or_default() |= as_much;
-            }
-        }
-        served.dedup();
-        let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
-        if standing.fault.is_some() || rendered > most {
-            // Nobody knows what it would have, were it sound or less.
-            for (at, _) in standing.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
-                below.entry(at).or_insert(false);
-            }
-        }
-        for (matching, as_much) in below {
-            let fit = if standing.fault.is_none() {
-                Fit::Serves { as_much }
-            } else {
-                Fit::Broken { as_much: as_much && allowed }
+        let delegation = scope.get::<Delegating>(&(parent.clone(), rule))?;
+        for (position, children) in &delegation.children {
+            let may_mean = match children {
+                Children::Named(child) => child == name,
+                Children::InNamespace(namespace) => *namespace == name.namespace,
+                Children::Labelled(..) => true,
             };
-            scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
+            if may_mean {
+                // It stands before the entry of the rule, which takes it for selected.
+                scope.emit::<Selections>((parent.clone(), rule, *position), name.clone(), Selection::Unknown);
+            }
         }
-        for matching in standing.barred().into_iter().filter(|_| standing.fault.is_none()) {
-            scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), Fit::Barred);
-        }
-        let top = chain.top().clone();
-        if allowed && rendered > 0 {
-            let claim = Claim { count: rendered as u64, created: created(&route) };
-            scope.emit::<Rendering>((top, chain.depth()), chain.clone(), claim);
-        }
-        let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
-        if allowed && !place.served.is_empty() {
-            grow(scope, chain, &route);
-            scope.demand::<Branch>(chain.clone());
-        }
+        let place = Place { fault: Some(internal::fault()), served: Box::default(), left_out: Box::default() };
         scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
-        scope.demand::<Overfull>(name.clone());
         Some(())
     }
 
     fn depth(chain: &Chain) -> u32 {
         chain.depth()
     }
+}
+
+/// What a child has below its parent's matches.
+struct Judged {
+    place: Place,
+    /// By the parent's match.
+    fits: Vec<(u32, Fit)>,
+    /// The matches that it has.
+    claim: Claim,
+    /// Whether its parent's owner wants it.
+    allowed: bool,
+}
+
+fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
+    let route = scope.get::<Routes>(chain.route())?;
+    let standing = Standing::of(scope, chain, &route)?;
+    let (mut served, mut left_out) = (Vec::new(), Vec::new());
+    let mut below = BTreeMap::new();
+    let mut rendered = 0;
+    // One that alone exceeds the bound is not rendered further: it goes without.
+    let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
+    for (rule, index) in route.spec.rules.iter().zip(0..) {
+        if rendered > most {
+            break;
+        }
+        let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
+        let outcome = standing.render_some(index, &read, most - rendered);
+        rendered += outcome.matches.len();
+        served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
+        left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
+        for (matching, as_much) in outcome.below {
+            *below.entry(matching).or_default() |= as_much;
+        }
+    }
+    served.dedup();
+    let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
+    if standing.fault.is_some() || rendered > most {
+        // Nobody knows what it would have, were it sound or less.
+        for (at, _) in standing.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
+            below.entry(at).or_insert(false);
+        }
+    }
+    let is_sound = standing.fault.is_none();
+    let fit = |as_much| if is_sound { Fit::Serves { as_much } } else { Fit::Broken { as_much: as_much && allowed } };
+    let mut fits: Vec<_> = below.into_iter().map(|(matching, as_much)| (matching, fit(as_much))).collect();
+    fits.extend(standing.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
+    let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
+    let claim = Claim { count: rendered as u64, created: created(&route) };
+    Some(Judged { place, fits, claim, allowed })
+}
+
+/// Tells it to its parent, its own status and the bounds of the tree.
+fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
+    let Judged { place, fits, claim, allowed } = judged;
+    let (parent, parent_rule) = chain.above()?;
+    let name = chain.route();
+    for (matching, fit) in fits {
+        scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
+    }
+    if allowed && claim.count > 0 {
+        scope.emit::<Rendering>((chain.top().clone(), chain.depth()), chain.clone(), claim);
+    }
+    if allowed && !place.served.is_empty() {
+        grow(scope, chain, &*scope.get::<Routes>(name)?);
+        scope.demand::<Branch>(chain.clone());
+    }
+    scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
+    scope.demand::<Overfull>(name.clone());
+    Some(())
 }

@@ -86,6 +86,16 @@ impl Derived for BucketRow {
         scope.emit::<Buckets>(key.0.clone(), key.1, members);
         Some(())
     }
+
+    /// It is looked into all the same: a child must not be missed.
+    fn poisoned(scope: &Emitter<'_>, key: &(Children, u8), _: &engine::Fault) -> Option<()> {
+        scope.emit::<Buckets>(
+            key.0.clone(),
+            key.1,
+            u32::try_from(scope.group::<Members>(key).len()).unwrap_or(u32::MAX),
+        );
+        Some(())
+    }
 }
 
 /// What a parent needs to know of a route to select it.
@@ -97,6 +107,15 @@ pub(crate) struct Head {
 
 impl Lookup for ChildHead {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Head> {
-        Some(Head { parents: scope.get::<Routes>(key)?.spec.parent_refs.clone().into() })
+        head(scope, key)
     }
+
+    /// A child must not be missed.
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Head> {
+        head(scope, key)
+    }
+}
+
+fn head(scope: &Scope<'_>, route: &NsName) -> Option<Head> {
+    Some(Head { parents: scope.get::<Routes>(route)?.spec.parent_refs.clone().into() })
 }

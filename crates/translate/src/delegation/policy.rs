@@ -14,6 +14,7 @@ use ir::{NsName, Problem, Severity, matching::Age};
 use super::SortMethod;
 use crate::{
     grant::GATEWAY_API,
+    internal,
     policy::sound,
     tables::{
         gateway::Fault,
@@ -42,20 +43,29 @@ groups! {
 
 impl Derived for DelegationPolicyRow {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
-        let policy = scope.get::<DelegationPolicies>(key)?;
-        let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
-        for target in &policy.spec.target_refs {
-            if (&*target.group, &*target.kind) == (GATEWAY_API, "HTTPRoute") {
-                let route = NsName::new(key.namespace.clone(), target.name.clone());
-                let section = target.section_name.clone().filter(|section| !section.is_empty());
-                let age = Age { created, name: key.clone() };
-                let rank = Rank { kind: Kind::DelegationPolicy, weight: Reverse(0), age: age.clone() };
-                scope.emit::<Targeting>(target_of(&route, section.clone()), rank, ());
-                scope.emit::<DelegationPoliciesOf>((route, section), age, ());
-            }
-        }
-        Some(())
+        file(scope, key)
     }
+
+    /// It stays with its targets.
+    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<()> {
+        file(scope, key)
+    }
+}
+
+fn file(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
+    let policy = scope.get::<DelegationPolicies>(key)?;
+    let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    for target in &policy.spec.target_refs {
+        if (&*target.group, &*target.kind) == (GATEWAY_API, "HTTPRoute") {
+            let route = NsName::new(key.namespace.clone(), target.name.clone());
+            let section = target.section_name.clone().filter(|section| !section.is_empty());
+            let age = Age { created, name: key.clone() };
+            let rank = Rank { kind: Kind::DelegationPolicy, weight: Reverse(0), age: age.clone() };
+            scope.emit::<Targeting>(target_of(&route, section.clone()), rank, ());
+            scope.emit::<DelegationPoliciesOf>((route, section), age, ());
+        }
+    }
+    Some(())
 }
 
 /// What a policy says.
@@ -108,6 +118,11 @@ impl Lookup for Ruling {
         let sound = sound.map_err(|problem| Fault::at(problem.reason, problem.field, problem.message));
         let said = sound.and_then(|()| read(key, &policy.spec));
         Some(said.unwrap_or_else(|fault| Said { refused: Some(fault), ..Said::default() }))
+    }
+
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Said> {
+        scope.get::<DelegationPolicies>(key)?;
+        Some(Said { refused: Some(internal::fault()), ..Said::default() })
     }
 }
 

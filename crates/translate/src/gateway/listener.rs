@@ -9,8 +9,9 @@ use ir::{Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
 use super::port::PortRival;
 use crate::{
     grant::{Referrer, permits},
+    internal,
     tables::{
-        gateway::{Fault, GatewayRow, ListenerModel},
+        gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         host::VirtualHost,
         input::UnusablePorts,
         listener::{Brief, Bucket, ListenerIndex, ListenerRow, ListenerState, PortHosts, PortListener, PortListeners},
@@ -26,24 +27,47 @@ impl Derived for ListenerRow {
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let port_unavailable = port_unavailable(scope, key, &model);
         let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref());
-        let brief = Arc::new(Brief {
-            name: key.name.clone(),
-            port: model.port,
-            scheme: model.scheme,
-            hostname: model.hostname.clone(),
-            kinds: model.kinds.clone(),
-            admits: model.admits.clone(),
-            served: withheld.is_none(),
-        });
-        file(scope, key, &brief);
-        if withheld.is_none() {
-            serve(scope, key, &brief, &secrets);
-        }
-        if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
-            claim(scope, key, over, &brief, &secrets);
-        }
-        Some(ListenerState { model, secrets, unresolved, long_chain, withheld, port_unavailable })
+        let state = ListenerState { model, secrets, unresolved, long_chain, withheld, port_unavailable };
+        Some(spread(scope, key, &gateway, state))
     }
+
+    /// It is not served, and keeps its hostname from broader listeners.
+    fn poisoned(scope: &Emitter<'_>, key: &ListenerId, _: &engine::Fault) -> Option<ListenerState> {
+        let gateway = scope.get::<GatewayRow>(&key.gateway)?;
+        let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
+        let withheld = Some(internal::fault());
+        let state = ListenerState {
+            model,
+            secrets: Vec::new(),
+            unresolved: None,
+            long_chain: None,
+            withheld,
+            port_unavailable: None,
+        };
+        Some(spread(scope, key, &gateway, state))
+    }
+}
+
+/// A listener where everybody finds it who needs to know it.
+fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
+    let ListenerState { model, secrets, withheld, .. } = &state;
+    let brief = Arc::new(Brief {
+        name: key.name.clone(),
+        port: model.port,
+        scheme: model.scheme,
+        hostname: model.hostname.clone(),
+        kinds: model.kinds.clone(),
+        admits: model.admits.clone(),
+        served: withheld.is_none(),
+    });
+    file(scope, key, &brief);
+    if withheld.is_none() {
+        serve(scope, key, &brief, secrets);
+    }
+    if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
+        claim(scope, key, over, &brief, secrets);
+    }
+    state
 }
 
 /// Where routes look for listeners.

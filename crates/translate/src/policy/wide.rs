@@ -7,9 +7,12 @@ use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{ListenerId, NsName};
 
-use crate::tables::{
-    gateway::{Fault, GatewayRow},
-    policy::{PoliciesOf, PolicyAt, PolicyRow, Target},
+use crate::{
+    internal,
+    tables::{
+        gateway::{Fault, GatewayRow},
+        policy::{PoliciesOf, PolicyAt, PolicyRow, Target},
+    },
 };
 
 tables! {
@@ -40,11 +43,20 @@ impl Lookup for BrokenGateway {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Fault> {
         broken(scope, &target(gateway, None), "GatewayReplaced")
     }
+
+    /// Nobody knows what its policies say, so that everything answers by itself.
+    fn poisoned(_: &Scope<'_>, _: &NsName, _: &engine::Fault) -> Option<Fault> {
+        Some(internal::fault())
+    }
 }
 
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
         broken(scope, &target(&listener.gateway, Some(listener.name.clone())), "ListenerReplaced")
+    }
+
+    fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Fault> {
+        Some(internal::fault())
     }
 }
 

@@ -6,6 +6,7 @@ use ir::{Problem, Severity, rule::Rule};
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     delegation::{Children, Rendered, describe, why_too_many},
+    internal,
     route::rule::Does,
     tables::delegation::{Branch, Delegating, FitsBelow, Referred, Selection},
 };
@@ -128,6 +129,10 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &
                         "HTTPRoute {child} would stand below itself: {chain} rule {rule} > {child}; remove this reference"
                     );
                     tell("RefNotPermitted", ".name", message);
+                }
+                Selection::Unknown => {
+                    missing = true;
+                    tell(internal::REASON, "", format!("a child cannot be served: {}", internal::WORDS));
                 }
             }
         }

@@ -50,9 +50,11 @@ impl Group for Selections {
         match selection {
             Selection::Selected => SelectedBelow { all: 1, unasked: 0 },
             Selection::Unasked => SelectedBelow { all: 1, unasked: 1 },
-            Selection::Missing | Selection::NotPermitted | Selection::Withheld | Selection::Cycle => {
-                SelectedBelow::default()
-            }
+            Selection::Missing
+            | Selection::NotPermitted
+            | Selection::Withheld
+            | Selection::Cycle
+            | Selection::Unknown => SelectedBelow::default(),
         }
     }
 }
@@ -276,6 +278,8 @@ pub(crate) enum Selection {
     Withheld,
     /// It stands above already.
     Cycle,
+    /// Nobody knows: what it asks for could not be computed.
+    Unknown,
 }
 
 /// What became of a route below a rule that selects it.

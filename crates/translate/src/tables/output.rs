@@ -29,6 +29,17 @@ pub(crate) enum OutputId {
 }
 
 impl OutputId {
+    /// Whose proxies get it.
+    pub(crate) fn gateway(&self) -> &NsName {
+        match self {
+            Self::Cluster(gateway, _)
+            | Self::Endpoints(gateway, _)
+            | Self::Secret(gateway, _)
+            | Self::Listener(gateway, _) => gateway,
+            Self::RouteConfiguration(id) => &id.gateway,
+        }
+    }
+
     /// The resource as proxies know it.
     pub(crate) fn resource(&self) -> ResourceKey {
         let (gateway, kind, name) = match self {
