@@ -15,6 +15,7 @@ use ir::NsName;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use translate::explain::Asked;
 
 use crate::{
     cluster_snapshot::report::{Selection, StatusReport},
@@ -37,13 +38,19 @@ pub struct Admin {
     registry: Arc<Registry>,
     /// One document is written at a time: that takes the memory of its largest resource, and a core.
     documents: Arc<Semaphore>,
+    /// For questions that cost more than a look.
+    questions: Arc<Semaphore>,
 }
+
+/// How many such questions are answered at once; more wait.
+const QUESTIONS: usize = 2;
 
 impl Admin {
     /// An admin server of this process.
     pub fn new(engine: EngineHandle, hub: xds::Hub, metrics: Metrics) -> Self {
         let registry = Arc::new(metrics.registry());
-        Self { engine, hub, metrics, registry, documents: Arc::new(Semaphore::new(1)) }
+        let (documents, questions) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(QUESTIONS)));
+        Self { engine, hub, metrics, registry, documents, questions }
     }
 
     fn router(self, pages: Pages) -> Router {
@@ -131,23 +138,11 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     }
 }
 
+/// Asks the engine nothing: what is counted is kept up to date by what turns.
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     admin.metrics.watches.refresh();
-    // Counted when somebody looks, since it takes a look at every object.
-    let counted = admin.metrics.clone();
-    let count = move |view: &crate::engine_task::View<'_>| {
-        let objects = view.translator.problems().into_iter().map(|(_, problem)| problem.severity);
-        let files = view.file_problems.iter().map(|problem| problem.problem.severity);
-        let undecodable = view.undecodable.into_iter().flatten().map(|_| ir::Severity::Refused);
-        counted.count_problems(objects.chain(files).chain(undecodable));
-    };
-    match admin.engine.ask(count).await {
-        Ok(()) => {
-            let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-            (kind, metrics::render(&admin.registry)).into_response()
-        }
-        Err(error) => stopped(&error),
-    }
+    let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    (kind, metrics::render(&admin.registry)).into_response()
 }
 
 #[derive(Deserialize)]
@@ -201,6 +196,7 @@ async fn routes(
     let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
     let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
     let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
+    let _permit = admin.questions.acquire().await;
     match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
         Ok(mut tree) => {
             tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
@@ -233,6 +229,7 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     };
     let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
     let format = asked.format.unwrap_or_default();
+    let _permit = admin.questions.acquire().await;
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
         report.undecodable(view.undecodable.into_iter().flatten(), &selection);
@@ -266,9 +263,20 @@ async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, St
         Ok(request) => request,
         Err(error) => return refuse(error.to_string()),
     };
-    let explanation = admin.engine.ask(move |view| translate::explain::explain(view.translator, &gateway, &request));
-    match explanation.await {
-        Ok(explanation) => written(format, move || document::render(&explanation, format)).await,
+    let _permit = admin.questions.acquire().await;
+    // The engine lends its rows, and regular expressions are tried on them elsewhere: a pattern takes its time.
+    let asked = admin.engine.ask(move |view| Asked::of(view.translator, &gateway, request));
+    let chosen = match asked.await {
+        Ok(asked) => tokio::task::spawn_blocking(move || asked.choose()).await,
+        Err(error) => return stopped(&error),
+    };
+    let chosen = match chosen {
+        Ok(chosen) => chosen,
+        Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    };
+    let way = admin.engine.ask(move |view| (chosen.way(view.translator), chosen));
+    match way.await {
+        Ok((way, chosen)) => written(format, move || document::render(&chosen.explain(&way), format)).await,
         Err(error) => stopped(&error),
     }
 }

@@ -8,6 +8,7 @@ mod complaints;
 mod faults;
 mod invalid_policies;
 mod ports;
+mod problems;
 mod proxy_log;
 mod rejections;
 mod replacements;
@@ -35,6 +36,7 @@ use crate::{
 };
 use complaints::Complaints;
 use invalid_policies::InvalidPolicies;
+use problems::Problems;
 use proxy_log::ProxyLog;
 use rejections::Rejections;
 use replacements::Replacements;
@@ -136,6 +138,7 @@ pub struct EngineTask {
     replacements: Replacements,
     invalid_policies: InvalidPolicies,
     complaints: Complaints,
+    problems: Problems,
     ports: Option<PortCheck>,
     metrics: Metrics,
     served: watch::Sender<BTreeSet<NsName>>,
@@ -158,6 +161,7 @@ impl EngineTask {
             replacements: Replacements::default(),
             invalid_policies: InvalidPolicies::default(),
             complaints: Complaints::default(),
+            problems: Problems::default(),
             ports,
             metrics,
             served: watch::Sender::default(),
@@ -290,6 +294,7 @@ impl EngineTask {
         for change in update.changes {
             self.translator.apply(change);
         }
+        self.problems.note_files(&update.problems);
         self.file_problems = update.problems;
         self.metrics.files.set(i64::try_from(update.files).unwrap_or(i64::MAX));
         self.metrics.files_broken.set(i64::try_from(update.broken_files).unwrap_or(i64::MAX));
@@ -353,6 +358,7 @@ impl EngineTask {
                 watched.run_proxies(&mut changes, &self.translator);
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
+            self.problems.note(changes.statuses.iter().chain(&changes.problems), &self.translator);
             turned.extend(std::mem::take(&mut changes.statuses));
             self.absorb(changes);
             // A port that cannot be bound is taken back before anybody was told of it.
@@ -368,6 +374,8 @@ impl EngineTask {
         self.complaints.note(turned, &self.translator);
         let unasked = self.translator.published_unasked();
         self.metrics.published_unasked.set(i64::try_from(unasked).unwrap_or(i64::MAX));
+        let undecodable = self.watched.as_ref().map_or(0, |watched| watched.undecodable().len());
+        self.problems.show(undecodable, &self.metrics);
         self.metrics.gateways.set(i64::try_from(self.served.borrow().len()).unwrap_or(i64::MAX));
     }
 

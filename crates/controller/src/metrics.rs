@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicU64;
 
 use api::ObjectId;
-use ir::Severity;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{
@@ -250,17 +249,6 @@ impl Metrics {
         all.register("files_broken", "Manifest files that do not parse or cannot be read", self.files_broken.clone());
         all.register("envoy_starts", "Starts of supervised Envoys", self.envoy_starts.clone());
         all
-    }
-
-    /// Sets how many problems there are, of every severity.
-    pub fn count_problems(&self, problems: impl Iterator<Item = Severity>) {
-        let mut counts = [Severity::Refused, Severity::Replaced, Severity::Ignored, Severity::Warning].map(|s| (s, 0));
-        for severity in problems {
-            counts.iter_mut().filter(|(known, _)| *known == severity).for_each(|(_, count)| *count += 1);
-        }
-        for (severity, count) in counts {
-            self.problems.get_or_create(&SeverityLabel::of(severity.to_string())).set(count);
-        }
     }
 }
 

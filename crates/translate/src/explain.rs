@@ -3,24 +3,21 @@
 //! It is read from the tables that Envoy's configuration is made from, and the routes are matched as Envoy matches them:
 //! by what stands in their messages, in their order.
 
-use engine::Engine;
+use std::sync::Arc;
+
+use engine::{Engine, View};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{
-    Chain, Hostname, ListenerId, NsName, RouteConfigId,
-    filter::Scheme,
-    matching::{Lead, Precedence},
-};
+use ir::{Chain, Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
 use serde::Serialize;
 
 use crate::{
     Translator,
-    bytes::Row,
     envoy::{extension, route::route_match},
     host::{Owned, Owner, RoutesAt},
-    resolve::ResolvedRule,
-    seen::{Answer, SeenRoute, Share, Told, match_in_words, written_in_words},
+    resolve::{Resolved, ResolvedRule},
+    seen::{Answer, Share, Told, written_in_words},
     tables::{
-        delegation::{Delegating, Selections},
+        delegation::{Delegating, Delegation, Selections},
         gateway::GatewayRow,
         host::HostsOf,
         input::Routes,
@@ -28,10 +25,12 @@ use crate::{
     },
     tree,
 };
-use matching::{Miss, Sent};
+use choose::{Candidate, choose};
+use matching::Sent;
 use request::{Normal, normalise};
 
 mod bytewise;
+mod choose;
 mod effects;
 mod matching;
 mod request;
@@ -235,27 +234,142 @@ pub struct Considered {
 /// Tells what becomes of `request` at a Gateway. Goes through the routes of one virtual host: for people, not for a hot
 /// path.
 pub fn explain(translator: &Translator, gateway: &NsName, request: &Request) -> Explanation {
-    let engine = translator.engine();
-    let mut explanation = Explanation {
-        gateway: gateway.to_string(),
-        request: format!("{} {}://{}{}", request.method, request.scheme.as_str(), request.authority, request.target),
-        normalised: None,
-        listener: None,
-        virtual_host: None,
-        leaf: None,
-        chain: Vec::new(),
-        outcome: Outcome::Misdirected,
-        effects: Vec::new(),
-        tried: Tried::default(),
-    };
-    explanation.outcome = match outcome(engine, gateway, request, &mut explanation) {
-        Ok(outcome) | Err(outcome) => outcome,
-    };
-    explanation
+    let chosen = Asked::of(translator, gateway, request.clone()).choose();
+    let way = chosen.way(translator);
+    chosen.explain(&way)
 }
 
-/// Ends early where no route is looked for.
-fn outcome(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Explanation) -> Result<Outcome, Outcome> {
+/// A request at its virtual host, whose routes are not looked at yet. It shares them with the translator: to make it costs
+/// nothing that depends on how many there are, so that the translator's thread may do it, and [`Asked::choose`] is for
+/// another one.
+pub struct Asked {
+    request: Request,
+    told: Explanation,
+    /// Or what comes of the request before any route is looked for.
+    found: Result<Found, Outcome>,
+}
+
+/// The routes that are tried.
+struct Found {
+    /// Path and query string as they are routed.
+    target: String,
+    /// By the hostname under which they stand.
+    routes: Vec<(Hostname, View<RoutesAt>)>,
+}
+
+/// A request with the route that takes it, if any does.
+pub struct Chosen {
+    request: Request,
+    told: Explanation,
+    taken: Result<Taken, Outcome>,
+}
+
+/// The route that takes a request.
+struct Taken {
+    target: String,
+    winner: Candidate,
+}
+
+/// What the translator knows of a route and of those above it. Shared with it.
+#[derive(Default)]
+pub struct Way {
+    /// The leaf's rule as it is served.
+    pub(crate) resolved: Option<Arc<Resolved>>,
+    /// From the leaf's parent upwards.
+    pub(crate) above: Vec<Above>,
+    /// The leaf.
+    pub(crate) route: Option<Arc<api::HttpRoute>>,
+}
+
+/// A delegating rule on the way to a leaf.
+pub(crate) struct Above {
+    pub(crate) route: Option<Arc<api::HttpRoute>>,
+    pub(crate) delegation: Option<Arc<Delegation>>,
+    /// The place of the reference that selects the next route.
+    pub(crate) selecting: Option<u32>,
+}
+
+impl Asked {
+    /// What is asked, at the routes as they are now.
+    pub fn of(translator: &Translator, gateway: &NsName, request: Request) -> Self {
+        let mut told = Explanation {
+            gateway: gateway.to_string(),
+            request: format!(
+                "{} {}://{}{}",
+                request.method,
+                request.scheme.as_str(),
+                request.authority,
+                request.target
+            ),
+            normalised: None,
+            listener: None,
+            virtual_host: None,
+            leaf: None,
+            chain: Vec::new(),
+            outcome: Outcome::Misdirected,
+            effects: Vec::new(),
+            tried: Tried::default(),
+        };
+        let found = find(translator.engine(), gateway, &request, &mut told);
+        Self { request, told, found }
+    }
+
+    /// Looks through the routes.
+    pub fn choose(self) -> Chosen {
+        let Self { request, mut told, found } = self;
+        let taken = found.and_then(|Found { target, routes }| {
+            let winner = choose(&routes, &Sent::new(&request, &target), &mut told)?;
+            Ok(Taken { target, winner })
+        });
+        Chosen { request, told, taken }
+    }
+}
+
+impl Chosen {
+    /// What is known of the route by now. Costs what the depth of its tree comes to.
+    pub fn way(&self, translator: &Translator) -> Way {
+        let Ok(Taken { winner, .. }) = &self.taken else { return Way::default() };
+        let engine = translator.engine();
+        let (chain, rule) = (winner.place.via(), winner.seen.rule);
+        let above = chain.upwards().filter_map(|child| child.above().map(|above| (child, above)));
+        let above = above.map(|(child, (parent, rule))| {
+            let delegation = engine.get::<Delegating>(&(parent.clone(), rule));
+            let selects = |position: &u32| {
+                engine.group::<Selections>(&(parent.clone(), rule, *position)).get(child.route()).is_some()
+            };
+            let children = delegation.iter().flat_map(|delegation| &delegation.children);
+            Above {
+                selecting: children.map(|(position, _)| *position).find(selects),
+                route: engine.get::<Routes>(parent.route()),
+                delegation,
+            }
+        });
+        Way {
+            above: above.collect(),
+            route: engine.get::<Routes>(chain.route()),
+            resolved: engine.get::<ResolvedRule>(&(chain.clone(), rule)),
+        }
+    }
+
+    /// What becomes of the request.
+    pub fn explain(self, way: &Way) -> Explanation {
+        let Self { request, mut told, taken } = self;
+        told.outcome = match taken {
+            Err(outcome) => outcome,
+            Ok(Taken { target, winner }) => {
+                let sent = Sent::new(&request, &target);
+                told.leaf = Some(winner.leaf());
+                told.chain = links(way, &winner, &sent);
+                told.effects = whose::effects(way, winner.place.via(), &winner.seen);
+                answer(way, &winner, &sent)
+            }
+        };
+        told
+    }
+}
+
+/// Finds the routes that are tried. Ends early where no route is looked for.
+fn find(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Explanation) -> Result<Found, Outcome> {
     let config = connect(engine, gateway, request)?;
     if let Some((name, _)) = request.headers.iter().find(|(name, _)| name.contains('_')) {
         return Err(Outcome::BadRequest { why: format!("header {name} has an underscore in its name") });
@@ -279,8 +393,11 @@ fn outcome(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Expl
         port: row.model.port,
         hostname: row.model.hostname.domain(),
     });
-    let sent = Sent::new(request, &target);
-    Ok(route(engine, &listener, &hostname, &sent, told))
+    let groups = hostname.covering().map(|hostname| {
+        let routes = engine.group::<RoutesAt>(&(listener.clone(), hostname.clone()));
+        (hostname, routes)
+    });
+    Ok(Found { target, routes: groups.collect() })
 }
 
 /// The route configuration of the connection that a client makes.
@@ -362,144 +479,33 @@ fn virtual_host(engine: &Engine, config: &RouteConfigId, host: &str) -> Result<(
     Err(Outcome::NotFound { why })
 }
 
-/// A route of the virtual host.
-struct Candidate {
-    hostname: Hostname,
-    place: Precedence,
-    seen: SeenRoute,
-    misses: Vec<Miss>,
-}
-
-impl Candidate {
-    fn read(hostname: &Hostname, place: &Precedence, row: &Row, sent: &Sent<'_>) -> Option<Self> {
-        let seen = SeenRoute::read(row)?;
-        let misses = sent.misses(seen.message.r#match.as_ref()?);
-        Some(Self { hostname: hostname.clone(), place: place.clone(), seen, misses })
-    }
-
-    fn leaf(&self) -> Leaf {
-        let route = self.place.via().route();
-        Leaf {
-            namespace: route.namespace.to_string(),
-            name: route.name.to_string(),
-            rule: self.seen.rule,
-            matching: self.seen.matching,
-            written: self.seen.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
-            envoy_route: self.seen.message.name.clone(),
-        }
-    }
-
-    fn missed(&self) -> Considered {
-        let why: Vec<_> = self.misses.iter().map(Miss::in_words).collect();
-        Considered { leaf: self.leaf(), why: why.join(", ") }
-    }
-
-    /// Whether it is another Envoy route of the same match.
-    fn is_same(&self, other: &Self) -> bool {
-        (self.place.via(), self.seen.rule, self.seen.matching)
-            == (other.place.via(), other.seen.rule, other.seen.matching)
-    }
-
-    /// Whether it has a part in what is told: that it needs a port is a matter between routes of one match.
-    fn counts(&self) -> bool {
-        !self.misses.contains(&Miss::HostPort)
-    }
-}
-
-fn route(
-    engine: &Engine,
-    listener: &ListenerId,
-    hostname: &Hostname,
-    sent: &Sent<'_>,
-    told: &mut Explanation,
-) -> Outcome {
-    let mut candidates = Vec::new();
-    for hostname in hostname.covering() {
-        let group = engine.group::<RoutesAt>(&(listener.clone(), hostname.clone()));
-        let rows = group.iter().filter_map(|(place, row)| Candidate::read(&hostname, place, row, sent));
-        candidates.extend(rows);
-    }
-    told.tried.routes = candidates.len();
-    let Some(place) = candidates.iter().position(|candidate| candidate.misses.is_empty()) else {
-        told.tried.before = candidates.len();
-        told.tried.missed = nearest(candidates, sent);
-        let why = if told.tried.routes == 0 { "the virtual host has no routes" } else { "no route matches" };
-        return Outcome::NotFound { why: why.into() };
-    };
-    let winner = &candidates[place];
-    let before = candidates[..place]
-        .iter()
-        .filter(|other| other.counts() && !other.misses.contains(&Miss::Path) && !other.is_same(winner));
-    let behind = candidates[place + 1..].iter().filter(|other| other.misses.is_empty() && !other.is_same(winner));
-    told.tried.before = place;
-    told.tried.missed = before.take(NAMED).map(Candidate::missed).collect();
-    told.tried.behind =
-        behind.take(NAMED).map(|other| Considered { leaf: other.leaf(), why: behind_why(winner, other) }).collect();
-    told.leaf = Some(winner.leaf());
-    let chain = winner.place.via();
-    told.chain = links(engine, chain, winner, sent);
-    told.effects = whose::effects(engine, chain, &winner.seen);
-    answer(engine, winner, sent)
-}
-
-fn behind_why(winner: &Candidate, other: &Candidate) -> String {
-    if winner.hostname != other.hostname {
-        let (own, broader) = (&winner.hostname, &other.hostname);
-        return format!("the one taken goes first: {own} is more specific than {broader}");
-    }
-    let lead = winner.place.lead(&other.place).unwrap_or(Lead::Way);
-    format!("the one taken goes first: {lead}")
-}
-
-/// Those that come nearest: the path matches, or begins as theirs.
-fn nearest(candidates: Vec<Candidate>, sent: &Sent<'_>) -> Vec<Considered> {
-    let mut near: Vec<_> = candidates.into_iter().filter(Candidate::counts).collect();
-    let distance = |candidate: &Candidate| {
-        let off_path = candidate.misses.contains(&Miss::Path);
-        let path = candidate.leaf().written;
-        let path = path.split_once('/').map(|(_, path)| path.split(", ").next().unwrap_or(path).to_owned());
-        let common = path.map_or(0, |path| {
-            let own = sent.path.trim_start_matches('/');
-            own.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count()
-        });
-        (off_path, usize::MAX - common, candidate.misses.len())
-    };
-    near.sort_by_cached_key(distance);
-    near.truncate(5);
-    near.iter().map(Candidate::missed).collect()
-}
-
 /// The way from the root to a leaf.
-fn links(engine: &Engine, chain: &Chain, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
-    let name = |chain: &Chain, rule: u32| {
-        let route = engine.get::<Routes>(chain.route())?;
-        let name = route.spec.rules.get(rule as usize)?.name.as_ref()?;
+fn links(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
+    let name = |route: Option<&Arc<api::HttpRoute>>, rule: u32| {
+        let name = route?.spec.rules.get(rule as usize)?.name.as_ref()?;
         (!name.is_empty()).then(|| name.to_string())
     };
+    let chain = winner.place.via();
     let mut links = vec![Link {
         route: chain.route().to_string(),
         rule: winner.seen.rule,
-        rule_name: name(chain, winner.seen.rule),
+        rule_name: name(way.route.as_ref(), winner.seen.rule),
         written: winner.leaf().written,
         selects: None,
     }];
-    for child in chain.upwards() {
-        let Some((parent, rule)) = child.above() else { break };
-        let key = (parent.clone(), rule);
-        let delegation = engine.get::<Delegating>(&key);
-        let matches = delegation.iter().flat_map(|delegation| &delegation.matches);
+    for ((parent, rule), above) in chain.upwards().filter_map(Chain::above).zip(&way.above) {
+        let matches = above.delegation.iter().flat_map(|delegation| &delegation.matches);
         let taking = matches.filter(|rendered| {
             rendered.written.requests().any(|request| sent.misses(&route_match(&request)).is_empty())
         });
         let narrowest =
             taking.min_by_key(|rendered| rendered.written.requests().next().map(|request| request.specificity()));
-        let selects = delegation.iter().flat_map(|delegation| &delegation.children).find(|(position, _)| {
-            engine.group::<Selections>(&(parent.clone(), rule, *position)).get(child.route()).is_some()
-        });
+        let children = above.delegation.iter().flat_map(|delegation| &delegation.children);
+        let selects = children.into_iter().find(|(position, _)| Some(*position) == above.selecting);
         links.push(Link {
             route: parent.route().to_string(),
             rule,
-            rule_name: name(parent, rule),
+            rule_name: name(above.route.as_ref(), rule),
             written: narrowest.map(|rendered| written_in_words(&rendered.written)).unwrap_or_default(),
             selects: selects.map(|(position, who)| format!("backendRefs[{position}], {}", tree::selects(who))),
         });
@@ -508,9 +514,9 @@ fn links(engine: &Engine, chain: &Chain, winner: &Candidate, sent: &Sent<'_>) ->
     links
 }
 
-fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
+fn answer(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
     let chain = winner.place.via();
-    let resolved = engine.get::<ResolvedRule>(&(chain.clone(), winner.seen.rule));
+    let resolved = way.resolved.as_deref();
     let route = &winner.seen.message;
     let preflight = sent.request.method == "OPTIONS"
         && ["origin", "access-control-request-method"]
@@ -521,8 +527,8 @@ fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         let body = String::new();
         return Outcome::DirectResponse { status: 200, body, because: Vec::new() };
     }
-    let problems = || tree::problems(chain, resolved.as_deref());
-    match winner.seen.answer(engine, resolved.as_deref()) {
+    let problems = || tree::problems(chain, resolved);
+    match winner.seen.answer(resolved) {
         Answer::Backends { backends } => {
             let url = match &route.action {
                 Some(Action::Route(action)) => effects::forwarded(route, action, sent),
@@ -532,7 +538,7 @@ fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
             Outcome::Backends {
                 backends,
                 url,
-                because: if broken { broken_shares(chain, resolved.as_deref()) } else { Vec::new() },
+                because: if broken { broken_shares(chain, resolved) } else { Vec::new() },
             }
         }
         Answer::Redirect { status } => Outcome::Redirect {
@@ -554,7 +560,7 @@ fn answer(engine: &Engine, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
     }
 }
 
-fn broken_shares(chain: &Chain, resolved: Option<&crate::resolve::Resolved>) -> Vec<Told> {
+fn broken_shares(chain: &Chain, resolved: Option<&Resolved>) -> Vec<Told> {
     let Some(findings) = resolved.and_then(|resolved| resolved.findings.as_deref()) else { return Vec::new() };
     let problems = findings.unresolved.iter().chain(&findings.shares);
     problems.map(|problem| Told::problem(&tree::object(chain.route()), problem)).collect()

@@ -44,7 +44,7 @@ pub(crate) struct Resolved {
     /// The clusters it sends to, each once, sorted.
     pub(crate) clusters: Box<[ClusterId]>,
     /// The backends over which sessions hold; they share a cluster.
-    session: Option<Box<Shares>>,
+    pub(crate) session: Option<Box<Shares>>,
     /// What its policies come to; most rules have none.
     pub(crate) policies: Option<Box<Policies>>,
     /// What is wrong with it; most rules have nothing.

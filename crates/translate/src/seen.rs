@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use engine::Engine;
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -26,7 +25,7 @@ use crate::{
     envoy::route::{BROKEN_CLUSTER, route_match},
     resolve::{PARTS, Resolved},
     tables::{
-        backend::{ClusterId, SessionCluster, Shares},
+        backend::{ClusterId, Shares},
         gateway::Fault,
     },
 };
@@ -155,17 +154,15 @@ impl SeenRoute {
     }
 
     /// What it does; `resolved` is its rule.
-    pub(crate) fn answer(&self, engine: &Engine, resolved: Option<&Resolved>) -> Answer {
+    pub(crate) fn answer(&self, resolved: Option<&Resolved>) -> Answer {
         match &self.message.action {
             Some(Action::Route(action)) => Answer::Backends {
                 backends: match &action.cluster_specifier {
-                    Some(ClusterSpecifier::Cluster(cluster)) => shares(engine, resolved, cluster, 1),
+                    Some(ClusterSpecifier::Cluster(cluster)) => shares(resolved, cluster, 1),
                     Some(ClusterSpecifier::WeightedClusters(weighted)) => {
                         let weight = |weight: &Option<_>| weight.map_or(0, |UInt32Value { value }| value);
                         let clusters = weighted.clusters.iter();
-                        clusters
-                            .flat_map(|share| shares(engine, resolved, &share.name, weight(&share.weight)))
-                            .collect()
+                        clusters.flat_map(|share| shares(resolved, &share.name, weight(&share.weight))).collect()
                     }
                     _ => Vec::new(),
                 },
@@ -194,7 +191,7 @@ fn inline(body: Option<&DataSource>) -> String {
     }
 }
 
-fn shares(engine: &Engine, resolved: Option<&Resolved>, cluster: &str, weight: u32) -> Vec<Share> {
+fn shares(resolved: Option<&Resolved>, cluster: &str, weight: u32) -> Vec<Share> {
     let broken = Share { service: None, port: None, weight };
     if cluster == BROKEN_CLUSTER {
         return vec![broken];
@@ -204,9 +201,10 @@ fn shares(engine: &Engine, resolved: Option<&Resolved>, cluster: &str, weight: u
         Some(ClusterId::Service(port)) => {
             vec![Share { service: Some(port.service.to_string()), port: Some(port.port), weight }]
         }
-        Some(ClusterId::Rule(chain, rule)) => {
-            let session = engine.get::<SessionCluster>(&(chain.clone(), *rule));
-            let Some(Shares { shares, .. }) = session.as_deref() else { return vec![broken] };
+        Some(ClusterId::Rule(..)) => {
+            // The rule's own.
+            let session = resolved.and_then(|resolved| resolved.session.as_deref());
+            let Some(Shares { shares, .. }) = session else { return vec![broken] };
             let share = |(port, weight): &(ir::backend::ServicePort, u32)| Share {
                 service: Some(port.service.to_string()),
                 port: Some(port.port),

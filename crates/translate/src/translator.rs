@@ -1,5 +1,7 @@
 //! The door: objects in, what changed out.
 
+mod problems;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     fmt::Write as _,
@@ -8,7 +10,7 @@ use std::{
 
 use api::{Kind, Object, ObjectId};
 use engine::{Engine, TableStats, Turned};
-use ir::{NsName, Port, Problem, Settings, Severity};
+use ir::{NsName, Port, Settings};
 
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
@@ -21,14 +23,13 @@ use crate::{
     gateway::{Served, name::NameRival, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
-    internal,
     policy::{
         rule::{HandedDown, RulePolicies},
         wide::{BrokenGateway, BrokenListener, WidePolicies},
     },
     resolve::ResolvedRule,
     resource::{Encoded, ResourceKey},
-    route::direct_response,
+    route::direct_response::RefusedResponses,
     status::{
         StatusRow, class::ClassStatus, gateway::GatewayStatus, json, policy::PolicyStatus, route::RouteStatus, value,
     },
@@ -79,6 +80,8 @@ pub struct Changes {
     pub proxies: Vec<(NsName, Option<Proxies>)>,
     /// Objects whose status turned.
     pub statuses: Vec<ObjectId>,
+    /// Other objects than those of `statuses` whose problems may have turned.
+    pub problems: Vec<ObjectId>,
     /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
     pub replacements: Vec<(ReplacedRule, Option<Replacement>)>,
     /// The same of virtual hosts and route configurations as a whole.
@@ -99,6 +102,10 @@ pub struct Translator {
     /// Routes that name no parent and that one of another namespace publishes.
     unasked: HashSet<NsName>,
     held: Held,
+    /// Objects of which a part is left out, and nothing but that is told of them.
+    incomplete: HashSet<ObjectId>,
+    /// Those that are so since the last settling, or no longer.
+    turned: Vec<ObjectId>,
 }
 
 /// What changed for Gateways that cannot be read because of a panic: their proxies keep what they have until they can.
@@ -129,7 +136,7 @@ impl Translator {
     pub fn new(settings: Settings) -> Self {
         let mut engine = tables();
         engine.set::<Config>((), Some(settings));
-        Self { engine, unasked: HashSet::new(), held: Held::default() }
+        Self { engine, unasked: HashSet::new(), held: Held::default(), incomplete: HashSet::new(), turned: Vec::new() }
     }
 
     /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
@@ -142,6 +149,15 @@ impl Translator {
 
     fn put(&mut self, object: Object) {
         let id = object.id();
+        self.set_incomplete(
+            &id,
+            match &object {
+                Object::Service(service) => !service.invalid.is_empty(),
+                Object::EndpointSlice(slice) => !slice.invalid.is_empty(),
+                Object::Secret(secret) => !secret.invalid.is_empty(),
+                _ => false,
+            },
+        );
         let key = NsName::new(id.namespace, id.name.clone());
         match object {
             Object::GatewayClass(object) => self.engine.set::<Classes>(id.name, Some(object)),
@@ -162,7 +178,17 @@ impl Translator {
         };
     }
 
+    fn set_incomplete(&mut self, id: &ObjectId, incomplete: bool) {
+        if incomplete {
+            self.incomplete.insert(id.clone());
+            self.turned.push(id.clone());
+        } else if self.incomplete.remove(id) {
+            self.turned.push(id.clone());
+        }
+    }
+
     fn remove(&mut self, id: &ObjectId) {
+        self.set_incomplete(id, false);
         let key = NsName::new(id.namespace.clone(), id.name.clone());
         match id.kind {
             Kind::GatewayClass => self.engine.set::<Classes>(id.name.clone(), None),
@@ -239,6 +265,9 @@ impl Translator {
             statuses.push(object_id(Kind::HttpRoute, key));
         }
         statuses.extend(self.engine.take_changes::<PolicyStatus>());
+        let mut problems = std::mem::take(&mut self.turned);
+        let responses = self.engine.take_changes::<RefusedResponses>().into_iter();
+        problems.extend(responses.map(|key| object_id(Kind::DirectResponse, key)));
         let invalid = self.engine.take_changes::<InvalidPolicies>().into_iter();
         let invalid_policies = invalid.map(|id| {
             let now = self.engine.get::<InvalidPolicies>(&id).map(|invalid| InvalidPolicy::clone(&invalid));
@@ -265,6 +294,7 @@ impl Translator {
             gateways,
             proxies,
             statuses,
+            problems,
             replacements,
             wide_replacements,
             invalid_policies,
@@ -343,56 +373,6 @@ impl Translator {
         classes.chain(gateways).chain(routes).chain(policies).collect()
     }
 
-    /// Everything that is wrong with any object, by object. Looks at all of them: for people, not for a hot path.
-    pub fn problems(&self) -> Vec<(ObjectId, Problem)> {
-        let mut problems = Vec::new();
-        let mut add = |id: ObjectId, list: &[Problem]| {
-            problems.extend(list.iter().map(|problem| (id.clone(), problem.clone())));
-        };
-        for (name, report) in self.engine.rows::<ClassStatus>() {
-            add(ObjectId::new(Kind::GatewayClass, "", name), &report.problems);
-        }
-        for (key, report) in self.engine.rows::<GatewayStatus>() {
-            add(object_id(Kind::Gateway, key), &report.problems);
-        }
-        for (key, verdict) in self.engine.rows::<RouteStatus>() {
-            add(object_id(Kind::HttpRoute, key), &verdict.problems());
-        }
-        for (id, report) in self.engine.rows::<PolicyStatus>() {
-            add(id, &report.problems);
-        }
-        for (key, response) in self.engine.rows::<DirectResponses>() {
-            let fault = direct_response::read(&response.spec)
-                .err()
-                .map(|fault| Problem { severity: Severity::Refused, ..fault });
-            add(object_id(Kind::DirectResponse, key), fault.as_slice());
-        }
-        for (key, service) in self.engine.rows::<Services>() {
-            add(object_id(Kind::Service, key), &left_out(&service.invalid));
-        }
-        for (key, slice) in self.engine.rows::<Slices>() {
-            add(object_id(Kind::EndpointSlice, key), &left_out(&slice.invalid));
-        }
-        for (key, secret) in self.engine.rows::<Secrets>() {
-            add(object_id(Kind::Secret, key), &left_out(&secret.invalid));
-        }
-        self.add_internal_faults(&mut problems);
-        problems.sort();
-        problems
-    }
-
-    /// What is not told in a status, since the status itself cannot be computed.
-    fn add_internal_faults(&self, problems: &mut Vec<(ObjectId, Problem)>) {
-        let classes = self.engine.poisoned::<ClassStatus>().into_iter();
-        let classes = classes.map(|(name, _)| ObjectId::new(Kind::GatewayClass, "", name));
-        let gateways =
-            self.engine.poisoned::<GatewayStatus>().into_iter().map(|(key, _)| object_id(Kind::Gateway, key));
-        let routes = self.engine.poisoned::<RouteStatus>().into_iter().map(|(key, _)| object_id(Kind::HttpRoute, key));
-        let policies = self.engine.poisoned::<PolicyStatus>().into_iter().map(|(id, _)| id);
-        let all = classes.chain(gateways).chain(routes).chain(policies);
-        problems.extend(all.map(|id| (id, internal::problem(Severity::Refused, ""))));
-    }
-
     /// How many rows are panicking at the moment.
     pub fn faults(&self) -> usize {
         self.engine.faults().len()
@@ -456,14 +436,6 @@ fn object_id(kind: Kind, key: NsName) -> ObjectId {
     ObjectId::new(kind, key.namespace, key.name)
 }
 
-fn left_out(violations: &[api::Violation]) -> Vec<Problem> {
-    let problem = |violation: &api::Violation| {
-        let message = format!("{}; this entry is left out", violation.message);
-        Problem::new(Severity::Ignored, "UnsupportedValue", violation.path.clone(), message)
-    };
-    violations.iter().map(problem).collect()
-}
-
 /// All tables, each after those it reads.
 #[allow(clippy::too_many_lines, reason = "a list, whose order is what matters")]
 fn tables() -> Engine {
@@ -503,6 +475,8 @@ fn tables() -> Engine {
         .input::<Nacks>()
         .input::<Unapplied>()
         .input::<UnusablePorts>()
+        .derived_for_each::<RefusedResponses, DirectResponses>(same)
+        .track::<RefusedResponses>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
         .for_each::<PolicyRow, RewritePolicies>(rewrite)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)

@@ -319,7 +319,7 @@ fn matches(
             index: seen.matching,
             written: seen.message.r#match.as_ref().map(crate::seen::match_in_words).unwrap_or_default(),
             children: false,
-            answer: Some(seen.answer(engine, resolved)),
+            answer: Some(seen.answer(resolved)),
             left_out: None,
         });
         return matches.collect();
@@ -330,7 +330,7 @@ fn matches(
             index: rendered.index,
             written: written_in_words(&rendered.written),
             children: engine.get::<FitsBelow>(&(chain.clone(), *rule, place)).is_some_and(|fits| fits.serves),
-            answer: own.map(|seen| seen.answer(engine, resolved)),
+            answer: own.map(|seen| seen.answer(resolved)),
             left_out: None,
         }
     });

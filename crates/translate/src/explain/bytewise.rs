@@ -3,20 +3,43 @@
 //! To RE2, as Envoy sets it up, each byte is a character below 256. A text outside ASCII is as long as its UTF-8, `.` and
 //! classes take one byte of it, `\w` and its like none, and a Unicode class those of its members that are below 256.
 
-use std::fmt::Write as _;
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+};
 
-use regex::bytes::RegexBuilder;
+use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::{
     ast::{self, Ast, ClassSetItem, Span, Visitor},
     hir::{Class, HirKind},
 };
 
+/// How many patterns are kept compiled, and how large one may become, in bytes: all of them together stay small, and a
+/// pattern that passed validation stays far below.
+const KEPT: usize = 64;
+const LARGEST: usize = 10 << 20;
+
 /// Whether all of `text` matches.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    // What passed validation means the same here and in RE2. Only its size could be too much.
-    let whole = format!(r"\A(?:{})\z", without_unicode(pattern));
-    let regex = RegexBuilder::new(&whole).unicode(false).size_limit(1 << 28).build();
-    regex.is_ok_and(|regex| regex.is_match(text.as_bytes()))
+    compiled(&format!(r"\A(?:{pattern})\z")).is_some_and(|regex| regex.is_match(text.as_bytes()))
+}
+
+/// What passed validation means the same here and in RE2. Only its size could be too much.
+///
+/// Compiling takes its time, and whoever asks once asks again: what was compiled last is kept.
+pub(super) fn compiled(pattern: &str) -> Option<Regex> {
+    static COMPILED: Mutex<VecDeque<(String, Option<Regex>)>> = Mutex::new(VecDeque::new());
+    let kept = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, regex)) = kept().iter().find(|(known, _)| known == pattern) {
+        return regex.clone();
+    }
+    let mut builder = RegexBuilder::new(&without_unicode(pattern));
+    let regex = builder.unicode(false).size_limit(LARGEST).dfa_size_limit(1 << 18).build().ok();
+    let mut kept = kept();
+    kept.truncate(KEPT - 1);
+    kept.push_front((pattern.to_owned(), regex.clone()));
+    regex
 }
 
 /// The pattern with each Unicode class written as the bytes that it takes.

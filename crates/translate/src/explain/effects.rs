@@ -25,11 +25,9 @@ use envoy_types::pb::{
 };
 use ir::{filter::Scheme, problem::legible};
 use prost::Message;
+use regex::bytes::Captures;
 
-use super::{
-    matching::{Sent, compiled},
-    request::host_and_port,
-};
+use super::{bytewise::compiled, matching::Sent, request::host_and_port};
 use crate::envoy::extension;
 
 /// The URL that a backend is asked for.
@@ -62,21 +60,23 @@ fn new_path(
     let Some(rewrite) = regex_rewrite else { return path.to_owned() };
     let pattern = rewrite.pattern.as_ref().and_then(|pattern| compiled(&pattern.regex));
     let Some(pattern) = pattern else { return path.to_owned() };
-    pattern.replace_all(path, |found: &regex::Captures<'_>| substituted(&rewrite.substitution, found)).into_owned()
+    let replaced =
+        pattern.replace_all(path.as_bytes(), |found: &Captures<'_>| substituted(&rewrite.substitution, found));
+    String::from_utf8_lossy(&replaced).into_owned()
 }
 
 /// RE2's `\N` is group N, and `\\` a backslash.
-fn substituted(substitution: &str, found: &regex::Captures<'_>) -> String {
-    let mut out = String::new();
+fn substituted(substitution: &str, found: &Captures<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
     let mut characters = substitution.chars();
     while let Some(c) = characters.next() {
         match (c, if c == '\\' { characters.next() } else { None }) {
             ('\\', Some(digit)) if digit.is_ascii_digit() => {
                 let group = digit.to_digit(10).and_then(|digit| found.get(digit as usize));
-                out.push_str(group.map_or("", |group| group.as_str()));
+                out.extend(group.map_or(&b""[..], |group| group.as_bytes()));
             }
-            ('\\', Some(other)) => out.push(other),
-            _ => out.push(c),
+            ('\\', Some(other)) => out.extend(other.encode_utf8(&mut [0; 4]).bytes()),
+            _ => out.extend(c.encode_utf8(&mut [0; 4]).bytes()),
         }
     }
     out

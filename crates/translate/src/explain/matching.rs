@@ -7,7 +7,6 @@ use envoy_types::pb::envoy::{
     },
     r#type::matcher::v3::string_matcher::MatchPattern,
 };
-use regex::{Regex, RegexBuilder};
 
 use super::{bytewise, request::Request};
 use crate::seen::{header_in_words, header_pattern};
@@ -123,9 +122,4 @@ fn text(pattern: &MatchPattern) -> &str {
         MatchPattern::SafeRegex(pattern) => &pattern.regex,
         _ => "",
     }
-}
-
-/// For paths, which are ASCII. What passed validation means the same here and in RE2. Only its size could be too much.
-pub(super) fn compiled(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern).size_limit(1 << 28).build().ok()
 }

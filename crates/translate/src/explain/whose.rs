@@ -1,23 +1,16 @@
 //! What becomes of a request, and whose word that is.
 
-use engine::Engine;
 use ir::Chain;
 
-use super::{Effect, effects};
-use crate::{
-    delegation::provenance,
-    resolve::ResolvedRule,
-    route::rule,
-    seen::SeenRoute,
-    tables::{delegation::Delegating, input::Routes},
-};
+use super::{Effect, Way, effects};
+use crate::{delegation::provenance, route::rule, seen::SeenRoute};
 
 /// What is done to the request, each with whose it is.
-pub(super) fn effects(engine: &Engine, chain: &Chain, seen: &SeenRoute) -> Vec<Effect> {
+pub(super) fn effects(way: &Way, chain: &Chain, seen: &SeenRoute) -> Vec<Effect> {
     let rule = seen.rule;
-    let supplied = engine.get::<Routes>(chain.route()).and_then(|route| {
+    let supplied = way.route.as_ref().and_then(|route| {
         let own = rule::read(route.spec.rules.get(rule as usize)?, "").does.ok()?;
-        let above = chain.above().and_then(|(parent, rule)| engine.get::<Delegating>(&(parent.clone(), rule)));
+        let above = way.above.first().and_then(|above| above.delegation.as_ref());
         let levels: Vec<_> = above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect();
         Some(provenance(&own, &levels))
     });
@@ -28,8 +21,7 @@ pub(super) fn effects(engine: &Engine, chain: &Chain, seen: &SeenRoute) -> Vec<E
         let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
         format!("HTTPRoute {route} rule {rule}")
     };
-    let resolved = engine.get::<ResolvedRule>(&(chain.clone(), rule));
-    let policies = resolved.as_ref().and_then(|resolved| resolved.policies.as_deref());
+    let policies = way.resolved.as_ref().and_then(|resolved| resolved.policies.as_deref());
     let effects = effects::effects(&seen.message).into_iter().map(|(what, value)| {
         let supplied = supplied.iter().flatten().find(|field| field.what == what);
         let mut from: Vec<_> = supplied.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default();

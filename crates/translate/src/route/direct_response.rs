@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{ObjectId, direct_response::DirectResponseSpec};
-use engine::Scope;
+use engine::{Derived, Emitter, Scope};
 use ir::{
     NsName, Problem, Severity,
     rule::{Action, BodyContent, BodyFormat},
@@ -11,12 +11,29 @@ use ir::{
 
 use super::filters::ReadExtension;
 use crate::{
+    internal,
     tables::input::DirectResponses,
     validate::{self, Invalid},
 };
 
 /// The longest body that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
+
+tables! {
+    /// What is wrong with DirectResponses; absent for those that can be answered.
+    RefusedResponses: NsName => Problem;
+}
+
+impl Derived for RefusedResponses {
+    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Problem> {
+        let fault = read(&scope.get::<DirectResponses>(key)?.spec).err()?;
+        Some(Problem { severity: Severity::Refused, ..fault })
+    }
+
+    fn poisoned(_: &Emitter<'_>, _: &NsName, _: &engine::Fault) -> Option<Problem> {
+        Some(internal::problem(Severity::Refused, ""))
+    }
+}
 
 /// The answer that a filter names.
 pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ReadExtension) -> Result<Action, Problem> {

@@ -1,0 +1,117 @@
+//! Which route of a virtual host takes a request. Needs no tables: it reads the routes that Envoy has.
+
+use engine::View;
+use ir::{
+    Hostname,
+    matching::{Lead, Precedence},
+};
+
+use super::{
+    Considered, Explanation, Leaf, NAMED, Outcome,
+    matching::{Miss, Sent},
+};
+use crate::{
+    bytes::Row,
+    host::RoutesAt,
+    seen::{SeenRoute, match_in_words},
+};
+
+/// A route of the virtual host.
+pub(super) struct Candidate {
+    hostname: Hostname,
+    pub(super) place: Precedence,
+    pub(super) seen: SeenRoute,
+    misses: Vec<Miss>,
+}
+
+impl Candidate {
+    fn read(hostname: &Hostname, place: &Precedence, row: &Row, sent: &Sent<'_>) -> Option<Self> {
+        let seen = SeenRoute::read(row)?;
+        let misses = sent.misses(seen.message.r#match.as_ref()?);
+        Some(Self { hostname: hostname.clone(), place: place.clone(), seen, misses })
+    }
+
+    pub(super) fn leaf(&self) -> Leaf {
+        let route = self.place.via().route();
+        Leaf {
+            namespace: route.namespace.to_string(),
+            name: route.name.to_string(),
+            rule: self.seen.rule,
+            matching: self.seen.matching,
+            written: self.seen.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
+            envoy_route: self.seen.message.name.clone(),
+        }
+    }
+
+    fn missed(&self) -> Considered {
+        let why: Vec<_> = self.misses.iter().map(Miss::in_words).collect();
+        Considered { leaf: self.leaf(), why: why.join(", ") }
+    }
+
+    /// Whether it is another Envoy route of the same match.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.place.via(), self.seen.rule, self.seen.matching)
+            == (other.place.via(), other.seen.rule, other.seen.matching)
+    }
+
+    /// Whether it has a part in what is told: that it needs a port is a matter between routes of one match.
+    fn counts(&self) -> bool {
+        !self.misses.contains(&Miss::HostPort)
+    }
+}
+
+/// The route that takes a request, or what comes of one that none takes.
+pub(super) fn choose(
+    routes: &[(Hostname, View<RoutesAt>)],
+    sent: &Sent<'_>,
+    told: &mut Explanation,
+) -> Result<Candidate, Outcome> {
+    let mut candidates = Vec::new();
+    for (hostname, routes) in routes {
+        candidates.extend(routes.iter().filter_map(|(place, row)| Candidate::read(hostname, place, row, sent)));
+    }
+    told.tried.routes = candidates.len();
+    let Some(place) = candidates.iter().position(|candidate| candidate.misses.is_empty()) else {
+        told.tried.before = candidates.len();
+        told.tried.missed = nearest(candidates, sent);
+        let why = if told.tried.routes == 0 { "the virtual host has no routes" } else { "no route matches" };
+        return Err(Outcome::NotFound { why: why.into() });
+    };
+    let winner = &candidates[place];
+    let before = candidates[..place]
+        .iter()
+        .filter(|other| other.counts() && !other.misses.contains(&Miss::Path) && !other.is_same(winner));
+    let behind = candidates[place + 1..].iter().filter(|other| other.misses.is_empty() && !other.is_same(winner));
+    told.tried.before = place;
+    told.tried.missed = before.take(NAMED).map(Candidate::missed).collect();
+    told.tried.behind =
+        behind.take(NAMED).map(|other| Considered { leaf: other.leaf(), why: behind_why(winner, other) }).collect();
+    Ok(candidates.swap_remove(place))
+}
+
+fn behind_why(winner: &Candidate, other: &Candidate) -> String {
+    if winner.hostname != other.hostname {
+        let (own, broader) = (&winner.hostname, &other.hostname);
+        return format!("the one taken goes first: {own} is more specific than {broader}");
+    }
+    let lead = winner.place.lead(&other.place).unwrap_or(Lead::Way);
+    format!("the one taken goes first: {lead}")
+}
+
+/// Those that come nearest: the path matches, or begins as theirs.
+fn nearest(candidates: Vec<Candidate>, sent: &Sent<'_>) -> Vec<Considered> {
+    let mut near: Vec<_> = candidates.into_iter().filter(Candidate::counts).collect();
+    let distance = |candidate: &Candidate| {
+        let off_path = candidate.misses.contains(&Miss::Path);
+        let path = candidate.leaf().written;
+        let path = path.split_once('/').map(|(_, path)| path.split(", ").next().unwrap_or(path).to_owned());
+        let common = path.map_or(0, |path| {
+            let own = sent.path.trim_start_matches('/');
+            own.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count()
+        });
+        (off_path, usize::MAX - common, candidate.misses.len())
+    };
+    near.sort_by_cached_key(distance);
+    near.truncate(5);
+    near.iter().map(Candidate::missed).collect()
+}
