@@ -75,6 +75,28 @@ impl Controller {
         samples.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<f64>()?)).sum()
     }
 
+    /// Scrapes once a second, and asks without a pause what becomes of requests for a host.
+    pub(crate) async fn ask(&self, gateway: &str, host: &str) -> Result<()> {
+        let scrapes = async {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            loop {
+                seconds.tick().await;
+                self.portcullis.admin("/metrics").await?;
+            }
+            #[expect(unreachable_code, reason = "it tells the type")]
+            anyhow::Ok(())
+        };
+        let explains = async {
+            for number in 0.. {
+                let question = format!("/debug/explain?gateway={gateway}&url=http://{host}:8080/{number}/x");
+                let told = self.portcullis.admin(&question).await?;
+                ensure!(told.status == 200, "{}", told.body);
+            }
+            anyhow::Ok(())
+        };
+        tokio::try_join!(scrapes, explains).map(|((), ())| ())
+    }
+
     /// Waits until everything is read and no status is to be written any more.
     pub(crate) async fn quiet(&mut self) -> Result<()> {
         self.portcullis.wait_until_ready().await?;

@@ -77,6 +77,22 @@ pub(crate) async fn one_route(
     measured.print("one route changed", controller, envoy)
 }
 
+/// The same while somebody scrapes, and asks about a host with hostile regular expressions as fast as he is answered.
+pub(crate) async fn one_route_while_asked(
+    world: &World,
+    relay: &Relay,
+    controller: &Controller,
+    envoy: &mut Envoy,
+) -> Result<()> {
+    let (host, gateway) = (world.add_hostile_route().await?, world.gateway());
+    sleep(AFTERMATH).await;
+    println!("  while somebody scrapes every second and asks /debug/explain without a pause:");
+    tokio::select! {
+        asked = Box::pin(controller.ask(&gateway, host)) => asked,
+        changed = Box::pin(one_route(world, relay, controller, envoy)) => changed.map(drop),
+    }
+}
+
 pub(crate) async fn one_endpoint(
     world: &World,
     relay: &Relay,

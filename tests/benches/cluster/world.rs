@@ -92,6 +92,23 @@ impl World {
         self.make_all(routes).await
     }
 
+    /// Makes a route with as many matches as one may have, large regular expressions all, and tells its host.
+    pub(crate) async fn add_hostile_route(&self) -> Result<&'static str> {
+        const HOST: &str = "hostile.example.com";
+        let pattern = |number: usize| format!("/{number}/.*a[ab]{{900}}c");
+        let matches = |rule: usize| {
+            let matches =
+                (0..60).map(|n| json!({ "path": { "type": "RegularExpression", "value": pattern(60 * rule + n) } }));
+            matches.collect::<Vec<_>>()
+        };
+        let rules: Vec<_> = (0..2)
+            .map(|rule| json!({ "matches": matches(rule), "backendRefs": [{ "name": "s0", "port": 80 }] }))
+            .collect();
+        let spec = json!({ "parentRefs": [{ "name": GATEWAY }], "hostnames": [HOST], "rules": rules });
+        self.make(ROUTES, json!({ "metadata": { "name": "hostile" }, "spec": spec })).await?;
+        Ok(HOST)
+    }
+
     async fn make_all(&self, objects: impl Iterator<Item = (Kind, Value)>) -> Result<()> {
         let made = futures::stream::iter(objects).map(|(kind, object)| self.make(kind, object));
         made.buffer_unordered(AT_ONCE).try_collect().await
