@@ -31,7 +31,7 @@ pub(crate) use share::Payer;
 use share::{Met, shares};
 
 use crate::{
-    host::{RoutesAt, place, routes_at},
+    host::{RoutesAt, closed_at, place, routes_at},
     resolve::{EnvoyRoute, ResolvedRule},
     route::rule::Does,
     tables::{
@@ -66,6 +66,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// By which every expression costs too much, and none is looked at.
+    pub(crate) const NOTHING: Self = Self { longest: 0, nanos: 0 };
+
     pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             longest: u64::from(settings.edge.max_request_headers_kib) * 1024,
@@ -112,7 +115,7 @@ impl Meter {
         });
         let mut nanos = None;
         for pattern in path.into_iter().chain(values) {
-            let cost = if self.spent > 8 * self.limits.nanos {
+            let cost = if self.spent >= 8 * self.limits.nanos {
                 LONGEST
             } else {
                 time::matching(pattern, self.limits.longest).min(LONGEST)
@@ -234,21 +237,35 @@ fn payer(chain: &Chain) -> Payer {
 }
 
 impl Derived for Charged {
-    fn compute(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key) -> Option<()> {
-        let attached = scope.get::<Attachment>(chain.top())?;
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (chain, rule, listener) = key;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        let routes = routes_at(scope, &resolved, listener)?;
-        let costs: Arc<[Cost]> = routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect();
-        let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
-        let age = Age { created: created.map_or(0, jiff::Timestamp::as_second), name: chain.route().clone() };
-        for served in attached.hostnames(listener) {
-            let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
-            let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
-            scope.emit::<Charges>((account.clone(), payer(chain)), sort, costs.clone());
-            scope.demand::<Asking>((account, payer(chain)));
-        }
-        Some(())
+        charge(scope, key, &routes_at(scope, &resolved, listener)?)
     }
+
+    /// What it is served as then costs as much.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        let resolved = scope.get::<ResolvedRule>(&(key.0.clone(), key.1))?;
+        charge(scope, key, &closed_at(&resolved))
+    }
+}
+
+fn charge(
+    scope: &Emitter<'_>,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+    routes: &[EnvoyRoute],
+) -> Option<()> {
+    let attached = scope.get::<Attachment>(chain.top())?;
+    let costs: Arc<[Cost]> = routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect();
+    let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
+    let age = Age { created: created.map_or(0, jiff::Timestamp::as_second), name: chain.route().clone() };
+    for served in attached.hostnames(listener) {
+        let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
+        let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
+        scope.emit::<Charges>((account.clone(), payer(chain)), sort, costs.clone());
+        scope.demand::<Asking>((account, payer(chain)));
+    }
+    Some(())
 }
 
 impl Derived for Asking {
@@ -268,6 +285,13 @@ impl Derived for Asking {
             met.most()
         };
         scope.emit::<Asked>(account.clone(), payer.clone(), asked.min(LONGEST));
+        Some(())
+    }
+
+    /// At most it asks for everything together.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        let (account, payer) = key;
+        scope.emit::<Asked>(account.clone(), payer.clone(), *scope.group::<Charges>(key).summary());
         Some(())
     }
 }
@@ -313,27 +337,48 @@ impl Lookup for TooSlow {
 impl Derived for CostlyPlacement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (chain, rule, listener) = key;
-        let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
         let routes = routes_at(scope, &resolved, listener)?;
-        let costly: Vec<&EnvoyRoute> = routes.iter().filter(|route| route.cost.is_some()).collect();
-        for served in attached.hostnames(listener) {
-            let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
-            let too_slow = scope.get::<TooSlow>(&(account, payer(chain)));
-            if too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), *rule))) {
-                scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), *rule), ());
-                continue;
-            }
-            for route in &costly {
-                scope.emit::<RoutesAt>(
-                    (listener.clone(), served.hostname.clone()),
-                    place(&attached, served, chain, route),
-                    route.row.clone(),
-                );
-            }
-        }
-        Some(())
+        put(scope, key, &routes, |account| is_too_slow(scope, account, chain, *rule))
     }
+
+    /// What the rule claims must not fall to others, also where nobody knows its share.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        let (chain, rule, _) = key;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        put(scope, key, &closed_at(&resolved), |account| {
+            scope.attempt(|| is_too_slow(scope, account, chain, *rule)).unwrap_or(false)
+        })
+    }
+}
+
+fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
+    let too_slow = scope.get::<TooSlow>(&(account, payer(chain)));
+    too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), rule)))
+}
+
+/// Puts those of a rule's routes that have expressions where a listener serves them, unless they are too slow.
+fn put(
+    scope: &Emitter<'_>,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+    routes: &[EnvoyRoute],
+    is_too_slow: impl Fn(Account) -> bool,
+) -> Option<()> {
+    let attached = scope.get::<Attachment>(chain.top())?;
+    for served in attached.hostnames(listener) {
+        if is_too_slow(Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) }) {
+            scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), *rule), ());
+            continue;
+        }
+        for route in routes.iter().filter(|route| route.cost.is_some()) {
+            scope.emit::<RoutesAt>(
+                (listener.clone(), served.hostname.clone()),
+                place(&attached, served, chain, route),
+                route.row.clone(),
+            );
+        }
+    }
+    Some(())
 }
 
 /// What is to be said of a rule whose matches with expressions are left out.

@@ -10,14 +10,11 @@ mod spec;
 use engine::{Derived, Emitter};
 use ir::{ListenerId, NsName};
 
-use crate::{
-    proxies,
-    tables::{
-        gateway::{GatewayModel, GatewayRow, NameClaims, PortClaims},
-        input::{Classes, Config, Gateways},
-        listener::ListenerRow,
-        proxies::{OurClasses, ProxiesOf},
-    },
+use crate::tables::{
+    gateway::{GatewayModel, GatewayRow, PortClaims},
+    input::{Config, Gateways},
+    listener::ListenerRow,
+    proxies::{OurClasses, ProxiesOf},
 };
 
 impl Derived for GatewayRow {
@@ -25,13 +22,7 @@ impl Derived for GatewayRow {
         let gateway = scope.get::<Gateways>(key)?;
         scope.demand::<ProxiesOf>(key.clone());
         let config = scope.get::<Config>(&())?;
-        let class = &gateway.spec.gateway_class_name;
-        let ours = scope.get::<OurClasses>(class);
-        // While the class is missing, it may have proxies that run.
-        if !config.shared_host && (ours.is_some() || scope.get::<Classes>(class).is_none()) {
-            scope.emit::<NameClaims>(proxies::name(key, class), spec::age(key, &gateway), ());
-        }
-        ours?;
+        scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
         let model = spec::read(key, &gateway, &config);
         for listener in &model.listeners {
             scope.demand::<ListenerRow>(ListenerId { gateway: key.clone(), name: listener.name.clone() });

@@ -334,8 +334,12 @@ impl Lookup for ResolvedRule {
         let replaced = Some(internal::problem(Severity::Replaced, &field));
         let mut findings =
             Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
+        let routes = scope.attempt(|| unwritten.write(ANYWHERE, &mut Vec::new())).unwrap_or_else(|_| {
+            // An expression may be what fails: without a price it is left out, and all else of the rule stands.
+            Unwritten { limits: Limits::NOTHING, ..unwritten }.write(ANYWHERE, &mut findings.closed)
+        });
         Some(Resolved {
-            routes: EnvoyRoutes::Everywhere(unwritten.write(ANYWHERE, &mut findings.closed)),
+            routes: EnvoyRoutes::Everywhere(routes),
             clusters: Box::default(),
             session: None,
             policies: None,

@@ -20,7 +20,11 @@ use crate::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Excesses, Expansion, Fan, Filled,
         Members, Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
-    gateway::{Served, name::NameRival, port::PortRival},
+    gateway::{
+        Served,
+        name::{NameRival, Named},
+        port::PortRival,
+    },
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
     policy::{
@@ -317,7 +321,7 @@ impl Translator {
     /// The ServiceAccount as which the proxies of a Gateway of ours run, whoever runs them. No two Gateways have the same.
     pub fn account(&self, gateway: &NsName) -> Option<NsName> {
         self.engine.get::<GatewayRow>(gateway)?;
-        if self.engine.get::<NameRival>(gateway).is_some() {
+        if self.engine.get::<NameRival>(gateway).is_some() || self.engine.fault::<NameRival>(gateway).is_some() {
             return None;
         }
         let class = &self.engine.get::<Gateways>(gateway)?.spec.gateway_class_name;
@@ -500,6 +504,7 @@ fn tables() -> Engine {
         .derived_for_each::<GatewayRow, Gateways>(same)
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
+        .derived_for_each::<Named, Gateways>(same)
         .group::<NameClaims>()
         .lookup::<NameRival>()
         .derived::<ProxiesOf>()

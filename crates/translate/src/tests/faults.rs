@@ -93,6 +93,8 @@ fn objects() -> Vec<Value> {
                         "backendRefs": [{"name": "admin", "port": 80}, {"name": "a", "port": 80}]},
                     {"matches": [prefix("/said")], "filters": [{"type": "ExtensionRef", "extensionRef":
                         {"group": "gateway.kgateway.dev", "kind": "DirectResponse", "name": "said"}}]},
+                    {"matches": [{"path": {"type": "RegularExpression", "value": "/re/[a-z]+"}}],
+                        "backendRefs": [{"name": "admin", "port": 80}]},
                     {"matches": [prefix("/far")], "backendRefs": [{"name": "far", "namespace": "kids", "port": 80}]},
                 ],
             }),
@@ -206,6 +208,7 @@ const PATHS: &[&str] = &[
     "/kept",
     "/said",
     "/far",
+    "/re/x",
     "/named",
     "/named/a",
     "/named/deep",
@@ -302,8 +305,12 @@ fn answers(decoded: &mut Decoded, served: &BTreeMap<ResourceKey, Encoded>) -> BT
 }
 
 fn takes(matching: &Value, path: &str) -> bool {
-    if matching["headers"].as_array().is_some_and(|headers| !headers.is_empty()) {
+    let mut headers = matching["headers"].as_array().into_iter().flatten();
+    if headers.any(|header| header["name"] != ":path") {
         return false;
+    }
+    if let Value::String(regex) = &matching["safeRegex"]["regex"] {
+        return regex::Regex::new(&format!("^(?:{regex})$")).expect("an expression").is_match(path);
     }
     let below = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&matching["pathSeparatedPrefix"], &matching["prefix"], &matching["path"]) {

@@ -234,6 +234,25 @@ fn of_two_gateways_whose_proxies_would_share_a_name_the_older_has_it_and_the_oth
 }
 
 #[test]
+fn a_gateway_that_cannot_be_read_keeps_its_name_and_nobody_has_one_that_cannot_be_told_apart() {
+    let older = named("web-internal", "portcullis", "2026-01-01T00:00:00Z");
+    let newer = named("web", "internal-portcullis", "2026-01-02T00:00:00Z");
+    let mut scene = scene([second_class(), older, newer]);
+    let healthy = accounts(&scene);
+    let key = format!("{:?}", NsName::new("infra", "web-internal"));
+    for table in ["GatewayRow", "Named", "NameRival"] {
+        scene.0.fail_at(table, &key);
+        assert_eq!(scene.0.settle().faults.len(), 1, "{table}");
+        let [own, other] = accounts(&scene);
+        assert_eq!(other, None, "{table}");
+        assert_eq!(own.is_some(), table == "Named", "{table}");
+        scene.0.fail_no_more(table, &key);
+        scene.0.settle();
+        assert_eq!(accounts(&scene), healthy, "{table}");
+    }
+}
+
+#[test]
 fn whoever_has_proxies_that_run_keeps_them_from_an_older_gateway() {
     let running = |gateway: &str| {
         let mut deployment = deployment(1);
