@@ -51,7 +51,8 @@ fn error(output: &Output) -> String {
 
 /// The port that Envoy binds, and what the broken route answers.
 fn translated(folder: &TempDir, arguments: &[&str], env: &[(&str, &str)]) -> (Value, Value, Value) {
-    let output = portcullis(folder, &[&["translate", "-o", "json", "--host", "-f", "manifests"], arguments].concat(), env);
+    let output =
+        portcullis(folder, &[&["translate", "-o", "json", "--host", "-f", "manifests"], arguments].concat(), env);
     assert!(output.status.success(), "{}", error(&output));
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let gateway = &document["gateways"][0];

@@ -17,9 +17,12 @@ use regex_syntax::{
 
 use super::{Invalid, path};
 
+mod bytes;
 mod size;
 mod syntax;
 pub mod time;
+
+pub(crate) use bytes::without_unicode;
 
 /// Value of Envoy's runtime setting `re2.max_program_size.error_level` in every bootstrap of ours, in instructions.
 pub const MAX_PROGRAM_SIZE: u32 = 32_768;

@@ -82,10 +82,9 @@ pub fn replacing(pattern: &str, longest: u64) -> u64 {
     finding.saturating_add(searching).saturating_add(groups)
 }
 
-/// An expression as Envoy means it: over bytes where it can be read so.
+/// An expression as Envoy means it, over bytes.
 pub(super) fn read(pattern: &str) -> Option<Hir> {
-    let parse = |unicode| ParserBuilder::new().utf8(false).unicode(unicode).build().parse(pattern).ok();
-    parse(false).or_else(|| parse(true))
+    ParserBuilder::new().utf8(false).unicode(false).build().parse(&super::without_unicode(pattern)).ok()
 }
 
 fn longest_match(hir: &Hir) -> Option<u64> {

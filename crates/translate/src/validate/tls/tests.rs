@@ -126,7 +126,8 @@ fn a_chain_that_clients_do_not_read_is_refused() {
     assert_eq!((checked.length, checked.chain_pem.matches("BEGIN").count()), (20, 20));
     let refused = refusal(&RSA.0.repeat(400), RSA.1);
     assert!(
-        refused.starts_with("tls.crt: its 400 certificates have ") && refused.contains("no bundle of roots"),
+        refused.starts_with("\"tls.crt\" is refused: its 400 certificates have ")
+            && refused.contains("no bundle of roots"),
         "{refused}"
     );
 }
