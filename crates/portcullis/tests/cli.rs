@@ -528,7 +528,7 @@ impl Running {
 
     fn get(&self, path: &str) -> (u16, String) {
         let mut socket = TcpStream::connect(self.admin).expect("it listens");
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("sent");
+        write!(socket, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("sent");
         let mut answer = String::new();
         socket.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");

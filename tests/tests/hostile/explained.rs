@@ -1,5 +1,7 @@
 //! What `explain` says of a request is what becomes of it, whatever bytes it has.
 
+use std::fmt::Write as _;
+
 use anyhow::{Result, ensure};
 use portcullis_tests::client::{self, Request};
 use portcullis_tests::wait::{PATIENCE, eventually};
@@ -34,7 +36,10 @@ const PATTERNS: &[&str] = &[
 const VALUES: &[&str] = &["a", "é", "éé", "Ω", "😀", "aé", "\u{b5}", "\u{e0}z", "ÃŸ"];
 
 fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        let _ = write!(escaped, "%{byte:02X}");
+        escaped
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
