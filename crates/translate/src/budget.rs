@@ -12,157 +12,30 @@
 //! [`guard`]: crate::envoy::route::guard
 //! [`validate::regex::time`]: crate::validate::regex::time
 
+pub(crate) mod cost;
 mod share;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
-use ir::{
-    Chain, Hostname, ListenerId, NsName, Problem, Settings, Severity,
-    filter::PathModifier,
-    matching::{Age, Condition, Match, Path, ValueMatch},
-};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
 
+use cost::{Cost, LONGEST, Limits};
 pub(crate) use share::Payer;
 use share::{Met, shares};
 
 use crate::{
     host::{RoutesAt, closed_at, place, routes_at},
     resolve::{EnvoyRoute, ResolvedRule},
-    route::rule::Does,
     tables::{
         attachment::Attachment,
+        budget::{Charged, CostlyPlacement},
         input::{Config, Routes},
     },
-    validate::{
-        cors::{self, Origin},
-        regex::time,
-    },
 };
-
-/// No estimate is longer, in nanoseconds, so that sums of them never overflow.
-const LONGEST: u64 = 1 << 40;
-
-/// What the expressions of a match cost a request that meets them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cost {
-    /// What the path of a request begins with that meets them; empty for all.
-    pub(crate) prefix: Box<str>,
-    /// At most, in nanoseconds.
-    pub(crate) nanos: u64,
-}
-
-/// What expressions may cost, and are held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Longest path or header, in bytes.
-    pub(crate) longest: u64,
-    /// For one request, in nanoseconds.
-    pub(crate) nanos: u64,
-}
-
-impl Limits {
-    /// By which every expression costs too much, and none is looked at.
-    pub(crate) const NOTHING: Self = Self { longest: 0, nanos: 0 };
-
-    pub(crate) fn of(settings: &Settings) -> Self {
-        Self {
-            longest: u64::from(settings.edge.max_request_headers_kib) * 1024,
-            nanos: u64::try_from(settings.regex.max_time.as_nanos()).unwrap_or(u64::MAX).min(LONGEST),
-        }
-    }
-
-    /// What the rule that takes a request may cost it.
-    fn of_rule(self) -> u64 {
-        self.nanos / 5
-    }
-
-    /// What holding a request against the routes of these hostnames may cost.
-    fn of_hosts(self, hosts: &Hosts) -> u64 {
-        let matching = self.nanos - self.of_rule();
-        match hosts {
-            Hosts::Exact(_) => matching / 2,
-            Hosts::Below(_) | Hosts::Broad => matching / 4,
-        }
-    }
-}
-
-/// Adds up what the expressions of a rule's matches cost. Once that is too much for any share the rest is not looked at.
-pub(crate) struct Meter {
-    limits: Limits,
-    spent: u64,
-}
-
-impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, spent: 0 }
-    }
-
-    /// What holding a request against all expressions of a match costs; none where it has none.
-    pub(crate) fn matching(&mut self, written: &Match) -> Option<u64> {
-        let path = match &written.path {
-            Path::Regex(pattern) => Some(pattern),
-            Path::Exact(_) | Path::Prefix(_) => None,
-        };
-        let conditions = written.headers.iter().chain(&written.queries);
-        let values = conditions.filter_map(|Condition { value, .. }| match value {
-            ValueMatch::Regex(pattern) => Some(pattern),
-            ValueMatch::Exact(_) => None,
-        });
-        let mut nanos = None;
-        for pattern in path.into_iter().chain(values) {
-            let cost = if self.spent >= 8 * self.limits.nanos {
-                LONGEST
-            } else {
-                time::matching(pattern, self.limits.longest).min(LONGEST)
-            };
-            self.spent = self.spent.saturating_add(cost);
-            nanos = Some(LONGEST.min(cost + nanos.unwrap_or(0)));
-        }
-        nanos
-    }
-}
-
-/// Refuses a rule whose own expressions, which only its requests meet, cost too much.
-pub(crate) fn affordable(does: &Does, limits: Limits, field: &str) -> Result<(), Problem> {
-    let filters = &does.filters.filters;
-    let rewriting = match &filters.rewrite.path {
-        Some(PathModifier::Regex { pattern, .. }) => time::replacing(pattern, limits.longest),
-        _ => 0,
-    };
-    let refuse =
-        |field: String, message: String| Err(Problem::new(Severity::Replaced, "UnsupportedValue", field, message));
-    if rewriting > limits.of_rule() {
-        let message = format!(
-            "replacing what the expression of its urlRewrite matches could take {}; begin it with ^, and bound its \
-             repetitions",
-            more_than(limits.of_rule())
-        );
-        return refuse(field.into(), message);
-    }
-    let origins = filters.cors.iter().flat_map(|cors| &cors.allow_origins);
-    let patterns = origins.filter_map(|origin| match cors::origin(origin) {
-        Ok(Origin::Pattern(pattern)) => Some(pattern),
-        _ => None,
-    });
-    let judging = patterns.map(|pattern| time::matching(pattern.as_str(), limits.longest).min(LONGEST)).sum::<u64>();
-    if judging.saturating_add(rewriting) > limits.of_rule() {
-        let message = format!(
-            "the origins with wildcards could take {} together; name fewer of them",
-            more_than(limits.of_rule())
-        );
-        return refuse(format!("{field}.filters"), message);
-    }
-    Ok(())
-}
-
-fn more_than(nanos: u64) -> String {
-    format!("more than {:?} of a request's time", Duration::from_nanos(nanos))
-}
 
 /// The hostnames that share a part of the time of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -186,6 +59,14 @@ impl Hosts {
             Hostname::Wildcard(_) | Hostname::Any => Self::Broad,
         }
     }
+
+    /// What holding a request against the routes of these hostnames may cost, in nanoseconds.
+    fn part_of(&self, limits: Limits) -> u64 {
+        match self {
+            Self::Exact(_) => limits.of_matching() / 2,
+            Self::Below(_) | Self::Broad => limits.of_matching() / 4,
+        }
+    }
 }
 
 /// What is shared: a part of the time that requests to a listener have.
@@ -196,8 +77,6 @@ pub(crate) struct Account {
 }
 
 tables! {
-    /// Rules with expressions, where a listener serves them: what they cost.
-    Charged: (Chain, u32, ListenerId) => ();
     /// A namespace that has such rules: what it asks for.
     Asking: (Account, Payer) => ();
     /// What those get that ask for too much; absent where nobody does.
@@ -206,8 +85,6 @@ tables! {
     ShareOf: (Account, Payer) => u64;
     /// Its rules that would exceed that.
     TooSlow: (Account, Payer) => BTreeSet<(Chain, u32)>;
-    /// The routes of such rules, put where a listener serves them.
-    CostlyPlacement: (Chain, u32, ListenerId) => ();
 }
 
 groups! {
@@ -272,7 +149,7 @@ impl Derived for Asking {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (account, payer) = key;
         let config = scope.get::<Config>(&())?;
-        let limit = Limits::of(&config).of_hosts(&account.hosts);
+        let limit = account.hosts.part_of(Limits::of(&config));
         let charges = scope.group::<Charges>(key);
         // Far below any share it does not matter who meets whom.
         let asked = if *charges.summary() <= limit / 16 {
@@ -299,7 +176,7 @@ impl Derived for Asking {
 impl Lookup for Shared {
     fn compute(scope: &Scope<'_>, account: &Account) -> Option<BTreeMap<Payer, u64>> {
         let config = scope.get::<Config>(&())?;
-        let limit = Limits::of(&config).of_hosts(&account.hosts);
+        let limit = account.hosts.part_of(Limits::of(&config));
         let asked = scope.group::<Asked>(account);
         let shares = shares(limit, asked.iter().map(|(payer, amount)| (payer, *amount)));
         (!shares.is_empty()).then_some(shares)

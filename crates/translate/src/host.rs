@@ -10,13 +10,13 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
-    budget::{Charged, CostlyPlacement},
     bytes::{self, Row},
     envoy::{self, route::RouteAt},
     policy::wide::BrokenListener,
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
+        budget::{Charged, CostlyPlacement},
         host::{HostsOf, Placement, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs},

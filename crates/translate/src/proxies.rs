@@ -14,10 +14,9 @@ use crate::{
         self,
         bootstrap::{self, AdminAddress, Credentials, XdsAddress},
     },
-    gateway::name::NameRival,
     internal,
     tables::{
-        gateway::{Fault, GatewayModel, GatewayRow},
+        gateway::{Fault, GatewayModel, GatewayRow, NameRival},
         input::{self, Classes, Config, Gateways},
         proxies::{Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
     },

@@ -13,7 +13,7 @@ use ir::{
 };
 
 use crate::{
-    budget::{Cost, Limits, Meter, affordable},
+    budget::cost::{Cost, Limits, Meter, affordable},
     bytes::Row,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},

@@ -15,16 +15,12 @@ use ir::{NsName, Port, Settings};
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
-    budget::{Asked, Asking, Charged, Charges, CostlyPlacement, LeftOut, ShareOf, Shared, TooSlow},
+    budget::{Asked, Asking, Charges, LeftOut, ShareOf, Shared, TooSlow},
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Excesses, Expansion, Fan, Filled,
         Members, Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
-    gateway::{
-        Served,
-        name::{NameRival, Named},
-        port::PortRival,
-    },
+    gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt, ServedAt},
     policy::{
@@ -40,11 +36,12 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
+        budget::{Charged, CostlyPlacement},
         delegation::{
             Branch, Candidate, Delegating, Excess, FitsBelow, Fitting, Growth, Overfull, Places, Referred, Selections,
             Unlisted,
         },
-        gateway::{GatewayRow, NameClaims, PortClaims},
+        gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
         input::{
             Classes, Config, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways, Grants, Nacks,

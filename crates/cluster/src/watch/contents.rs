@@ -13,8 +13,7 @@ use api::{Kind, ObjectId, references::Reference};
 
 use super::{
     Observed,
-    request::{Place, Target},
-    state::Order,
+    request::{Order, Place, Target},
     wire::{Name, Said, What},
 };
 

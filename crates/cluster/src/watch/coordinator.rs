@@ -20,8 +20,8 @@ use super::{
     event::{Event, Message},
     metrics::Metrics,
     reader::{Reader, fetch},
-    request::{Place, Target},
-    state::{Order, State},
+    request::{Order, Place, Target},
+    state::State,
     wire::{Said, Wire},
 };
 

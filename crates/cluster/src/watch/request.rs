@@ -109,6 +109,19 @@ pub(super) struct Place {
     pub(super) name: Option<Arc<str>>,
 }
 
+/// Something that the state needs to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Read this place, and give the answer with this number. The reading must begin after this was ordered.
+    Fetch(u64, Place),
+    /// Nobody waits for this any more.
+    Cancel(u64),
+    /// The same two for an object to which others refer. Its requests have numbers of their own.
+    Read(u64, Place),
+    /// Nobody waits for this any more.
+    Forget(u64),
+}
+
 impl Place {
     /// The request, for a version of the API. A watch ends by itself after so many seconds.
     pub(super) fn request(&self, version: &str, ask: &Ask, seconds: u32) -> kube::Result<Request<Vec<u8>>> {

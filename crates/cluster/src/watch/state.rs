@@ -17,7 +17,7 @@ use super::{
     Observed, Scope,
     contents::{Contents, There},
     event::Event,
-    request::{Place, Target},
+    request::{Order, Place, Target},
     wire::{Name, Said, What},
 };
 
@@ -36,19 +36,6 @@ pub(super) struct State {
     fetches: BTreeMap<u64, Fetch>,
     last_fetch: u64,
     orders: Vec<Order>,
-}
-
-/// Something that the state needs to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Read this place, and give the answer with this number. The reading must begin after this was ordered.
-    Fetch(u64, Place),
-    /// Nobody waits for this any more.
-    Cancel(u64),
-    /// The same two for an object to which others refer. Its requests have numbers of their own.
-    Read(u64, Place),
-    /// Nobody waits for this any more.
-    Forget(u64),
 }
 
 /// Objects that are read because their namespace begins to be.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Refused, items, must, only, pod, refuse, said};
+use super::{Refused, items, must, only, refuse, said};
 use crate::check::join;
 
 /// What of a container gives it nothing that is others', or is judged below.
@@ -80,7 +80,7 @@ pub(super) fn judge(path: &str, container: &Value, of_pod: &Value) -> Result<(),
 
 fn security(path: &str, context: &Value, of_pod: &Value) -> Result<(), Refused> {
     only(path, context, &SECURITY)?;
-    pod::common(path, context)?;
+    common(path, context)?;
     if said(&context["privileged"]) {
         return refuse(path, "privileged", "is root on the node");
     }
@@ -106,4 +106,31 @@ fn security(path: &str, context: &Value, of_pod: &Value) -> Result<(), Refused> 
         return must(path, "seccompProfile.type", "RuntimeDefault or Localhost");
     }
     Ok(())
+}
+
+/// What the contexts of a pod and of a container have in common, as far as they say it.
+pub(super) fn common(path: &str, context: &Value) -> Result<(), Refused> {
+    if context["runAsNonRoot"] == false {
+        return refuse(path, "runAsNonRoot", "lets it run as root");
+    }
+    if context["runAsUser"] == 0 {
+        return refuse(path, "runAsUser", "is root");
+    }
+    if said(&context["windowsOptions"]["hostProcess"]) {
+        return refuse(path, "windowsOptions.hostProcess", "is a process of the node");
+    }
+    for profile in ["seccompProfile", "appArmorProfile"] {
+        if context[profile]["type"] == "Unconfined" {
+            return refuse(path, &format!("{profile}.type"), "lifts a confinement");
+        }
+    }
+    let linux = &context["seLinuxOptions"];
+    let kinds = ["container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+    if linux["type"].as_str().is_some_and(|kind| !kind.is_empty() && !kinds.contains(&kind)) {
+        return refuse(path, "seLinuxOptions.type", "is not that of a container");
+    }
+    match ["user", "role"].into_iter().find(|field| said(&linux[*field])) {
+        Some(field) => refuse(path, &format!("seLinuxOptions.{field}"), "is not that of a container"),
+        None => Ok(()),
+    }
 }

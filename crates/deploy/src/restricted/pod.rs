@@ -109,40 +109,13 @@ pub(super) fn judge(path: &str, spec: &Value, ours: &Ours<'_>) -> Result<(), Ref
 
 fn security(path: &str, context: &Value) -> Result<(), Refused> {
     only(path, context, &SECURITY)?;
-    common(path, context)?;
+    container::common(path, context)?;
     for (path, sysctl) in items(path, "sysctls", context) {
         if !sysctl["name"].as_str().is_some_and(|name| SYSCTLS.contains(&name)) {
             return refuse(&path, "name", "is a parameter of more than the pod");
         }
     }
     Ok(())
-}
-
-/// What the contexts of a pod and of a container have in common, as far as they say it.
-pub(super) fn common(path: &str, context: &Value) -> Result<(), Refused> {
-    if context["runAsNonRoot"] == false {
-        return refuse(path, "runAsNonRoot", "lets it run as root");
-    }
-    if context["runAsUser"] == 0 {
-        return refuse(path, "runAsUser", "is root");
-    }
-    if said(&context["windowsOptions"]["hostProcess"]) {
-        return refuse(path, "windowsOptions.hostProcess", "is a process of the node");
-    }
-    for profile in ["seccompProfile", "appArmorProfile"] {
-        if context[profile]["type"] == "Unconfined" {
-            return refuse(path, &format!("{profile}.type"), "lifts a confinement");
-        }
-    }
-    let linux = &context["seLinuxOptions"];
-    let kinds = ["container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
-    if linux["type"].as_str().is_some_and(|kind| !kind.is_empty() && !kinds.contains(&kind)) {
-        return refuse(path, "seLinuxOptions.type", "is not that of a container");
-    }
-    match ["user", "role"].into_iter().find(|field| said(&linux[*field])) {
-        Some(field) => refuse(path, &format!("seLinuxOptions.{field}"), "is not that of a container"),
-        None => Ok(()),
-    }
 }
 
 fn volume(path: &str, volume: &Value, ours: &Ours<'_>) -> Result<(), Refused> {

@@ -12,18 +12,11 @@ use super::spec;
 use crate::{
     proxies,
     tables::{
-        gateway::NameClaims,
+        gateway::{NameClaims, NameRival, Named},
         input::{Classes, Config, Deployments, Gateways},
         proxies::OurClasses,
     },
 };
-
-tables! {
-    /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
-    Named: NsName => ();
-    /// The Gateway to which the name belongs that a Gateway's proxies would have; absent where it is its own.
-    NameRival: NsName => NsName;
-}
 
 impl Derived for Named {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {

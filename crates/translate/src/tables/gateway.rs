@@ -9,6 +9,10 @@ use api::{
 use ir::{Hostname, NsName, Port, filter::Scheme, matching::Age};
 
 tables! {
+    /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
+    Named: NsName => ();
+    /// The Gateway to which the name belongs that a Gateway's proxies would have; absent where it is its own.
+    NameRival: NsName => NsName;
     /// Gateways of ours; absent for one that is another controller's.
     GatewayRow: NsName => GatewayModel;
 }
