@@ -66,12 +66,12 @@ impl<K: Clone + Eq + Hash> Places<K> {
         Self(Arc::new(Shared { limit: limit.max(1), patience, state: Mutex::new(state), changed: Notify::new() }))
     }
 
-    /// Waits for a place. If all are taken, one is withdrawn: at once the oldest of another key with more than a
-    /// thirty-second part of them, idle ones before busy ones; else the one that was idle for longest, once it was for
-    /// the patience of these places, or has been busy for half a minute.
+    /// Waits for a place. If all are taken, one is withdrawn: at once the oldest of the key that has most, idle ones before
+    /// busy ones, provided that it still has as many as this one then; else the one that was idle for longest, once it was
+    /// for the patience of these places, or has been busy for half a minute.
     ///
-    /// None if the key itself has more than that part, and nothing can be withdrawn at once: who waits in line behind it
-    /// is not kept waiting for it.
+    /// None if the key itself has more than a thirty-second part of them, and nothing can be withdrawn at once: who waits in
+    /// line behind it is not kept waiting for it.
     pub async fn enter(&self, key: K) -> Option<Place<K>> {
         loop {
             let mut changed = pin!(self.0.changed.notified());
@@ -124,7 +124,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
             return Ok(());
         }
         let now = Instant::now();
-        let number = match state.of_hog(key, self.share()) {
+        let number = match state.of_most(key) {
             Some(number) => number,
             None => {
                 let until =
@@ -166,10 +166,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         most.map(|(key, count)| (key.clone(), *count))
     }
 
-    /// The place of another key that goes first, if that has more than `share`.
-    fn of_hog(&self, key: &K, share: usize) -> Option<u64> {
+    /// The place that goes first of the key that has most, if `key` still has no more than that then.
+    fn of_most(&self, key: &K) -> Option<u64> {
         let (most, count) = self.most()?;
-        if most == *key || count <= share || count <= self.count(key) + 1 {
+        if most == *key || count <= self.count(key) + 1 {
             return None;
         }
         let of_most = self.taken.iter().filter(|(_, taken)| taken.key == most);

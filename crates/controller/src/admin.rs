@@ -14,7 +14,11 @@ use axum::{
 use ir::NsName;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
-use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 use translate::explain::Asked;
 
 use crate::{
@@ -196,11 +200,12 @@ async fn routes(
     let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
     let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
     let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
-    let _permit = admin.questions.acquire().await;
-    match admin.engine.ask(|view| translate::tree::tree(view.translator)).await {
-        Ok(mut tree) => {
+    let permit = Arc::clone(&admin.questions).acquire_owned().await;
+    // The permit goes along, since whoever hangs up does not end what is done for him.
+    match admin.engine.ask(|view| (translate::tree::tree(view.translator), permit)).await {
+        Ok((mut tree, permit)) => {
             tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
-            written(format, move || document::render(&tree, format)).await
+            written(format, permit, move || document::render(&tree, format)).await
         }
         Err(error) => stopped(&error),
     }
@@ -229,15 +234,15 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     };
     let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
     let format = asked.format.unwrap_or_default();
-    let _permit = admin.questions.acquire().await;
+    let permit = Arc::clone(&admin.questions).acquire_owned().await;
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
         report.undecodable(view.undecodable.into_iter().flatten(), &selection);
         report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
-        report
+        (report, permit)
     });
     match report.await {
-        Ok(report) => written(format, move || document::render(&report, format)).await,
+        Ok((report, permit)) => written(format, permit, move || document::render(&report, format)).await,
         Err(error) => stopped(&error),
     }
 }
@@ -263,20 +268,22 @@ async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, St
         Ok(request) => request,
         Err(error) => return refuse(error.to_string()),
     };
-    let _permit = admin.questions.acquire().await;
+    let permit = Arc::clone(&admin.questions).acquire_owned().await;
     // The engine lends its rows, and regular expressions are tried on them elsewhere: a pattern takes its time.
-    let asked = admin.engine.ask(move |view| Asked::of(view.translator, &gateway, request));
+    let asked = admin.engine.ask(move |view| (Asked::of(view.translator, &gateway, request), permit));
     let chosen = match asked.await {
-        Ok(asked) => tokio::task::spawn_blocking(move || asked.choose()).await,
+        Ok((asked, permit)) => tokio::task::spawn_blocking(move || (asked.choose(), permit)).await,
         Err(error) => return stopped(&error),
     };
-    let chosen = match chosen {
+    let (chosen, permit) = match chosen {
         Ok(chosen) => chosen,
         Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
-    let way = admin.engine.ask(move |view| (chosen.way(view.translator), chosen));
+    let way = admin.engine.ask(move |view| (chosen.way(view.translator), chosen, permit));
     match way.await {
-        Ok((way, chosen)) => written(format, move || document::render(&chosen.explain(&way), format)).await,
+        Ok((way, chosen, permit)) => {
+            written(format, permit, move || document::render(&chosen.explain(&way), format)).await
+        }
         Err(error) => stopped(&error),
     }
 }
@@ -287,8 +294,20 @@ fn gateway_name(text: &str) -> Option<NsName> {
     text.split_once('/').map(|(namespace, name)| NsName::new(namespace, name))
 }
 
+/// What a question may take, until it is answered; an error only when the process ends.
+type Permit = Result<OwnedSemaphorePermit, AcquireError>;
+
 /// What `text` writes, off the threads that serve: megabytes of text take their time.
-async fn written(format: Format, text: impl FnOnce() -> Result<String, DocumentError> + Send + 'static) -> Response {
+async fn written(
+    format: Format,
+    permit: Permit,
+    text: impl FnOnce() -> Result<String, DocumentError> + Send + 'static,
+) -> Response {
+    let text = move || {
+        let text = text();
+        drop(permit);
+        text
+    };
     match tokio::task::spawn_blocking(text).await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, content_type(format))], text).into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),

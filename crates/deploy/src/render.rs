@@ -251,7 +251,7 @@ fn check_infrastructure(plan: &Plan) -> Result<(), Fault> {
     for (key, value) in &plan.annotations {
         let fault = |message| Fault::new(About::Gateway, "spec.infrastructure.annotations", message);
         check::annotation(key).map_err(fault)?;
-        if plan.parameters.trust == Trust::Restricted {
+        if plan.parameters.trust != Trust::Unrestricted {
             restricted::annotation(key, value).map_err(fault)?;
         }
     }

@@ -155,11 +155,9 @@ impl Derived for Asking {
         let asked = if *charges.summary() <= limit / 16 {
             *charges.summary()
         } else {
-            let mut met = Met::default();
-            for cost in charges.iter().flat_map(|(_, costs)| costs.iter()) {
-                met.add(&cost.prefix, cost.nanos);
-            }
-            met.most()
+            // What no share could ever hold is left out in any case, and takes nothing from others.
+            let charges = charges.iter().filter(|(_, costs)| met(costs.iter()).most() <= limit);
+            met(charges.flat_map(|(_, costs)| costs.iter())).most()
         };
         scope.emit::<Asked>(account.clone(), payer.clone(), asked.min(LONGEST));
         Some(())
@@ -195,10 +193,7 @@ impl Lookup for TooSlow {
         let mut met = Met::default();
         let mut too_slow = BTreeSet::new();
         for ((_, chain, rule, _), costs) in scope.group::<Charges>(key).iter() {
-            let mut own = Met::default();
-            for cost in costs.iter() {
-                own.add(&cost.prefix, cost.nanos);
-            }
+            let own = self::met(costs.iter());
             if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
                 for cost in costs.iter() {
                     met.add(&cost.prefix, cost.nanos);
@@ -229,6 +224,15 @@ impl Derived for CostlyPlacement {
     }
 }
 
+/// What single requests meet of these costs.
+fn met<'a>(costs: impl Iterator<Item = &'a Cost>) -> Met {
+    let mut met = Met::default();
+    for cost in costs {
+        met.add(&cost.prefix, cost.nanos);
+    }
+    met
+}
+
 fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
     let too_slow = scope.get::<TooSlow>(&(account, payer(chain)));
     too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), rule)))
@@ -242,8 +246,11 @@ fn put(
     is_too_slow: impl Fn(Account) -> bool,
 ) -> Option<()> {
     let attached = scope.get::<Attachment>(chain.top())?;
+    let limits = Limits::of(&*scope.get::<Config>(&())?);
+    let alone = met(routes.iter().filter_map(|route| route.cost.as_deref())).most();
     for served in attached.hostnames(listener) {
-        if is_too_slow(Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) }) {
+        let hosts = Hosts::of(&served.hostname);
+        if alone > hosts.part_of(limits) || is_too_slow(Account { listener: listener.clone(), hosts }) {
             scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), *rule), ());
             continue;
         }

@@ -242,7 +242,7 @@ impl Accepted {
                     let deserted = *streams.borrow_and_update() == 0;
                     if deserted && !newcomer.has_place() {
                         // Whoever was let in once does not keep others out by connections for nothing.
-                        let Some(place) = newcomers.claim(origin) else { break };
+                        let Some(place) = newcomers.claim(origin) else { return };
                         withdrawn.set(place.withdrawn());
                         too_late.as_mut().reset(Instant::now() + config.newcomer_timeout);
                         newcomer.return_to(place);

@@ -386,7 +386,9 @@ impl Queue {
                 if !(news && newer) {
                     let ahead_until = Some(now + AHEAD_BOUND);
                     let known = Known::new(version, ahead_until, &mut self.texts, &self.hasher);
-                    entry.wrote = (!read).then(|| (said, known.digest(&self.hasher)));
+                    if !read {
+                        entry.wrote = Some((said, known.digest(&self.hasher)));
+                    }
                     entry.known = Some(known);
                 }
                 if read {

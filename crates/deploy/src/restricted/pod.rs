@@ -6,7 +6,7 @@ use super::{Ours, Refused, container, items, must, only, refuse, said};
 use crate::check::join;
 
 /// What of a pod gives it nothing that is others', or is judged below.
-const POD: [&str; 36] = [
+const POD: [&str; 33] = [
     "activeDeadlineSeconds",
     "affinity",
     "automountServiceAccountToken",
@@ -20,11 +20,8 @@ const POD: [&str; 36] = [
     "hostnameOverride",
     "imagePullSecrets",
     "initContainers",
-    "nodeName",
     "nodeSelector",
     "overhead",
-    "preemptionPolicy",
-    "priority",
     "priorityClassName",
     "readinessGates",
     "resourceClaims",
@@ -67,6 +64,9 @@ const VOLUMES: [&str; 7] =
     ["configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected"];
 const PROJECTED: [&str; 3] = ["clusterTrustBundle", "configMap", "downwardAPI"];
 
+/// Of a claim for a volume that is made for the pod, and holds nothing of anybody else's.
+const CLAIM: [&str; 4] = ["accessModes", "resources", "storageClassName", "volumeMode"];
+
 /// Kernel parameters of the pod's own namespaces (Pod Security Standards, baseline).
 const SYSCTLS: [&str; 10] = [
     "kernel.shm_rmid_forced",
@@ -96,6 +96,13 @@ pub(super) fn judge(path: &str, spec: &Value, ours: &Ours<'_>) -> Result<(), Ref
     }
     if spec["automountServiceAccountToken"] != false {
         return must(path, "automountServiceAccountToken", "false");
+    }
+    if spec["priorityClassName"].as_str().is_some_and(|class| class.starts_with("system-")) {
+        return refuse(
+            path,
+            "priorityClassName",
+            "is a priority of Kubernetes itself, for which other pods are evicted",
+        );
     }
     security(&join(path, "securityContext"), &spec["securityContext"])?;
     for (path, found) in items(path, "volumes", spec) {
@@ -129,6 +136,18 @@ fn volume(path: &str, volume: &Value, ours: &Ours<'_>) -> Result<(), Refused> {
     }
     if volume["name"] == ours.token["name"] && volume["projected"]["sources"] == ours.token["projected"]["sources"] {
         return Ok(());
+    }
+    if said(&volume["ephemeral"]) {
+        let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"];
+        only(&join(path, "ephemeral.volumeClaimTemplate.spec"), claim, &CLAIM)?;
+        if claim["storageClassName"] == "" {
+            let path = join(path, "ephemeral.volumeClaimTemplate.spec");
+            return refuse(
+                &path,
+                "storageClassName",
+                "takes a volume that is there already, perhaps a path of the node",
+            );
+        }
     }
     for (path, source) in items(&join(path, "projected"), "sources", &volume["projected"]) {
         let found = source.as_object().into_iter().flatten().find(|(field, _)| !PROJECTED.contains(&field.as_str()));

@@ -79,6 +79,15 @@ fn refused() -> Vec<(String, String)> {
             "podTemplate: {extraVolumes: [{name: xds-token, secret: {secretName: s}}]}",
             "podTemplate.extraVolumes[name=\"xds-token\"].secret",
         ),
+        ("podTemplate: {priorityClassName: system-node-critical}", "podTemplate.priorityClassName"),
+        (
+            "podTemplate: {extraVolumes: [{name: a, ephemeral: {volumeClaimTemplate: {spec: {volumeName: v}}}}]}",
+            "podTemplate.extraVolumes[name=\"a\"].ephemeral.volumeClaimTemplate.spec.volumeName",
+        ),
+        (
+            "podTemplate: {extraVolumes: [{name: a, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: ''}}}}]}",
+            "podTemplate.extraVolumes[name=\"a\"].ephemeral.volumeClaimTemplate.spec.storageClassName",
+        ),
         ("podTemplate: {securityContext: {runAsUser: 0}}", "podTemplate.securityContext.runAsUser"),
         ("podTemplate: {securityContext: {runAsNonRoot: false}}", "podTemplate.securityContext.runAsNonRoot"),
         (
@@ -138,6 +147,8 @@ fn refused() -> Vec<(String, String)> {
     for (text, field) in [
         ("{hostNetwork: true}", "hostNetwork"),
         ("{hostPID: true}", "hostPID"),
+        ("{nodeName: a}", "nodeName"),
+        ("{priority: 5}", "priority"),
         ("{hostIPC: true}", "hostIPC"),
         ("{serviceAccountName: admin}", "serviceAccountName"),
         ("{serviceAccountName: null}", "serviceAccountName"),
@@ -263,7 +274,7 @@ fn where_the_class_alone_is_trusted_a_gateway_says_nothing_of_pods_images_and_ov
 #[test]
 fn all_else_of_the_schema_stays() {
     let side = format!(
-        "{{volumes: [{{name: cache, emptyDir: {{}}}}], hostAliases: [{{ip: 192.0.2.1, hostnames: [a]}}], nodeName: a, \
+        "{{volumes: [{{name: cache, emptyDir: {{}}}}], hostAliases: [{{ip: 192.0.2.1, hostnames: [a]}}], \
          containers: [{{name: side, image: a, command: [b], volumeMounts: [{{name: cache, mountPath: /c}}], {SAFE}}}]}}"
     );
     for text in [

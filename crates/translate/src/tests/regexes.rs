@@ -101,6 +101,18 @@ fn who_has_too_many_has_his_youngest_left_out_and_nobody_else_does() {
 }
 
 #[test]
+fn what_no_share_could_hold_is_left_out_and_takes_nothing_from_others() {
+    // More than half of what there is for an exact hostname.
+    let mut scene = scene([of("good", "good", on_shop(&ordinary(100)))]);
+    assert_eq!(routes_of(&scene, "good"), 100);
+    for attack in 0..5 {
+        scene.put(of("evil", &format!("bad-{attack}"), on_shop(&[rule(&[regex(SLOW)])])));
+    }
+    assert_eq!((routes_of(&scene, "good"), routes_of(&scene, "evil")), (100, 0));
+    assert!(problems(&scene, "good").is_empty() && !problems(&scene, "bad-0").is_empty());
+}
+
+#[test]
 fn expressions_behind_different_prefixes_are_met_by_different_requests() {
     let many: Vec<_> = (0..600).map(|index| format!("/api/v1/thing-{index:03}/[^/]+/orders/.*")).collect();
     let routes = many.chunks(16).zip(0..).map(|(patterns, name)| {
