@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Who has more than this part of all places has them taken for others, whatever it does there.
+/// Who has more than this part of all places, and finds none to take at once, is not waited for.
 const SHARE: usize = 32;
 /// How long a holder may be busy before its place may go to somebody else.
 const LONGEST_BUSY: Duration = Duration::from_secs(30);
@@ -96,11 +96,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
     pub fn claim(&self, key: K) -> Option<Place<K>> {
         let mut state = self.state();
         if state.taken.len() >= self.0.limit {
-            let own = state.count(&key);
-            let (most, count) = state.most()?;
-            if count <= own + 1 {
-                return None;
-            }
+            let most = state.most_beside(&key)?;
             let (number, _) = state.taken.iter().rev().find(|(_, taken)| taken.key == most)?;
             let number = *number;
             state.withdraw(number);
@@ -108,7 +104,7 @@ impl<K: Clone + Eq + Hash> Places<K> {
         Some(self.take(&mut state, key))
     }
 
-    /// As many may have whoever wants them.
+    /// How many one key may have and still be waited for.
     fn share(&self) -> usize {
         (self.0.limit / SHARE).max(1)
     }
@@ -161,17 +157,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.counts.get(key).copied().unwrap_or_default()
     }
 
-    fn most(&self) -> Option<(K, usize)> {
-        let most = self.counts.iter().max_by_key(|(_, count)| **count);
-        most.map(|(key, count)| (key.clone(), *count))
+    /// The key that has most, provided that with one less it still has as many as `key` with one more.
+    fn most_beside(&self, key: &K) -> Option<K> {
+        let (most, count) = self.counts.iter().max_by_key(|(_, count)| **count)?;
+        (*count > self.count(key) + 1).then(|| most.clone())
     }
 
-    /// The place that goes first of the key that has most, if `key` still has no more than that then.
+    /// The place that goes first of the key that has most, if one may go for `key`.
     fn of_most(&self, key: &K) -> Option<u64> {
-        let (most, count) = self.most()?;
-        if most == *key || count <= self.count(key) + 1 {
-            return None;
-        }
+        let most = self.most_beside(key)?;
         let of_most = self.taken.iter().filter(|(_, taken)| taken.key == most);
         of_most.min_by_key(|(number, taken)| (taken.busy > 0, taken.since, **number)).map(|(number, _)| *number)
     }

@@ -195,9 +195,7 @@ impl Lookup for TooSlow {
         for ((_, chain, rule, _), costs) in scope.group::<Charges>(key).iter() {
             let own = self::met(costs.iter());
             if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
-                for cost in costs.iter() {
-                    met.add(&cost.prefix, cost.nanos);
-                }
+                meet(&mut met, costs.iter());
             } else {
                 too_slow.insert((chain.clone(), *rule));
             }
@@ -227,10 +225,15 @@ impl Derived for CostlyPlacement {
 /// What single requests meet of these costs.
 fn met<'a>(costs: impl Iterator<Item = &'a Cost>) -> Met {
     let mut met = Met::default();
+    meet(&mut met, costs);
+    met
+}
+
+/// Adds costs to those that single requests meet.
+fn meet<'a>(met: &mut Met, costs: impl Iterator<Item = &'a Cost>) {
     for cost in costs {
         met.add(&cost.prefix, cost.nanos);
     }
-    met
 }
 
 fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
