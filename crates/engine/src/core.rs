@@ -73,8 +73,8 @@ pub(crate) struct Moment {
 /// What computations see of the engine.
 pub(crate) struct Core {
     pub(crate) stores: Vec<Box<dyn Store>>,
-    /// By place: the first place that it is layered with.
-    layers: Vec<Place>,
+    /// By place: those that it is layered with, itself included.
+    layers: Box<[Range<Place>]>,
     places: HashMap<TypeId, Place, RandomState>,
     pub(crate) graph: RefCell<Graph>,
     faults: RefCell<Faults>,
@@ -91,9 +91,15 @@ impl Core {
         places: HashMap<TypeId, Place, RandomState>,
     ) -> Self {
         let graph = RefCell::new(Graph::new(stores.len()));
+        let mut end = 0;
+        let layered = layers.chunk_by(|a, b| a == b).flat_map(|layered| {
+            let first = end;
+            end += Place::try_from(layered.len()).expect("checked when built");
+            layered.iter().map(move |_| first..end)
+        });
         Self {
             stores,
-            layers,
+            layers: layered.collect(),
             places,
             graph,
             faults: RefCell::default(),
@@ -109,7 +115,7 @@ impl Core {
 
     /// The first place that a place is layered with; its own if it is not.
     pub(crate) fn layers(&self, place: Place) -> Place {
-        self.layers[place as usize]
+        self.layers[place as usize].start
     }
 
     /// When a node is settled.
@@ -190,16 +196,16 @@ impl Core {
     pub(crate) fn settle(&self) -> Batch {
         self.batch.take();
         self.graph.borrow_mut().next_batch();
-        let mut first = 0;
-        for layered in self.layers.chunk_by(|a, b| a == b) {
-            let places = first..first + Place::try_from(layered.len()).expect("checked when built");
-            first = places.end;
-            if self.graph.borrow().is_busy(&places) {
-                self.settle_layers(&places);
-                self.graph.borrow_mut().set_idle(&places);
-            }
-            debug_assert!(places.clone().all(|place| self.waiting(place).is_none()), "work is left at {places:?}");
+        let mut from = 0;
+        loop {
+            // Its own statement: the graph must not stay borrowed while places settle.
+            let busy = self.graph.borrow().next_busy(from);
+            let Some(places) = busy.map(|place| self.layers[place as usize].clone()) else { break };
+            self.settle_layers(&places);
+            self.graph.borrow_mut().set_idle(&places);
+            from = places.end;
         }
+        debug_assert!((0..).zip(&self.stores).all(|(place, _)| self.waiting(place).is_none()), "work is left");
         self.recycle();
         self.batch.get()
     }

@@ -84,8 +84,8 @@ pub(crate) struct Graph {
     free: Vec<NodeId>,
     /// By place: what waits, by (depth, row).
     queues: Vec<BinaryHeap<Reverse<(u32, Row)>>>,
-    /// By place: whether it has anything to do. Small, so that a batch need not look at places that have nothing.
-    busy: Vec<bool>,
+    /// A bit for each place: whether it has anything to do. A batch looks at no place that has nothing.
+    busy: Vec<u64>,
     suspects: Vec<NodeId>,
     stamp: u64,
     batch: u32,
@@ -101,7 +101,7 @@ impl Graph {
             nodes: Chunks::default(),
             free: Vec::new(),
             queues: (0..places).map(|_| BinaryHeap::new()).collect(),
-            busy: vec![false; places],
+            busy: vec![0; places.div_ceil(64)],
             suspects: Vec::new(),
             stamp: 0,
             batch: 0,
@@ -237,17 +237,23 @@ impl Graph {
 
     /// The place has something to do in the next batch, or in this one if its turn is still to come.
     pub(crate) fn set_busy(&mut self, place: Place) {
-        self.busy[place as usize] = true;
+        self.busy[place as usize / 64] |= 1 << (place % 64);
     }
 
-    /// Whether any of these places has something to do.
-    pub(crate) fn is_busy(&self, places: &Range<Place>) -> bool {
-        self.busy[places.start as usize..places.end as usize].contains(&true)
+    /// The first place from `from` on that has something to do.
+    pub(crate) fn next_busy(&self, from: Place) -> Option<Place> {
+        let (word, bit) = (from as usize / 64, from % 64);
+        let rest = self.busy.get(word)? >> bit << bit;
+        let words = std::iter::once(rest).chain(self.busy[word + 1..].iter().copied());
+        let (skipped, found) = words.enumerate().find(|(_, bits)| *bits != 0)?;
+        Place::try_from(64 * (word + skipped) + found.trailing_zeros() as usize).ok()
     }
 
     /// All that these places had to do is done.
     pub(crate) fn set_idle(&mut self, places: &Range<Place>) {
-        self.busy[places.start as usize..places.end as usize].fill(false);
+        for place in places.clone() {
+            self.busy[place as usize / 64] &= !(1 << (place % 64));
+        }
     }
 
     /// The least depth at which a place has rows that wait.
