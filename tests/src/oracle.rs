@@ -115,7 +115,7 @@ impl Outcome {
 /// The name of the Envoy route.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "httproute/{}/rule/{}/match/{}", self.route, self.rule, self.matching)
+        write!(f, "{}/{}/{}", self.route, self.rule, self.matching)
     }
 }
 

@@ -82,7 +82,7 @@ impl Case {
         let (before, after) = (routes(&self.world).await?, routes(broken).await?);
         ensure!(before.keys().eq(after.keys()), "virtual hosts come or go");
         for (host, before) in &before {
-            let of_child = format!("httproute/{}/", self.child);
+            let of_child = format!("{}/", self.child);
             let others = |routes: &[Value]| -> Vec<Value> {
                 let others = routes.iter().filter(|route| {
                     let name = route["name"].as_str().unwrap_or_default();
@@ -155,8 +155,8 @@ fn is_leaf(world: &World, name: &str) -> bool {
 
 /// Whether an Envoy route is what a delegating rule answers where nothing else does.
 fn is_answer_of_parent(route: &Value, world: &World) -> bool {
-    let mut parts = route["name"].as_str().unwrap_or_default().split('/').skip(1);
-    let (Some(namespace), Some(name), Some(rule)) = (parts.next(), parts.next(), parts.nth(1)) else { return false };
+    let mut parts = route["name"].as_str().unwrap_or_default().split('/');
+    let (Some(namespace), Some(name), Some(rule)) = (parts.next(), parts.next(), parts.next()) else { return false };
     let name = format!("{namespace}/{name}");
     let parent = world.manifests.iter().find(|manifest| is_route(manifest, &name));
     let rule = rule.parse::<usize>().ok().and_then(|rule| parent?["spec"]["rules"].get(rule));

@@ -50,7 +50,7 @@ fn compare(translator: &Translator, asked: &Asked, outcome: &Outcome) -> Result<
     let leaf = explanation
         .leaf
         .as_ref()
-        .map(|leaf| format!("httproute/{}/{}/rule/{}/match/{}", leaf.namespace, leaf.name, leaf.rule, leaf.matching));
+        .map(|leaf| format!("{}/{}/{}/{}", leaf.namespace, leaf.name, leaf.rule, leaf.matching));
     let expected = outcome.route_identity().map(ToString::to_string);
     ensure!(leaf == expected, "explained as {leaf:?}, and not {outcome:?}");
     if let Answer::DirectResponse(status) = outcome.answer() {

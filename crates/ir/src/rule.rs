@@ -7,7 +7,10 @@ use crate::{
     id::NsName,
 };
 
-/// The object and rule that an Envoy route came from: its name, and what its metadata tells.
+/// The kind that most Envoy routes come from.
+pub const HTTP_ROUTE: &str = "HTTPRoute";
+
+/// The object, rule and match that an Envoy route came from, which are its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source {
     /// The kind, such as `HTTPRoute`.
@@ -25,17 +28,22 @@ pub struct Source {
 }
 
 impl Source {
-    /// The name of the rule, which needs no match: `httproute/NS/NAME/rule/0`.
-    pub fn rule_path(&self) -> String {
-        format!("{}/{}/rule/{}", self.kind.to_ascii_lowercase(), self.route, self.rule)
+    /// The name of the Envoy route: `NS/NAME/RULE/MATCH`, with `/PART` behind where it is not the first of its match. A
+    /// kind other than HTTPRoute stands before it and cannot be taken for a namespace, which has no upper case.
+    pub fn name(&self) -> String {
+        let Self { kind, route, rule, matching, part, .. } = self;
+        let kind = if *kind == HTTP_ROUTE { String::new() } else { format!("{kind}/") };
+        let part = if *part == 0 { String::new() } else { format!("/{part}") };
+        format!("{kind}{route}/{rule}/{matching}{part}")
     }
 
-    /// The name of the Envoy route: `httproute/NS/NAME/rule/0/match/1`.
-    pub fn name(&self) -> String {
-        match self.part {
-            0 => format!("{}/match/{}", self.rule_path(), self.matching),
-            part => format!("{}/match/{}/{part}", self.rule_path(), self.matching),
-        }
+    /// The rule, match and part of an Envoy route of this name; none where [`Source::name`] gives no such name.
+    pub fn places(name: &str) -> Option<[u32; 3]> {
+        let has_kind = name.starts_with(|first: char| first.is_ascii_uppercase());
+        let mut places = name.split('/').skip(if has_kind { 3 } else { 2 }).map(str::parse);
+        let (rule, matching) = (places.next()?.ok()?, places.next()?.ok()?);
+        let part = places.next().unwrap_or(Ok(0)).ok()?;
+        places.next().is_none().then_some([rule, matching, part])
     }
 }
 
@@ -167,4 +175,33 @@ pub enum SessionCarrier {
         /// Its name, lower case.
         name: Arc<str>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_envoy_route_tells_where_it_came_from() {
+        let http = |matching, part| Source {
+            kind: HTTP_ROUTE,
+            route: NsName::new("apps", "shop.v2"),
+            rule: 3,
+            rule_name: Some("cart".into()),
+            matching,
+            part,
+        };
+        for (source, name) in [
+            (http(0, 0), "apps/shop.v2/3/0"),
+            (http(12, 5), "apps/shop.v2/3/12/5"),
+            (Source { kind: "GRPCRoute", ..http(1, 0) }, "GRPCRoute/apps/shop.v2/3/1"),
+            (Source { kind: "GRPCRoute", route: NsName::new("1", "2"), ..http(1, 7) }, "GRPCRoute/1/2/3/1/7"),
+        ] {
+            assert_eq!(source.name(), name);
+            assert_eq!(Source::places(name), Some([source.rule, source.matching, source.part]), "{name}");
+        }
+        for other in ["", "apps", "apps/shop", "apps/shop/0", "apps/shop/0/x", "apps/shop/0/0/0/0", "GRPCRoute/a/b/0"] {
+            assert_eq!(Source::places(other), None, "{other}");
+        }
+    }
 }

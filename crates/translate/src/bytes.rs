@@ -206,12 +206,10 @@ fn field_len(tag: u32, body: usize) -> usize {
 pub(crate) mod tag {
     pub(crate) const VIRTUAL_HOST_ROUTES: u32 = 3;
     pub(crate) const ROUTE_CONFIGURATION_VIRTUAL_HOSTS: u32 = 2;
-    pub(crate) const ROUTE_METADATA: u32 = 4;
     pub(crate) const ROUTE_DIRECT_RESPONSE: u32 = 7;
     pub(crate) const DIRECT_RESPONSE_BODY_FORMAT: u32 = 3;
     pub(crate) const FORMAT_JSON_FORMAT: u32 = 2;
     pub(crate) const ROUTE_TYPED_PER_FILTER_CONFIG: u32 = 13;
-    pub(crate) const METADATA_FILTER_METADATA: u32 = 1;
     pub(crate) const CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS: u32 = 36;
     pub(crate) const STDOUT_ACCESS_LOG_LOG_FORMAT: u32 = 1;
     pub(crate) const LOG_FORMAT_JSON_FORMAT: u32 = 2;
@@ -279,17 +277,6 @@ pub fn any<M: Message + Name>(message: &M) -> Any {
     Fields::of(message).into_any::<M>()
 }
 
-/// A value of a `google.protobuf.Struct`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value<'a> {
-    /// A string.
-    Text(&'a str),
-    /// A whole number.
-    Number(u32),
-    /// A struct.
-    Object(&'a [(&'a str, Value<'a>)]),
-}
-
 /// An encoded `google.protobuf.Struct` of a JSON object, its fields sorted by name at every depth; of anything else an
 /// empty one.
 pub fn json_structure(json: &serde_json::Value) -> Vec<u8> {
@@ -318,25 +305,4 @@ fn json_value(json: &serde_json::Value) -> Vec<u8> {
         }
     }
     buffer
-}
-
-/// An encoded `google.protobuf.Struct`, its fields sorted by name at every depth.
-pub fn structure(fields: &[(&str, Value<'_>)]) -> Vec<u8> {
-    Fields::default().map(1, fields.iter().map(|(name, value)| (*name, value.encoded()))).into_bytes()
-}
-
-impl Value<'_> {
-    /// An encoded `google.protobuf.Value`.
-    fn encoded(&self) -> Vec<u8> {
-        let mut buffer = Vec::new();
-        match self {
-            Self::Number(number) => {
-                buffer.push(2 << 3 | 1);
-                buffer.extend_from_slice(&f64::from(*number).to_le_bytes());
-            }
-            Self::Text(text) => delimited(&mut buffer, 3, text.as_bytes()),
-            Self::Object(fields) => delimited(&mut buffer, 5, &structure(fields)),
-        }
-        buffer
-    }
 }

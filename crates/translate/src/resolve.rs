@@ -9,7 +9,7 @@ use ir::{
     Chain, Problem, Severity,
     filter::{PathModifier, Scheme},
     matching::{Path, RequestMatch, Step},
-    rule::{Rule, Source},
+    rule::{HTTP_ROUTE, Rule, Source},
 };
 
 use crate::{
@@ -144,7 +144,7 @@ impl Unwritten {
         // What asks for a port goes before the other, which takes every host.
         let (part, order) = if request.host_with_port { (part + PARTS, 2 * part) } else { (part, 2 * part + 1) };
         let source = Source {
-            kind: "HTTPRoute",
+            kind: HTTP_ROUTE,
             route: self.chain.route().clone(),
             rule: self.index,
             rule_name: self.name.clone(),

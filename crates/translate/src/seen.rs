@@ -16,7 +16,7 @@ use envoy_types::pb::{
     },
     google::protobuf::UInt32Value,
 };
-use ir::{Problem, matching::Match, problem::legible};
+use ir::{Problem, matching::Match, problem::legible, rule::Source};
 use prost::Message;
 use serde::Serialize;
 
@@ -145,10 +145,7 @@ impl SeenRoute {
     /// None for what is no route of ours.
     pub(crate) fn read(row: &Row) -> Option<Self> {
         let message = Route::decode(&*row.bytes).ok()?;
-        let (head, tail) = message.name.rsplit_once("/match/")?;
-        let (_, rule) = head.rsplit_once("/rule/")?;
-        let (matching, part) = tail.split_once('/').unwrap_or((tail, "0"));
-        let (rule, matching, part) = (rule.parse().ok()?, matching.parse().ok()?, part.parse::<u32>().ok()?);
+        let [rule, matching, part] = Source::places(&message.name)?;
         let each = 2 * PARTS;
         Some(Self { message, rule, matching, ordinal: part / each, primary: part % each == 0 })
     }

@@ -43,7 +43,7 @@ use ir::{
 use prost::Message;
 
 use crate::{
-    bytes::{Fields, Value, any, structure, tag},
+    bytes::{Fields, any, json_structure, tag},
     envoy::{ads, boolean, duration, extension, socket_address, uint32},
     resource::Encoded,
 };
@@ -208,37 +208,39 @@ fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
 }
 
 /// The fields of the access log, each a command of Envoy's.
-const ACCESS_LOG: [(&str, Value<'static>); 24] = [
-    ("authority", Value::Text("%REQ(:AUTHORITY)%")),
-    ("bytes_received", Value::Text("%BYTES_RECEIVED%")),
-    ("bytes_sent", Value::Text("%BYTES_SENT%")),
-    ("connection_termination_details", Value::Text("%CONNECTION_TERMINATION_DETAILS%")),
-    ("downstream_local_address", Value::Text("%DOWNSTREAM_LOCAL_ADDRESS%")),
-    ("downstream_remote_address", Value::Text("%DOWNSTREAM_REMOTE_ADDRESS%")),
-    ("duration_ms", Value::Text("%DURATION%")),
-    ("method", Value::Text("%REQ(:METHOD)%")),
-    ("path", Value::Text("%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%")),
-    ("protocol", Value::Text("%PROTOCOL%")),
-    ("request_id", Value::Text("%REQ(X-REQUEST-ID)%")),
-    ("requested_server_name", Value::Text("%REQUESTED_SERVER_NAME%")),
-    ("response_code", Value::Text("%RESPONSE_CODE%")),
-    ("response_code_details", Value::Text("%RESPONSE_CODE_DETAILS%")),
-    ("response_flags", Value::Text("%RESPONSE_FLAGS%")),
-    ("route_name", Value::Text("%ROUTE_NAME%")),
-    ("start_time", Value::Text("%START_TIME%")),
-    ("upstream_attempts", Value::Text("%UPSTREAM_REQUEST_ATTEMPT_COUNT%")),
-    ("upstream_cluster", Value::Text("%UPSTREAM_CLUSTER_RAW%")),
-    ("upstream_duration_ms", Value::Text("%RESPONSE_DURATION%")),
-    ("upstream_host", Value::Text("%UPSTREAM_HOST%")),
-    ("upstream_transport_failure_reason", Value::Text("%UPSTREAM_TRANSPORT_FAILURE_REASON%")),
-    ("user_agent", Value::Text("%REQ(USER-AGENT)%")),
-    ("x_forwarded_for", Value::Text("%REQ(X-FORWARDED-FOR)%")),
+const ACCESS_LOG: [(&str, &str); 24] = [
+    ("authority", "%REQ(:AUTHORITY)%"),
+    ("bytes_received", "%BYTES_RECEIVED%"),
+    ("bytes_sent", "%BYTES_SENT%"),
+    ("connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%"),
+    ("downstream_local_address", "%DOWNSTREAM_LOCAL_ADDRESS%"),
+    ("downstream_remote_address", "%DOWNSTREAM_REMOTE_ADDRESS%"),
+    ("duration_ms", "%DURATION%"),
+    ("method", "%REQ(:METHOD)%"),
+    ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
+    ("protocol", "%PROTOCOL%"),
+    ("request_id", "%REQ(X-REQUEST-ID)%"),
+    ("requested_server_name", "%REQUESTED_SERVER_NAME%"),
+    ("response_code", "%RESPONSE_CODE%"),
+    ("response_code_details", "%RESPONSE_CODE_DETAILS%"),
+    ("response_flags", "%RESPONSE_FLAGS%"),
+    ("route_name", "%ROUTE_NAME%"),
+    ("start_time", "%START_TIME%"),
+    ("upstream_attempts", "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"),
+    ("upstream_cluster", "%UPSTREAM_CLUSTER_RAW%"),
+    ("upstream_duration_ms", "%RESPONSE_DURATION%"),
+    ("upstream_host", "%UPSTREAM_HOST%"),
+    ("upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%"),
+    ("user_agent", "%REQ(USER-AGENT)%"),
+    ("x_forwarded_for", "%REQ(X-FORWARDED-FOR)%"),
 ];
 
 /// One line of JSON a request, values quoted by Envoy's encoder, to standard output.
 fn access_log() -> AccessLog {
     let format = SubstitutionFormatString { omit_empty_values: true, ..SubstitutionFormatString::default() };
-    let format = Fields::of(&format).message(tag::LOG_FORMAT_JSON_FORMAT, &structure(&ACCESS_LOG)).into_bytes();
+    let fields = ACCESS_LOG.iter().map(|(name, command)| ((*name).to_owned(), (*command).into())).collect();
+    let fields = json_structure(&serde_json::Value::Object(fields));
+    let format = Fields::of(&format).message(tag::LOG_FORMAT_JSON_FORMAT, &fields).into_bytes();
     let log = Fields::default().message(tag::STDOUT_ACCESS_LOG_LOG_FORMAT, &format).into_any::<StdoutAccessLog>();
     AccessLog {
         name: extension::STDOUT_ACCESS_LOG.into(),

@@ -18,7 +18,7 @@ use ir::{
 };
 
 use crate::{
-    bytes::{Fields, Row, Unreadable, Value, json_structure, structure, tag},
+    bytes::{Fields, Row, Unreadable, json_structure, tag},
     envoy::{duration, uint32},
 };
 
@@ -29,9 +29,6 @@ mod path;
 mod tests;
 
 pub(crate) use matching::{guard, route_match};
-
-/// The key of a route's metadata, which tells the object and rule that it came from.
-pub const METADATA: &str = "portcullis.dev";
 
 /// A cluster that never exists, since names of clusters begin with the kind of their backend: where the broken share
 /// of a rule goes.
@@ -85,31 +82,11 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
         // Behind what the route says of the same answer, to which it is added.
         fields = fields.message(tag::ROUTE_DIRECT_RESPONSE, &body_format(format));
     }
-    Row::new(
-        fields
-            .message(tag::ROUTE_METADATA, &metadata(source))
-            .map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule))
-            .into_bytes(),
-    )
+    Row::new(fields.map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule)).into_bytes())
 }
 
 fn shares_change(rule: &Rule, modifier: fn(&WeightedBackend) -> &HeaderModifier) -> bool {
     matches!(&rule.action, Action::Forward(shares) if shares.iter().any(|share| !modifier(share).is_empty()))
-}
-
-/// An encoded `envoy.config.core.v3.Metadata`.
-fn metadata(source: &Source) -> Vec<u8> {
-    let mut fields = vec![
-        ("kind", Value::Text(source.kind)),
-        ("namespace", Value::Text(&source.route.namespace)),
-        ("name", Value::Text(&source.route.name)),
-        ("rule", Value::Number(source.rule)),
-        ("match", Value::Number(source.matching)),
-    ];
-    if let Some(name) = &source.rule_name {
-        fields.push(("ruleName", Value::Text(name)));
-    }
-    Fields::default().map(tag::METADATA_FILTER_METADATA, [(METADATA, structure(&fields))]).into_bytes()
 }
 
 fn action(request: &RequestMatch, rule: &Rule, at: RouteAt) -> EnvoyAction {

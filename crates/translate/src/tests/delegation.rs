@@ -52,11 +52,13 @@ pub(super) fn routes(scene: &Scene) -> Vec<String> {
     for route in
         config["virtualHosts"].as_array().into_iter().flatten().filter_map(|host| host["routes"].as_array()).flatten()
     {
-        let name = route["name"].as_str().expect("a name").trim_start_matches("httproute/apps/").replace("/rule/", ".");
+        let name = route["name"].as_str().expect("a name");
+        let (namespace, name) = name.split_once('/').expect("a namespace");
+        let name = name.replacen('/', ".", 2);
+        let name = if namespace == "apps" { name } else { format!("{namespace}/{name}") };
         let status = &route["directResponse"]["status"];
         let path = ["pathSeparatedPrefix", "prefix", "path"].iter().find_map(|kind| route["match"][kind].as_str());
         let path = path.or(route["match"]["safeRegex"]["regex"].as_str()).expect("a path");
-        let name = name.replace("/match/", ".");
         all.push(if status.is_null() { format!("{name} {path}") } else { format!("{name} {path} {status}") });
     }
     all

@@ -61,7 +61,7 @@ fn the_way_from_the_root_to_the_leaf_is_told() {
     assert_eq!(told.chain[2].selects, None);
     let leaf = told.leaf.expect("a leaf");
     assert_eq!((&*leaf.namespace, &*leaf.name, leaf.rule, leaf.matching), ("apps", "leaf", 1, 0));
-    assert_eq!(leaf.envoy_route, "httproute/apps/leaf/rule/1/match/0");
+    assert_eq!(leaf.envoy_route, "apps/leaf/1/0");
     // What the missing child might have had.
     assert_eq!(said(&get(&scene, "http://x.org/a/c")), "root.0.0 500");
 }
@@ -374,7 +374,7 @@ fn as_json_an_explanation_names_its_leaf_and_outcome() {
     assert_eq!(
         json["leaf"],
         json!({"namespace": "apps", "name": "root", "rule": 0, "match": 0, "written": "PathPrefix /a",
-            "envoyRoute": "httproute/apps/root/rule/0/match/0"})
+            "envoyRoute": "apps/root/0/0"})
     );
     assert_eq!(
         json["outcome"],

@@ -347,7 +347,7 @@ fn bystanders(decoded: &mut Decoded, served: &BTreeMap<ResourceKey, Encoded>) ->
         for host in config["virtualHosts"].as_array().into_iter().flatten() {
             for route in host["routes"].as_array().into_iter().flatten() {
                 let name = route["name"].as_str().unwrap_or_default();
-                if ["httproute/apps/bystander/", "httproute/apps/elsewhere/"].iter().any(|own| name.starts_with(own)) {
+                if ["apps/bystander/", "apps/elsewhere/"].iter().any(|own| name.starts_with(own)) {
                     all.push((format!("{key:?} {}", host["name"]), route.clone()));
                 }
             }

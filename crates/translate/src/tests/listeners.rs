@@ -22,7 +22,7 @@ fn a_plain_listener_that_is_not_served_keeps_its_hostname_from_broader_ones() {
     ]);
     assert_eq!(scene.listener("infra/edge", "inner", "Programmed"), "False Invalid");
     let hosts = scene.hosts("http/80");
-    assert_eq!(hosts["*"], ["httproute/apps/everything/rule/0/match/0"]);
+    assert_eq!(hosts["*"], ["apps/everything/0/0"]);
     assert_eq!(hosts["outer.example.com"].len(), 2);
     assert!(hosts["*.inner.example.com"].is_empty(), "a request for it is answered 404");
     assert!(hosts.get("x.inner.example.com").is_none_or(Vec::is_empty), "no broader listener serves it");
@@ -59,7 +59,7 @@ fn a_tls_listener_without_certificate_keeps_its_hostname_from_broader_ones() {
     assert!(scene.chains("listener/443").contains(&closed));
     let hosts = scene.hosts("https/443/any");
     assert_eq!(hosts["inner.example.com"], ["misdirected"]);
-    assert_eq!(hosts["outer.example.com"], ["httproute/apps/guest/rule/0/match/0"]);
+    assert_eq!(hosts["outer.example.com"], ["apps/guest/0/0"]);
     // It heals by itself.
     scene.put(secret("missing"));
     let open = (vec!["inner.example.com".to_owned()], true);

@@ -146,7 +146,7 @@ proptest! {
         let routes_in: Vec<_> = objects.values().filter(|object| sends(object)).cloned().collect();
         prop_assume!(!routes_in.is_empty());
         let Object::HttpRoute(mut broken) = which.get(&routes_in).clone() else { unreachable!("filtered") };
-        let name = format!("httproute/{}/{}/rule/0/", broken.metadata.namespace, broken.metadata.name);
+        let name = format!("{}/{}/0/", broken.metadata.namespace, broken.metadata.name);
         broken.spec.rules[0].filters = serde_json::from_value(json!([{"type": "Tomorrow"}])).expect("a filter");
         let mut translator = fresh(objects.values());
         let before = translator.resources();

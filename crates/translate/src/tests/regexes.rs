@@ -40,7 +40,7 @@ fn scene(routes: impl IntoIterator<Item = Value>) -> Scene {
 
 fn routes_of(scene: &Scene, namespace: &str) -> usize {
     let hosts = scene.hosts("http/80");
-    hosts["shop.example.com"].iter().filter(|name| name.contains(&format!("/{namespace}/"))).count()
+    hosts["shop.example.com"].iter().filter(|name| name.starts_with(&format!("{namespace}/"))).count()
 }
 
 fn problems(scene: &Scene, name: &str) -> Vec<String> {
@@ -81,7 +81,10 @@ fn who_has_too_many_has_his_youngest_left_out_and_nobody_else_does() {
     let of_good = |scene: &Scene| {
         let hosts = config(scene)["virtualHosts"].clone();
         let routes = hosts.as_array().into_iter().flatten().filter_map(|host| host["routes"].as_array().cloned());
-        routes.flatten().filter(|route| route["metadata"].to_string().contains("\"good\"")).collect::<Vec<_>>()
+        routes
+            .flatten()
+            .filter(|route| route["name"].as_str().is_some_and(|name| name.starts_with("good/")))
+            .collect::<Vec<_>>()
     };
     let mut scene = without;
     let before = of_good(&scene);

@@ -159,10 +159,9 @@ fn hosts_differ(before: &Encoded, after: &Encoded) -> Option<String> {
             NEIGHBOUR => routes_now.starts_with(routes),
             TREE_HOST => {
                 let theirs = |routes: &[Vec<u8>]| -> Vec<Vec<u8>> {
-                    let of_tenant =
-                        |name: &str| NAMESPACES.iter().any(|of| name.starts_with(&format!("httproute/{of}/")));
+                    let of_tenant = |name: &str| NAMESPACES.iter().any(|of| name.starts_with(&format!("{of}/")));
                     // Where nobody answers below his path the tree does.
-                    let left = |name: &str| name.starts_with("httproute/infra/platform/rule/1/");
+                    let left = |name: &str| name.starts_with("infra/platform/1/");
                     routes.iter().filter(|route| !of_tenant(&name(route)) && !left(&name(route))).cloned().collect()
                 };
                 theirs(routes) == theirs(routes_now)
@@ -216,8 +215,7 @@ fn untold(translator: &Translator) -> Vec<String> {
     let routes = configurations.flat_map(|(_, encoded)| hosts(&encoded)).flat_map(|(_, (_, routes))| routes);
     let routes = routes.map(|route| Route::decode(&*route).expect("a route"));
     let broken = routes.filter(|route| route.answer.as_ref().is_some_and(|answer| answer.status == 500));
-    let of_tenant =
-        broken.filter(|route| NAMESPACES.iter().any(|of| route.name.starts_with(&format!("httproute/{of}/"))));
+    let of_tenant = broken.filter(|route| NAMESPACES.iter().any(|of| route.name.starts_with(&format!("{of}/"))));
     if told { Vec::new() } else { of_tenant.map(|route| route.name).collect() }
 }
 

@@ -153,8 +153,8 @@ spec: {listeners: [{name: l, port: 80, protocol: HTTP, hostname: '*.example.com'
 ",
     );
     let told = |path: &str| scene.0.ask("infra/g", 80, &Request::get("a.example.com", path)).to_string();
-    assert!(told("/a/b").starts_with("httproute/infra/root-none/"), "{}", told("/a/b"));
-    assert!(told("/x").starts_with("httproute/infra/root-broad/"), "{}", told("/x"));
+    assert!(told("/a/b").starts_with("infra/root-none/"), "{}", told("/a/b"));
+    assert!(told("/x").starts_with("infra/root-broad/"), "{}", told("/x"));
 }
 
 #[test]

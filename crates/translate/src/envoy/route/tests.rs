@@ -65,14 +65,11 @@ fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
 }
 
 #[test]
-fn a_route_tells_where_it_came_from() {
+fn a_route_tells_once_where_it_came_from() {
     let sample = source(1);
     let built = json::value(ROUTE, &route(&sample, &root(), &forward(), AT).bytes).expect("a route");
-    assert_eq!(built["name"], "httproute/apps/sample/rule/1/match/1");
-    assert_eq!(
-        built["metadata"]["filterMetadata"]["portcullis.dev"],
-        json!({"kind": "HTTPRoute", "namespace": "apps", "name": "sample", "rule": 1.0, "match": 1.0, "ruleName": "named"})
-    );
+    assert_eq!(built["name"], "apps/sample/1/1");
+    assert_eq!(built["metadata"], Value::Null);
 }
 
 #[test]

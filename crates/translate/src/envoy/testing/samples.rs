@@ -9,7 +9,7 @@ use ir::{
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
     rule::{
-        Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
+        Action, BodyContent, BodyFormat, HTTP_ROUTE, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
         WeightedBackend,
     },
 };
@@ -22,7 +22,7 @@ pub const CLUSTERS: [&str; 3] = ["service/apps/one/80", "service/apps/two/8080",
 /// The source of the `index`th sample.
 pub fn source(index: usize) -> Source {
     Source {
-        kind: "HTTPRoute",
+        kind: HTTP_ROUTE,
         route: NsName::new("apps", "sample"),
         rule: u32::try_from(index).unwrap_or(u32::MAX),
         rule_name: (index % 2 == 1).then(|| "named".into()),
