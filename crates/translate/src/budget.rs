@@ -13,7 +13,7 @@
 //! [`validate::regex::time`]: crate::validate::regex::time
 
 pub(crate) mod cost;
-mod share;
+mod met;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,12 +24,12 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
 
 use cost::{Cost, LONGEST, Limits};
-pub(crate) use share::Payer;
-use share::{Met, shares};
+use met::Met;
 
 use crate::{
     host::{RoutesAt, closed_at, place, routes_at},
     resolve::{EnvoyRoute, ResolvedRule},
+    share::{Payer, shares},
     tables::{
         attachment::Attachment,
         budget::{Charged, CostlyPlacement},
@@ -109,10 +109,6 @@ impl Group for Charges {
     }
 }
 
-fn payer(chain: &Chain) -> Payer {
-    Payer { root: chain.top().namespace.clone(), own: chain.route().namespace.clone() }
-}
-
 impl Derived for Charged {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (chain, rule, listener) = key;
@@ -139,8 +135,8 @@ fn charge(
     for served in attached.hostnames(listener) {
         let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
         let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
-        scope.emit::<Charges>((account.clone(), payer(chain)), sort, costs.clone());
-        scope.demand::<Asking>((account, payer(chain)));
+        scope.emit::<Charges>((account.clone(), Payer::of(chain)), sort, costs.clone());
+        scope.demand::<Asking>((account, Payer::of(chain)));
     }
     Some(())
 }
@@ -237,7 +233,7 @@ fn meet<'a>(met: &mut Met, costs: impl Iterator<Item = &'a Cost>) {
 }
 
 fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
-    let too_slow = scope.get::<TooSlow>(&(account, payer(chain)));
+    let too_slow = scope.get::<TooSlow>(&(account, Payer::of(chain)));
     too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), rule)))
 }
 

@@ -27,6 +27,7 @@ mod resolve;
 pub mod resource;
 mod route;
 pub mod seen;
+mod share;
 mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -2,8 +2,8 @@
 //!
 //! The bound is shared out from the root on. At each route what is left goes first to the namespaces of its children,
 //! and in each namespace to the children: all who ask for no more than an equal share have what they ask for, and the
-//! rest is shared out among the others in the same way (max-min fairness). So whoever asks for no more than his share has
-//! it, whatever others ask for, and how deep below him it is asked for decides nothing.
+//! rest is shared out among the others in the same way ([`level`]). So whoever asks for no more than his share has it,
+//! whatever others ask for, and how deep below him it is asked for decides nothing.
 //!
 //! A route cannot be served in part. Of those in one namespace that ask for more than an equal share, one with children
 //! of its own is assured of that share; what is then left goes to the smallest first, then to the oldest.
@@ -14,6 +14,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ir::Chain;
+
+use crate::share::level;
 
 /// What a route claims of a bound where it stands, those below it left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,36 +97,24 @@ fn among_namespaces(nodes: &mut [Node<'_>], places: &[usize], share: u64, waitin
         *sum = sum.saturating_add(*demand);
         children.push(*place);
     }
-    let mut namespaces: Vec<_> = namespaces.into_values().collect();
-    namespaces.sort_by_key(|(demand, _)| *demand);
-    let (mut left, mut others) = (share, namespaces.len() as u64);
-    for (demand, children) in namespaces {
-        let part = demand.min(left / others);
-        (left, others) = (left - part, others - 1);
-        if demand > part {
-            among_children(nodes, children, part, waiting);
-        }
+    let equal = level(share, namespaces.values().map(|(demand, _)| *demand));
+    for (_, children) in namespaces.into_values().filter(|(demand, _)| *demand > equal) {
+        among_children(nodes, children, equal, waiting);
     }
 }
 
 /// Shares out `share` among the children of one route that are of one namespace.
 fn among_children(nodes: &mut [Node<'_>], mut children: Vec<usize>, share: u64, waiting: &mut Vec<(Vec<usize>, u64)>) {
+    // Who goes without in any case takes nothing from the others.
+    children.retain(|child| !nodes[*child].out);
     children.sort_by(|a, b| {
         let order = |node: &Node<'_>| (node.demand, node.created);
         let (a, b) = (&nodes[*a], &nodes[*b]);
         order(a).cmp(&order(b)).then_with(|| a.chain.cmp(b.chain))
     });
-    let mut left = share;
-    let mut over = Vec::new();
-    for (child, others) in children.iter().zip((1..=children.len() as u64).rev()) {
-        let Node { demand, out, .. } = nodes[*child];
-        if over.is_empty() && demand <= left / others {
-            left -= demand;
-        } else if !out {
-            over.push(*child);
-        }
-    }
-    let equal = left / (over.len() as u64).max(1);
+    let equal = level(share, children.iter().map(|child| nodes[*child].demand));
+    let over = children.split_off(children.partition_point(|child| nodes[*child].demand <= equal));
+    let mut left = children.iter().fold(share, |left, child| left - nodes[*child].demand);
     let assured = |node: &Node<'_>| if node.own <= equal && !node.below.is_empty() { equal } else { 0 };
     let mut kept: u64 = over.iter().map(|child| assured(&nodes[*child])).sum();
     for child in over {
