@@ -28,8 +28,8 @@ pub(crate) use select::{Children, LABEL, UNASKED, consents, published_unasked};
 
 pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{
-    Excesses, Planned, Rendering, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes, beyond, beyond_fault,
-    why_too_many,
+    ExcessOf, HasTooManyMatches, Planned, Rendering, SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches,
+    UsedRoutes, beyond, beyond_fault, why_too_many,
 };
 pub(crate) use branch::{Expansion, Fan, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};

@@ -17,8 +17,9 @@ use crate::{
     backend::{SliceRow, SlicesOf},
     budget::{Asked, Asking, Charges, LeftOut, ShareOf, Shared, TooSlow},
     delegation::{
-        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, Excesses, Expansion, Fan, Filled,
-        Members, Planned, Rendering, Ruling, SaidOf, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
+        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, ExcessOf, Expansion, Fan, Filled,
+        HasTooManyMatches, Members, Planned, Rendering, Ruling, SaidOf, SelectsTooMany, TooManyMatches, TooManyRoutes,
+        UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -38,8 +39,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         budget::{Charged, CostlyPlacement},
         delegation::{
-            Branch, Candidate, Delegating, Excess, FitsBelow, Fitting, Growth, Overfull, Places, Referred, Selections,
-            Unlisted,
+            Branch, Candidate, Delegating, Excess, Excesses, FitsBelow, Fitting, Growth, Overfull, Places, Referred,
+            Selections, Unlisted,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, VirtualHost},
@@ -532,16 +533,19 @@ fn tables() -> Engine {
                 .derived::<Candidate>()
                 .group::<Rendering>()
                 .lookup::<UsedMatches>()
-                .lookup::<TooManyMatches>()
+                .derived::<TooManyMatches>()
+                .group::<HasTooManyMatches>()
                 .derived::<Growth>()
                 .group::<Planned>()
                 .lookup::<UsedRoutes>()
-                .lookup::<TooManyRoutes>()
+                .derived::<TooManyRoutes>()
+                .group::<SelectsTooMany>()
                 .derived::<Expansion>()
                 .derived::<Fan>()
         })
-        .lookup::<Excesses>()
-        .lookup::<Excess>()
+        .derived::<Excesses>()
+        .group::<Excess>()
+        .group::<ExcessOf>()
         .derived::<Branch>()
         .group::<Selections>()
         .group::<Fitting>()

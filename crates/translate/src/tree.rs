@@ -243,7 +243,7 @@ fn child(engine: &Engine, chain: &Chain) -> Node {
         return node(State::LeftOut, Vec::new(), Vec::new());
     };
     let beyond = chain.above().and_then(|(parent, rule)| {
-        let excess = engine.get::<Excess>(&(parent.clone(), rule))?;
+        let excess = engine.group::<Excess>(&(parent.clone(), rule));
         let bound = engine.get::<Config>(&())?.delegation.max_matches;
         Some(beyond_fault(bound, *excess.get(name)?))
     });

@@ -5,18 +5,22 @@
 //! Where that exceeds a bound, the bound is [shared out](super::share), and who exceeds a share expands no further. When
 //! all has grown, it is shared out once more, among all that is there, and that decides who is served. Other trees have
 //! counts of their own.
+//!
+//! One row shares out, and tells each route that goes without in a group of its own, so that a change wakes those of whom
+//! something else is true from then on, and not all who share the bound. A group carries no poison, so whoever looks into
+//! his reads that row as well, whose value never changes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::Arc,
 };
 
-use engine::{Group, Lookup, Scope, View};
+use engine::{Derived, Emitter, Group, Lookup, Scope, View};
 use ir::{Chain, NsName};
 
 use super::share::{Claim, Without, without};
 use crate::tables::{
-    delegation::{Beyond, Excess},
+    delegation::{Beyond, Excess, Excesses},
     gateway::Fault,
     input::Config,
 };
@@ -78,12 +82,45 @@ tables! {
     UsedMatches: (NsName, u32) => Used;
     /// Routes that those down to a depth select.
     UsedRoutes: (NsName, u32) => Used;
-    /// Routes down to this depth that have too many matches; absent where all may stay.
-    TooManyMatches: (NsName, u32) => Chains;
-    /// Routes down to this depth that select too many; absent where all may.
-    TooManyRoutes: (NsName, u32) => Chains;
-    /// What becomes of the routes of a root's tree that go without; absent where none does.
-    Excesses: NsName => Arc<BTreeMap<Chain, Beyond>>;
+    /// Tells the routes at this depth that have too many matches.
+    TooManyMatches: (NsName, u32) => ();
+    /// Tells the routes at this depth that select too many.
+    TooManyRoutes: (NsName, u32) => ();
+}
+
+groups! {
+    /// What becomes of a route that goes without.
+    ExcessOf: Chain, () => Beyond;
+}
+
+/// Holds something for a route that has too many matches for it to grow.
+pub(crate) struct HasTooManyMatches;
+
+impl Group for HasTooManyMatches {
+    const NAME: &'static str = "HasTooManyMatches";
+    type Key = Chain;
+    type Sort = ();
+    type Entry = ();
+    type Summary = ();
+
+    fn depth(chain: &Chain) -> u32 {
+        chain.depth()
+    }
+}
+
+/// Holds something for a route that selects too many for any of them to be looked at.
+pub(crate) struct SelectsTooMany;
+
+impl Group for SelectsTooMany {
+    const NAME: &'static str = "SelectsTooMany";
+    type Key = Chain;
+    type Sort = ();
+    type Entry = ();
+    type Summary = ();
+
+    fn depth(chain: &Chain) -> u32 {
+        chain.depth()
+    }
 }
 
 impl Lookup for UsedMatches {
@@ -108,9 +145,10 @@ impl Lookup for UsedRoutes {
     }
 }
 
-impl Lookup for TooManyMatches {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Chains> {
-        scope.get::<UsedMatches>(key)?.over.clone()
+impl Derived for TooManyMatches {
+    fn compute(scope: &Emitter<'_>, key: &(NsName, u32)) -> Option<()> {
+        tell::<HasTooManyMatches>(scope, key.1, scope.get::<UsedMatches>(key)?.over.as_ref());
+        Some(())
     }
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
@@ -118,14 +156,37 @@ impl Lookup for TooManyMatches {
     }
 }
 
-impl Lookup for TooManyRoutes {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Chains> {
-        scope.get::<UsedRoutes>(key)?.over.clone()
+impl Derived for TooManyRoutes {
+    fn compute(scope: &Emitter<'_>, key: &(NsName, u32)) -> Option<()> {
+        tell::<SelectsTooMany>(scope, key.1, scope.get::<UsedRoutes>(key)?.over.as_ref());
+        Some(())
     }
 
     fn depth((_, depth): &(NsName, u32)) -> u32 {
         *depth
     }
+}
+
+/// Tells those at a depth that they go without; those above it grew when they were counted.
+fn tell<G>(scope: &Emitter<'_>, depth: u32, over: Option<&Chains>)
+where
+    G: Group<Key = Chain, Sort = (), Entry = ()>,
+{
+    for chain in over.into_iter().flat_map(|over| &**over).filter(|chain| chain.depth() == depth) {
+        scope.emit::<G>(chain.clone(), (), ());
+    }
+}
+
+/// Whether a route has more matches than its tree has room for, so that it must not grow.
+pub(super) fn has_too_many_matches(scope: &Scope<'_>, chain: &Chain) -> bool {
+    scope.get::<TooManyMatches>(&(chain.top().clone(), chain.depth()));
+    !scope.group::<HasTooManyMatches>(chain).is_empty()
+}
+
+/// Whether a route selects more others than its tree may look at.
+pub(super) fn selects_too_many(scope: &Scope<'_>, chain: &Chain) -> bool {
+    scope.get::<TooManyRoutes>(&(chain.top().clone(), chain.depth()));
+    !scope.group::<SelectsTooMany>(chain).is_empty()
 }
 
 fn above((root, depth): &(NsName, u32)) -> Option<(NsName, u32)> {
@@ -163,17 +224,19 @@ where
     Used { total, over: Some(Arc::new(over.map(|((chain, _), _)| (*chain).clone()).collect())) }
 }
 
-impl Lookup for Excesses {
+impl Derived for Excesses {
     /// As many matches again as a tree may have may answer 500, shared out in the same way.
-    fn compute(scope: &Scope<'_>, root: &NsName) -> Option<Arc<BTreeMap<Chain, Beyond>>> {
+    fn compute(scope: &Emitter<'_>, root: &NsName) -> Option<()> {
         let deepest =
-            (1..=u32::MAX).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last()?;
-        let used = scope.get::<UsedMatches>(&(root.clone(), deepest))?;
-        let over = used.over.as_ref()?;
+            (1..=u32::MAX).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last();
+        let used = deepest.and_then(|deepest| Some((deepest, scope.get::<UsedMatches>(&(root.clone(), deepest))?)));
+        let Some((deepest, Some(over))) = used.as_ref().map(|(deepest, used)| (*deepest, used.over.as_ref())) else {
+            return Some(());
+        };
+        let is_below = |chain: &Chain| chain.above().is_some_and(|(parent, _)| over.contains(parent));
         let views = down_to::<Rendering>(scope, root, deepest);
         let claims = views.iter().flat_map(View::iter).map(|(chain, claim)| {
-            let below = chain.above().is_some_and(|(parent, _)| over.contains(parent));
-            let answers = over.contains(chain) && !below;
+            let answers = over.contains(chain) && !is_below(chain);
             (chain, Claim { count: if answers { claim.count } else { 0 }, ..*claim })
         });
         let claims: Vec<_> = claims.collect();
@@ -181,34 +244,25 @@ impl Lookup for Excesses {
         let outcome = claims.iter().zip(outcome).map(|((chain, _), without)| (*chain, without));
         let closed: HashSet<_> =
             outcome.filter(|(_, without)| *without == Without::Nothing).map(|(chain, _)| chain).collect();
-        let beyond = over.iter().map(|chain| {
-            let below = chain.above().is_some_and(|(parent, _)| over.contains(parent));
-            let beyond = match (below, closed.contains(chain)) {
+        for chain in &**over {
+            let beyond = match (is_below(chain), closed.contains(chain)) {
                 (true, _) => Beyond::Below,
                 (false, true) => Beyond::Closed,
                 (false, false) => Beyond::LeftOut,
             };
-            (chain.clone(), beyond)
-        });
-        Some(Arc::new(beyond.collect()))
-    }
-}
-
-impl Lookup for Excess {
-    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<BTreeMap<NsName, Beyond>> {
-        let excesses = scope.get::<Excesses>(chain.top())?;
-        let first = chain.below(*rule, NsName::new("", ""));
-        let below = excesses.range(first..).take_while(|(other, _)| other.upwards().any(|above| above == chain));
-        let children = below.filter(|(other, _)| other.above() == Some((chain, *rule)));
-        let children: BTreeMap<_, _> = children.map(|(child, beyond)| (child.route().clone(), *beyond)).collect();
-        (!children.is_empty()).then_some(children)
+            let (parent, rule) = chain.above()?;
+            scope.emit::<Excess>((parent.clone(), rule), chain.route().clone(), beyond);
+            scope.emit::<ExcessOf>(chain.clone(), (), beyond);
+        }
+        Some(())
     }
 }
 
 /// What becomes of a route where it stands, if it goes without.
 pub(crate) fn beyond(scope: &Scope<'_>, chain: &Chain) -> Option<Beyond> {
-    let (parent, rule) = chain.above()?;
-    scope.get::<Excess>(&(parent.clone(), rule))?.get(chain.route()).copied()
+    chain.above()?;
+    scope.get::<Excesses>(chain.top());
+    scope.group::<ExcessOf>(chain).get(&()).copied()
 }
 
 /// Why it does, where a tree may have `bound` matches.
@@ -240,13 +294,11 @@ pub(crate) fn beyond_fault(bound: u32, beyond: Beyond) -> Fault {
 
 /// Why the delegating rules of a route may not expand, if so.
 pub(crate) fn why_too_many(scope: &Scope<'_>, chain: &Chain) -> Option<String> {
-    let depth = chain.depth();
-    if depth == 0 {
+    if chain.depth() == 0 || !selects_too_many(scope, chain) {
         return None;
     }
-    let over = scope.get::<TooManyRoutes>(&(chain.top().clone(), depth))?;
     let bound = bound(scope)?;
-    over.contains(chain).then(|| {
+    Some({
         format!(
             "the routes that this one selects are more than is left of its share of the {} that a tree of routes may look \
              at, {CANDIDATES} for each of the {bound} matches that it may have; select fewer routes",

@@ -5,7 +5,7 @@ use engine::{Derived, Emitter, Scope};
 use ir::{Chain, NsName, settings::Consent};
 
 use super::{
-    bound::{Planned, TooManyMatches, TooManyRoutes, beyond},
+    bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::said_of,
     select::{Children, consents},
@@ -16,7 +16,9 @@ use crate::{
     route::rule,
     tables::{
         attachment::{Attached, Attachment},
-        delegation::{Beyond, Branch, Candidate, Delegating, Delegation, Growth, Selection, Selections, Serving},
+        delegation::{
+            Beyond, Branch, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, Serving,
+        },
         host::Placement,
         input::{Config, Routes},
         policy::PolicyAt,
@@ -48,8 +50,9 @@ impl Derived for Growth {
 /// Lets those delegating rules of a route select their children for which `selected` tells how many there are.
 fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u64>) -> Option<()> {
     let depth = chain.depth();
-    let too_many = || scope.get::<TooManyMatches>(&(chain.top().clone(), depth));
-    if depth > 0 && too_many().is_some_and(|over| over.contains(chain)) {
+    if depth == 0 {
+        scope.demand::<Excesses>(chain.top().clone());
+    } else if has_too_many_matches(scope, chain) {
         return None;
     }
     let route = scope.get::<Routes>(chain.route())?;
@@ -65,6 +68,7 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
     if depth > 0 && count > 0 {
         let claim = Claim { count, created: created(&route) };
         scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
+        scope.demand::<TooManyRoutes>((chain.top().clone(), depth));
     }
     Some(())
 }
@@ -87,6 +91,9 @@ fn selects(scope: &Scope<'_>, children: &Children) -> u64 {
 pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute) {
     if route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).any(rule::delegates) {
         scope.demand::<Growth>(chain.clone());
+        if chain.depth() > 0 {
+            scope.demand::<TooManyMatches>((chain.top().clone(), chain.depth()));
+        }
     }
 }
 
@@ -137,8 +144,7 @@ fn place(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute, attached: &Attac
 impl Derived for Expansion {
     fn compute(scope: &Emitter<'_>, key: &(Chain, u32)) -> Option<()> {
         let (chain, rule) = key;
-        let too_many = || scope.get::<TooManyRoutes>(&(chain.top().clone(), chain.depth()));
-        if chain.depth() > 0 && too_many().is_some_and(|over| over.contains(chain)) {
+        if chain.depth() > 0 && selects_too_many(scope, chain) {
             return None;
         }
         let delegation = scope.get::<Delegating>(key)?;

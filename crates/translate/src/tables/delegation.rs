@@ -1,6 +1,6 @@
 //! Trees of routes: who delegates to whom, and where each route stands.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use engine::{Group, Scope, Summary, View};
 use ir::{Chain, NsName, matching::Path};
@@ -17,9 +17,8 @@ tables! {
     Growth: Chain => ();
     /// A route that is served at its place in a tree.
     Branch: Chain => Serving;
-    /// The children of a delegating rule that ask for more than their share of what their tree may have; absent where none
-    /// does.
-    Excess: (Chain, u32) => BTreeMap<NsName, Beyond>;
+    /// Tells the routes of a root's tree that ask for more than their share of what it may have.
+    Excesses: NsName => ();
     /// Has the parents of a child know it that its status has no room for.
     Overfull: NsName => ();
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
@@ -30,6 +29,8 @@ tables! {
 }
 
 groups! {
+    /// The children of a delegating rule that go without. Whoever reads it reads [`Excesses`] as well, for its poison.
+    Excess: (Chain, u32), NsName => Beyond;
     /// Where below others a route stands.
     Places: NsName, Chain => Arc<Place>;
     /// The children of a route whose statuses have no room for it.
@@ -214,17 +215,17 @@ impl engine::Lookup for FitsBelow {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
         let children = scope.group::<Fitting>(key);
         let (chain, rule, _) = key;
-        let (counts, left_out) = match scope.get::<Excess>(&(chain.clone(), *rule)) {
-            None => (*children.summary(), false),
-            Some(excess) => without(&children, &excess),
-        };
+        scope.get::<Excesses>(chain.top());
+        let excess = scope.group::<Excess>(&(chain.clone(), *rule));
+        let (counts, left_out) =
+            if excess.is_empty() { (*children.summary(), false) } else { without(&children, &excess) };
         let FitCounts { serving, broken, barred, as_much } = counts;
         Some(Fits { serves: serving > 0, as_much: as_much > 0, broken: broken > 0, barred: barred > 0, left_out })
     }
 }
 
 /// How many children there are of each kind where some go without, and whether one of them is left out.
-fn without(children: &View<Fitting>, excess: &BTreeMap<NsName, Beyond>) -> (FitCounts, bool) {
+fn without(children: &View<Fitting>, excess: &View<Excess>) -> (FitCounts, bool) {
     let (mut counts, mut left_out) = (FitCounts::default(), false);
     for (child, fit) in children.iter() {
         match (excess.get(child), fit) {

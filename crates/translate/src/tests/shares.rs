@@ -121,3 +121,55 @@ fn who_is_published_by_another_namespace_without_having_asked_for_it_is_told() {
     assert!(!tree(&scene).contains("PublishedUnasked"));
     assert_eq!(scene.0.published_unasked(), 0);
 }
+
+/// A tree that may have `max_matches`, with these children of namespace `cart` right below its root.
+fn full(max_matches: u32, children: impl Iterator<Item = Value>, more: &[Value]) -> Scene {
+    let mut settings = ir::Settings::default();
+    settings.delegation.max_matches = max_matches;
+    let base = [gateway("edge", json!([http("web", 80, "")])), root(json!([to_namespace("/shop", "cart", &["*"])]))];
+    Scene::with(settings, base.into_iter().chain(children).chain(more.iter().cloned()))
+}
+
+fn asks_for_the_root() -> Value {
+    json!({"parentRefs": [{"group": GROUP, "kind": "HTTPRoute", "namespace": "apps", "name": "root"}]})
+}
+
+#[test]
+fn where_a_tree_is_full_a_change_of_one_child_costs_no_more_with_more_siblings() {
+    // Each delegates, and one that changes asks for twice as much.
+    let child = |at: u32, changed: bool| {
+        let path = format!("/shop/{at}");
+        let mut rules = vec![forward(&path), to_namespace(&path, "deep", &[&format!("d{at}")])];
+        rules.extend((0..2).filter(|_| changed).map(|more| forward(&format!("{path}/{more}"))));
+        of("cart", &format!("c{at:03}"), rules.into(), asks_for_the_root())
+    };
+    let [few, many] = [20, 200].map(|count| {
+        let mut scene = full(count, (0..count).map(|at| child(at, false)), &[]);
+        // The first are served.
+        let last = count - 1;
+        assert_eq!(scene.route("cart/c000", 0, "Accepted"), "True Accepted");
+        assert_eq!(scene.route(&format!("cart/c{last:03}"), 0, "Accepted"), "False UnsupportedValue");
+        [child(last, true), child(last, false), child(0, true), child(0, false)].map(|child| scene.put(child).computed)
+    });
+    assert_eq!(few, many, "rows for a change among 20, and among 200");
+}
+
+#[test]
+fn where_a_tree_may_look_at_no_more_routes_a_change_of_one_child_costs_no_more_with_more_siblings() {
+    // Each selects 30 routes, twice if it changed. Together they may select 1,000.
+    let child = |at: u32, changed: bool| {
+        let to = |path: &str| to_namespace(&format!("/shop/{at}{path}"), "deep", &["*"]);
+        let mut rules = vec![to("")];
+        rules.extend(changed.then(|| to("/more")));
+        of("cart", &format!("c{at:03}"), rules.into(), asks_for_the_root())
+    };
+    let deep: Vec<_> = (0..30).map(|at| of("deep", &format!("d{at}"), json!([forward("/none")]), json!({}))).collect();
+    let [few, many] = [40, 90].map(|count| {
+        let mut scene = full(100, (0..count).map(|at| child(at, false)), &deep);
+        let last = count - 1;
+        let told = scene.route_message(&format!("cart/c{last:03}"), 0, "ResolvedRefs");
+        assert!(told.contains("that a tree of routes may look at"), "{told}");
+        [true, false].map(|changed| scene.put(child(last, changed)).computed)
+    });
+    assert_eq!(few, many, "rows for a change among 40, and among 90");
+}
