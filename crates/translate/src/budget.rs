@@ -24,6 +24,7 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
 
 use cost::{Cost, LONGEST, Limits};
+pub(crate) use cost::{MatchingTime, ReplacingTime};
 use met::Met;
 
 use crate::{
@@ -268,9 +269,9 @@ fn put(
 pub(crate) fn left_out(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<Problem> {
     scope.group::<LeftOut>(chain.route()).get(&(chain.clone(), rule))?;
     let message = format!(
-        "matches with regular expressions are left out, since those of namespace {} could take more than its share of the \
-         {:?} that a request may take for all; begin them with more text that is no expression, bound their repetitions \
-         as in [a-z]{{1,50}}, or use Exact or PathPrefix",
+        "matches with regular expressions are left out, and their requests fall to broader routes, if any: those of \
+         namespace {} could take more than its share of the {:?} that a request may take for all; begin them with more \
+         text that is no expression, bound their repetitions as in [a-z]{{1,50}}, or use Exact or PathPrefix",
         chain.route().namespace,
         scope.get::<Config>(&())?.regex.max_time
     );

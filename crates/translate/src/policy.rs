@@ -19,6 +19,7 @@ use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{NsName, Problem, Severity, filter::PathModifier, matching::Age};
 
 use crate::{
+    budget::cost::replaceable,
     grant::GATEWAY_API,
     internal,
     tables::{
@@ -59,7 +60,14 @@ impl Derived for PolicyRow {
         row(
             scope,
             id,
-            |policy| sound(&Object::TrafficPolicy(policy.clone())).and_then(|()| read::traffic(&policy.spec)),
+            |policy| {
+                sound(&Object::TrafficPolicy(policy.clone()))?;
+                let path = read::traffic(&policy.spec)?;
+                if let Some(PathModifier::Regex { pattern, .. }) = &path {
+                    replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
+                }
+                Ok(path)
+            },
             |policy| sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec)),
         )
     }

@@ -13,7 +13,7 @@ use ir::{
 };
 
 use crate::{
-    budget::cost::{Cost, Limits, Meter, affordable},
+    budget::cost::{Cost, Limits, Meter, affordable, unpriced},
     bytes::Row,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},
@@ -79,7 +79,7 @@ pub(crate) enum EnvoyRoutes {
     /// The same wherever the rule is served.
     Everywhere(Box<[EnvoyRoute]>),
     /// Others at each listener: what they are made from.
-    ByListener(Box<Unwritten>),
+    ByListener(Box<Priced>),
 }
 
 /// One match of a rule, written.
@@ -95,7 +95,7 @@ pub(crate) struct EnvoyRoute {
     pub(crate) cost: Option<Box<Cost>>,
 }
 
-/// A rule that nothing is missing from but the listener.
+/// A rule that nothing is missing from but what it costs, and the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
     chain: Chain,
@@ -103,35 +103,69 @@ pub(crate) struct Unwritten {
     name: Option<Arc<str>>,
     matches: Vec<Rendered>,
     rule: Rule,
-    limits: Limits,
 }
 
 impl Unwritten {
+    /// The rule with what the expressions of its matches cost.
+    fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
+        let nanos = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
+        Priced { unwritten: self, nanos }
+    }
+
+    /// The same where nobody knows: too much.
+    fn unpriced(self) -> Priced {
+        let nanos = self.matches.iter().map(|rendered| unpriced(&rendered.written)).collect();
+        Priced { unwritten: self, nanos }
+    }
+
+    /// Its Envoy routes and those that stand aside. What cannot be read is told here, for all listeners.
+    fn routes(self, aside: Vec<EnvoyRoute>, meter: &mut Meter<'_, '_>, findings: &mut Findings) -> EnvoyRoutes {
+        let priced = self.priced(meter);
+        let routes = priced.write(ANYWHERE, &mut findings.closed);
+        if route::depends_on_listener(&priced.unwritten.rule) {
+            EnvoyRoutes::ByListener(Box::new(priced))
+        } else {
+            EnvoyRoutes::Everywhere(routes.into_iter().chain(aside).collect())
+        }
+    }
+}
+
+/// A rule that nothing is missing from but the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Priced {
+    unwritten: Unwritten,
+    /// What the expressions of each match cost a request that meets them, in nanoseconds; none where it has none.
+    nanos: Box<[Option<u64>]>,
+}
+
+impl Priced {
     /// The rule, answering 500 by itself, which is the same at every listener.
-    pub(crate) fn closed(self) -> Self {
-        Self { rule: Rule::direct_response(500, ""), ..self }
+    pub(crate) fn closed(mut self) -> Self {
+        self.unwritten.rule = Rule::direct_response(500, "");
+        self
     }
 
     /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told.
     pub(crate) fn write(&self, at: RouteAt, told: &mut Vec<Problem>) -> Box<[EnvoyRoute]> {
-        let split = route::splits_by_host_port(&self.rule, at);
-        let mut meter = Meter::new(self.limits);
-        let requests = self.matches.iter().flat_map(|rendered| {
-            let nanos = meter.matching(&rendered.written);
+        let unwritten = &self.unwritten;
+        let split = route::splits_by_host_port(&unwritten.rule, at);
+        let requests = unwritten.matches.iter().zip(&self.nanos).flat_map(|(rendered, nanos)| {
             let parts = rendered.written.requests().zip(0..);
-            parts.map(move |(request, part)| (rendered, nanos, part, request))
+            parts.map(move |(request, part)| (rendered, *nanos, part, request))
         });
         let mut routes = Vec::new();
         for (rendered, nanos, part, request) in requests {
             if split {
                 let request = RequestMatch { host_with_port: true, ..request.clone() };
-                routes.extend(self.envoy_route(rendered, nanos, part, &request, at, told));
+                routes.extend(unwritten.envoy_route(rendered, nanos, part, &request, at, told));
             }
-            routes.extend(self.envoy_route(rendered, nanos, part, &request, at, told));
+            routes.extend(unwritten.envoy_route(rendered, nanos, part, &request, at, told));
         }
         routes.into()
     }
+}
 
+impl Unwritten {
     fn envoy_route(
         &self,
         rendered: &Rendered,
@@ -221,8 +255,8 @@ impl Lookup for ResolvedRule {
             name: read.name,
             matches,
             rule: Rule::direct_response(500, ""),
-            limits: Limits::of(&config),
         };
+        let mut meter = Meter::new(scope, Limits::of(&config));
         if let Some(session) = read.does.as_ref().ok().and_then(|does| does.session.as_ref()) {
             findings.warnings.push(session::warning(session, &field));
         }
@@ -259,7 +293,7 @@ impl Lookup for ResolvedRule {
             let (mut does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
             replaceable(&does.filters, &unwritten.matches, &field)?;
             prefixless = policies.apply(&mut does, &mut unwritten.matches, &field)?;
-            affordable(&does, unwritten.limits, &field)?;
+            affordable(&does, &mut meter, &field)?;
             resolver.rule(&does, &mirrors).map(Ok)
         });
         let delegates = match ruled {
@@ -282,7 +316,7 @@ impl Lookup for ResolvedRule {
             }
         };
         findings.matches_nothing = unwritten.matches.is_empty();
-        let aside = policies::aside(prefixless, &unwritten, &config.replacement, &mut findings);
+        let aside = policies::aside(prefixless, &unwritten, &mut meter, &config.replacement, &mut findings);
         let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
@@ -290,17 +324,12 @@ impl Lookup for ResolvedRule {
         findings.unresolved = unresolved;
         findings.warnings.extend(warnings);
         let routes = match delegates {
-            Some(does) => EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut findings)),
-            None => {
-                // What cannot be read is told here, for all listeners.
-                let routes = unwritten.write(ANYWHERE, &mut findings.closed);
-                if route::depends_on_listener(&unwritten.rule) {
-                    EnvoyRoutes::ByListener(Box::new(unwritten))
-                } else {
-                    EnvoyRoutes::Everywhere(routes.into_iter().chain(aside).collect())
-                }
+            Some(does) => {
+                EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut meter, &mut findings))
             }
+            None => unwritten.routes(aside, &mut meter, &mut findings),
         };
+        findings.dropped.extend(meter.gave_up(&field));
         Some(Resolved {
             routes,
             clusters: clusters.into(),
@@ -329,15 +358,14 @@ impl Lookup for ResolvedRule {
             name: written.name.clone(),
             matches,
             rule: Rule::direct_response(500, ""),
-            limits: Limits::of(&*scope.get::<Config>(&())?),
         };
+        let limits = Limits::of(&*scope.get::<Config>(&())?);
         let replaced = Some(internal::problem(Severity::Replaced, &field));
         let mut findings =
             Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
-        let routes = scope.attempt(|| unwritten.write(ANYWHERE, &mut Vec::new())).unwrap_or_else(|_| {
-            // An expression may be what fails: without a price it is left out, and all else of the rule stands.
-            Unwritten { limits: Limits::NOTHING, ..unwritten }.write(ANYWHERE, &mut findings.closed)
-        });
+        let priced = scope.attempt(|| unwritten.clone().priced(&mut Meter::new(scope, limits)));
+        // An expression may be what fails: without a price it is left out, and all else of the rule stands.
+        let routes = priced.unwrap_or_else(|_| unwritten.unpriced()).write(ANYWHERE, &mut findings.closed);
         Some(Resolved {
             routes: EnvoyRoutes::Everywhere(routes),
             clusters: Box::default(),

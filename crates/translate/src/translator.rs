@@ -15,7 +15,7 @@ use ir::{NsName, Port, Settings};
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
-    budget::{Asked, Asking, Charges, LeftOut, ShareOf, Shared, TooSlow},
+    budget::{Asked, Asking, Charges, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, ExcessOf, Expansion, Fan, Filled,
         HasTooManyMatches, Members, Planned, Rendering, Ruling, SaidOf, SelectsTooMany, TooManyMatches, TooManyRoutes,
@@ -479,6 +479,8 @@ fn tables() -> Engine {
         .input::<UnusablePorts>()
         .derived_for_each::<RefusedResponses, DirectResponses>(same)
         .track::<RefusedResponses>()
+        .lookup::<MatchingTime>()
+        .lookup::<ReplacingTime>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
         .for_each::<PolicyRow, RewritePolicies>(rewrite)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)

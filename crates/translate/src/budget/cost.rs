@@ -1,7 +1,8 @@
 //! What the expressions of a rule cost a request.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use engine::{Lookup, Scope};
 use ir::{
     Problem, Settings, Severity,
     filter::PathModifier,
@@ -10,9 +11,10 @@ use ir::{
 
 use crate::{
     route::rule::Does,
+    tables::input::Config,
     validate::{
         cors::{self, Origin},
-        regex::time,
+        regex::time::{self, Estimate},
     },
 };
 
@@ -38,9 +40,6 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// By which every expression costs too much, and none is looked at.
-    pub(crate) const NOTHING: Self = Self { longest: 0, nanos: 0 };
-
     pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             longest: u64::from(settings.edge.max_request_headers_kib) * 1024,
@@ -59,71 +58,132 @@ impl Limits {
     }
 }
 
-/// Adds up what the expressions of a rule's matches cost. Once that is too much for any share the rest is not looked at.
-pub(crate) struct Meter {
-    limits: Limits,
-    spent: u64,
+/// Instructions that are looked at to find out what the expressions of a rule cost, at most: some milliseconds of the
+/// thread on which all translation runs. Ordinary expressions take a hundred to three thousand each.
+const MAX_STEPS: u64 = 500_000;
+
+tables! {
+    /// What it takes to hold a text of up to so many bytes against all of an expression. It depends on nothing else, so it
+    /// is found out once, however many rules have the expression, and wherever they are served.
+    MatchingTime: (Arc<str>, u64) => Estimate;
+    /// What it takes to replace all that an expression matches in a text of up to so many bytes.
+    ReplacingTime: (Arc<str>, u64) => Estimate;
 }
 
-impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, spent: 0 }
+impl Lookup for MatchingTime {
+    fn compute(_: &Scope<'_>, (pattern, longest): &(Arc<str>, u64)) -> Option<Estimate> {
+        Some(time::matching(pattern, *longest))
+    }
+}
+
+impl Lookup for ReplacingTime {
+    fn compute(_: &Scope<'_>, (pattern, longest): &(Arc<str>, u64)) -> Option<Estimate> {
+        Some(time::replacing(pattern, *longest))
+    }
+}
+
+/// Adds up what the expressions of a rule cost. Once that is too much for any share, or takes too long to find out, the rest
+/// is not looked at, and costs too much.
+pub(crate) struct Meter<'s, 'a> {
+    scope: &'s Scope<'a>,
+    limits: Limits,
+    /// By what is held against matches, in nanoseconds.
+    spent: u64,
+    /// What was looked at.
+    steps: u64,
+    /// Whether something is not looked at for want of steps.
+    gave_up: bool,
+}
+
+impl<'s, 'a> Meter<'s, 'a> {
+    pub(crate) fn new(scope: &'s Scope<'a>, limits: Limits) -> Self {
+        Self { scope, limits, spent: 0, steps: 0, gave_up: false }
     }
 
     /// What holding a request against all expressions of a match costs; none where it has none.
     pub(crate) fn matching(&mut self, written: &Match) -> Option<u64> {
-        let path = match &written.path {
-            Path::Regex(pattern) => Some(pattern),
-            Path::Exact(_) | Path::Prefix(_) => None,
-        };
-        let conditions = written.headers.iter().chain(&written.queries);
-        let values = conditions.filter_map(|Condition { value, .. }| match value {
-            ValueMatch::Regex(pattern) => Some(pattern),
-            ValueMatch::Exact(_) => None,
-        });
         let mut nanos = None;
-        for pattern in path.into_iter().chain(values) {
-            let cost = if self.spent >= 8 * self.limits.nanos {
-                LONGEST
-            } else {
-                time::matching(pattern, self.limits.longest).min(LONGEST)
-            };
+        for pattern in patterns(written) {
+            let is_spent = self.spent >= self.limits.nanos.saturating_mul(8);
+            let cost = if is_spent { LONGEST } else { self.time(pattern) };
             self.spent = self.spent.saturating_add(cost);
             nanos = Some(LONGEST.min(cost + nanos.unwrap_or(0)));
         }
         nanos
     }
+
+    fn time(&mut self, pattern: &Arc<str>) -> u64 {
+        if self.steps >= MAX_STEPS {
+            self.gave_up = true;
+            return LONGEST;
+        }
+        let estimate = self.scope.get::<MatchingTime>(&(pattern.clone(), self.limits.longest));
+        let Estimate { nanos, steps } = estimate.map_or(Estimate { nanos: LONGEST, steps: 0 }, |estimate| *estimate);
+        self.steps += steps;
+        nanos.min(LONGEST)
+    }
+
+    /// What is to be said of a rule some of whose expressions were not looked at; `field` is the rule's.
+    pub(crate) fn gave_up(&self, field: &str) -> Option<Problem> {
+        let message = "its regular expressions are too many, or too complex, to find out what they cost a request; make \
+                       several rules of it, or simplify them";
+        self.gave_up.then(|| Problem::new(Severity::Refused, "UnsupportedValue", format!("{field}.matches"), message))
+    }
 }
 
-/// Refuses a rule whose own expressions, which only its requests meet, cost too much.
-pub(crate) fn affordable(does: &Does, limits: Limits, field: &str) -> Result<(), Problem> {
+/// Of a match with expressions, that they cost too much; none where it has none.
+pub(crate) fn unpriced(written: &Match) -> Option<u64> {
+    patterns(written).next().map(|_| LONGEST)
+}
+
+/// The expressions of a match.
+fn patterns(written: &Match) -> impl Iterator<Item = &Arc<str>> {
+    let path = match &written.path {
+        Path::Regex(pattern) => Some(pattern),
+        Path::Exact(_) | Path::Prefix(_) => None,
+    };
+    let conditions = written.headers.iter().chain(&written.queries);
+    let values = conditions.filter_map(|Condition { value, .. }| match value {
+        ValueMatch::Regex(pattern) => Some(pattern),
+        ValueMatch::Exact(_) => None,
+    });
+    path.into_iter().chain(values)
+}
+
+/// Refuses an expression for the paths of requests that costs too much; `field` is its own.
+pub(crate) fn replaceable(scope: &Scope<'_>, pattern: &Arc<str>, field: &str) -> Result<(), Problem> {
+    let Some(limits) = scope.get::<Config>(&()).map(|config| Limits::of(&config)) else { return Ok(()) };
+    if replacing(scope, pattern, limits) <= limits.of_rule() {
+        return Ok(());
+    }
+    let message = format!(
+        "replacing what it matches could take {}; begin it with ^, and bound its repetitions",
+        more_than(limits.of_rule())
+    );
+    Err(Problem::new(Severity::Refused, "Invalid", field, message))
+}
+
+fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> u64 {
+    scope.get::<ReplacingTime>(&(pattern.clone(), limits.longest)).map_or(LONGEST, |estimate| estimate.nanos)
+}
+
+/// Refuses a rule whose own expressions, which only its requests meet, cost too much together.
+pub(crate) fn affordable(does: &Does, meter: &mut Meter<'_, '_>, field: &str) -> Result<(), Problem> {
     let filters = &does.filters.filters;
     let rewriting = match &filters.rewrite.path {
-        Some(PathModifier::Regex { pattern, .. }) => time::replacing(pattern, limits.longest),
+        Some(PathModifier::Regex { pattern, .. }) => replacing(meter.scope, pattern, meter.limits),
         _ => 0,
     };
-    let refuse =
-        |field: String, message: String| Err(Problem::new(Severity::Replaced, "UnsupportedValue", field, message));
-    if rewriting > limits.of_rule() {
-        let message = format!(
-            "replacing what the expression of its urlRewrite matches could take {}; begin it with ^, and bound its \
-             repetitions",
-            more_than(limits.of_rule())
-        );
-        return refuse(field.into(), message);
-    }
     let origins = filters.cors.iter().flat_map(|cors| &cors.allow_origins);
     let patterns = origins.filter_map(|origin| match cors::origin(origin) {
-        Ok(Origin::Pattern(pattern)) => Some(pattern),
+        Ok(Origin::Pattern(pattern)) => Some(pattern.into_string().into()),
         _ => None,
     });
-    let judging = patterns.map(|pattern| time::matching(pattern.as_str(), limits.longest).min(LONGEST)).sum::<u64>();
-    if judging.saturating_add(rewriting) > limits.of_rule() {
-        let message = format!(
-            "the origins with wildcards could take {} together; name fewer of them",
-            more_than(limits.of_rule())
-        );
-        return refuse(format!("{field}.filters"), message);
+    let judging: u64 = patterns.map(|pattern| meter.time(&pattern)).sum();
+    let most = meter.limits.of_rule();
+    if judging.saturating_add(rewriting) > most {
+        let message = format!("the origins with wildcards could take {} together; name fewer of them", more_than(most));
+        return Err(Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message));
     }
     Ok(())
 }

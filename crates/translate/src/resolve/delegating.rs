@@ -5,6 +5,7 @@ use ir::{Problem, Severity, rule::Rule};
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
+    budget::cost::Meter,
     delegation::{Children, Rendered, describe, why_too_many},
     internal,
     route::rule::Does,
@@ -16,6 +17,7 @@ pub(super) fn answers(
     scope: &Scope<'_>,
     unwritten: &Unwritten,
     does: &Does,
+    meter: &mut Meter<'_, '_>,
     findings: &mut Findings,
 ) -> Box<[EnvoyRoute]> {
     let (chain, rule) = (&unwritten.chain, unwritten.index);
@@ -27,7 +29,7 @@ pub(super) fn answers(
     if let Some(why) = why_too_many(scope, chain) {
         let field = format!("{field}.backendRefs");
         findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
-        return write(unwritten, unwritten.matches.clone(), 500, findings);
+        return write(unwritten, unwritten.matches.clone(), 500, meter, findings);
     }
     let References { missing, selected } = references(scope, unwritten, does, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
@@ -62,14 +64,20 @@ pub(super) fn answers(
         }
     }
     broken.extend(behind);
-    let mut routes = write(unwritten, broken, 500, findings).into_vec();
-    routes.extend(write(unwritten, empty, 404, findings));
+    let mut routes = write(unwritten, broken, 500, meter, findings).into_vec();
+    routes.extend(write(unwritten, empty, 404, meter, findings));
     routes.into()
 }
 
-fn write(unwritten: &Unwritten, matches: Vec<Rendered>, status: u16, findings: &mut Findings) -> Box<[EnvoyRoute]> {
+fn write(
+    unwritten: &Unwritten,
+    matches: Vec<Rendered>,
+    status: u16,
+    meter: &mut Meter<'_, '_>,
+    findings: &mut Findings,
+) -> Box<[EnvoyRoute]> {
     let rule = Rule::direct_response(status, "");
-    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE, &mut findings.closed)
+    Unwritten { matches, rule, ..unwritten.clone() }.priced(meter).write(ANYWHERE, &mut findings.closed)
 }
 
 /// What the references of a rule come to.

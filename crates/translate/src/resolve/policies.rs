@@ -14,6 +14,7 @@ use ir::{
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
+    budget::cost::Meter,
     delegation::{Rendered, describe},
     policy::rule::{Effective, Level, above},
     route::rule::Does,
@@ -135,6 +136,7 @@ fn entry(entries: &[PrefixReplacement], path: &Path) -> Option<u32> {
 pub(super) fn aside(
     matches: Vec<(Rendered, Problem)>,
     unwritten: &Unwritten,
+    meter: &mut Meter<'_, '_>,
     replacement: &Replacement,
     findings: &mut Findings,
 ) -> Vec<EnvoyRoute> {
@@ -149,5 +151,5 @@ pub(super) fn aside(
     }
     findings.closed.extend(problems);
     let rule = Rule::direct_response(replacement.status, replacement.body.clone());
-    Unwritten { matches, rule, ..unwritten.clone() }.write(ANYWHERE, &mut findings.closed).into_vec()
+    Unwritten { matches, rule, ..unwritten.clone() }.priced(meter).write(ANYWHERE, &mut findings.closed).into_vec()
 }

@@ -58,7 +58,7 @@ fn an_expression_that_costs_more_than_a_request_may_is_left_out_and_told() {
     assert!(told[0].contains("spec.rules[0].matches") && told[0].contains("50ms"), "{told:?}");
     assert!(problems(&scene, "good").is_empty());
     let said = scene.route_message("evil/bad", 0, "PartiallyInvalid");
-    assert!(said.contains("left out"), "{said}");
+    assert!(said.contains("are left out, and their requests fall to broader routes, if any"), "{said}");
     assert!(scene.route("evil/bad", 0, "kgateway.dev/Programmed").starts_with("False"));
 }
 
@@ -181,6 +181,72 @@ fn a_rewrite_that_reads_a_path_again_and_again_is_replaced() {
     assert!(!replaced(&scene));
     scene.put(policy("a.*z|a"));
     assert!(replaced(&scene), "{:?}", scene.problems());
+    // Both owners are told: the policy's, and who is not served for it.
+    let status = scene.status(api::Kind::TrafficPolicy, "apps/p");
+    let accepted = &status["ancestors"][0]["conditions"][0];
+    assert_eq!((&accepted["type"], &accepted["status"]), (&json!("Accepted"), &json!("False")), "{status}");
+    let message = accepted["message"].as_str().expect("text");
+    assert!(
+        message.starts_with("spec.urlRewrite.pathRegex.pattern: ") && message.contains("begin it with ^"),
+        "{message}"
+    );
+    let told = scene.route_message("apps/r", 0, "Accepted");
+    assert!(told.contains("TrafficPolicy apps/p is not valid") && told.contains("begin it with ^"), "{told}");
     scene.put(policy("/anything/([0-9]+)/x"));
     assert!(!replaced(&scene), "{:?}", scene.problems());
+}
+
+/// Many states, each of which takes many steps to find; no two patterns are alike.
+fn hostile(index: usize) -> String {
+    format!("/[ab]{{0,80}}a[ab]{{80}}{index}")
+}
+
+/// How many expressions were looked at, and the steps which that took.
+fn looked_at(scene: &Scene) -> (u64, u64) {
+    let engine = scene.0.engine();
+    let table = engine.stats().into_iter().find(|table| table.name == "MatchingTime").expect("a table");
+    let steps = engine.rows::<crate::budget::MatchingTime>().into_iter().map(|(_, estimate)| estimate.steps).sum();
+    (table.computed_total, steps)
+}
+
+#[test]
+fn what_it_takes_to_judge_a_rule_has_a_bound() {
+    // 4,000 expressions: 64 matches with more than 60 each.
+    let conditions = |matching: usize, list: usize| -> Vec<Value> {
+        let pattern = |index: usize| hostile((matching * 2 + list) * 31 + index);
+        let condition =
+            |index| json!({"name": format!("x{index}"), "type": "RegularExpression", "value": pattern(index)});
+        (0..31).map(condition).collect()
+    };
+    let matching = |at| json!({"headers": conditions(at, 0), "queryParams": conditions(at, 1)});
+    let matches: Vec<_> = (0..64).map(matching).collect();
+    let mut scene = scene([of("good", "good", on_shop(&ordinary(3)))]);
+    let before = looked_at(&scene);
+    scene.put(of("evil", "bad", on_shop(&[rule(&matches), forward("/y")])));
+    let after = looked_at(&scene);
+    let steps = after.1 - before.1;
+    assert!((100_000..600_000).contains(&steps), "{steps} steps for {} expressions", after.0 - before.0);
+    assert_eq!((routes_of(&scene, "evil"), routes_of(&scene, "good")), (1, 3));
+    let told = scene.problems();
+    assert!(told.iter().any(|line| line.contains("too complex, to find out what they cost")), "{told:?}");
+    // What is known of an expression is not found out again.
+    scene.put(of("evil", "bad", on_shop(&[forward("/y"), rule(&matches)])));
+    assert_eq!(looked_at(&scene), after);
+    scene.remove(of("evil", "bad", json!({})));
+    assert_eq!(looked_at(&scene).1, before.1, "and kept no longer than somebody has it");
+}
+
+#[test]
+fn an_expression_is_judged_once_wherever_it_is_served() {
+    let redirects = |matches: &[Value]| {
+        json!({"matches": matches,
+            "filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "elsewhere.example.com"}}]})
+    };
+    let listeners: Vec<_> = (0..5).map(|at| http(&format!("l{at}"), 8000 + at, "")).collect();
+    let matches: Vec<_> = (0..8).map(|index| regex(&format!("/orders/{index}/[a-z]{{1,50}}"))).collect();
+    let mut scene = Scene::new([gateway("edge", json!(listeners)), service("s")]);
+    for name in ["r", "again"] {
+        scene.put(of("apps", name, on_shop(&[redirects(&matches)])));
+        assert_eq!(looked_at(&scene).0, 8);
+    }
 }
