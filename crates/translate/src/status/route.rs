@@ -125,7 +125,9 @@ enum Entry<'a> {
     Never(ParentReference, NsName),
 }
 
-/// The entries of a route's status, more than there is room for: those for its own `parentRefs` first, then by name.
+/// The entries of a route's status, more than there is room for: first those for its own `parentRefs`, then parents of its
+/// own namespace that it does not name, then those of others, one of each namespace in turn. Nobody fills the status of
+/// whom he publishes unasked.
 fn entries<'a>(
     scope: &Scope<'_>,
     key: &NsName,
@@ -155,7 +157,17 @@ fn entries<'a>(
             entries.push(Entry::Never(reference.clone(), parent));
         }
     }
-    entries.extend(below.into_iter().map(|(parent, places)| {
+    let mut turns = BTreeMap::new();
+    let mut unnamed: Vec<_> = below
+        .into_iter()
+        .map(|(parent, places)| {
+            let turn = turns.entry(&parent.namespace).or_insert(0);
+            *turn += usize::from(parent.namespace != key.namespace);
+            (*turn, parent, places)
+        })
+        .collect();
+    unnamed.sort_by_key(|(turn, ..)| *turn);
+    entries.extend(unnamed.into_iter().map(|(_, parent, places)| {
         let reference = ParentReference {
             group: GATEWAY_API.into(),
             kind: "HTTPRoute".into(),

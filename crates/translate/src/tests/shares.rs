@@ -122,6 +122,31 @@ fn who_is_published_by_another_namespace_without_having_asked_for_it_is_told() {
     assert_eq!(scene.0.published_unasked(), 0);
 }
 
+#[test]
+fn nobody_fills_the_status_of_a_route_that_names_no_parent() {
+    let parent = |namespace: &str, name: String| {
+        let mut parent = of(namespace, &name, json!([to_namespace("/a", "victim", &["*"])]), json!({}));
+        parent["spec"]["parentRefs"] = json!([{"name": "edge", "namespace": "infra"}]);
+        parent
+    };
+    let base = [
+        gateway("edge", json!([http("web", 80, "")])),
+        of("victim", "child", json!([forward("/a/x")]), json!({})),
+        parent("victim", "zz-own".into()),
+        parent("platform", "root".into()),
+    ];
+    let mut scene = Scene::new(base.into_iter().chain((0..10).map(|at| parent("other", format!("o{at}")))));
+    for at in 0..40 {
+        scene.put(parent("evil", format!("e{at:02}")));
+    }
+    let told: Vec<_> = (0..scene.parents("victim/child")).map(|at| scene.parent_ref("victim/child", at)).collect();
+    let of = |namespace: &str| told.iter().filter(|told| told["namespace"] == namespace).count();
+    assert_eq!((told.len(), of("victim"), of("platform"), of("other"), of("evil")), (32, 1, 1, 10, 20));
+    assert_eq!(told[0]["name"], "zz-own", "those of its own namespace come first");
+    let told = scene.route_message("evil/e39", 0, "Accepted");
+    assert!(told.contains("do not tell of this one in their statuses"), "{told}");
+}
+
 /// A tree that may have `max_matches`, with these children of namespace `cart` right below its root.
 fn full(max_matches: u32, children: impl Iterator<Item = Value>, more: &[Value]) -> Scene {
     let mut settings = ir::Settings::default();
