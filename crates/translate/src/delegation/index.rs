@@ -63,6 +63,8 @@ pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &api::HttpRoute) {
     }
 }
 
+/// The bucket of a route, in this process alone: another build may hash otherwise, and nothing that is told or served depends
+/// on the bucket. Whoever chooses names that all fall into one loses what buckets save, and nothing else.
 fn bucket(route: &NsName) -> u8 {
     let mut hasher = DefaultHasher::new();
     route.hash(&mut hasher);
