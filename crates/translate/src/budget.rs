@@ -154,7 +154,8 @@ impl Derived for Asking {
         } else {
             // What no share could ever hold is left out in any case, and takes nothing from others.
             let charges = charges.iter().filter(|(_, costs)| met(costs.iter()).most() <= limit);
-            met(charges.flat_map(|(_, costs)| costs.iter())).most()
+            let costs: Vec<_> = charges.flat_map(|(_, costs)| costs.iter()).collect();
+            met(costs.into_iter()).most()
         };
         scope.emit::<Asked>(account.clone(), payer.clone(), asked.min(LONGEST));
         Some(())
@@ -187,12 +188,13 @@ impl Lookup for ShareOf {
 impl Lookup for TooSlow {
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<BTreeSet<(Chain, u32)>> {
         let share = *scope.get::<ShareOf>(key)?;
-        let mut met = Met::default();
+        let charges = scope.group::<Charges>(key);
+        let mut met = Met::among(charges.iter().flat_map(|(_, costs)| costs.iter()).map(|cost| &*cost.prefix));
         let mut too_slow = BTreeSet::new();
-        for ((_, chain, rule, _), costs) in scope.group::<Charges>(key).iter() {
+        for ((_, chain, rule, _), costs) in charges.iter() {
             let own = self::met(costs.iter());
             if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
-                meet(&mut met, costs.iter());
+                costs.iter().for_each(|cost| met.add(&cost.prefix, cost.nanos));
             } else {
                 too_slow.insert((chain.clone(), *rule));
             }
@@ -220,17 +222,10 @@ impl Derived for CostlyPlacement {
 }
 
 /// What single requests meet of these costs.
-fn met<'a>(costs: impl Iterator<Item = &'a Cost>) -> Met {
-    let mut met = Met::default();
-    meet(&mut met, costs);
+fn met<'a>(costs: impl Iterator<Item = &'a Cost> + Clone) -> Met<'a> {
+    let mut met = Met::among(costs.clone().map(|cost| &*cost.prefix));
+    costs.for_each(|cost| met.add(&cost.prefix, cost.nanos));
     met
-}
-
-/// Adds costs to those that single requests meet.
-fn meet<'a>(met: &mut Met, costs: impl Iterator<Item = &'a Cost>) {
-    for cost in costs {
-        met.add(&cost.prefix, cost.nanos);
-    }
 }
 
 fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
