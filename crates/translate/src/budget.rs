@@ -15,10 +15,7 @@
 pub(crate) mod cost;
 mod met;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
@@ -84,13 +81,16 @@ tables! {
     Shared: Account => BTreeMap<Payer, u64>;
     /// What one of them gets, in nanoseconds.
     ShareOf: (Account, Payer) => u64;
-    /// Its rules that would exceed that.
-    TooSlow: (Account, Payer) => BTreeSet<(Chain, u32)>;
+    /// Tells its rules that would exceed that.
+    TooSlow: (Account, Payer) => ();
 }
 
 groups! {
     /// What the namespaces that share something ask for, in nanoseconds.
     Asked: Account, Payer => u64;
+    /// Holds something for a rule that would exceed the share of its namespace. Whoever reads it reads [`TooSlow`] as well,
+    /// for its poison.
+    Exceeding: (Account, Chain, u32), () => ();
     /// Rules of a route whose matches with expressions are left out.
     LeftOut: NsName, (Chain, u32) => ();
 }
@@ -137,7 +137,8 @@ fn charge(
         let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
         let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
         scope.emit::<Charges>((account.clone(), Payer::of(chain)), sort, costs.clone());
-        scope.demand::<Asking>((account, Payer::of(chain)));
+        scope.demand::<Asking>((account.clone(), Payer::of(chain)));
+        scope.demand::<TooSlow>((account, Payer::of(chain)));
     }
     Some(())
 }
@@ -185,21 +186,20 @@ impl Lookup for ShareOf {
     }
 }
 
-impl Lookup for TooSlow {
-    fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<BTreeSet<(Chain, u32)>> {
-        let share = *scope.get::<ShareOf>(key)?;
+impl Derived for TooSlow {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let Some(share) = scope.get::<ShareOf>(key) else { return Some(()) };
         let charges = scope.group::<Charges>(key);
         let mut met = Met::among(charges.iter().flat_map(|(_, costs)| costs.iter()).map(|cost| &*cost.prefix));
-        let mut too_slow = BTreeSet::new();
         for ((_, chain, rule, _), costs) in charges.iter() {
             let own = self::met(costs.iter());
-            if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= share) {
+            if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= *share) {
                 costs.iter().for_each(|cost| met.add(&cost.prefix, cost.nanos));
             } else {
-                too_slow.insert((chain.clone(), *rule));
+                scope.emit::<Exceeding>((key.0.clone(), chain.clone(), *rule), (), ());
             }
         }
-        Some(too_slow)
+        Some(())
     }
 }
 
@@ -229,8 +229,8 @@ fn met<'a>(costs: impl Iterator<Item = &'a Cost> + Clone) -> Met<'a> {
 }
 
 fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
-    let too_slow = scope.get::<TooSlow>(&(account, Payer::of(chain)));
-    too_slow.is_some_and(|rules| rules.contains(&(chain.clone(), rule)))
+    scope.get::<TooSlow>(&(account.clone(), Payer::of(chain)));
+    !scope.group::<Exceeding>(&(account, chain.clone(), rule)).is_empty()
 }
 
 /// Puts those of a rule's routes that have expressions where a listener serves them, unless they are too slow.

@@ -16,7 +16,7 @@ use ir::{NsName, Port, Settings};
 use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
-    budget::{Asked, Asking, Charges, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
+    budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, ExcessOf, Expansion, Fan, Filled,
         HasTooManyMatches, Members, Planned, Rendering, Ruling, SaidOf, SelectsTooMany, TooManyMatches, TooManyRoutes,
@@ -531,7 +531,8 @@ fn tables() -> Engine {
         .group::<Asked>()
         .lookup::<Shared>()
         .lookup::<ShareOf>()
-        .lookup::<TooSlow>()
+        .derived::<TooSlow>()
+        .group::<Exceeding>()
         .derived::<CostlyPlacement>()
         .group::<LeftOut>()
         .group::<RoutesAt>()

@@ -104,6 +104,19 @@ fn who_has_too_many_has_his_youngest_left_out_and_nobody_else_does() {
 }
 
 #[test]
+fn where_a_namespace_asks_for_too_much_a_change_costs_no_more_with_more_of_its_rules() {
+    let [few, many] = [20, 60].map(|count| {
+        let routes = (0..count).map(|at| of("evil", &format!("bad-{at:02}"), on_shop(&ordinary(16))));
+        let mut scene = scene(routes);
+        let last = format!("bad-{:02}", count - 1);
+        assert!(!problems(&scene, &last).is_empty());
+        // One fewer of those that are left out, and again as many.
+        [15, 16].map(|rules| scene.put(of("evil", &last, on_shop(&ordinary(rules)))).computed)
+    });
+    assert_eq!(few, many, "rows for a change among 20 routes, and among 60");
+}
+
+#[test]
 fn what_no_share_could_hold_is_left_out_and_takes_nothing_from_others() {
     // More than half of what there is for an exact hostname.
     let mut scene = scene([of("good", "good", on_shop(&ordinary(100)))]);
