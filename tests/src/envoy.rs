@@ -64,6 +64,11 @@ impl Envoy {
         })
     }
 
+    /// The process' id, unless it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// The address of the admin interface.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address

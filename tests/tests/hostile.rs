@@ -41,6 +41,8 @@ mod names;
 mod objects;
 #[path = "hostile/parameters.rs"]
 mod parameters;
+#[path = "hostile/placement.rs"]
+mod placement;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
 #[path = "hostile/regexes.rs"]

@@ -27,6 +27,8 @@ pub struct Settings {
     pub gateway_parameters: Trust,
     /// What regular expressions may cost.
     pub regex: Regex,
+    /// What may be placed in proxies.
+    pub capacity: Capacity,
 }
 
 /// Which port Envoy binds for a Gateway's port.
@@ -67,6 +69,14 @@ pub struct Replacement {
 pub struct Regex {
     /// How much of a worker's time all that one request meets may take, as it is estimated from what was measured.
     pub max_time: Duration,
+}
+
+/// What may be placed in proxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// What routes, virtual hosts, clusters and endpoints of a Gateway may take of a proxy's memory, in bytes, as it is
+    /// estimated from what was measured.
+    pub max_bytes: u64,
 }
 
 /// How routes delegate to each other.
@@ -160,6 +170,7 @@ impl Default for Settings {
             },
             gateway_parameters: Trust::default(),
             regex: Regex { max_time: Duration::from_millis(50) },
+            capacity: Capacity { max_bytes: 768 << 20 },
         }
     }
 }

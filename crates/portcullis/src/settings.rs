@@ -205,6 +205,10 @@ settings! {
     /// How long all regular expressions that one request meets may take, as it is estimated from what was measured.
     regex_max_time: Duration => regex.max_time, "regex.maxTime", "PORTCULLIS_REGEX_MAX_TIME", "DURATION", "50ms",
         positive_duration;
+    /// Bytes of a proxy's memory that routes, virtual hosts, clusters and endpoints of its Gateway may take, as it is
+    /// estimated from what was measured.
+    capacity_max_bytes: u64 => capacity.max_bytes, "capacity.maxBytes", "PORTCULLIS_CAPACITY_MAX_BYTES", "BYTES",
+        "805306368", whole(1..=u64::MAX);
 }
 
 /// The highest value of a setting of 32 bits that has no bound of its own.

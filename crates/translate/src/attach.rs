@@ -16,6 +16,7 @@ use crate::{
     status::listed_with,
     tables::{
         attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname, Unacceptable},
+        capacity::AskedHost,
         delegation::Branch,
         gateway::{Admission, Fault, GatewayRow},
         host::VirtualHost,
@@ -194,6 +195,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
         let Some(config) = brief.route_config(&listener.gateway) else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
+            scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
         }
     }
     if !served.is_empty() {

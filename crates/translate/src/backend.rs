@@ -7,7 +7,7 @@ mod assignment;
 use std::sync::Arc;
 
 use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
-use engine::{Derived, Emitter, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{
     NsName, Port,
     backend::{Cluster, Protocol, ServicePort},
@@ -31,14 +31,38 @@ impl Derived for SliceRow {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
         let slice = scope.get::<Slices>(key)?;
         let service = NsName::new(key.namespace.clone(), slice.service_name.as_deref()?);
-        scope.emit::<SlicesOf>(service, key.name.clone(), ());
+        let addresses: usize = slice.endpoints.iter().map(|endpoint| endpoint.addresses.len()).sum();
+        scope.emit::<SlicesOf>(service, key.name.clone(), addresses.next_power_of_two() as u64);
         Some(())
     }
 }
 
-groups! {
-    /// The names of a Service's slices.
-    SlicesOf: NsName, Arc<str> => ();
+/// The names of a Service's slices, and how many addresses they have, rounded up to a power of two, so that a pod that
+/// comes or goes changes little.
+pub(crate) struct SlicesOf;
+
+impl Group for SlicesOf {
+    const NAME: &'static str = "SlicesOf";
+    type Key = NsName;
+    type Sort = Arc<str>;
+    type Entry = u64;
+    /// Of all.
+    type Summary = u64;
+
+    fn summary(addresses: &u64) -> u64 {
+        *addresses
+    }
+}
+
+/// How many endpoints a cluster has at most.
+pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
+    let of = |port: &ServicePort| *scope.group::<SlicesOf>(&port.service).summary();
+    match cluster {
+        ClusterId::Service(port) => of(port),
+        ClusterId::Rule(chain, rule) => scope
+            .get::<SessionCluster>(&(chain.clone(), *rule))
+            .map_or(0, |cluster| cluster.shares.iter().map(|(port, _)| of(port)).sum()),
+    }
 }
 
 impl Lookup for ServicePorts {
@@ -140,7 +164,7 @@ fn endpoints_of(scope: &Scope<'_>, port: &ServicePort) -> Vec<(Port, Arc<Endpoin
     let slices = scope.group::<SlicesOf>(&port.service);
     let slices = slices
         .iter()
-        .filter_map(|(name, ())| scope.get::<Slices>(&NsName::new(port.service.namespace.clone(), name.clone())));
+        .filter_map(|(name, _)| scope.get::<Slices>(&NsName::new(port.service.namespace.clone(), name.clone())));
     slices
         .filter_map(|slice| {
             let number = slice.ports.iter().find(|candidate| candidate.name == state.name)?.port?;

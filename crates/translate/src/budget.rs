@@ -25,12 +25,10 @@ pub(crate) use cost::{MatchingTime, ReplacingTime};
 use met::Met;
 
 use crate::{
-    host::{RoutesAt, closed_at, place, routes_at},
-    resolve::{EnvoyRoute, ResolvedRule},
+    resolve::EnvoyRoute,
     share::{Payer, shares},
     tables::{
-        attachment::Attachment,
-        budget::{Charged, CostlyPlacement},
+        attachment::Attached,
         input::{Config, Routes},
     },
 };
@@ -110,27 +108,17 @@ impl Group for Charges {
     }
 }
 
-impl Derived for Charged {
-    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
-        let (chain, rule, listener) = key;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        charge(scope, key, &routes_at(scope, &resolved, listener)?)
-    }
-
-    /// What it is served as then costs as much.
-    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let resolved = scope.get::<ResolvedRule>(&(key.0.clone(), key.1))?;
-        charge(scope, key, &closed_at(&resolved))
-    }
-}
-
-fn charge(
+/// Charges a rule for its expressions where a listener serves it.
+pub(crate) fn charge(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
+    attached: &Attached,
     routes: &[EnvoyRoute],
 ) -> Option<()> {
-    let attached = scope.get::<Attachment>(chain.top())?;
     let costs: Arc<[Cost]> = routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect();
+    if costs.is_empty() {
+        return Some(());
+    }
     let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
     let age = Age { created: created.map_or(0, jiff::Timestamp::as_second), name: chain.route().clone() };
     for served in attached.hostnames(listener) {
@@ -203,24 +191,6 @@ impl Derived for TooSlow {
     }
 }
 
-impl Derived for CostlyPlacement {
-    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
-        let (chain, rule, listener) = key;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        let routes = routes_at(scope, &resolved, listener)?;
-        put(scope, key, &routes, |account| is_too_slow(scope, account, chain, *rule))
-    }
-
-    /// What the rule claims must not fall to others, also where nobody knows its share.
-    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let (chain, rule, _) = key;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        put(scope, key, &closed_at(&resolved), |account| {
-            scope.attempt(|| is_too_slow(scope, account, chain, *rule)).unwrap_or(false)
-        })
-    }
-}
-
 /// What single requests meet of these costs.
 fn met<'a>(costs: impl Iterator<Item = &'a Cost> + Clone) -> Met<'a> {
     let mut met = Met::among(costs.clone().map(|cost| &*cost.prefix));
@@ -228,36 +198,26 @@ fn met<'a>(costs: impl Iterator<Item = &'a Cost> + Clone) -> Met<'a> {
     met
 }
 
-fn is_too_slow(scope: &Scope<'_>, account: Account, chain: &Chain, rule: u32) -> bool {
+/// Whether the expressions of a rule are left out at a hostname.
+pub(crate) fn is_too_slow(
+    scope: &Scope<'_>,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+    hostname: &Hostname,
+    routes: &[EnvoyRoute],
+) -> Option<bool> {
+    let hosts = Hosts::of(hostname);
+    let limits = Limits::of(&*scope.get::<Config>(&())?);
+    if met(routes.iter().filter_map(|route| route.cost.as_deref())).most() > hosts.part_of(limits) {
+        return Some(true);
+    }
+    let account = Account { listener: listener.clone(), hosts };
     scope.get::<TooSlow>(&(account.clone(), Payer::of(chain)));
-    !scope.group::<Exceeding>(&(account, chain.clone(), rule)).is_empty()
+    Some(!scope.group::<Exceeding>(&(account, chain.clone(), *rule)).is_empty())
 }
 
-/// Puts those of a rule's routes that have expressions where a listener serves them, unless they are too slow.
-fn put(
-    scope: &Emitter<'_>,
-    (chain, rule, listener): &(Chain, u32, ListenerId),
-    routes: &[EnvoyRoute],
-    is_too_slow: impl Fn(Account) -> bool,
-) -> Option<()> {
-    let attached = scope.get::<Attachment>(chain.top())?;
-    let limits = Limits::of(&*scope.get::<Config>(&())?);
-    let alone = met(routes.iter().filter_map(|route| route.cost.as_deref())).most();
-    for served in attached.hostnames(listener) {
-        let hosts = Hosts::of(&served.hostname);
-        if alone > hosts.part_of(limits) || is_too_slow(Account { listener: listener.clone(), hosts }) {
-            scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), *rule), ());
-            continue;
-        }
-        for route in routes.iter().filter(|route| route.cost.is_some()) {
-            scope.emit::<RoutesAt>(
-                (listener.clone(), served.hostname.clone()),
-                place(&attached, served, chain, route),
-                route.row.clone(),
-            );
-        }
-    }
-    Some(())
+/// Takes note that the matches of a rule that have expressions are left out.
+pub(crate) fn leave_out(scope: &Emitter<'_>, chain: &Chain, rule: u32) {
+    scope.emit::<LeftOut>(chain.route().clone(), (chain.clone(), rule), ());
 }
 
 /// What is to be said of a rule whose matches with expressions are left out.

@@ -23,7 +23,7 @@ use crate::{
     resource::Encoded,
 };
 
-mod readable;
+pub(crate) mod readable;
 #[cfg(test)]
 mod tests;
 

@@ -3,22 +3,24 @@
 //! It is read from the tables that Envoy's configuration is made from, and the routes are matched as Envoy matches them:
 //! by what stands in their messages, in their order.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use engine::{Engine, View};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{Chain, Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, RouteConfigId, filter::Scheme};
 use serde::Serialize;
 
 use crate::{
     Translator,
+    capacity::{Overruns, ShutHost},
     envoy::{extension, route::route_match},
     host::{Owned, Owner, RoutesAt},
     resolve::{Resolved, ResolvedRule},
     seen::{Answer, Share, Told, written_in_words},
+    share::Payer,
     tables::{
         delegation::{Delegating, Delegation, Selections},
-        gateway::GatewayRow,
+        gateway::{Fault, GatewayRow},
         host::HostsOf,
         input::Routes,
         listener::{ListenerRow, PortHosts, PortListeners},
@@ -279,6 +281,8 @@ pub struct Way {
     pub(crate) above: Vec<Above>,
     /// The leaf.
     pub(crate) route: Option<Arc<api::HttpRoute>>,
+    /// What is to be said of the leaf's rule where proxies have no room for it.
+    pub(crate) no_room: Vec<Problem>,
 }
 
 /// A delegating rule on the way to a leaf.
@@ -348,6 +352,7 @@ impl Chosen {
             above: above.collect(),
             route: engine.get::<Routes>(chain.route()),
             resolved: engine.get::<ResolvedRule>(&(chain.clone(), rule)),
+            no_room: Overruns::seen(engine, chain).problems(rule).collect(),
         }
     }
 
@@ -387,6 +392,13 @@ fn find(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Explana
     }
     let (listener, hostname) = virtual_host(engine, &config, &request.host())?;
     told.virtual_host = Some(hostname.domain());
+    if let Some(by) = engine.get::<ShutHost>(&(listener.clone(), hostname.clone())) {
+        return Err(Outcome::DirectResponse {
+            status: 500,
+            body: String::new(),
+            because: shut(gateway, &hostname, &by),
+        });
+    }
     let row = engine.get::<ListenerRow>(&listener);
     told.listener = row.map(|row| ListenerSeen {
         name: listener.name.to_string(),
@@ -398,6 +410,17 @@ fn find(engine: &Engine, gateway: &NsName, request: &Request, told: &mut Explana
         (hostname, routes)
     });
     Ok(Found { target, routes: groups.collect() })
+}
+
+/// Why a hostname answers 500 to everything.
+fn shut(gateway: &NsName, hostname: &Hostname, by: &BTreeSet<Payer>) -> Vec<Told> {
+    let namespaces: BTreeSet<_> = by.iter().map(|payer| &*payer.own).collect();
+    let message = format!(
+        "its proxies have no room for {hostname}: those of its HTTPRoutes that are of namespace {} exceed their share of \
+         what may be placed, and say more",
+        namespaces.into_iter().collect::<Vec<_>>().join(", ")
+    );
+    vec![Told::fault(&format!("Gateway {gateway}"), &Fault::new("UnsupportedValue", message))]
 }
 
 /// The route configuration of the connection that a client makes.
@@ -527,7 +550,9 @@ fn answer(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         let body = String::new();
         return Outcome::DirectResponse { status: 200, body, because: Vec::new() };
     }
-    let problems = || tree::problems(chain, resolved);
+    let object = tree::object(chain.route());
+    let no_room = way.no_room.iter().map(|problem| Told::problem(&object, problem));
+    let problems = || no_room.chain(tree::problems(chain, resolved)).collect::<Vec<_>>();
     match winner.seen.answer(resolved) {
         Answer::Backends { backends } => {
             let url = match &route.action {

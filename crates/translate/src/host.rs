@@ -10,14 +10,16 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
+    budget,
     bytes::{self, Row},
+    capacity::{self, ShutHost},
     envoy::{self, route::RouteAt},
     policy::wide::BrokenListener,
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
-        budget::{Charged, CostlyPlacement},
-        host::{HostsOf, Placement, VirtualHost},
+        capacity::Room,
+        host::{HostsOf, Placement, Rows, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs},
         policy::{InForce, Overridden, PolicyAt, UsedEntry, WithoutPrefix},
@@ -26,49 +28,105 @@ use crate::{
 };
 
 impl Derived for Placement {
-    fn compute(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (chain, rule, listener) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        let routes = routes_at(scope, &resolved, listener)?;
-        spread(scope, (chain, *rule, listener), &attached, &routes);
-        if resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
-            let (gateway, route) = (listener.gateway.clone(), chain.clone());
-            scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
-        }
+        ask(scope, key, &attached, &resolved, &routes_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
             hold(scope, policies, chain, *rule, &listener.gateway);
         }
-        send(scope, &resolved, listener);
         Some(())
     }
 
-    /// What the rule claims must not fall to others. What is written stands; what is not answers 500.
-    fn poisoned(scope: &Emitter<'_>, (chain, rule, listener): &Self::Key, _: &engine::Fault) -> Option<()> {
+    /// What it is served as then takes as much.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        let (chain, rule, _) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
-        spread(scope, (chain, *rule, listener), &attached, &closed_at(&resolved));
-        send(scope, &resolved, listener);
-        Some(())
+        ask(scope, key, &attached, &resolved, &closed_at(&resolved))
     }
 }
 
-/// Puts the routes of a rule where a listener serves them; those with expressions once it is known what they cost.
+/// Tells what a rule takes where a listener serves it, and has it put there.
+fn ask(
+    scope: &Emitter<'_>,
+    key: &(Chain, u32, ListenerId),
+    attached: &Attached,
+    resolved: &Resolved,
+    routes: &[EnvoyRoute],
+) -> Option<()> {
+    capacity::claim(scope, key, attached, resolved, routes);
+    budget::charge(scope, key, attached, routes)?;
+    scope.demand::<Rows>(key.clone());
+    Some(())
+}
+
+impl Derived for Rows {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        let (chain, rule, listener) = key;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let routes = routes_at(scope, &resolved, listener)?;
+        let overrun = capacity::overrun(scope, key);
+        let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
+        let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &routes);
+        spread(scope, key, &resolved, &routes, room, too_slow)
+    }
+
+    /// What the rule claims must not fall to others, also where nobody knows whether there is room or time. What is
+    /// written stands; what is not answers 500.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        let (chain, rule, _) = key;
+        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let routes = closed_at(&resolved);
+        let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
+        let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
+        let too_slow =
+            |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &routes)).unwrap_or(None);
+        spread(scope, key, &resolved, &routes, room, too_slow)
+    }
+}
+
+/// Puts the routes of a rule at the hostnames at which a listener serves it: as they are where there is room, without
+/// those with expressions where these take too much time.
 fn spread(
     scope: &Emitter<'_>,
-    (chain, rule, listener): (&Chain, u32, &ListenerId),
-    attached: &Attached,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+    resolved: &Resolved,
     routes: &[EnvoyRoute],
-) {
-    for route in routes.iter().filter(|route| route.cost.is_none()) {
-        for served in attached.hostnames(listener) {
-            let place = place(attached, served, chain, route);
-            scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, route.row.clone());
+    room: impl Fn(&Hostname) -> Option<Room>,
+    is_too_slow: impl Fn(&Hostname) -> Option<bool>,
+) -> Option<()> {
+    let attached = scope.get::<Attachment>(chain.top())?;
+    let is_costly = routes.iter().any(|route| route.cost.is_some());
+    let (mut is_served, mut is_closed) = (false, false);
+    for served in attached.hostnames(listener) {
+        let room = room(&served.hostname);
+        is_served |= room.is_none();
+        is_closed |= room.is_some_and(|room| room != Room::LeftOut);
+        if room.is_some_and(|room| room != Room::Closed) {
+            continue;
+        }
+        let too_slow = is_costly && is_too_slow(&served.hostname).unwrap_or(false);
+        if too_slow {
+            budget::leave_out(scope, chain, *rule);
+        }
+        for route in routes.iter().filter(|route| !too_slow || route.cost.is_none()) {
+            let row = if room.is_none() { Some(route.row.clone()) } else { envoy::route::closed(&route.row) };
+            let place = place(&attached, served, chain, route);
+            if let Some(row) = row {
+                scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, row);
+            }
         }
     }
-    if routes.iter().any(|route| route.cost.is_some()) {
-        scope.demand::<Charged>((chain.clone(), rule, listener.clone()));
-        scope.demand::<CostlyPlacement>((chain.clone(), rule, listener.clone()));
+    if is_served {
+        send(scope, resolved, listener);
     }
+    if is_closed || resolved.findings.as_ref().is_some_and(|findings| findings.replaced.is_some()) {
+        let (gateway, route) = (listener.gateway.clone(), chain.clone());
+        scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
+    }
+    Some(())
 }
 
 /// Has the clusters served that a rule sends to.
@@ -204,6 +262,20 @@ impl Derived for VirtualHost {
                 hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect()
             }
         };
+        // Who has routes of his own there has room for it.
+        if let (Owned::By(name), Some(own)) = (&*owner, groups.first())
+            && own.is_empty()
+        {
+            let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
+            if scope.get::<ShutHost>(&(listener, hostname.clone())).is_some() {
+                scope.emit::<HostsOf>(
+                    config.clone(),
+                    hostname.clone(),
+                    envoy::replaced::virtual_host(&hostname.domain()),
+                );
+                return Some(());
+            }
+        }
         let pages = groups.iter().flat_map(engine::View::pages);
         let pieces = pages.map(|page| {
             let routes = page.cached(|page| bytes::routes(page.iter().map(|(_, row)| row)));

@@ -11,6 +11,7 @@ mod backend;
 mod body;
 mod budget;
 pub mod bytes;
+mod capacity;
 mod class;
 mod delegation;
 pub mod envoy;

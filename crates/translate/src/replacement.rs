@@ -5,6 +5,7 @@ use engine::{Derived, Emitter};
 use ir::ListenerId;
 
 use crate::{
+    capacity,
     policy::wide::{BrokenGateway, BrokenListener},
     resolve::ResolvedRule,
     tables::replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
@@ -13,7 +14,8 @@ use crate::{
 impl Derived for Replaced {
     fn compute(scope: &Emitter<'_>, key: &ReplacedRule) -> Option<Replacement> {
         let rule = scope.get::<ResolvedRule>(&(key.route.clone(), key.rule))?;
-        let problem = rule.findings.as_ref()?.replaced.as_ref()?;
+        let broken = rule.findings.as_ref().and_then(|findings| findings.replaced.clone());
+        let problem = broken.or_else(|| capacity::no_room(scope, &key.route, key.rule, &key.gateway))?;
         Some(Replacement { reason: problem.reason, error: problem.to_string().into() })
     }
 }

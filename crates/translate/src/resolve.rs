@@ -15,6 +15,7 @@ use ir::{
 use crate::{
     budget::cost::{Cost, Limits, Meter, affordable, unpriced},
     bytes::Row,
+    capacity::weight,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     envoy::route::{self, RouteAt},
     internal,
@@ -93,6 +94,8 @@ pub(crate) struct EnvoyRoute {
     pub(crate) row: Row,
     /// What its regular expressions cost a request; most have none.
     pub(crate) cost: Option<Box<Cost>>,
+    /// What it takes of a proxy's memory, in bytes.
+    pub(crate) memory: u64,
 }
 
 /// A rule that nothing is missing from but what it costs, and the listener.
@@ -210,7 +213,8 @@ impl Unwritten {
         }
         let prefix = || route::guard(request).unwrap_or_default().into();
         let cost = nanos.map(|nanos| Box::new(Cost { prefix: prefix(), nanos }));
-        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row, cost })
+        let memory = weight::route(&row) + weight::of_rule(&self.rule) + weight::of_match(request, cost.as_deref());
+        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row, cost, memory })
     }
 }
 

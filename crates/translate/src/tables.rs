@@ -38,7 +38,7 @@ macro_rules! groups {
 
 pub(crate) mod attachment;
 pub(crate) mod backend;
-pub(crate) mod budget;
+pub(crate) mod capacity;
 pub(crate) mod delegation;
 pub(crate) mod gateway;
 pub(crate) mod host;

@@ -2,6 +2,7 @@
 
 mod attachment;
 mod bounds;
+mod capacity;
 mod changes;
 mod delegation;
 mod delegation_policy;

@@ -17,6 +17,7 @@ use crate::{
     attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
     backend::{SliceRow, SlicesOf},
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
+    capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
     delegation::{
         BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, ExcessOf, Expansion, Fan, Filled,
         HasTooManyMatches, Members, Planned, Rendering, Ruling, SaidOf, SelectsTooMany, TooManyMatches, TooManyRoutes,
@@ -36,13 +37,13 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
-        budget::{Charged, CostlyPlacement},
+        capacity::{AskedCluster, AskedHost},
         delegation::{
             Branch, Candidate, Delegating, Excess, Excesses, FitsBelow, Fitting, Growth, Overfull, Places, Referred,
             Selections, Unlisted,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Placement, VirtualHost},
+        host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
             Classes, Config, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways, Grants, Nacks,
             Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, Unapplied,
@@ -524,8 +525,16 @@ fn tables() -> Engine {
         .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
+        .derived::<AskedHost>()
+        .group::<Below>()
+        .lookup::<Copies>()
         .derived::<Placement>()
-        .derived::<Charged>()
+        .derived::<AskedCluster>()
+        .group::<Fixed>()
+        .group::<Claims>()
+        .lookup::<Overflow>()
+        .lookup::<OverrunOf>()
+        .lookup::<ShutHost>()
         .group::<Charges>()
         .derived::<Asking>()
         .group::<Asked>()
@@ -533,7 +542,7 @@ fn tables() -> Engine {
         .lookup::<ShareOf>()
         .derived::<TooSlow>()
         .group::<Exceeding>()
-        .derived::<CostlyPlacement>()
+        .derived::<Rows>()
         .group::<LeftOut>()
         .group::<RoutesAt>()
         .derived_for_each::<WidePolicies, Gateways>(same)

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     Translator,
+    capacity::Overruns,
     delegation::{Children, LABEL, beyond_fault, published_unasked},
     resolve::{ANYWHERE, EnvoyRoutes, Resolved, ResolvedRule},
     route::rule,
@@ -262,6 +263,7 @@ fn child(engine: &Engine, chain: &Chain) -> Node {
 fn rules(engine: &Engine, chain: &Chain, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
     let Some(route) = engine.get::<Routes>(chain.route()) else { return Vec::new() };
     let mut rules = Vec::with_capacity(route.spec.rules.len());
+    let overruns = Overruns::seen(engine, chain);
     for (written, index) in route.spec.rules.iter().zip(0..) {
         let key = (chain.clone(), index);
         let resolved = engine.get::<ResolvedRule>(&key);
@@ -282,11 +284,12 @@ fn rules(engine: &Engine, chain: &Chain, left_out: &[(u32, u32, String)]) -> Vec
             matches.sort_by_key(|matching| matching.index);
         }
         let served = engine.get::<Branch>(chain).is_some();
+        let no_room = overruns.problems(index).map(|problem| Told::problem(&object(chain.route()), &problem));
         rules.push(Rule {
             rule: index,
             name: written.name.as_ref().filter(|name| !name.is_empty()).map(ToString::to_string),
             matches,
-            problems: problems(chain, resolved.as_deref()),
+            problems: no_room.chain(problems(chain, resolved.as_deref())).collect(),
             references: match delegation.as_deref() {
                 Some(delegation) if served => references(engine, &key, delegation),
                 _ => Vec::new(),

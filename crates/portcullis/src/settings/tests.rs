@@ -71,6 +71,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.maxMatches", "1"),
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
+    ("capacity.maxBytes", "1000000000"),
 ];
 
 #[test]

@@ -73,6 +73,24 @@ fn nests_deeper(message: &[u8], levels: usize) -> bool {
     false
 }
 
+/// How many messages, texts and lists of numbers there are in an encoded message. A text counts as what stands in the
+/// message that it might be, so it is not too few.
+pub(crate) fn parts(message: &[u8]) -> u64 {
+    within(message, MAX_NESTING)
+}
+
+fn within(message: &[u8], levels: usize) -> u64 {
+    let (mut rest, mut parts) = (message, 0);
+    while !rest.is_empty() {
+        match field(&mut rest) {
+            Some(Field::Delimited(body)) if levels > 0 => parts += 1 + within(body, levels - 1),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    parts
+}
+
 /// A field of a message.
 enum Field<'a> {
     /// With content that may be a message.

@@ -11,6 +11,8 @@ use envoy_types::pb::envoy::config::{
         weighted_cluster::{ClusterWeight, cluster_weight},
     },
 };
+use prost::Message;
+
 use ir::{
     filter::{HeaderModifier, Scheme},
     matching::RequestMatch,
@@ -83,6 +85,14 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
         fields = fields.message(tag::ROUTE_DIRECT_RESPONSE, &body_format(format));
     }
     Row::new(fields.map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule)).into_bytes())
+}
+
+/// A route that answers 500 to what another matches; none for what is no route.
+pub(crate) fn closed(row: &Row) -> Option<Row> {
+    let Route { name, r#match, .. } = Route::decode(&*row.bytes).ok()?;
+    let action = DirectResponseAction { status: 500, ..DirectResponseAction::default() };
+    let route = Route { name, r#match, action: Some(EnvoyAction::DirectResponse(action)), ..Route::default() };
+    Row::new(route.encode_to_vec()).ok()
 }
 
 fn shares_change(rule: &Rule, modifier: fn(&WeightedBackend) -> &HeaderModifier) -> bool {

@@ -16,6 +16,7 @@ use ir::{Chain, NsName, Problem, Severity};
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
     budget::left_out,
+    capacity::Overruns,
     delegation::{UNASKED, beyond, beyond_fault, consents, may_consent, published_unasked},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
@@ -330,7 +331,12 @@ impl Wrong {
         for chain in chains {
             // One route, in all of its places.
             unlisted_of.get_or_insert(chain);
+            let overruns = Overruns::read(scope, chain);
             for rule in 0..attached.rules {
+                for problem in overruns.problems(rule) {
+                    wrong.replaced |= problem.severity == Severity::Replaced;
+                    add(&mut wrong.faults, &problem);
+                }
                 let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
                 let left_out = if resolved.costs_time() { left_out(scope, chain, rule) } else { None };
                 if let Some(problem) = left_out {

@@ -6,8 +6,10 @@ use ir::{Chain, Hostname, ListenerId, RouteConfigId};
 use crate::bytes::Host;
 
 tables! {
-    /// Puts a rule's routes where a listener serves them.
+    /// A rule where a listener serves it: tells what it takes, and has it put there.
     Placement: (Chain, u32, ListenerId) => ();
+    /// Puts a rule's routes where a listener serves them, once it is known whether there is room.
+    Rows: (Chain, u32, ListenerId) => ();
     /// Virtual hosts, encoded.
     VirtualHost: (RouteConfigId, Hostname) => ();
 }

@@ -1,0 +1,311 @@
+//! What the proxies of a Gateway can hold.
+//!
+//! An Envoy that needs more memory than it may have ends, for everybody, so what is placed in it is bounded
+//! ([`ir::settings::Capacity`]): an estimate of what routes, virtual hosts, clusters and endpoints take there
+//! ([`weight`]). Sums of it are kept as rules come and go. While they are within the bound, that is all; beyond it, all
+//! that is asked of the Gateway is looked at, and shared out between namespaces ([`fit`]).
+
+mod fit;
+pub(crate) mod weight;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use engine::{Derived, Emitter, Engine, Group, Lookup, Scope};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
+
+use fit::{Claim, fit};
+
+use crate::{
+    backend::most_endpoints,
+    resolve::{EnvoyRoute, Resolved, ResolvedRule},
+    share::Payer,
+    status::listed_with,
+    tables::{
+        attachment::{Attached, Attachment},
+        backend::ClusterId,
+        capacity::{AskedCluster, AskedHost, Room},
+        input::{Config, Routes},
+    },
+};
+
+/// The rules that listeners of a Gateway serve.
+pub(crate) struct Claims;
+
+impl Group for Claims {
+    const NAME: &'static str = "Claims";
+    type Key = NsName;
+    type Sort = (Chain, u32, ListenerId);
+    type Entry = Weight;
+    /// What they take together at most, in bytes.
+    type Summary = u64;
+
+    fn summary(weight: &Weight) -> u64 {
+        weight.most
+    }
+}
+
+/// What a rule takes where a listener serves it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// At one hostname.
+    routes: u64,
+    /// At all at most.
+    most: u64,
+}
+
+/// What virtual hosts and clusters of a Gateway take, in bytes.
+pub(crate) struct Fixed;
+
+impl Group for Fixed {
+    const NAME: &'static str = "Fixed";
+    type Key = NsName;
+    type Sort = Part;
+    type Entry = u64;
+    type Summary = u64;
+
+    fn summary(weight: &u64) -> u64 {
+        *weight
+    }
+}
+
+/// What is placed once, whoever asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Host(Arc<str>, Hostname),
+    Cluster(ClusterId),
+}
+
+groups! {
+    /// The hostnames below a broader one that a listener serves.
+    Below: (ListenerId, Hostname), Hostname => ();
+}
+
+tables! {
+    /// How many virtual hosts have the routes of a broad hostname, rounded up to a power of two so that few wake for one
+    /// more.
+    Copies: (ListenerId, Hostname) => u64;
+    /// What becomes of what there is no room for at a Gateway; absent where there is room for all.
+    Overflow: NsName => Overflowing;
+    /// What becomes of the rules of one of those who exceed their share.
+    OverrunOf: (NsName, Payer) => Arc<Overrun>;
+    /// Who has a hostname answer 500 to everything.
+    ShutHost: (ListenerId, Hostname) => BTreeSet<Payer>;
+}
+
+/// What there is no room for at a Gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overflowing {
+    overrun: BTreeMap<Payer, Arc<Overrun>>,
+    shut: BTreeMap<(ListenerId, Hostname), BTreeSet<Payer>>,
+}
+
+/// What somebody asks for beyond his share.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overrun {
+    /// What all together may take at the Gateway, in bytes.
+    bound: u64,
+    /// What all that he asks for would take.
+    asked: u64,
+    /// What he gets of it.
+    share: u64,
+    /// The rules that are not served as they are.
+    rules: BTreeMap<(Chain, u32, ListenerId), Vec<(Hostname, Room)>>,
+}
+
+impl Derived for AskedHost {
+    fn compute(scope: &Emitter<'_>, (listener, hostname): &Self::Key) -> Option<()> {
+        let part = Part::Host(listener.name.clone(), hostname.clone());
+        scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST);
+        for covering in hostname.covering().skip(1) {
+            scope.emit::<Below>((listener.clone(), covering), hostname.clone(), ());
+        }
+        Some(())
+    }
+}
+
+impl Derived for AskedCluster {
+    fn compute(scope: &Emitter<'_>, (gateway, cluster): &Self::Key) -> Option<()> {
+        let weight = weight::cluster(most_endpoints(scope, cluster));
+        scope.emit::<Fixed>(gateway.clone(), Part::Cluster(cluster.clone()), weight);
+        Some(())
+    }
+}
+
+impl Lookup for Copies {
+    fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<u64> {
+        Some((1 + scope.group::<Below>(key).len() as u64).next_power_of_two())
+    }
+}
+
+/// Takes note of what a rule asks for where a listener serves it.
+pub(crate) fn claim(
+    scope: &Emitter<'_>,
+    key: &(Chain, u32, ListenerId),
+    attached: &Attached,
+    resolved: &Resolved,
+    routes: &[EnvoyRoute],
+) {
+    let listener = &key.2;
+    let routes = routes.iter().map(|route| route.memory).sum();
+    let copies = attached.hostnames(listener).iter().map(|served| match &served.hostname {
+        Hostname::Exact(_) => 1,
+        broad => scope.get::<Copies>(&(listener.clone(), broad.clone())).map_or(1, |copies| *copies),
+    });
+    let most = copies.sum::<u64>().saturating_mul(routes).min(weight::MOST);
+    scope.emit::<Claims>(listener.gateway.clone(), key.clone(), Weight { routes, most });
+    for cluster in &resolved.clusters {
+        scope.demand::<AskedCluster>((listener.gateway.clone(), cluster.clone()));
+    }
+}
+
+impl Lookup for Overflow {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Overflowing> {
+        let bound = scope.get::<Config>(&())?.capacity.max_bytes;
+        let (claims, fixed) = (scope.group::<Claims>(gateway), scope.group::<Fixed>(gateway));
+        if claims.summary() + fixed.summary() <= bound {
+            return None;
+        }
+        let rules = claims.iter().filter_map(|(key, weight)| {
+            let (chain, rule, listener) = key;
+            let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
+            let created = created.map_or(0, jiff::Timestamp::as_second);
+            let asked = (scope.get::<Attachment>(chain.top())?, scope.get::<ResolvedRule>(&(chain.clone(), *rule))?);
+            Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
+        });
+        let mut rules: Vec<_> = rules.collect();
+        rules.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        let claims = rules.iter().map(|((_, _, chain, _, listener), routes, (attached, resolved))| Claim {
+            payer: Payer::of(chain),
+            listener,
+            hostnames: attached.hostnames(listener).iter().map(|served| &served.hostname).collect(),
+            routes: *routes,
+            clusters: &resolved.clusters,
+        });
+        let claims: Vec<_> = claims.collect();
+        let cluster = |id: &ClusterId| fixed.get(&Part::Cluster(id.clone())).copied().unwrap_or_default();
+        let fitted = fit(bound, &claims, cluster)?;
+        let mut rooms: BTreeMap<&Payer, BTreeMap<_, _>> = BTreeMap::new();
+        for (index, room) in fitted.rooms {
+            let (_, _, chain, rule, listener) = rules[index].0;
+            rooms.entry(&claims[index].payer).or_default().insert((chain.clone(), *rule, listener.clone()), room);
+        }
+        let overrun = fitted.exceed.into_iter().map(|(payer, (asked, share))| {
+            let rules = rooms.remove(&payer).unwrap_or_default();
+            (payer, Arc::new(Overrun { bound, asked, share, rules }))
+        });
+        Some(Overflowing { overrun: overrun.collect(), shut: fitted.shut })
+    }
+}
+
+impl Lookup for OverrunOf {
+    fn compute(scope: &Scope<'_>, (gateway, payer): &Self::Key) -> Option<Arc<Overrun>> {
+        scope.get::<Overflow>(gateway)?.overrun.get(payer).cloned()
+    }
+}
+
+impl Lookup for ShutHost {
+    fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<BTreeSet<Payer>> {
+        scope.get::<Overflow>(&key.0.gateway)?.shut.get(key).cloned()
+    }
+}
+
+/// What somebody asks for beyond his share where a listener serves a rule of his, if he does.
+pub(crate) fn overrun(scope: &Scope<'_>, (chain, _, listener): &(Chain, u32, ListenerId)) -> Option<Arc<Arc<Overrun>>> {
+    scope.get::<OverrunOf>(&(listener.gateway.clone(), Payer::of(chain)))
+}
+
+impl Overrun {
+    /// What becomes of a rule at a hostname; none where it is served.
+    pub(crate) fn room(&self, key: &(Chain, u32, ListenerId), hostname: &Hostname) -> Option<Room> {
+        let rooms = self.rules.get(key)?;
+        rooms.iter().find_map(|(at, room)| (at == hostname).then_some(*room))
+    }
+
+    /// What is to be said of a rule at a Gateway, if there is no room for all of it.
+    fn problem(&self, chain: &Chain, rule: u32, gateway: &NsName) -> Option<Problem> {
+        let first = (chain.clone(), rule, ListenerId { gateway: gateway.clone(), name: "".into() });
+        let here =
+            |(of, at, listener): &(Chain, u32, ListenerId)| of == chain && *at == rule && listener.gateway == *gateway;
+        let rooms = self.rules.range(first..).take_while(|(key, _)| here(key)).flat_map(|(_, rooms)| rooms);
+        let rooms: Vec<_> = rooms.collect();
+        let at = |room: Room| {
+            let at: BTreeSet<_> = rooms.iter().filter(|(_, of)| *of == room).map(|(hostname, _)| hostname).collect();
+            (!at.is_empty()).then(|| listed_with(", ", &at.into_iter().collect::<Vec<_>>()))
+        };
+        let left_out = at(Room::LeftOut);
+        let severity = if left_out.is_some() { Severity::Refused } else { Severity::Replaced };
+        let becomes = [
+            at(Room::Closed).map(|at| format!("the rule answers 500 at {at}")),
+            at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
+            left_out.map(|at| format!("the rule is left out at {at}")),
+        ];
+        let becomes: Vec<_> = becomes.into_iter().flatten().collect();
+        if becomes.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "the proxies of Gateway {gateway} have no room for it, and {}: the rules of namespace {} would take {} of their \
+             memory, and its share of {} is {}; use fewer matches, hostnames and backends, and give rules hostnames",
+            becomes.join("; "),
+            chain.route().namespace,
+            in_words(self.asked),
+            in_words(self.bound),
+            in_words(self.share),
+        );
+        Some(Problem::new(severity, "UnsupportedValue", format!("spec.rules[{rule}]"), message))
+    }
+}
+
+/// What is to be said of a rule for which the proxies of a Gateway have no room.
+pub(crate) fn no_room(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: &NsName) -> Option<Problem> {
+    scope.get::<OverrunOf>(&(gateway.clone(), Payer::of(chain)))?.problem(chain, rule, gateway)
+}
+
+/// The Gateways that have no room for all rules of a route where it stands.
+pub(crate) struct Overruns<'a> {
+    chain: &'a Chain,
+    at: Vec<(NsName, Arc<Arc<Overrun>>)>,
+}
+
+impl<'a> Overruns<'a> {
+    pub(crate) fn read(scope: &Scope<'_>, chain: &'a Chain) -> Self {
+        Self::of(chain, scope.get::<Attachment>(chain.top()), |key| scope.get::<OverrunOf>(key))
+    }
+
+    /// As they stand in the tables.
+    pub(crate) fn seen(engine: &Engine, chain: &'a Chain) -> Self {
+        Self::of(chain, engine.get::<Attachment>(chain.top()), |key| engine.get::<OverrunOf>(key))
+    }
+
+    fn of(
+        chain: &'a Chain,
+        attached: Option<Arc<Attached>>,
+        get: impl Fn(&(NsName, Payer)) -> Option<Arc<Arc<Overrun>>>,
+    ) -> Self {
+        let listeners = attached.iter().flat_map(|attached| &attached.served);
+        let mut gateways: Vec<_> = listeners.map(|listener| &listener.gateway).collect();
+        gateways.dedup();
+        let at = gateways.into_iter().filter_map(|gateway| {
+            let overrun = get(&(gateway.clone(), Payer::of(chain)))?;
+            Some((gateway.clone(), overrun))
+        });
+        Self { chain, at: at.collect() }
+    }
+
+    /// What is to be said of one of the rules.
+    pub(crate) fn problems(&self, rule: u32) -> impl Iterator<Item = Problem> {
+        self.at.iter().filter_map(move |(gateway, overrun)| overrun.problem(self.chain, rule, gateway))
+    }
+}
+
+/// Bytes, in units in which memory is counted.
+fn in_words(bytes: u64) -> String {
+    const KIB: u64 = 1024;
+    match bytes {
+        ..1_048_576 => format!("{} KiB", bytes.div_ceil(KIB)),
+        _ => format!("{} MiB", bytes.div_ceil(KIB * KIB)),
+    }
+}

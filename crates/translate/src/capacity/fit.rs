@@ -1,0 +1,321 @@
+//! Who goes without where a Gateway's proxies cannot hold all that is asked for.
+//!
+//! A route of a broad hostname is copied into the virtual host of each hostname below it, so what a route costs depends
+//! on the hostnames of others, and a hostname on their routes. A copy is charged to the younger of the two: nobody pays
+//! for what comes after him. What the namespaces ask for, charged so, is shared out ([`shares`]); who asks for more than
+//! his share has it used up by his oldest rules, and his others answer 500.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use ir::{Hostname, ListenerId};
+
+use super::weight;
+use crate::{
+    share::{Payer, shares},
+    tables::{backend::ClusterId, capacity::Room},
+};
+
+/// A rule where a listener serves it.
+pub(super) struct Claim<'a> {
+    pub(super) payer: Payer,
+    pub(super) listener: &'a ListenerId,
+    pub(super) hostnames: Vec<&'a Hostname>,
+    /// What its routes take at one hostname, in bytes.
+    pub(super) routes: u64,
+    pub(super) clusters: &'a [ClusterId],
+}
+
+/// What becomes of the claims of a Gateway.
+pub(super) struct Fitted {
+    /// Of claims that are not served as they are, by their place among all: what becomes of them, hostname by hostname.
+    pub(super) rooms: BTreeMap<usize, Vec<(Hostname, Room)>>,
+    /// Hostnames that answer 500 to everything, and who asked for them.
+    pub(super) shut: BTreeMap<(ListenerId, Hostname), BTreeSet<Payer>>,
+    /// What those ask for who exceed their share, and what they get.
+    pub(super) exceed: BTreeMap<Payer, (u64, u64)>,
+}
+
+/// The part of the bound that direct responses get in place of what there is no room for.
+const CLOSED_PART: u64 = 8;
+
+/// Shares `bound` bytes out among claims, the oldest first; none if there is room for all. `cluster` tells what a cluster
+/// takes. Takes a few steps for each hostname of a claim.
+pub(super) fn fit(bound: u64, claims: &[Claim<'_>], cluster: impl Fn(&ClusterId) -> u64) -> Option<Fitted> {
+    let mut all = Placed::default();
+    let mut asked: BTreeMap<&Payer, u64> = BTreeMap::new();
+    for claim in claims {
+        for hostname in &claim.hostnames {
+            let charge = all.charge(claim, hostname, &cluster);
+            all.place(claim, hostname);
+            let sum = asked.entry(&claim.payer).or_default();
+            *sum = sum.saturating_add(charge);
+        }
+    }
+    if all.total(&cluster) <= bound {
+        return None;
+    }
+    let shared = shares(bound, asked.iter().map(|(payer, amount)| (*payer, *amount)));
+    let (mut left, mut placed) = (shared.clone(), Placed::default());
+    let mut unplaced = Vec::new();
+    for (index, claim) in claims.iter().enumerate() {
+        for hostname in &claim.hostnames {
+            let charge = placed.charge(claim, hostname, &cluster);
+            match left.get_mut(&claim.payer) {
+                Some(left) if charge > *left => {
+                    unplaced.push((index, *hostname));
+                    continue;
+                }
+                Some(left) => *left -= charge,
+                None => {}
+            }
+            placed.place(claim, hostname);
+        }
+    }
+    let exceed = shared.iter().filter_map(|(payer, share)| Some((payer.clone(), (*asked.get(payer)?, *share))));
+    let exceed = exceed.collect();
+    Some(close(bound / CLOSED_PART, claims, &placed, &unplaced, exceed))
+}
+
+/// What becomes of what has no room.
+fn close(
+    bound: u64,
+    claims: &[Claim<'_>],
+    placed: &Placed<'_>,
+    unplaced: &[(usize, &Hostname)],
+    exceed: BTreeMap<Payer, (u64, u64)>,
+) -> Fitted {
+    let mut shut = HashSet::new();
+    let charges: Vec<_> = unplaced
+        .iter()
+        .map(|(index, hostname)| {
+            let claim = &claims[*index];
+            if placed.hosts.contains(&(claim.listener, (*hostname).clone())) {
+                claim.routes.saturating_mul(placed.copies(claim.listener, hostname))
+            } else if shut.insert((claim.listener, *hostname)) {
+                weight::CLOSED_HOST
+            } else {
+                0
+            }
+        })
+        .collect();
+    let mut asked: BTreeMap<&Payer, u64> = BTreeMap::new();
+    for ((index, _), charge) in unplaced.iter().zip(&charges) {
+        let sum = asked.entry(&claims[*index].payer).or_default();
+        *sum = sum.saturating_add(*charge);
+    }
+    let mut left = shares(bound, asked.into_iter());
+    let mut fitted = Fitted { rooms: BTreeMap::new(), shut: BTreeMap::new(), exceed };
+    for ((index, hostname), charge) in unplaced.iter().zip(charges) {
+        let claim = &claims[*index];
+        let place = (claim.listener.clone(), (*hostname).clone());
+        let room = match left.get_mut(&claim.payer) {
+            Some(left) if charge > *left => Room::LeftOut,
+            left => {
+                if let Some(left) = left {
+                    *left -= charge;
+                }
+                if placed.hosts.contains(&(claim.listener, (*hostname).clone())) { Room::Closed } else { Room::Shut }
+            }
+        };
+        if room == Room::Shut {
+            fitted.shut.entry(place).or_default().insert(claim.payer.clone());
+        }
+        fitted.rooms.entry(*index).or_default().push(((*hostname).clone(), room));
+    }
+    fitted
+}
+
+type Place<'a> = (&'a ListenerId, Hostname);
+
+/// What stands in proxies.
+#[derive(Default)]
+struct Placed<'a> {
+    /// Virtual hosts with routes of their own.
+    hosts: HashSet<Place<'a>>,
+    /// How many of them stand below a hostname.
+    below: HashMap<Place<'a>, u64>,
+    /// What the routes of a hostname take at one virtual host.
+    routes: HashMap<Place<'a>, u64>,
+    clusters: HashSet<&'a ClusterId>,
+    /// Who has paid for a virtual host, and who for a cluster.
+    paid_hosts: HashSet<(&'a Payer, Place<'a>)>,
+    paid_clusters: HashSet<(&'a Payer, &'a ClusterId)>,
+}
+
+impl<'a> Placed<'a> {
+    /// What a claim is charged at a hostname beyond what its payer has paid for.
+    ///
+    /// Whoever uses a virtual host or a cluster pays all of it, so that what one pays does not depend on whether others
+    /// are served.
+    fn charge(&self, claim: &'a Claim<'a>, hostname: &Hostname, cluster: impl Fn(&ClusterId) -> u64) -> u64 {
+        let mut charge = claim.routes.saturating_mul(self.copies(claim.listener, hostname));
+        if !self.paid_hosts.contains(&(&claim.payer, (claim.listener, hostname.clone()))) {
+            charge = charge.saturating_add(self.host(claim.listener, hostname));
+        }
+        let unpaid = claim.clusters.iter().filter(|id| !self.paid_clusters.contains(&(&claim.payer, *id)));
+        unpaid.fold(charge, |charge, id| charge.saturating_add(cluster(id)))
+    }
+
+    /// What a virtual host takes with the routes that cover it.
+    fn host(&self, listener: &ListenerId, hostname: &Hostname) -> u64 {
+        let covering = hostname.covering().skip(1).filter_map(|covering| self.routes.get(&(listener, covering)));
+        covering.fold(weight::HOST, |sum, routes| sum.saturating_add(*routes))
+    }
+
+    /// How many virtual hosts have the routes of a hostname.
+    fn copies(&self, listener: &ListenerId, hostname: &Hostname) -> u64 {
+        1 + self.below.get(&(listener, hostname.clone())).copied().unwrap_or_default()
+    }
+
+    fn place(&mut self, claim: &'a Claim<'a>, hostname: &Hostname) {
+        let place = (claim.listener, hostname.clone());
+        if self.hosts.insert(place.clone()) {
+            for covering in hostname.covering().skip(1) {
+                *self.below.entry((claim.listener, covering)).or_default() += 1;
+            }
+        }
+        let routes = self.routes.entry(place.clone()).or_default();
+        *routes = routes.saturating_add(claim.routes);
+        self.paid_hosts.insert((&claim.payer, place));
+        for id in claim.clusters {
+            self.clusters.insert(id);
+            self.paid_clusters.insert((&claim.payer, id));
+        }
+    }
+
+    /// What all of it takes.
+    fn total(&self, cluster: impl Fn(&ClusterId) -> u64) -> u64 {
+        let hosts = self.hosts.iter().map(|(listener, hostname)| {
+            let own = self.routes.get(&(*listener, hostname.clone())).copied().unwrap_or_default();
+            own.saturating_add(self.host(listener, hostname))
+        });
+        let clusters = self.clusters.iter().map(|id| cluster(id));
+        hosts.chain(clusters).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ir::NsName;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CLUSTER: u64 = 30_000;
+
+    /// Who asks, for which hostnames, how much, and to which clusters it sends.
+    type Asked = (&'static str, Vec<&'static str>, u64, Vec<u16>);
+
+    struct World {
+        listener: ListenerId,
+        claims: Vec<(Payer, Vec<Hostname>, u64, Vec<ClusterId>)>,
+    }
+
+    impl World {
+        fn new(asked: &[Asked]) -> Self {
+            let claims = asked.iter().map(|(who, hostnames, routes, ports)| {
+                let service = |port: &u16| {
+                    ClusterId::Service(ir::backend::ServicePort { service: NsName::new(*who, "s"), port: *port })
+                };
+                (
+                    Payer { root: (*who).into(), own: (*who).into() },
+                    hostnames.iter().map(|hostname| Hostname::parse(hostname)).collect(),
+                    *routes,
+                    ports.iter().map(service).collect(),
+                )
+            });
+            let listener = ListenerId { gateway: NsName::new("infra", "edge"), name: "http".into() };
+            Self { listener, claims: claims.collect() }
+        }
+
+        fn claims(&self) -> Vec<Claim<'_>> {
+            let claims = self.claims.iter().map(|(payer, hostnames, routes, clusters)| Claim {
+                payer: payer.clone(),
+                listener: &self.listener,
+                hostnames: hostnames.iter().collect(),
+                routes: *routes,
+                clusters,
+            });
+            claims.collect()
+        }
+    }
+
+    /// What stands in proxies at the end, and the hostnames at which each claim is served.
+    fn outcome(bound: u64, world: &World) -> (u64, Vec<Vec<Hostname>>) {
+        let claims = world.claims();
+        let fitted = fit(bound, &claims, |_| CLUSTER);
+        let mut placed = Placed::default();
+        let mut served = Vec::new();
+        for (index, claim) in claims.iter().enumerate() {
+            let rooms = fitted.as_ref().and_then(|fitted| fitted.rooms.get(&index));
+            let unplaced =
+                |hostname: &Hostname| rooms.iter().flat_map(|rooms| rooms.iter()).any(|(at, _)| at == hostname);
+            let here: Vec<_> = claim.hostnames.iter().copied().filter(|hostname| !unplaced(hostname)).collect();
+            for hostname in &here {
+                placed.place(claim, hostname);
+            }
+            served.push(here.into_iter().cloned().collect());
+        }
+        (placed.total(|_| CLUSTER), served)
+    }
+
+    fn asked() -> impl Strategy<Value = Vec<Asked>> {
+        let who = prop::sample::select(vec!["a", "b", "c"]);
+        let hostnames = prop::sample::subsequence(vec!["*", "*.x", "1.x", "2.x", "1.y", "2.y", "3.y"], 1..3);
+        let ports = prop::sample::subsequence(vec![1, 2, 3], 0..3);
+        prop::collection::vec((who, hostnames, 1_000_u64..50_000, ports), 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_placed_than_the_bound(asked in asked(), bound in 10_000_u64..2_000_000) {
+            let world = World::new(&asked);
+            let (total, served) = outcome(bound, &world);
+            prop_assert!(total <= bound, "{total}");
+            let all = served.iter().zip(&world.claims).all(|(served, (_, asked, ..))| served.len() == asked.len());
+            prop_assert!(all || outcome(u64::MAX, &world).0 > bound, "nobody goes without if there is room for all");
+        }
+
+        #[test]
+        fn who_comes_later_takes_nothing_from_one_within_an_equal_share(
+            before in asked(), after in asked(), bound in 10_000_u64..2_000_000,
+        ) {
+            // Whatever those ask for who are here, each in a place of his own below, the newcomer comes last.
+            let after: Vec<_> = after.into_iter().map(|(_, hostnames, routes, ports)| ("new", hostnames, routes, ports)).collect();
+            let both: Vec<_> = before.iter().chain(&after).cloned().collect();
+            let (_, alone) = outcome(bound, &World::new(&before));
+            let world = World::new(&both);
+            let (_, beside) = outcome(bound, &world);
+            // What one of those would take if he were charged for all that he uses.
+            let claims = world.claims();
+            let mut all = Placed::default();
+            let mut charged: BTreeMap<&str, u64> = BTreeMap::new();
+            for claim in &claims {
+                for hostname in &claim.hostnames {
+                    *charged.entry(&claim.payer.own).or_default() += all.charge(claim, hostname, |_| CLUSTER);
+                    all.place(claim, hostname);
+                }
+            }
+            for ((who, ..), (alone, beside)) in before.iter().zip(alone.iter().zip(&beside)) {
+                if charged[who] <= bound / 4 {
+                    prop_assert_eq!(alone, beside, "{} asks for {} of {}", who, charged[who], bound);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_adds_hostnames_pays_for_the_routes_of_all_hosts_there_and_who_adds_such_routes_for_the_hostnames() {
+        let mut asked: Vec<Asked> = vec![("platform", vec!["*"], 100_000, vec![])];
+        asked.extend(["1.y", "2.y", "3.y", "4.y", "5.y", "6.y"].map(|host| ("evil", vec![host], 100, vec![])));
+        let (_, served) = outcome(500_000, &World::new(&asked));
+        assert_eq!(served.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 0, 0], "his hostnames");
+        asked.rotate_left(1);
+        let (_, served) = outcome(500_000, &World::new(&asked));
+        assert_eq!(
+            served.iter().map(Vec::len).collect::<Vec<_>>(),
+            [1, 1, 1, 1, 1, 1, 0],
+            "the routes that came later"
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! What is asked of the memory of a Gateway's proxies.
+
+use ir::{Hostname, ListenerId, NsName};
+
+use super::backend::ClusterId;
+
+tables! {
+    /// Hostnames that routes have a listener serve.
+    AskedHost: (ListenerId, Hostname) => ();
+    /// Clusters that rules have the proxies of a Gateway send to.
+    AskedCluster: (NsName, ClusterId) => ();
+}
+
+/// What becomes of a rule at a hostname where there is no room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Its routes answer 500.
+    Closed,
+    /// All of the hostname answers 500.
+    Shut,
+    /// It claims nothing: there is no room for direct responses either.
+    LeftOut,
+}

@@ -1,0 +1,206 @@
+//! What is placed in the proxies of a Gateway, and what becomes of what they cannot hold.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::scene::{Scene, forward, gateway, http, route, service};
+use crate::{
+    ResourceKind,
+    explain::{self, Outcome},
+    tree,
+};
+
+/// About 100 plain routes.
+const SMALL: u64 = 700_000;
+
+/// HTTPRoute `NAMESPACE/NAME`, made in this second of a year.
+fn of(namespace: &str, name: &str, second: usize, spec: Value) -> Value {
+    let mut route = route(name, spec);
+    route["metadata"]["namespace"] = json!(namespace);
+    route["metadata"]["creationTimestamp"] = json!(format!("2024-01-01T00:{:02}:{:02}Z", second / 60, second % 60));
+    route
+}
+
+/// So many rules of `/PATH…`, an Envoy route each, without a cluster.
+fn rules(path: &str, count: usize) -> Vec<Value> {
+    let rule = |at| {
+        let redirect = json!({"type": "RequestRedirect", "requestRedirect": {"port": 8443}});
+        json!({"matches": [{"path": {"type": "PathPrefix", "value": format!("/{path}/{at}")}}], "filters": [redirect]})
+    };
+    (0..count).map(rule).collect()
+}
+
+fn on(hostnames: &[&str], rules: Vec<Value>) -> Value {
+    json!({"hostnames": hostnames, "rules": rules})
+}
+
+fn scene(bound: u64, routes: impl IntoIterator<Item = Value>) -> Scene {
+    let mut settings = ir::Settings::default();
+    settings.capacity.max_bytes = bound;
+    let edge = gateway("edge", json!([http("http", 80, "")]));
+    Scene::with(settings, [edge, service("s")].into_iter().chain(routes))
+}
+
+/// By virtual host, the Envoy routes of a namespace, and which of them answer 500.
+fn routes_of(scene: &Scene, namespace: &str) -> BTreeMap<String, Vec<(Value, bool)>> {
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").unwrap_or_default();
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for host in config["virtualHosts"].as_array().into_iter().flatten() {
+        let routes = host["routes"].as_array().into_iter().flatten();
+        let routes =
+            routes.filter(|route| route["name"].as_str().unwrap_or_default().contains(&format!("{namespace}/")));
+        let name = host["name"].as_str().unwrap_or_default().to_owned();
+        all.entry(name)
+            .or_default()
+            .extend(routes.map(|route| (route.clone(), route["directResponse"]["status"] == 500)));
+    }
+    all.retain(|_, routes| !routes.is_empty());
+    all
+}
+
+fn served(scene: &Scene, namespace: &str) -> usize {
+    routes_of(scene, namespace).values().flatten().filter(|(_, closed)| !closed).count()
+}
+
+fn told(scene: &Scene, name: &str) -> Vec<String> {
+    let of = |line: &String| line.starts_with(&format!("{name} ")) && line.contains("have no room");
+    scene.problems().into_iter().filter(of).collect()
+}
+
+#[test]
+fn routes_of_all_hosts_that_exceed_their_share_answer_500_and_move_nobody() {
+    let shops = (0..10).map(|at| of("shop", &format!("s{at}"), at, on(&[&format!("{at}.example.com")], rules("s", 3))));
+    let mut scene = scene(SMALL, shops);
+    let before = routes_of(&scene, "shop");
+    assert_eq!((before.len(), served(&scene, "shop")), (10, 30));
+    for attack in 0..4 {
+        scene.put(of("evil", &format!("e{attack}"), 100 + attack, on(&[], rules("e", 4))));
+    }
+    assert_eq!(routes_of(&scene, "shop"), before, "nobody else moves by a byte");
+    let evil = routes_of(&scene, "evil");
+    let (open, all) = (served(&scene, "evil"), evil.values().flatten().count());
+    assert!(open > 50 && open < 200 && all < 400, "{open} of {all} at {} hosts", evil.len());
+    assert!(told(&scene, "e0").is_empty() && !told(&scene, "e3").is_empty() && told(&scene, "s0").is_empty());
+    let said = scene.route_message("evil/e3", 0, "PartiallyInvalid");
+    assert!(said.contains("namespace evil") && said.contains("use fewer matches"), "{said}");
+    assert!(scene.route("evil/e3", 0, "kgateway.dev/Programmed").starts_with("False"));
+    for attack in 0..4 {
+        scene.remove(of("evil", &format!("e{attack}"), 0, on(&[], Vec::new())));
+    }
+    assert_eq!((routes_of(&scene, "shop"), served(&scene, "evil")), (before, 0));
+}
+
+#[test]
+fn hostnames_that_exceed_their_share_answer_500_and_leave_routes_of_all_hosts_alone() {
+    let platform = of("platform", "all", 0, on(&[], rules("p", 8)));
+    let shop = of("shop", "shop", 1, on(&["shop.example.com"], rules("s", 3)));
+    let mut scene = scene(2 * SMALL, [platform, shop]);
+    let ours = |scene: &Scene| {
+        let (platform, shop) = (routes_of(scene, "platform"), routes_of(scene, "shop"));
+        (platform["shop.example.com"].clone(), platform["*"].clone(), shop)
+    };
+    let before = ours(&scene);
+    for attack in 0..2 {
+        let names: Vec<_> = (0..15).map(|name| format!("{name}.{attack}.evil.example.com")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        scene.put(of("evil", &format!("e{attack}"), 100 + attack, on(&names, rules("e", 1))));
+    }
+    assert_eq!(ours(&scene), before);
+    assert!(told(&scene, "all").is_empty() && told(&scene, "shop").is_empty() && told(&scene, "e0").is_empty());
+    assert!(told(&scene, "e1")[0].contains("everything answers 500 at"), "{:?}", told(&scene, "e1"));
+    // The routes of all hosts are not joined there, and do not answer in its place.
+    let hosts = scene.hosts("http/80");
+    assert_eq!(hosts["14.1.evil.example.com"], ["replaced"]);
+    let explained = |host: &str| {
+        let request = explain::Request::new("GET", &format!("http://{host}/p/1"), []).expect("a request");
+        explain::explain(&scene.0, &ir::NsName::new("infra", "edge"), &request).outcome
+    };
+    let Outcome::DirectResponse { status: 500, because, .. } = explained("14.1.evil.example.com") else {
+        panic!("{:?}", explained("14.1.evil.example.com"))
+    };
+    assert!(because[0].to_string().contains("namespace evil"), "{because:?}");
+    assert!(matches!(explained("shop.example.com"), Outcome::Redirect { .. }));
+}
+
+#[test]
+fn a_closed_rule_says_why_where_somebody_asks_for_a_request_or_a_tree() {
+    let shop = of("shop", "shop", 0, on(&["shop.example.com"], rules("s", 3)));
+    let evil =
+        |at: usize| of("evil", &format!("e{at}"), 1 + at, on(&["shop.example.com"], rules(&format!("e/{at}"), 15)));
+    let scene = scene(SMALL, [shop].into_iter().chain((0..20).map(evil)));
+    assert_eq!(served(&scene, "shop"), 3);
+    let evil = routes_of(&scene, "evil");
+    let (closed, _) = evil["shop.example.com"].iter().find(|(_, closed)| *closed).expect("a closed route");
+    let path = closed["match"]["pathSeparatedPrefix"].as_str().expect("a path");
+    let request = explain::Request::new("GET", &format!("http://shop.example.com{path}"), []).expect("a request");
+    let explained = explain::explain(&scene.0, &ir::NsName::new("infra", "edge"), &request);
+    let Outcome::DirectResponse { status: 500, because, .. } = &explained.outcome else {
+        panic!("{:?}", explained.outcome)
+    };
+    assert!(because.iter().any(|told| told.message.contains("have no room")), "{because:?}");
+    let tree = tree::tree(&scene.0).to_string();
+    assert!(tree.contains("have no room"), "{tree}");
+}
+
+#[test]
+fn clusters_and_their_endpoints_count() {
+    let slice = |port: usize| {
+        let addresses: Vec<_> = (0..100).map(|at| json!({"addresses": [format!("10.0.{port}.{at}")]})).collect();
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": format!("s-{port}"), "namespace": "evil", "labels": {"kubernetes.io/service-name": "s"}},
+            "ports": (0..20).map(|port| json!({"name": format!("p{port}"), "port": 8000 + port})).collect::<Vec<_>>(),
+            "endpoints": addresses,
+        })
+    };
+    let mut many = service("s");
+    many["metadata"]["namespace"] = json!("evil");
+    many["spec"]["ports"] = (0..20).map(|port| json!({"name": format!("p{port}"), "port": 80 + port})).collect();
+    let to = |port: usize| {
+        json!({"matches": [{"path": {"type": "PathPrefix", "value": format!("/{port}")}}],
+            "backendRefs": [{"name": "s", "port": 80 + port}]})
+    };
+    let evil = of("evil", "evil", 1, on(&["evil.example.com"], (0..16).map(to).collect()));
+    let apps = of("apps", "apps", 2, on(&["apps.example.com"], vec![forward("/")]));
+    let mut scene = scene(4 * SMALL, [many, apps, evil]);
+    assert_eq!((served(&scene, "apps"), served(&scene, "evil")), (1, 16));
+    for at in 0..4 {
+        scene.put(slice(at));
+    }
+    assert_eq!(served(&scene, "apps"), 1);
+    assert!(served(&scene, "evil") < 10, "{}", served(&scene, "evil"));
+    let clusters = scene.0.resources();
+    let clusters = clusters.values().flatten().filter(|(key, _)| key.kind == ResourceKind::Cluster).count();
+    assert!(clusters <= 1 + served(&scene, "evil"), "no cluster is sent that nothing uses: {clusters}");
+}
+
+#[test]
+fn who_publishes_the_routes_of_others_pays_for_them() {
+    let child = |namespace: &str, at: usize| {
+        let mut child = of(namespace, &format!("c{at}"), at, json!({"rules": rules(&format!("{namespace}/{at}"), 15)}));
+        child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
+        child
+    };
+    let to = |namespace: &str| {
+        json!({"matches": [{"path": {"type": "PathPrefix", "value": format!("/{namespace}")}}], "backendRefs": [
+            {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "*", "namespace": namespace}]})
+    };
+    let root = of("platform", "root", 0, on(&["shop.example.com"], vec![to("cart"), to("orders")]));
+    let children = (0..20).map(|at| child("cart", at)).chain([child("orders", 30)]);
+    let scene = scene(SMALL, [root].into_iter().chain(children));
+    assert_eq!(served(&scene, "orders"), 15, "a sibling of another namespace has its share");
+    assert!((50..290).contains(&served(&scene, "cart")), "{}", served(&scene, "cart"));
+    assert!(told(&scene, "c0").is_empty() && !told(&scene, "c19").is_empty());
+}
+
+#[test]
+fn within_the_bound_a_change_costs_the_same_however_much_is_placed() {
+    let computed = |others: usize| {
+        let others =
+            (0..others).map(|at| of("shop", &format!("s{at}"), 0, on(&[&format!("{at}.example.com")], rules("s", 2))));
+        let mut scene = scene(1 << 30, others);
+        scene.put(of("apps", "new", 0, on(&["new.example.com"], rules("n", 2)))).computed
+    };
+    assert_eq!(computed(10), computed(300));
+}
