@@ -38,7 +38,17 @@ impl Portcullis {
         for (name, content) in files {
             write_atomically(&manifests, name, content)?;
         }
-        let mut all = vec!["--files".to_owned(), manifests.to_string_lossy().into_owned()];
+        Self::follow(folder, &[manifests], arguments).await
+    }
+
+    /// Starts on folders that are there, and waits until it serves them.
+    pub async fn start_on(folders: &[PathBuf], arguments: &[String]) -> Result<Self> {
+        Self::follow(tempfile::Builder::new().prefix("portcullis-").tempdir()?, folders, arguments).await
+    }
+
+    async fn follow(folder: tempfile::TempDir, folders: &[PathBuf], arguments: &[String]) -> Result<Self> {
+        let mut all = vec!["--files".to_owned()];
+        all.extend(folders.iter().map(|folder| folder.to_string_lossy().into_owned()));
         all.extend_from_slice(arguments);
         let mut this = Self::launch(folder, all)?;
         this.wait_until_ready().await?;

@@ -11,9 +11,9 @@ use portcullis_tests::process::envoy_binary;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use portcullis_tests::{ports, process};
 
-/// The files of an example with ports that are free.
-fn example(name: &str, port: u16, backends: [&Echo; 2]) -> Result<Vec<(String, String)>> {
-    let folder = process::root().join("examples").join(name);
+/// The files of the example with ports that are free.
+fn example(port: u16, backends: [&Echo; 2]) -> Result<Vec<(String, String)>> {
+    let folder = process::root().join("examples/quickstart");
     let replacements = [
         ("port: 8080", format!("port: {port}")),
         ("port: 9001", format!("port: {}", backends[0].address().port())),
@@ -43,7 +43,7 @@ async fn the_quickstart_serves_follows_an_edit_without_a_failed_request_and_ends
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);
     let port = ports::free_port()?;
-    let files = example("quickstart", port, [&a, &b])?;
+    let files = example(port, [&a, &b])?;
     let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
     let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
     let target = Target::local(port);
@@ -89,46 +89,12 @@ async fn the_quickstart_serves_follows_an_edit_without_a_failed_request_and_ends
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_on_delegation_promises_what_the_example_does() -> Result<()> {
-    let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-    let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);
-    let port = ports::free_port()?;
-    let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
-    let files = example("delegation", port, [&a, &b])?;
-    let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
-    let target = Target::local(port);
-    let get = |path: &str| Request::get("shop.example.com", path);
-    let orders = get("/orders/7");
-    let first = eventually(PATIENCE, || client::send(&target, &orders)).await;
-    first.with_context(|| portcullis.log_tail())?;
-    for (path, status, backend, seen) in [
-        ("/orders/7", 200, Some("a"), "/orders/7"),
-        ("/orders/returns/7", 200, Some("b"), "/orders/returns/7"),
-        ("/cart/items", 200, Some("b"), "/items"),
-        ("/other", 404, None, ""),
-        ("/orders/7?delay=6s", 504, None, ""),
-    ] {
-        let response = client::send(&target, &get(path)).await?;
-        let echoed = response.echoed.as_ref();
-        let answered =
-            (response.status, echoed.map(|echoed| &*echoed.backend), echoed.map_or("", |echoed| &*echoed.path));
-        ensure!(answered == (status, backend, seen), "{path}: {answered:?}");
-    }
-    let slow = Request { method: "POST".into(), ..get("/orders/returns/labels?delay=6s") };
-    let response = client::send(&target, &slow).await?;
-    ensure!(response.status == 200, "the child's own timeout does not hold: {}", response.status);
-    portcullis.check()?;
-    portcullis.terminate().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_does_not_parse_keeps_its_last_good_objects_and_holds_nothing_else_up() -> Result<()> {
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);
     let port = ports::free_port()?;
     let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
-    let files = example("quickstart", port, [&a, &b])?;
+    let files = example(port, [&a, &b])?;
     let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
     let target = Target::local(port);
     let by_header = Request::get("localhost", "/").header("version", "b");
@@ -174,7 +140,7 @@ async fn an_envoy_that_dies_is_started_again() -> Result<()> {
     let (a, b) = (Echo::start("a", anywhere).await?, Echo::start("b", anywhere).await?);
     let port = ports::free_port()?;
     let envoy = ["--envoy".to_owned(), envoy_binary()?.to_string_lossy().into_owned()];
-    let portcullis = Portcullis::start_with(&example("quickstart", port, [&a, &b])?, &envoy).await?;
+    let portcullis = Portcullis::start_with(&example(port, [&a, &b])?, &envoy).await?;
     let target = Target::local(port);
     let request = Request::get("localhost", "/");
     let served = || eventually(PATIENCE, || client::send(&target, &request));
