@@ -94,6 +94,30 @@ fn the_versions_that_are_said_to_be_tested_are_those_that_the_tests_run_with() -
 }
 
 #[test]
+fn the_figures_of_the_front_page_are_those_of_the_pages_behind_it() -> Result<()> {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned());
+    let (front, settings, conformance) = (read("README.md")?, read("docs/settings.md")?, read("docs/conformance.md")?);
+    let (_, figures) = front.split_once("## Figures").context("no figures")?;
+    let figures = figures.split("## ").next().unwrap_or_default();
+    let words: Vec<&str> = figures.split_whitespace().map(|word| word.trim_matches([',', '.', ':'])).collect();
+    let measured = words.windows(2).filter(|pair| matches!(pair[1], "kB" | "ms"));
+    let measured: Vec<String> = measured.map(|pair| pair.join(" ")).collect();
+    ensure!(measured.len() > 3, "{measured:?}");
+    for figure in measured {
+        // A setting's default stands without a blank.
+        let known = settings.contains(&figure) || settings.contains(&format!("`{}`", figure.replace(' ', "")));
+        ensure!(known, "docs/settings.md does not have {figure}");
+    }
+    let profile = conformance.lines().find(|line| line.starts_with("| GATEWAY-HTTP |")).context("no such profile")?;
+    let cells: Vec<&str> = profile.split('|').map(str::trim).collect();
+    let (core, extended) = (cells[2], cells[3].split(' ').next().unwrap_or_default());
+    for figure in [format!("{core} core tests"), format!("{extended} extended ones")] {
+        ensure!(figures.contains(&figure), "docs/conformance.md says {figure}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_front_page_is_short() -> Result<()> {
     let pages = Page::all()?;
     let front = pages.iter().find(|page| page.path.as_os_str() == "README.md").context("no README.md")?;
