@@ -183,17 +183,37 @@ fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
     let all = manifests::parse(&printed)?;
     let dashboard = all.iter().find_map(|object| object["data"]["portcullis.json"].as_str()).context("no dashboard")?;
     let dashboard: Value = serde_json::from_str(dashboard)?;
-    let registered_names = registered_metrics()?;
 
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
-    let mut shown = BTreeSet::new();
-    for expression in targets.filter_map(|target| target["expr"].as_str()) {
-        let names = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        shown.extend(names.filter_map(|name| name.strip_prefix("portcullis_")));
-    }
+    let shown = asked_for(targets.filter_map(|target| target["expr"].as_str()));
     ensure!(shown.len() > 10, "{shown:?}");
-    for name in shown {
+    are_registered(&shown)
+}
+
+#[test]
+fn the_alerts_ask_for_metrics_that_there_are_and_the_page_tells_them() -> Result<()> {
+    let rules = manifests::parse(&std::fs::read_to_string(root().join("examples/metrics/alerts.yaml"))?)?;
+    let rules = rules[0]["spec"]["groups"][0]["rules"].as_array().context("no rules")?;
+    let expressions: Vec<&str> = rules.iter().filter_map(|rule| rule["expr"].as_str()).collect();
+    ensure!(expressions.len() == rules.len() && rules.len() > 3, "{rules:?}");
+    let page = std::fs::read_to_string(root().join("docs/metrics.md"))?;
+    for expression in &expressions {
+        ensure!(page.contains(&format!("`{expression}`")), "docs/metrics.md does not tell {expression}");
+    }
+    are_registered(&asked_for(expressions.into_iter()))
+}
+
+/// The metrics that expressions of Prometheus name, without what all begin with.
+fn asked_for<'a>(expressions: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let words = expressions.flat_map(|expression| expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    words.filter_map(|word| word.strip_prefix("portcullis_")).collect()
+}
+
+/// Fails for a metric that nobody registers.
+fn are_registered(names: &BTreeSet<&str>) -> Result<()> {
+    let registered_names = registered_metrics()?;
+    for name in names {
         let registered =
             ["", "_total", "_bucket", "_sum", "_count"].iter().filter_map(|suffix| name.strip_suffix(suffix));
         let known = |name: &str| registered_names.contains(name);
