@@ -139,11 +139,17 @@ impl Session {
         Ok(())
     }
 
-    /// Text of a page or of an example, with ports that are free.
+    /// Text of a page or of an example, with ports that are free and files of its own.
     fn adapted(&self, text: &str) -> String {
         let admin = self.running.as_ref().map(|portcullis| ("18001", portcullis.admin_address().port()));
-        let ports = self.ports.into_iter().chain(admin);
-        ports.fold(text.to_owned(), |text, (from, to)| text.replace(from, &to.to_string()))
+        let ports = self.ports.into_iter().chain(admin).map(|(from, to)| (from, to.to_string()));
+        let folder = ("/tmp/", format!("{}/", self.folder.path().display()));
+        let replaced: Vec<_> = ports.chain([folder]).collect();
+        // By way of marks, since what is put in may look like what is taken out.
+        let mark = |index: usize| format!("\0{index}\0");
+        let marked =
+            replaced.iter().enumerate().fold(text.to_owned(), |text, (at, (from, _))| text.replace(from, &mark(at)));
+        replaced.iter().enumerate().fold(marked, |text, (at, (_, to))| text.replace(&mark(at), to))
     }
 
     /// Does what a command says and holds it against what the page says. Gives whether it could be run here.
