@@ -131,6 +131,6 @@ impl Builder {
     /// From the first one on, a panic in a computation is not printed by the process's panic hook; all others are.
     pub fn build(self) -> Engine {
         crate::fault::install_hook();
-        Engine::new(Core::new(self.stores, self.layers, self.places))
+        Engine::new(Core::new(self.stores, &self.layers, self.places))
     }
 }

@@ -87,7 +87,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(
         stores: Vec<Box<dyn Store>>,
-        layers: Vec<Place>,
+        layers: &[Place],
         places: HashMap<TypeId, Place, RandomState>,
     ) -> Self {
         let graph = RefCell::new(Graph::new(stores.len()));

@@ -90,7 +90,7 @@ tables! {
     /// What becomes of what there is no room for at a Gateway; absent where there is room for all.
     Overflow: NsName => Overflowing;
     /// What becomes of the rules of one of those who exceed their share.
-    OverrunOf: (NsName, Payer) => Arc<Overrun>;
+    OverrunOf: (NsName, Payer) => Overrun;
     /// Who has a hostname answer 500 to everything.
     ShutHost: (ListenerId, Hostname) => BTreeSet<Payer>;
 }
@@ -98,12 +98,12 @@ tables! {
 /// What there is no room for at a Gateway.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overflowing {
-    overrun: BTreeMap<Payer, Arc<Overrun>>,
+    overrun: BTreeMap<Payer, Overrun>,
     shut: BTreeMap<(ListenerId, Hostname), BTreeSet<Payer>>,
 }
 
-/// What somebody asks for beyond his share.
-#[derive(Debug, PartialEq, Eq)]
+/// What somebody asks for beyond his share. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun {
     /// What all together may take at the Gateway, in bytes.
     bound: u64,
@@ -112,8 +112,11 @@ pub(crate) struct Overrun {
     /// What he gets of it.
     share: u64,
     /// The rules that are not served as they are.
-    rules: BTreeMap<(Chain, u32, ListenerId), Vec<(Hostname, Room)>>,
+    rules: Arc<BTreeMap<(Chain, u32, ListenerId), Rooms>>,
 }
+
+/// What becomes of a rule where there is no room for it.
+type Rooms = Vec<(Hostname, Room)>;
 
 impl Derived for AskedHost {
     fn compute(scope: &Emitter<'_>, (listener, hostname): &Self::Key) -> Option<()> {
@@ -176,7 +179,7 @@ impl Lookup for Overflow {
             Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
         });
         let mut rules: Vec<_> = rules.collect();
-        rules.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        rules.sort_by_key(|(order, ..)| *order);
         let claims = rules.iter().map(|((_, _, chain, _, listener), routes, (attached, resolved))| Claim {
             payer: Payer::of(chain),
             listener,
@@ -194,14 +197,14 @@ impl Lookup for Overflow {
         }
         let overrun = fitted.exceed.into_iter().map(|(payer, (asked, share))| {
             let rules = rooms.remove(&payer).unwrap_or_default();
-            (payer, Arc::new(Overrun { bound, asked, share, rules }))
+            (payer, Overrun { bound, asked, share, rules: Arc::new(rules) })
         });
         Some(Overflowing { overrun: overrun.collect(), shut: fitted.shut })
     }
 }
 
 impl Lookup for OverrunOf {
-    fn compute(scope: &Scope<'_>, (gateway, payer): &Self::Key) -> Option<Arc<Overrun>> {
+    fn compute(scope: &Scope<'_>, (gateway, payer): &Self::Key) -> Option<Overrun> {
         scope.get::<Overflow>(gateway)?.overrun.get(payer).cloned()
     }
 }
@@ -213,7 +216,7 @@ impl Lookup for ShutHost {
 }
 
 /// What somebody asks for beyond his share where a listener serves a rule of his, if he does.
-pub(crate) fn overrun(scope: &Scope<'_>, (chain, _, listener): &(Chain, u32, ListenerId)) -> Option<Arc<Arc<Overrun>>> {
+pub(crate) fn overrun(scope: &Scope<'_>, (chain, _, listener): &(Chain, u32, ListenerId)) -> Option<Arc<Overrun>> {
     scope.get::<OverrunOf>(&(listener.gateway.clone(), Payer::of(chain)))
 }
 
@@ -267,25 +270,25 @@ pub(crate) fn no_room(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: &NsN
 /// The Gateways that have no room for all rules of a route where it stands.
 pub(crate) struct Overruns<'a> {
     chain: &'a Chain,
-    at: Vec<(NsName, Arc<Arc<Overrun>>)>,
+    at: Vec<(NsName, Arc<Overrun>)>,
 }
 
 impl<'a> Overruns<'a> {
     pub(crate) fn read(scope: &Scope<'_>, chain: &'a Chain) -> Self {
-        Self::of(chain, scope.get::<Attachment>(chain.top()), |key| scope.get::<OverrunOf>(key))
+        Self::of(chain, scope.get::<Attachment>(chain.top()).as_deref(), |key| scope.get::<OverrunOf>(key))
     }
 
     /// As they stand in the tables.
     pub(crate) fn seen(engine: &Engine, chain: &'a Chain) -> Self {
-        Self::of(chain, engine.get::<Attachment>(chain.top()), |key| engine.get::<OverrunOf>(key))
+        Self::of(chain, engine.get::<Attachment>(chain.top()).as_deref(), |key| engine.get::<OverrunOf>(key))
     }
 
     fn of(
         chain: &'a Chain,
-        attached: Option<Arc<Attached>>,
-        get: impl Fn(&(NsName, Payer)) -> Option<Arc<Arc<Overrun>>>,
+        attached: Option<&Attached>,
+        get: impl Fn(&(NsName, Payer)) -> Option<Arc<Overrun>>,
     ) -> Self {
-        let listeners = attached.iter().flat_map(|attached| &attached.served);
+        let listeners = attached.into_iter().flat_map(|attached| &attached.served);
         let mut gateways: Vec<_> = listeners.map(|listener| &listener.gateway).collect();
         gateways.dedup();
         let at = gateways.into_iter().filter_map(|gateway| {

@@ -81,19 +81,17 @@ fn times() {
         let world = World::new(routes);
         let mut translator = translator(world.objects());
         for (name, step) in STEPS {
-            let mut taken: Vec<_> = (0..1_000)
-                .map(|turn| {
-                    let object = step(&world, turn);
-                    let start = Instant::now();
-                    translator.apply(Change::Put(object));
-                    black_box(translator.settle());
-                    start.elapsed()
-                })
-                .collect();
-            taken.sort_unstable();
-            let [p50, p99, max] = [500, 989, 999].map(|rank| micros(taken[rank]));
-            println!("{name:<44} {routes:>8} {p50:>12} {p99:>12} {max:>12}");
+            timed(name, routes, &mut translator, |turn| step(&world, turn));
         }
+    }
+    for routes in [1_000, 10_000] {
+        let world = World::new(routes);
+        let mut settings = World::settings();
+        // Half of what the routes and their clusters take.
+        settings.capacity.max_bytes = 4_000 * routes as u64;
+        let mut translator = translator_with(settings, world.objects());
+        let name = "one route changed, beyond the capacity";
+        timed(name, routes, &mut translator, |turn| world.route_with_header(turn));
     }
     for routes in [1_000, 10_000] {
         let world = World::on_one_host(routes);
@@ -102,6 +100,22 @@ fn times() {
     for routes in ["1000", "10000", "100000"] {
         cold_apart(&["cold", routes]);
     }
+}
+
+/// Prints how long changes take.
+fn timed(name: &str, routes: usize, translator: &mut Translator, change: impl Fn(usize) -> Object) {
+    let mut taken: Vec<_> = (0..1_000)
+        .map(|turn| {
+            let object = change(turn);
+            let start = Instant::now();
+            translator.apply(Change::Put(object));
+            black_box(translator.settle());
+            start.elapsed()
+        })
+        .collect();
+    taken.sort_unstable();
+    let [p50, p99, max] = [500, 989, 999].map(|rank| micros(taken[rank]));
+    println!("{name:<44} {routes:>8} {p50:>12} {p99:>12} {max:>12}");
 }
 
 /// Times of delegated routes.

@@ -26,7 +26,10 @@ impl World {
     }
 
     pub(crate) fn settings() -> Settings {
-        Settings { shared_host: false, ..Settings::default() }
+        let mut settings = Settings { shared_host: false, ..Settings::default() };
+        // Proxies of so many routes have more memory than they have by default.
+        settings.capacity.max_bytes = 1 << 40;
+        settings
     }
 
     pub(crate) fn objects(&self) -> Vec<Object> {

@@ -103,7 +103,7 @@ fn close(
         let sum = asked.entry(&claims[*index].payer).or_default();
         *sum = sum.saturating_add(*charge);
     }
-    let mut left = shares(bound, asked.into_iter());
+    let mut left = shares(bound, asked);
     let mut fitted = Fitted { rooms: BTreeMap::new(), shut: BTreeMap::new(), exceed };
     for ((index, hostname), charge) in unplaced.iter().zip(charges) {
         let claim = &claims[*index];
