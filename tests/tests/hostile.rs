@@ -47,6 +47,8 @@ mod placement;
 mod proxy;
 #[path = "hostile/regexes.rs"]
 mod regexes;
+#[path = "hostile/secrets.rs"]
+mod secrets;
 #[path = "hostile/servers.rs"]
 mod servers;
 #[path = "hostile/sessions.rs"]

@@ -44,7 +44,7 @@ pub(crate) use self::{
 /// What became known about the objects of a cluster.
 ///
 /// Of a kind that is [`Kind::is_read_by_reference`] nothing is told but what others refer to, with the keys that they need,
-/// and before they are told themselves ([`api::references`]).
+/// and before they are told themselves ([`api::references`]), unless it is `Unreadable`.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub enum Observed {
@@ -58,7 +58,8 @@ pub enum Observed {
         /// For kinds whose status is written: what is stored beside the spec.
         stored: Option<Stored>,
     },
-    /// An object is gone, or is not to be read any more. Also told of one that was only ever `Undecodable`.
+    /// An object is gone, or is not to be read any more. Also told of one that was only ever `Undecodable` or
+    /// `Unreadable`.
     Remove(ObjectId),
     /// Everything of a kind was read once. Told again after each relist, when all differences were told.
     Synced(Kind),
@@ -82,6 +83,14 @@ pub enum Observed {
         /// Whether it never said anything, and has just been `Put` as a policy with its targets, which is refused for
         /// the same reason.
         refused: bool,
+    },
+    /// An object to which others refer that cannot be read, for longer than [`Limits::answer`]. What it said last stays; if it
+    /// never said anything, those who refer to it are told without. It is tried again, and `Put` or removed in the end.
+    Unreadable {
+        /// The object.
+        id: ObjectId,
+        /// Why, for people.
+        why: String,
     },
 }
 
@@ -136,7 +145,8 @@ impl Default for Options {
 /// Bounds in time. The defaults suit every cluster; tests have less patience.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// In this time an API server begins to answer, and goes on with a list.
+    /// In this time an API server begins to answer, and goes on with a list. For as long an object waits for one that it
+    /// refers to and that cannot be read.
     pub answer: Duration,
     /// A watch on which nothing arrives for so long is made anew, for its connection may be dead. API servers send a
     /// bookmark about every minute. If nothing arrives on the new one either, everything is read again.

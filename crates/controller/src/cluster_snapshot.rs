@@ -145,7 +145,11 @@ impl Reading {
             Observed::Undecodable { refused: true, .. } => {}
             Observed::Undecodable { id, why, refused: false } => {
                 self.snapshot.objects.insert(id.clone());
-                self.snapshot.undecodable.insert(id, why);
+                self.snapshot.undecodable.insert(id, format!("it cannot be decoded: {why}"));
+            }
+            Observed::Unreadable { id, why } => {
+                self.snapshot.objects.insert(id.clone());
+                self.snapshot.undecodable.insert(id, format!("it cannot be read: {why}"));
             }
         }
     }

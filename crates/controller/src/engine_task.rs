@@ -83,7 +83,7 @@ pub struct View<'a> {
     pub stale: Option<&'a BTreeMap<Kind, String>>,
     /// GatewayClasses that hold although they are deleted, since Gateways name them; none where no cluster is.
     pub held: Option<&'a BTreeSet<Arc<str>>>,
-    /// Objects that cannot be decoded as they are now, and why; none where no cluster is.
+    /// Objects that cannot be decoded, or read, as they are now, and why; none where no cluster is.
     pub undecodable: Option<&'a BTreeMap<ObjectId, String>>,
     /// Who writes statuses; none where no cluster is.
     pub statuses: Option<&'a cluster::status::Writer>,

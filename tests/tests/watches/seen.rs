@@ -151,6 +151,7 @@ impl Seen {
                 self.log.push(format!("undecodable {id}"));
                 self.undecodable.insert(id, why);
             }
+            Observed::Unreadable { id, .. } => self.log.push(format!("unreadable {id}")),
         }
     }
 }

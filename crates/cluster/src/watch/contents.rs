@@ -2,7 +2,8 @@
 //!
 //! Of a kind that is read by reference ([`Kind::is_read_by_reference`]) the watch brings names and versions alone. An object
 //! of it is read by itself once another one refers to it, and again at each new version. Who refers to it is told of
-//! after it, so that nobody sees a Gateway whose certificates were not looked for, and nobody else waits meanwhile.
+//! after it, so that nobody sees a Gateway whose certificates were not looked for, and nobody else waits meanwhile. An
+//! object that cannot be read for long is told as such, and is not waited for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,6 +53,8 @@ struct Wanted {
     /// The request that reads it, if one does, and whether the object turned since.
     request: Option<u64>,
     turned: bool,
+    /// Whether that takes longer than anybody waits.
+    late: bool,
     /// The version that was read last, and the keys that were told of it.
     read: Option<(u64, Keys)>,
     told: bool,
@@ -136,7 +139,7 @@ impl Contents {
         if take(&mut wanted.told) {
             self.told.push(Observed::Remove(id.clone()));
         }
-        wanted.read = None;
+        (wanted.read, wanted.late) = (None, false);
         let request = wanted.request.take();
         self.cancel(request);
         self.release(id);
@@ -164,12 +167,21 @@ impl Contents {
         }
     }
 
+    /// An object could not be read for so long that nobody waits for it any more, or begins to.
+    pub(super) fn late(&mut self, request: u64, why: String) {
+        let Some(id) = self.requests.get(&request).cloned() else { return };
+        let Some(wanted) = self.wanted.get_mut(&id) else { return };
+        (wanted.late, wanted.told) = (true, true);
+        self.told.push(Observed::Unreadable { id: id.clone(), why });
+        self.release(&id);
+    }
+
     /// What was read.
     pub(super) fn arrived(&mut self, request: u64, objects: Vec<Said>, there: &dyn Fn(&ObjectId) -> There) {
         // One that was cancelled may answer all the same.
         let Some(id) = self.requests.remove(&request) else { return };
         let Some(wanted) = self.wanted.get_mut(&id) else { return };
-        wanted.request = None;
+        (wanted.request, wanted.late) = (None, false);
         let turned = take(&mut wanted.turned);
         let named = |name: &Name| name.namespace == id.namespace && name.name == id.name;
         // If it is gone, the watch says so.
@@ -196,7 +208,7 @@ impl Contents {
         self.release(&id);
     }
 
-    /// Reads an object if what is there was not read; gives whether it is being read.
+    /// Reads an object if what is there was not read; gives whether it is to be waited for.
     fn look(&mut self, id: &ObjectId, there: There) -> bool {
         let (Some(wanted), There::Version(version)) = (self.wanted.get_mut(id), there) else { return false };
         if wanted.request.is_none() && !wanted.is_read(version) {
@@ -210,7 +222,7 @@ impl Contents {
             };
             self.orders.push(Order::Read(self.last_request, place));
         }
-        wanted.request.is_some()
+        wanted.request.is_some() && !wanted.late
     }
 
     /// Nobody waits for an object any more.

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    pin::pin,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -11,7 +12,7 @@ use kube::Client;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::{AbortHandle, JoinSet},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -19,10 +20,10 @@ use super::{
     crds::{Crds, Learner},
     event::{Event, Message},
     metrics::Metrics,
-    reader::{Reader, fetch},
+    reader::{Fetch, Reader},
     request::{Order, Place, Target},
     state::State,
-    wire::{Said, Wire},
+    wire::Wire,
 };
 
 /// Batches that wait; when so many do, the API server is made to wait.
@@ -84,6 +85,7 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
                     tasks.fetches.remove(&request);
                     state.fetched(request, objects);
                 }
+                Message::Late(request, why) => state.late(request, why),
                 Message::Content(request, objects) => {
                     tasks.reads.remove(&request);
                     state.arrived(request, objects);
@@ -168,13 +170,17 @@ impl Tasks {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Fetch(request, place) => {
-                let task =
-                    self.fetch(place, &Arc::clone(&self.slots), move |objects| Message::Fetched(request, objects));
+                let (fetch, out) = (self.fetch(place, &self.slots), self.out.clone());
+                let task = self.readers.spawn(async move {
+                    let slot = Arc::clone(&fetch.slots).acquire_owned().await.ok();
+                    let objects = fetch.run(slot, &OnceLock::new()).await;
+                    let _ = out.send(Message::Fetched(request, objects)).await;
+                });
                 self.fetches.insert(request, task);
             }
             Order::Read(request, place) => {
-                let task =
-                    self.fetch(place, &Arc::clone(&self.read_slots), move |objects| Message::Content(request, objects));
+                let (fetch, out) = (self.fetch(place, &self.read_slots), self.out.clone());
+                let task = self.readers.spawn(async move { read(request, fetch, &out).await });
                 self.reads.insert(request, task);
             }
             Order::Cancel(request) => self.fetches.remove(&request).iter().for_each(AbortHandle::abort),
@@ -182,21 +188,9 @@ impl Tasks {
         }
     }
 
-    fn fetch(
-        &mut self,
-        place: Place,
-        slots: &Arc<Semaphore>,
-        message: impl FnOnce(Vec<Said>) -> Message + Send + 'static,
-    ) -> AbortHandle {
-        let wire = Wire::new(place.target);
-        let (client, limits, out) = (self.client.clone(), self.limits, self.out.clone());
-        let (slots, crds) = (Arc::clone(slots), self.crds.subscribe());
-        self.readers.spawn(async move {
-            let slot = slots.acquire().await;
-            let objects = fetch(client, place, wire, limits, crds).await;
-            drop(slot);
-            let _ = out.send(message(objects)).await;
-        })
+    fn fetch(&self, place: Place, slots: &Arc<Semaphore>) -> Fetch {
+        let (client, limits, crds) = (self.client.clone(), self.limits, self.crds.subscribe());
+        Fetch { client, place, limits, crds, slots: Arc::clone(slots) }
     }
 
     fn take_crds(&mut self, events: Vec<Event>) {
@@ -208,4 +202,21 @@ impl Tasks {
             changed
         });
     }
+}
+
+/// Reads an object to which others refer, and tells once that takes longer than anybody shall wait. How long it waited for
+/// its turn does not count: then there are many objects, and nothing is wrong with this one.
+async fn read(request: u64, fetch: Fetch, out: &mpsc::Sender<Message>) {
+    let (patience, why) = (fetch.limits.answer, OnceLock::new());
+    let slot = Arc::clone(&fetch.slots).acquire_owned().await.ok();
+    let mut reading = pin!(fetch.run(slot, &why));
+    let objects = match timeout(patience, reading.as_mut()).await {
+        Ok(objects) => objects,
+        Err(_) => {
+            let why = why.get().map_or("the API server does not answer in time", String::as_str);
+            let _ = out.send(Message::Late(request, why.to_owned())).await;
+            reading.await
+        }
+    };
+    let _ = out.send(Message::Content(request, objects)).await;
 }

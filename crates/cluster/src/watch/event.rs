@@ -37,6 +37,9 @@ pub(super) enum Message {
     Read(Place, Vec<Event>),
     /// What was fetched for the request of this number.
     Fetched(u64, Vec<Said>),
+    /// An object to which others refer could not be read for longer than anybody waits, for this reason. The request of this
+    /// number goes on.
+    Late(u64, String),
     /// What there is of an object to which others refer, for the request of this number.
     Content(u64, Vec<Said>),
 }

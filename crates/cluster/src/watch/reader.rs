@@ -2,7 +2,7 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::yield_now,
     time::{Instant, sleep, timeout, timeout_at},
 };
@@ -259,45 +259,61 @@ async fn answer(client: &Client, place: &Place, version: &str, ask: &Ask, limits
     Err(Outcome::Refused { status: Status::of(code.as_u16(), &body), retry_after })
 }
 
-/// Reads the objects of a place once, for as long as it takes. None if the kind is not served.
-pub(super) async fn fetch(
-    client: Client,
-    place: Place,
-    wire: Wire,
-    limits: Limits,
-    crds: watch::Receiver<Arc<Crds>>,
-) -> Vec<Said> {
-    let mut plan = Plan::paged(place.target, limits);
-    let crd = place.target.crd();
-    let mut objects = Vec::new();
-    let mut told = false;
-    loop {
-        let (version, ask) = plan.ask();
-        if plan.begins_list() {
-            objects.clear();
-        }
-        let outcome = match answer(&client, &place, version, &ask, &limits).await {
-            Ok(body) => match page(&wire, body, limits.answer).await {
-                Ok(page) => {
-                    objects.extend(page.objects);
-                    if plan.page(&page.version, page.next) {
-                        return objects;
+/// Reads the objects of a place once.
+pub(super) struct Fetch {
+    pub(super) client: Client,
+    pub(super) place: Place,
+    pub(super) limits: Limits,
+    pub(super) crds: watch::Receiver<Arc<Crds>>,
+    /// Who has none of them waits, and has none while it waits for another attempt.
+    pub(super) slots: Arc<Semaphore>,
+}
+
+impl Fetch {
+    /// Reads, for as long as it takes, with a slot for the first attempt. Gives nothing if the kind is not served. Why the
+    /// first attempt that failed did so can be read in `why` meanwhile.
+    pub(super) async fn run(self, mut slot: Option<OwnedSemaphorePermit>, why: &OnceLock<String>) -> Vec<Said> {
+        let Self { client, place, limits, crds, slots } = self;
+        let wire = Wire::new(place.target);
+        let mut plan = Plan::paged(place.target, limits);
+        let crd = place.target.crd();
+        let mut objects = Vec::new();
+        loop {
+            if slot.is_none() {
+                slot = Arc::clone(&slots).acquire_owned().await.ok();
+            }
+            let (version, ask) = plan.ask();
+            if plan.begins_list() {
+                objects.clear();
+            }
+            let outcome = match answer(&client, &place, version, &ask, &limits).await {
+                Ok(body) => match page(&wire, body, limits.answer).await {
+                    Ok(page) => {
+                        objects.extend(page.objects);
+                        if plan.page(&page.version, page.next) {
+                            return objects;
+                        }
+                        COMPLETE
                     }
-                    COMPLETE
-                }
+                    Err(outcome) => outcome,
+                },
                 Err(outcome) => outcome,
-            },
-            Err(outcome) => outcome,
-        };
-        let presence = crds.borrow().of(crd.as_deref()).presence();
-        let Verdict { next, failing } = plan.judge(outcome, presence, Instant::now());
-        if let Some(why) = failing.filter(|_| !std::mem::replace(&mut told, true)) {
-            tracing::warn!(?place, why, "cannot be read; it is tried again, and what depends on it waits");
-        }
-        match next {
-            Next::Now => {}
-            Next::Wait(wait) => sleep(wait).await,
-            Next::Absent(_) => return Vec::new(),
+            };
+            let presence = crds.borrow().of(crd.as_deref()).presence();
+            let Verdict { next, failing } = plan.judge(outcome, presence, Instant::now());
+            if let Some(failing) = failing
+                && why.set(failing.clone()).is_ok()
+            {
+                tracing::warn!(?place, why = failing, "cannot be read; it is tried again");
+            }
+            match next {
+                Next::Now => {}
+                Next::Wait(wait) => {
+                    slot = None;
+                    sleep(wait).await;
+                }
+                Next::Absent(_) => return Vec::new(),
+            }
         }
     }
 }

@@ -231,6 +231,11 @@ impl State {
         self.contents(|contents, there| contents.arrived(request, objects, there));
     }
 
+    /// An object to which others refer could not be read yet.
+    pub(super) fn late(&mut self, request: u64, why: String) {
+        self.contents(|contents, _| contents.late(request, why));
+    }
+
     /// Asks about what objects refer to, and hands on the answer.
     fn contents(&mut self, ask: impl FnOnce(&mut Contents, &dyn Fn(&ObjectId) -> There)) {
         let Self { contents, kinds, selector, selected, .. } = self;

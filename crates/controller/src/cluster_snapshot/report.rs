@@ -165,7 +165,7 @@ impl StatusReport {
         report
     }
 
-    /// Adds those of what is asked for that cannot be decoded, and why.
+    /// Adds those of what is asked for that cannot be decoded, or read, and why.
     pub fn undecodable<'a>(
         &mut self,
         undecodable: impl IntoIterator<Item = (&'a ObjectId, &'a String)>,
@@ -173,7 +173,7 @@ impl StatusReport {
     ) {
         let undecodable = undecodable.into_iter().filter(|(id, _)| selection.takes(id));
         self.problems.extend(undecodable.map(|(id, why)| {
-            let problem = Problem::new(Severity::Refused, "Invalid", "", format!("it cannot be decoded: {why}"));
+            let problem = Problem::new(Severity::Refused, "Invalid", "", why.clone());
             Told::of(id, &problem)
         }));
     }

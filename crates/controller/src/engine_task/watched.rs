@@ -37,7 +37,7 @@ pub(super) struct Watched {
     awaited: BTreeSet<Kind>,
     /// Kinds whose watch fails, and why.
     stale: BTreeMap<Kind, String>,
-    /// Objects that cannot be decoded as they are now, and why, where what stands in their place does not tell.
+    /// Objects that cannot be decoded, or read, as they are now, and why, where what stands in their place does not tell.
     undecodable: BTreeMap<ObjectId, String>,
     /// Objects whose status turned before everything was read: what would be said of them may not be true.
     held: BTreeSet<ObjectId>,
@@ -68,7 +68,7 @@ impl Watched {
         &self.stale
     }
 
-    /// Objects that cannot be decoded as they are now, and why.
+    /// Objects that cannot be decoded, or read, as they are now, and why.
     pub(super) fn undecodable(&self) -> &BTreeMap<ObjectId, String> {
         &self.undecodable
     }
@@ -117,8 +117,12 @@ impl Watched {
                         tracing::warn!(%id, why, "cannot be decoded; what it targets is closed");
                     } else {
                         tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
-                        self.undecodable.insert(id, why);
+                        self.undecodable.insert(id, format!("it cannot be decoded: {why}"));
                     }
+                }
+                Observed::Unreadable { id, why } => {
+                    tracing::warn!(%id, why, "cannot be read; what it said last holds, and who refers to it waits no more");
+                    self.undecodable.insert(id, format!("it cannot be read: {why}"));
                 }
             }
         }

@@ -75,6 +75,11 @@ impl Scene {
         self.told()
     }
 
+    fn late(&mut self, request: u64, why: &str) -> String {
+        self.0.late(request, why.to_owned());
+        self.told()
+    }
+
     /// The names of the objects that are to be read, and the numbers of requests that are to be forgotten.
     fn orders(&mut self) -> String {
         let orders = self.0.take_orders().into_iter().map(|order| match order {
@@ -97,6 +102,7 @@ impl Scene {
             }
             Observed::Remove(id) => format!("remove {id}"),
             Observed::Synced(kind) => format!("synced {kind}"),
+            Observed::Unreadable { id, why } => format!("unreadable {id}: {why}"),
             other => panic!("{other:?}"),
         });
         told.collect::<Vec<_>>().join(", ")
@@ -171,4 +177,26 @@ fn what_goes_while_it_is_read_is_not_waited_for() {
     scene.arrived(2, &[secret("s", 4)]);
     let deleted = vec![gone(Kind::Secret, &secret("s", 5))];
     assert_eq!(scene.read(Kind::Secret, deleted), "remove Secret n/s");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_nobody_waits_for_it_until_it_was_read() {
+    let mut scene = Scene::new();
+    let list = vec![Event::Begin, put(Kind::Gateway, &gateway("g", 2, &["s"])), Event::End];
+    assert_eq!(scene.read(Kind::Gateway, list), "");
+    let list = vec![Event::Begin, put(Kind::Secret, &secret("s", 1)), Event::End];
+    assert_eq!(scene.read(Kind::Secret, list), "synced Secret");
+    assert_eq!(scene.late(1, "forbidden"), "unreadable Secret n/s: forbidden, put Gateway n/g, synced Gateway");
+    assert_eq!(scene.gateway("second", 3, &["s"]), "put Gateway n/second");
+    assert_eq!(scene.orders(), "1 s", "it is still being read");
+    assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s");
+    assert_eq!(scene.late(1, "too late"), "", "it was read meanwhile");
+
+    // Who refers to another one waits for that, and for a version that is new nobody does.
+    scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("other", 4))]);
+    assert_eq!(scene.gateway("third", 5, &["s", "other"]), "");
+    assert_eq!(scene.orders(), "2 other");
+    assert_eq!(scene.late(2, "slow"), "unreadable Secret n/other: slow, put Gateway n/third");
+    let gone = vec![gone(Kind::Secret, &secret("other", 6))];
+    assert_eq!(scene.read(Kind::Secret, gone), "remove Secret n/other", "what was told of it is taken back");
 }

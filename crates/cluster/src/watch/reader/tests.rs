@@ -45,6 +45,34 @@ async fn send(chunks: &Chunks, text: &str) {
     chunks.send(Ok(Frame::data(Bytes::copy_from_slice(text.as_bytes())))).await.expect("somebody reads");
 }
 
+/// A client, and what it asks.
+fn server() -> (Client, mpsc::Receiver<Asked>) {
+    let (requests, asked) = mpsc::channel(16);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let requests: mpsc::Sender<Asked> = requests.clone();
+        async move {
+            let (answer, response) = oneshot::channel();
+            let uri = request.uri().to_string();
+            requests.send(Asked { uri, answer }).await.map_err(|_| "the server is gone")?;
+            response.await.map_err(|_| "connection refused")
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+/// Reads objects of namespace `n` once, or the one of a name.
+fn fetch(
+    client: &Client,
+    crds: &watch::Receiver<Arc<Crds>>,
+    slots: &Arc<Semaphore>,
+    target: Target,
+    name: Option<&str>,
+) -> Fetch {
+    let place = Place { target, namespace: Some("n".into()), name: name.map(Into::into) };
+    let (client, crds, slots) = (client.clone(), crds.clone(), Arc::clone(slots));
+    Fetch { client, place, limits: Limits::default(), crds, slots }
+}
+
 /// A reader and its server.
 struct Scene {
     asked: mpsc::Receiver<Asked>,
@@ -59,22 +87,13 @@ struct Scene {
 
 impl Scene {
     fn new(kind: Kind) -> Self {
-        let (requests, asked) = mpsc::channel(16);
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let requests: mpsc::Sender<Asked> = requests.clone();
-            async move {
-                let (answer, response) = oneshot::channel();
-                let uri = request.uri().to_string();
-                requests.send(Asked { uri, answer }).await.map_err(|_| "the server is gone")?;
-                response.await.map_err(|_| "connection refused")
-            }
-        });
+        let (client, asked) = server();
         let (out, told) = mpsc::channel(64);
         let (crds, known) = watch::channel(Arc::default());
         let target = Target::Kind(kind);
         let metrics = Metrics::default();
         let reader = Reader {
-            client: Client::new(service, "default"),
+            client,
             place: Place { target, namespace: None, name: None },
             wire: Wire::new(target),
             limits: Limits::default(),
@@ -404,21 +423,10 @@ async fn a_kind_that_is_not_there_is_no_failure_and_a_watch_that_went_is_not_sil
 
 #[tokio::test(start_paused = true)]
 async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
-    let (requests, mut asked) = mpsc::channel::<Asked>(16);
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let requests = requests.clone();
-        async move {
-            let (answer, response) = oneshot::channel();
-            let uri = request.uri().to_string();
-            requests.send(Asked { uri, answer }).await.map_err(|_| "gone")?;
-            response.await.map_err(|_| "connection refused")
-        }
-    });
-    let target = Target::Kind(Kind::ConfigMap);
-    let place = Place { target, namespace: Some("n".into()), name: None };
-    let client = Client::new(service, "default");
+    let (client, mut asked) = server();
     let (_crds, known) = watch::channel(Arc::default());
-    let fetched = tokio::spawn(fetch(client, place, Wire::new(target), Limits::default(), known));
+    let fetch = fetch(&client, &known, &Arc::new(Semaphore::new(1)), Target::Kind(Kind::ConfigMap), None);
+    let fetched = tokio::spawn(async move { fetch.run(None, &OnceLock::new()).await });
     let page = |names: &[&str], next: &str| {
         let items = names.iter().map(|name| json!({ "metadata": { "name": name, "namespace": "n" } }));
         json!({ "metadata": { "resourceVersion": "8", "continue": next }, "items": items.collect::<Vec<_>>() })
@@ -466,4 +474,29 @@ fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {
     assert_eq!(retry_after(&headers("Wed, 21 Oct 2015 07:28:00 GMT")), None);
     assert!(retry_after(&headers("Wed, 21 Oct 2099 07:28:00 GMT")).is_some());
     assert_eq!(retry_after(&headers("soon")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_another_attempt_holds_up_nobody() {
+    let (client, mut asked) = server();
+    let (_crds, known) = watch::channel(Arc::default());
+    let slots = Arc::new(Semaphore::new(1));
+    for name in ["forbidden", "other"] {
+        let fetch = fetch(&client, &known, &slots, Target::Content(Kind::Secret), Some(name));
+        tokio::spawn(async move { fetch.run(None, &OnceLock::new()).await });
+    }
+    let is_of = |request: &Asked, name: &str| request.uri.contains(&format!("metadata.name%3D{name}"));
+    for name in ["forbidden", "other"] {
+        let request = asked.recv().await.expect("a request");
+        assert!(is_of(&request, name), "{}", request.uri);
+        request.say(403, "{}").await;
+    }
+    // Which of them comes first now is up to chance.
+    loop {
+        let request = asked.recv().await.expect("it is tried again");
+        if is_of(&request, "forbidden") {
+            break;
+        }
+        request.say(403, "{}").await;
+    }
 }

@@ -76,6 +76,7 @@ fn told(state: &mut State) -> String {
             Observed::Stale { kind, why } => write!(text, "stale {kind}: {why}"),
             Observed::Fresh(kind) => write!(text, "fresh {kind}"),
             Observed::Undecodable { id, .. } => write!(text, "undecodable {id}"),
+            Observed::Unreadable { id, .. } => write!(text, "unreadable {id}"),
         };
     }
     text

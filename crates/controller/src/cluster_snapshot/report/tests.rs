@@ -104,7 +104,9 @@ fn what_cannot_be_decoded_is_told_on_its_object() {
         snapshot.translator.apply(change);
     }
     snapshot.translator.settle();
-    snapshot.undecodable.insert(ObjectId::new(Kind::HttpRoute, "web", "odd"), "a port is text".into());
+    snapshot
+        .undecodable
+        .insert(ObjectId::new(Kind::HttpRoute, "web", "odd"), "it cannot be decoded: a port is text".into());
     let report = StatusReport::of_snapshot(&snapshot, &Selection::default());
     assert_eq!(report.problems.len(), 1);
     assert!(report.to_string().contains("HTTPRoute web/odd"), "{report}");
