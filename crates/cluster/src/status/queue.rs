@@ -6,6 +6,7 @@
 mod agreed;
 mod entry;
 mod pace;
+mod patch;
 #[cfg(test)]
 mod property;
 mod rival;
@@ -21,19 +22,15 @@ use std::{
 
 use api::{Kind, ObjectId};
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::{Value, value::RawValue};
 
 use self::{
     agreed::Agreed,
     entry::{Entry, Known, Phase, Said, Waiting},
     pace::{AWAY, Pace},
+    patch::{merged, patch},
     rival::{Contested, Turn},
 };
-use super::{
-    compact::{Compact, Texts},
-    merge::{Desired, merge},
-};
+use super::compact::Texts;
 use crate::{backoff, driven::Machine};
 
 /// How long the watch may take to bring what caused a conflict, before the object is read.
@@ -213,10 +210,8 @@ impl Queue {
             return;
         }
         let Some(version) = version else {
-            if let Some(entry) = self.entries.get_mut(id) {
-                entry.known = None;
-                entry.wrote = None;
-                self.contested.remove(id);
+            if self.entries.contains_key(id) {
+                self.learn(id, None);
                 self.touch(id, true, now);
                 self.forget_if_empty(id);
             }
@@ -234,11 +229,21 @@ impl Queue {
             }
         }
         let known = Known::new(version, None, &mut self.texts, &self.hasher);
-        if entry.known.as_ref().is_some_and(|before| before.uid != known.uid) {
-            entry.wrote = None;
-        }
-        entry.known = Some(known);
+        self.learn(id, Some(known));
         self.touch(id, true, now);
+    }
+
+    /// What the API server has of an object. One that was made anew waits for nothing that the one before it waited for.
+    fn learn(&mut self, id: &ObjectId, known: Option<Known>) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        if !entry.learn(known) {
+            return;
+        }
+        self.contested.remove(id);
+        if let Phase::Waiting { key, .. } = entry.phase {
+            self.timers.remove(&key);
+            entry.phase = Phase::Idle;
+        }
     }
 
     /// Whether this process writes. Who begins to lead compares everything once.
@@ -383,18 +388,21 @@ impl Queue {
                     known.uid != entry::digest(&self.hasher, version.uid)
                         || older(version.resource_version, &known.resource_version)
                 });
-                if !(news && newer) {
-                    let ahead_until = Some(now + AHEAD_BOUND);
-                    let known = Known::new(version, ahead_until, &mut self.texts, &self.hasher);
-                    if !read {
-                        entry.wrote = Some((said, known.digest(&self.hasher)));
-                    }
-                    entry.known = Some(known);
-                }
                 if read {
                     again = true;
                     entry.since = entry.since.or(since);
-                } else {
+                }
+                if !(news && newer) {
+                    let ahead_until = Some(now + AHEAD_BOUND);
+                    let known = Known::new(version, ahead_until, &mut self.texts, &self.hasher);
+                    if entry.learn(Some(known)) {
+                        self.contested.remove(id);
+                    }
+                    if !read {
+                        entry.wrote = entry.known.as_ref().map(|known| (said, known.digest(&self.hasher)));
+                    }
+                }
+                if !read {
                     report.took = since.map(|since| now.saturating_duration_since(since));
                     entry.earliest = Some(now + SPACING);
                 }
@@ -410,11 +418,9 @@ impl Queue {
             Outcome::Gone => {
                 entry.failures = 0;
                 entry.since = since.or(entry.since);
-                if news {
-                    again = true;
-                } else {
-                    entry.known = None;
-                    again = false;
+                again = news;
+                if !news && entry.learn(None) {
+                    self.contested.remove(id);
                 }
             }
             Outcome::Refused { code, message } => {
@@ -551,43 +557,6 @@ impl Queue {
         }
         self.entries.remove(id);
     }
-}
-
-/// What an object's status must be changed to; none if nothing is to be written.
-fn merged(id: &ObjectId, entry: &Entry, controller_name: &str, complete: bool, wall: Timestamp) -> Option<String> {
-    let known = entry.known.as_ref()?;
-    let text = match &entry.said {
-        Said::Untold if !complete => return None,
-        Said::Untold | Said::Nothing => None,
-        Said::Is(text) | Said::Was(text) => Some(serde_json::from_str::<Value>(text).ok()?),
-    };
-    let desired = match (&entry.said, &text) {
-        (Said::Is(_), Some(status)) => Desired::Is(status),
-        (_, before) => Desired::Nothing(before.as_ref()),
-    };
-    let stored = known.status.as_ref().map(Compact::text);
-    merge(id.kind, stored.as_deref(), desired, controller_name, wall)
-}
-
-/// The patch that changes the status of an object.
-fn patch(entry: &Entry, status: String, hasher: &impl BuildHasher) -> Option<String> {
-    #[derive(Serialize)]
-    struct Patch<'a> {
-        metadata: Metadata<'a>,
-        status: Box<RawValue>,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        resource_version: &'a str,
-    }
-    let known = entry.known.as_ref()?;
-    // The API server took this very status and keeps another: it knows fewer fields than we do.
-    if entry.wrote == Some((entry.last, known.digest(hasher))) {
-        return None;
-    }
-    let metadata = Metadata { resource_version: &known.resource_version };
-    serde_json::to_string(&Patch { metadata, status: RawValue::from_string(status).ok()? }).ok()
 }
 
 /// Whether `a` is a version from before `b`. Versions are numbers that grow; what is no number is not compared.

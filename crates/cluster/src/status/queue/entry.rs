@@ -51,6 +51,18 @@ pub(super) enum Said {
 }
 
 impl Entry {
+    /// What the API server has from now on. Gives whether the object that was known is gone: then nothing of what happened
+    /// to it concerns another one of its name.
+    pub(super) fn learn(&mut self, known: Option<Known>) -> bool {
+        let before = std::mem::replace(&mut self.known, known);
+        let gone = before.is_some_and(|before| self.known.as_ref().is_none_or(|known| known.uid != before.uid));
+        if gone {
+            (self.wrote, self.rival, self.told, self.earliest) = (None, None, None, None);
+            self.failures = 0;
+        }
+        gone
+    }
+
     /// What to do about somebody who overwrote the very words that are to be written, and whether that is news; none if
     /// nobody did.
     pub(super) fn overwritten(&mut self, now: Instant, hasher: &impl BuildHasher) -> Option<(Turn, bool)> {

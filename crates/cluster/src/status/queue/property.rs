@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use proptest::{collection::vec, prelude::*};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 

@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps nothing fails there")]
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::status::merge::{Desired, merge};
 
 const US: &str = "portcullis.dev/controller";
 
@@ -509,6 +510,40 @@ fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely()
     fixture.written(&job, &(version + 1).to_string());
     fixture.now += rival::FORGOTTEN;
     assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+}
+
+#[test]
+fn an_object_that_is_made_anew_does_not_wait_because_somebody_overwrote_the_one_before() {
+    for deletion_is_seen in [true, false] {
+        let mut fixture = Fixture::leading();
+        fixture.desired("a", Some(&status("ours")));
+        let theirs = status("theirs").to_string();
+        fixture.stored("a", "0", Some(&theirs));
+        for version in 1.. {
+            match fixture.step() {
+                Step::Do(job) if job.request == Request::Who => {
+                    fixture.finish(&job, done(&version.to_string(), &theirs));
+                }
+                Step::Do(job) => {
+                    fixture.written(&job, &version.to_string());
+                    fixture.stored("a", &(version + 1000).to_string(), Some(&theirs));
+                }
+                Step::Wait(Some(until)) if until > fixture.now + Duration::from_mins(1) => break,
+                Step::Wait(until) => fixture.now = until.unwrap(),
+                Step::Again => {}
+            }
+        }
+        assert_eq!(fixture.queue.contested(fixture.now).count(), 1);
+        if deletion_is_seen {
+            fixture.queue.stored(&route("a"), None, fixture.now);
+            assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+        }
+        let anew = Version { uid: "another", resource_version: "5000", status: None };
+        fixture.queue.stored(&route("a"), Some(anew), fixture.now);
+        let job = fixture.job();
+        assert_eq!((version(&job), message(&job)), ("5000".into(), "ours".into()));
+        assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+    }
 }
 
 #[test]
