@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::body::{Body, Bytes};
@@ -15,11 +15,15 @@ use crate::document::DocumentError;
 const PIECE: usize = 64 << 10;
 /// How long a client may take for a piece. One that takes longer does not get the rest.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How many bytes a client takes a second, on average. One that is behind that by [`PATIENCE`] does not get the rest: others
+/// wait for their turn.
+const RATE: u32 = 1 << 20;
 
 /// A body of what `write` writes, on a thread that may block.
 pub fn body(write: impl FnOnce(&mut Pieces) -> Result<(), DocumentError> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel(1);
-    let mut pieces = Pieces { buffer: Vec::with_capacity(PIECE), sender, runtime: Handle::current() };
+    let (buffer, runtime) = (Vec::with_capacity(PIECE), Handle::current());
+    let mut pieces = Pieces { buffer, sender, runtime, patience: Patience::default() };
     tokio::task::spawn_blocking(move || {
         let written = write(&mut pieces).and_then(|()| Ok(pieces.send()?));
         if let Err(error) = written {
@@ -41,16 +45,42 @@ pub struct Pieces {
     buffer: Vec<u8>,
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
+    patience: Patience,
 }
 
 impl Pieces {
     fn send(&mut self) -> io::Result<()> {
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE)).into();
-        match self.runtime.block_on(timeout(PATIENCE, self.sender.send(Ok(piece)))) {
-            Ok(Ok(())) => Ok(()),
+        let piece: Bytes = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE)).into();
+        let (length, began) = (piece.len(), Instant::now());
+        match self.runtime.block_on(timeout(self.patience.left(), self.sender.send(Ok(piece)))) {
+            Ok(Ok(())) => {
+                self.patience.took(length, began.elapsed());
+                Ok(())
+            }
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")),
         }
+    }
+}
+
+/// How long a client was waited for, against how long that may take. What writing takes is nobody's fault.
+#[derive(Debug, Default)]
+struct Patience {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Patience {
+    /// How long the next piece may take.
+    fn left(&self) -> Duration {
+        let due = Duration::from_micros(self.bytes * 1_000_000 / u64::from(RATE));
+        (PATIENCE + due).saturating_sub(self.waited).min(PATIENCE)
+    }
+
+    /// So many bytes took so long.
+    fn took(&mut self, bytes: usize, time: Duration) {
+        self.bytes += bytes as u64;
+        self.waited += time;
     }
 }
 
@@ -65,5 +95,38 @@ impl Write for Pieces {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many bytes a client gets that takes so long for a piece, of a gigabyte, and how long it has the turn.
+    fn served(each: Duration) -> (u64, Duration) {
+        let mut patience = Patience::default();
+        while patience.bytes < 1 << 30 && each <= patience.left() {
+            patience.took(PIECE, each);
+        }
+        (patience.bytes, patience.waited)
+    }
+
+    #[test]
+    fn a_client_that_takes_each_piece_at_the_last_moment_does_not_have_the_turn_for_long() {
+        let (bytes, time) = served(Duration::from_millis(9_900));
+        assert!(bytes == PIECE as u64 && time < PATIENCE, "{bytes} {time:?}");
+        let (bytes, time) = served(Duration::from_secs(1));
+        assert!(bytes < 1 << 20 && time <= PATIENCE + Duration::from_secs(1), "{bytes} {time:?}");
+        // As fast as it must be.
+        let (bytes, time) = served(Duration::from_micros(62_500));
+        assert_eq!((bytes, time), (1 << 30, Duration::from_secs(1024)));
+        assert_eq!(served(PATIENCE + Duration::from_nanos(1)), (0, Duration::ZERO));
+    }
+
+    #[test]
+    fn who_was_fast_may_still_not_stop_for_longer_than_anybody() {
+        let mut patience = Patience::default();
+        patience.took(1 << 30, Duration::from_secs(1));
+        assert_eq!(patience.left(), PATIENCE);
     }
 }
