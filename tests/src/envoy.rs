@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::client::{self, Request, Target};
 use crate::process::{Process, envoy_binary};
+use crate::wait::{PATIENCE, eventually};
 use crate::{certificates, ports};
 
 /// A running Envoy; it is killed when this is dropped.
@@ -110,6 +112,28 @@ impl Envoy {
             bail!("Envoy refused updates: {refused:?}\n{}", words.join("\n"));
         }
         Ok(())
+    }
+
+    /// The CPU time that Envoy's worker has used so far: of its thread alone, whatever else the machine does. It counts
+    /// once the worker sleeps, which is waited for.
+    pub async fn worker_time(&self) -> Result<Duration> {
+        let id = self.process.id().context("Envoy has ended")?;
+        for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+            let thread = thread?.path();
+            if std::fs::read_to_string(thread.join("comm"))?.trim() != "wrk:worker_0" {
+                continue;
+            }
+            eventually(PATIENCE, async || {
+                let stat = std::fs::read_to_string(thread.join("stat"))?;
+                ensure!(stat.contains(" S "), "the worker is at work: {stat}");
+                anyhow::Ok(())
+            })
+            .await?;
+            let times = std::fs::read_to_string(thread.join("schedstat"))?;
+            let on_cpu = times.split_whitespace().next().context("no time")?.parse()?;
+            return Ok(Duration::from_nanos(on_cpu));
+        }
+        bail!("Envoy has no worker")
     }
 
     /// Everything that Envoy has printed, its access log among it.
