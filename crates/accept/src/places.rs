@@ -57,6 +57,8 @@ pub struct Place<K: Clone + Eq + Hash> {
 pub struct Busy<K: Clone + Eq + Hash> {
     places: Places<K>,
     number: u64,
+    /// Whether it is as good as new then.
+    renews: bool,
 }
 
 impl<K: Clone + Eq + Hash> Places<K> {
@@ -194,9 +196,18 @@ impl<K: Clone + Eq + Hash> Place<K> {
         self.withdrawn.clone().cancelled_owned()
     }
 
-    /// The holder waits for the server from now on.
+    /// The holder waits for the server from now on, and begins to be idle when that ends.
     pub fn busy(&self) -> Busy<K> {
-        let busy = Busy { places: self.places.clone(), number: self.number };
+        self.waits(true)
+    }
+
+    /// The same for what anybody may ask in vain: if nothing comes of it, the holder was idle all the time.
+    pub fn asks(&self) -> Busy<K> {
+        self.waits(false)
+    }
+
+    fn waits(&self, renews: bool) -> Busy<K> {
+        let busy = Busy { places: self.places.clone(), number: self.number, renews };
         busy.change(|taken| taken.busy += 1);
         busy
     }
@@ -211,7 +222,9 @@ impl<K: Clone + Eq + Hash> Busy<K> {
     fn change(&self, change: impl FnOnce(&mut Taken<K>)) {
         if let Some(taken) = self.places.state().taken.get_mut(&self.number) {
             change(taken);
-            taken.since = Instant::now();
+            if self.renews {
+                taken.since = Instant::now();
+            }
         }
     }
 }
@@ -330,6 +343,28 @@ mod tests {
         let _third = places.enter("c").await.expect("a place");
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert!(!lost(&held[0]) && lost(&held[1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_in_vain_is_idle_for_as_long_as_who_says_nothing() {
+        let places = Places::new(2, PATIENCE);
+        let held = enter_all(&places, &["a", "b"]).await;
+        let asked = held[0].asks();
+        advance(PATIENCE / 2).await;
+        drop(asked);
+        let served = held[1].busy();
+        drop(served);
+        let start = Instant::now();
+        let third = places.enter("c").await.expect("a place");
+        assert_eq!(start.elapsed(), PATIENCE / 2);
+        assert!(lost(&held[0]) && !lost(&held[1]) && !lost(&third));
+        // While it waits for an answer, those go who wait for nothing.
+        let asking = held[1].asks();
+        let start = Instant::now();
+        let fourth = places.enter("d").await.expect("a place");
+        assert_eq!(start.elapsed(), PATIENCE);
+        assert!(!lost(&held[1]) && lost(&third) && !lost(&fourth));
+        drop(asking);
     }
 
     #[tokio::test(start_paused = true)]

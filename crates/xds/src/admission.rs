@@ -33,9 +33,10 @@ impl Newcomer {
         Self { place: Mutex::new(Some(place)), streams: watch::Sender::new(0) }
     }
 
-    /// The connection waits for the server, until what is returned is dropped.
-    pub(crate) fn busy(&self) -> Option<Busy<Origin>> {
-        self.place().as_ref().map(Place::busy)
+    /// The connection waits for the server, until what is returned is dropped. A token that lets nobody in makes it no
+    /// younger.
+    pub(crate) fn asks(&self) -> Option<Busy<Origin>> {
+        self.place().as_ref().map(Place::asks)
     }
 
     /// A stream was let in: until it ends, the place is free for others.

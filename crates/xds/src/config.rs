@@ -44,7 +44,7 @@ pub struct Config {
     /// After this time, plus or minus a tenth of it by chance, a connection is asked to go, so that proxies spread
     /// over replicas again. `None`: never.
     pub max_connection_age: Option<Duration>,
-    /// How long a connection that was asked to go may take before it is cut.
+    /// How long a connection that was asked to go may take before it is cut. One without a stream takes a second at most.
     pub drain_timeout: Duration,
     /// How many connections there may be on which no stream is: nobody was let in yet, or nobody is there any more. When
     /// there are more, those give way that keep the server waiting, first those of an address with more than a

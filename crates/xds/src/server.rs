@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::{Admission, Newcomer};
@@ -26,7 +26,7 @@ use crate::hub::Hub;
 use crate::identity::Refusal;
 use crate::jitter::jitter;
 use crate::peer::{Origin, Peer, PeerAddress};
-use crate::service::{Ads, Shared};
+use crate::service::{Ads, LAST_WORDS, Shared};
 use crate::tls::Certificate;
 
 /// What a proxy sends as headers is a few hundred bytes.
@@ -254,8 +254,17 @@ impl Accepted {
         }
         connection.as_mut().graceful_shutdown();
         drain.send_replace(true);
-        if timeout(config.drain_timeout, connection).await.is_err() {
-            tracing::debug!("an xDS connection was cut, since it did not end by itself");
+        // Its streams had places. Once they ended, the connection has none, and those it could have are for who comes.
+        let deserted = async {
+            drop(streams.wait_for(|streams| *streams == 0).await);
+            sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            _ = connection => {}
+            () = deserted => tracing::debug!("an xDS connection was cut, since it stayed without a stream"),
+            () = sleep(config.drain_timeout) => {
+                tracing::debug!("an xDS connection was cut, since it did not end by itself");
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Strea
 /// Events that a stream keeps while the reader of events is behind.
 const MAX_UNREPORTED: usize = 256;
 /// How long a stream that ended tries to tell its client ...
-const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 /// ... and the reader of events, who would otherwise take for connected, and for refused, what is not.
 const LAST_EVENTS: Duration = Duration::from_mins(1);
 
@@ -105,7 +105,7 @@ impl Ads {
         // Who shows nothing is not waited with.
         let token = self.shared.admission.token(&self.peer, request.headers())?;
         let mut draining = self.draining.clone();
-        let waits_for_us = self.newcomer.busy();
+        let waits_for_us = self.newcomer.asks();
         tokio::select! {
             ready = timeout(self.shared.config.ready_timeout, self.shared.hub.until_ready()) => {
                 ready.map_err(|_| Status::unavailable("the configuration was not read completely yet"))?;

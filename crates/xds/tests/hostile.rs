@@ -9,7 +9,7 @@ use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
-use tokio::io::{copy_bidirectional, split};
+use tokio::io::{AsyncReadExt as _, copy_bidirectional, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -222,6 +222,35 @@ async fn a_connection_that_is_dead_without_a_word_is_cut() {
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Acked { .. })));
     cut.send(()).unwrap();
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Disconnected { .. })));
+}
+
+#[tokio::test]
+async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
+    let mut config = Config::default();
+    config.max_connection_age = Some(Duration::from_secs(1));
+    // Nobody but who has a stream may stay for so long.
+    config.drain_timeout = Duration::from_hours(1);
+    config.keepalive_interval = Duration::from_hours(1);
+    let server = run(config, 100).await;
+    server.hub.publish("ns/gw", snapshot(1, 1));
+    // A way on which the client does not hear any more that it shall go, and says nothing.
+    let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, to) = (way.local_addr().unwrap(), server.address);
+    let (cut, is_cut) = oneshot::channel::<()>();
+    let ended = tokio::spawn(async move {
+        let (mut near, _) = way.accept().await.unwrap();
+        let mut far = TcpStream::connect(to).await.unwrap();
+        tokio::select! {
+            _ = copy_bidirectional(&mut near, &mut far) => {}
+            _ = is_cut => {}
+        }
+        while far.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+        drop(near);
+    });
+    let mut client = Client::asking(address, ask(ResourceType::Cluster, &[])).await;
+    assert_eq!(client.next_version().await, 1);
+    cut.send(()).unwrap();
+    soon(ended).await.unwrap();
 }
 
 #[tokio::test]
