@@ -39,6 +39,8 @@ mod names;
 #[path = "faults_in_a_cluster/objects.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of them")]
 mod objects;
+#[path = "hostile/panics.rs"]
+mod panics;
 #[path = "hostile/parameters.rs"]
 mod parameters;
 #[path = "hostile/placement.rs"]

@@ -178,6 +178,14 @@ impl EngineTask {
         Self { watched: Some(Watched::new(outlets)), deploying, ..self }
     }
 
+    /// Has a row panic whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
+    #[cfg(debug_assertions)]
+    pub fn fail_at(&mut self, row: Option<&str>) {
+        if let Some((table, key)) = row.and_then(|row| row.split_once(':')) {
+            self.translator.fail_at(table, key);
+        }
+    }
+
     /// The Gateways that are served, as they change.
     pub fn served(&self) -> watch::Receiver<BTreeSet<NsName>> {
         self.served.subscribe()

@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 use ir::Settings;
 use tokio::{
     net::TcpListener,
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::{MissedTickBehavior, interval, timeout},
 };
@@ -53,6 +53,9 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// What translation reads.
     pub settings: Settings,
+    /// A row that panics whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
+    #[cfg(debug_assertions)]
+    pub fail_at: Option<String>,
 }
 
 /// Where objects come from.
@@ -140,18 +143,12 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let ports = supervisor.is_some().then(|| PortCheck::new(ThisHost));
     let (engine, events) = engine_task::channel();
     let mut task = EngineTask::new(options.settings, hub.clone(), ports, metrics.clone());
+    #[cfg(debug_assertions)]
+    task.fail_at(options.fail_at.as_deref());
     if let Some(ends) = &ends {
         task = task.watching(ends.outlets(), ends.deploying());
     }
-    let served = task.served();
-    let (ended, mut engine_ended) = watch::channel(());
-    std::thread::Builder::new()
-        .name("engine".into())
-        .spawn(move || {
-            task.run(events);
-            drop(ended);
-        })
-        .map_err(RunError::Thread)?;
+    let (served, mut engine_ended) = (task.served(), work(task, events)?);
 
     let (stop_proxies, proxies_stop) = watch::channel(false);
     let (stop_servers, servers_stop) = watch::channel(false);
@@ -208,6 +205,17 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         let _: io::Result<()> = std::fs::remove_file(path);
     }
     outcome
+}
+
+/// Has the engine work on a thread of its own. What is given changes when it ends.
+fn work(task: EngineTask, events: mpsc::Receiver<Event>) -> Result<watch::Receiver<()>, RunError> {
+    let (alive, ended) = watch::channel(());
+    let run = move || {
+        task.run(events);
+        drop(alive);
+    };
+    std::thread::Builder::new().name("engine".into()).spawn(run).map_err(RunError::Thread)?;
+    Ok(ended)
 }
 
 fn xds_config(room: &Room, metrics: &Metrics, ends: Option<&Ends>) -> xds::Config {

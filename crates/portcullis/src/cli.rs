@@ -58,6 +58,11 @@ pub(crate) struct Run {
     /// Where /healthz, /readyz, /metrics, /debug/snapshot, /debug/routes and /debug/engine are.
     #[arg(long, env = "PORTCULLIS_ADMIN_ADDRESS", default_value = "127.0.0.1:18001", value_name = "ADDRESS")]
     pub(crate) admin_address: SocketAddr,
+    /// Has a row of the engine panic whenever it is computed: for tests of what becomes of it. Release builds have no such
+    /// thing.
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "TABLE:KEY", hide = true)]
+    pub(crate) fail_at: Option<String>,
     /// Run this Envoy for every Gateway of the manifests.
     #[arg(long, value_name = "PATH", requires = "files")]
     pub(crate) envoy: Option<PathBuf>,

@@ -41,6 +41,8 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             admin: args.admin_address,
             metrics: args.metrics_address,
             settings,
+            #[cfg(debug_assertions)]
+            fail_at: args.fail_at,
         };
         let stop = stop_signal().context("cannot listen for signals")?;
         controller::run::run(options, stop).await?;

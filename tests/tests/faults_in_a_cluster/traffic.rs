@@ -19,9 +19,9 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn start(target: &Target, path: &str) -> Self {
+    pub(crate) fn start(target: &Target, request: Request) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, target, request) = (Arc::clone(&stop), target.clone(), Request::get("localhost", path));
+        let (stopped, target) = (Arc::clone(&stop), target.clone());
         let task = tokio::spawn(async move {
             let mut pace = interval(PACE);
             pace.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -120,10 +120,7 @@ impl Estate {
     pub(crate) async fn is_unharmed(&mut self) -> Result<()> {
         self.serves().await?;
         self.portcullis.check()?;
-        let metrics = self.portcullis.admin("/metrics").await?.body;
-        let nacks: Vec<_> =
-            metrics.lines().filter(|line| line.starts_with("portcullis_") && line.contains("nack")).collect();
-        ensure!(nacks.is_empty(), "{nacks:?}");
+        self.portcullis.was_never_refused().await?;
         self.envoy.check().await
     }
 }
