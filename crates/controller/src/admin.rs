@@ -19,7 +19,7 @@ use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
-use translate::explain::Asked;
+use translate::{explain::Asked, tree};
 
 use crate::{
     cluster_snapshot::report::{Selection, StatusReport},
@@ -201,11 +201,16 @@ async fn routes(
     let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
     let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
-    // The permit goes along, since whoever hangs up does not end what is done for him.
-    match admin.engine.ask(|view| (translate::tree::tree(view.translator), permit)).await {
-        Ok((mut tree, permit)) => {
-            tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
-            written(format, permit, move || document::render(&tree, format)).await
+    // The engine lends its rows, and they are read and written out elsewhere. The permit goes along, since whoever hangs up
+    // does not end what is done for him.
+    match admin.engine.ask(|view| (tree::Rows::of(view.translator), permit)).await {
+        Ok((rows, permit)) => {
+            let text = move || {
+                let mut tree = rows.tree();
+                tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
+                document::render(&tree, format)
+            };
+            written(format, permit, text).await
         }
         Err(error) => stopped(&error),
     }

@@ -3,32 +3,25 @@
 //! It is read from the tables that Envoy's configuration is made from. Whoever does not consent to a parent is not named:
 //! the tables hold nothing of it.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use engine::Engine;
-use ir::{Chain, ListenerId, NsName, filter::Scheme};
+use ir::{Chain, NsName, filter::Scheme};
 use serde::Serialize;
 
 use crate::{
     Translator,
-    capacity::Overruns,
-    delegation::{Children, LABEL, beyond_fault, published_unasked},
-    resolve::{ANYWHERE, EnvoyRoutes, Resolved, ResolvedRule},
+    delegation::{Children, LABEL, published_unasked},
+    resolve::{ANYWHERE, EnvoyRoutes, Resolved},
     route::rule,
     seen::{Answer, SeenRoute, Told, written_in_words},
-    tables::{
-        attachment::{Attached, Attachment, Unacceptable},
-        delegation::{Branch, Delegating, Delegation, Excess, FitsBelow, Places, Selection, Selections, Serving},
-        gateway::GatewayRow,
-        input::{Config, Routes},
-        listener::ListenerRow,
-    },
+    tables::delegation::Serving,
 };
+use rows::{Below, GatewayRows, Head, NodeRows, RuleRows};
 
+mod rows;
 mod text;
+
+pub use rows::Rows;
 
 /// All Gateways of ours with their routes. Prints as text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -163,36 +156,20 @@ pub struct Reference {
 
 /// All routes of all Gateways. Looks at all of them: for people, not for a hot path.
 pub fn tree(translator: &Translator) -> Tree {
-    let engine = translator.engine();
-    let mut attached: BTreeMap<ListenerId, Vec<(NsName, Arc<Attached>)>> = BTreeMap::new();
-    let mut detached: BTreeMap<NsName, Vec<Told>> = BTreeMap::new();
-    for (route, row) in engine.rows::<Attachment>() {
-        for (listener, _) in &row.listeners {
-            attached.entry(listener.clone()).or_default().push((route.clone(), row.clone()));
-        }
-        for parent in &row.parents {
-            let Some(fault) = &parent.refused else { continue };
-            let written =
-                engine.get::<Routes>(&route).and_then(|route| route.spec.parent_refs.get(parent.index).cloned());
-            let Some(written) = written else { continue };
-            let namespace = written.namespace.filter(|namespace| !namespace.is_empty());
-            let gateway = NsName::new(namespace.unwrap_or(route.namespace.clone()), written.name);
-            detached.entry(gateway).or_default().push(Told::fault(&object(&route), fault));
-        }
-    }
-    let mut roots = BTreeMap::new();
-    let gateways = engine.rows::<GatewayRow>().into_iter().map(|(name, model)| Gateway {
-        gateway: name.to_string(),
-        refused: model.refused.as_ref().map(|fault| Told::fault(&format!("Gateway {name}"), fault)),
-        listeners: model
-            .listeners
-            .iter()
-            .map(|listener| {
-                let id = ListenerId { gateway: name.clone(), name: listener.name.clone() };
-                let withheld = engine.get::<ListenerRow>(&id).and_then(|state| state.withheld.clone());
-                let routes = attached.remove(&id).unwrap_or_default().into_iter().map(|(route, row)| Root {
-                    hostnames: row.hostnames(&id).iter().map(|served| served.hostname.domain()).collect(),
-                    route: roots.entry(route).or_insert_with_key(|route| root(engine, route)).clone(),
+    Rows::of(translator).tree()
+}
+
+impl Rows {
+    /// The tree of these rows: each is read and put into words, which takes several times as long as to take them.
+    pub fn tree(&self) -> Tree {
+        let mut roots = BTreeMap::new();
+        let gateways = self.gateways.iter().map(|GatewayRows { name, model, listeners, detached }| {
+            let of_gateway = format!("Gateway {name}");
+            let listeners = model.listeners.iter().zip(listeners).map(|(listener, rows)| {
+                let withheld = rows.state.as_ref().and_then(|state| state.withheld.as_ref());
+                let routes = rows.routes.iter().map(|(row, root)| Root {
+                    hostnames: row.hostnames(&rows.id).iter().map(|served| served.hostname.domain()).collect(),
+                    route: roots.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
                 });
                 Listener {
                     name: listener.name.to_string(),
@@ -203,72 +180,64 @@ pub fn tree(translator: &Translator) -> Tree {
                         None => "",
                     },
                     hostname: listener.hostname.domain(),
-                    refused: withheld.map(|fault| Told::fault(&format!("Gateway {name}"), &fault)),
+                    refused: withheld.map(|fault| Told::fault(&of_gateway, fault)),
                     routes: routes.collect(),
                 }
-            })
-            .collect(),
-        detached: detached.remove(&name).unwrap_or_default(),
-    });
-    Tree { gateways: gateways.collect() }
+            });
+            Gateway {
+                gateway: name.to_string(),
+                refused: model.refused.as_ref().map(|fault| Told::fault(&of_gateway, fault)),
+                listeners: listeners.collect(),
+                detached: detached.iter().map(|(route, fault)| Told::fault(&object(route), fault)).collect(),
+            }
+        });
+        Tree { gateways: gateways.collect() }
+    }
 }
 
 pub(crate) fn object(route: &NsName) -> String {
     format!("HTTPRoute {route}")
 }
 
-fn root(engine: &Engine, route: &NsName) -> Arc<Node> {
-    let chain = Chain::root(route.clone());
-    let fault = engine.get::<Unacceptable>(route).map(|fault| Told::fault(&object(route), &fault));
-    let head = engine.get::<Attachment>(route);
-    let head = head.iter().flat_map(|row| &row.problems).map(|problem| Told::problem(&object(route), problem));
-    Arc::new(Node {
-        route: route.to_string(),
-        state: match (&fault, engine.get::<Branch>(&chain)) {
-            (_, None) => State::LeftOut,
-            (Some(_), _) => State::Replaced,
-            (None, _) => State::Served,
-        },
+/// A route at its place.
+fn node(rows: &NodeRows) -> Node {
+    let route = rows.chain.route();
+    let of_route = object(route);
+    let (problems, fault, left_out): (Vec<_>, _, _) = match &rows.head {
         // What is wrong with all of its rules is told at each of them.
-        problems: head.collect(),
-        rules: rules(engine, &chain, &[]),
+        Head::Root { row, fault } => {
+            let problems = row.iter().flat_map(|row| &row.problems);
+            (problems.map(|problem| Told::problem(&of_route, problem)).collect(), fault.is_some(), &[][..])
+        }
+        Head::Child { place, beyond } => {
+            let faults = place.fault.iter().chain(beyond).map(|fault| Told::fault(&of_route, fault));
+            let unasked = rows.route.as_ref().and_then(|route| published_unasked(&rows.chain, route));
+            let told = faults.chain(unasked.map(|warning| Told::problem(&of_route, &warning)));
+            (told.collect(), place.fault.is_some(), &place.left_out[..])
+        }
+    };
+    let state = match (rows.serving.as_deref(), fault) {
+        (None, _) => State::LeftOut,
+        (Some(Serving::Closed), _) | (Some(_), true) => State::Replaced,
+        (Some(Serving::AsWritten), false) => State::Served,
+    };
+    Node { route: route.to_string(), state, problems, rules: rules(rows, left_out) }
+}
+
+/// A route that a rule selects.
+fn child(name: &NsName, below: &Below) -> Arc<Node> {
+    Arc::new(match below {
+        Below::Stands(rows) => node(rows),
+        Below::Absent(state) => {
+            Node { route: name.to_string(), state: *state, problems: Vec::new(), rules: Vec::new() }
+        }
     })
 }
 
-/// A child that stands at `chain`, or would.
-fn child(engine: &Engine, chain: &Chain) -> Node {
-    let name = chain.route();
-    let node = |state, problems, rules| Node { route: name.to_string(), state, problems, rules };
-    let Some(place) = engine.group::<Places>(name).get(chain).cloned() else {
-        // The rule that selects it is told why it looks at none.
-        return node(State::LeftOut, Vec::new(), Vec::new());
-    };
-    let beyond = chain.above().and_then(|(parent, rule)| {
-        let excess = engine.group::<Excess>(&(parent.clone(), rule));
-        let bound = engine.get::<Config>(&())?.delegation.max_matches;
-        Some(beyond_fault(bound, *excess.get(name)?))
-    });
-    let mut told: Vec<_> = place.fault.iter().chain(&beyond).map(|fault| Told::fault(&object(name), fault)).collect();
-    let unasked = engine.get::<Routes>(name).and_then(|route| published_unasked(chain, &route));
-    told.extend(unasked.map(|warning| Told::problem(&object(name), &warning)));
-    let rules = rules(engine, chain, &place.left_out);
-    let state = match (engine.get::<Branch>(chain).as_deref(), &place.fault) {
-        (None, _) => State::LeftOut,
-        (Some(Serving::Closed), _) | (Some(_), Some(_)) => State::Replaced,
-        (Some(Serving::AsWritten), None) => State::Served,
-    };
-    node(state, told, rules)
-}
-
-fn rules(engine: &Engine, chain: &Chain, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
-    let Some(route) = engine.get::<Routes>(chain.route()) else { return Vec::new() };
-    let mut rules = Vec::with_capacity(route.spec.rules.len());
-    let overruns = Overruns::seen(engine, chain);
-    for (written, index) in route.spec.rules.iter().zip(0..) {
-        let key = (chain.clone(), index);
-        let resolved = engine.get::<ResolvedRule>(&key);
-        let delegation = engine.get::<Delegating>(&key);
-        let mut matches = matches(engine, &key, resolved.as_deref(), delegation.as_deref());
+fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
+    let Some(route) = &rows.route else { return Vec::new() };
+    let rules = route.spec.rules.iter().zip(&rows.rules).zip(0..).map(|((written, rule), index)| {
+        let mut matches = matches(rule);
         if left_out.iter().any(|(rule, ..)| *rule == index) {
             let (read, _) = rule::read_matches(written, "");
             matches.extend(left_out.iter().filter(|(rule, ..)| *rule == index).map(|(_, matching, why)| {
@@ -283,29 +252,27 @@ fn rules(engine: &Engine, chain: &Chain, left_out: &[(u32, u32, String)]) -> Vec
             }));
             matches.sort_by_key(|matching| matching.index);
         }
-        let served = engine.get::<Branch>(chain).is_some();
-        let no_room = overruns.problems(index).map(|problem| Told::problem(&object(chain.route()), &problem));
-        rules.push(Rule {
+        let no_room = rule.no_room.iter().map(|problem| Told::problem(&object(rows.chain.route()), problem));
+        let references = rule.delegation.iter().flat_map(|delegation| &delegation.children).zip(&rule.selected);
+        let references = references.map(|((position, children), selected)| Reference {
+            index: *position,
+            selects: selects(children),
+            children: selected.iter().map(|(name, below)| child(name, below)).collect(),
+        });
+        Rule {
             rule: index,
             name: written.name.as_ref().filter(|name| !name.is_empty()).map(ToString::to_string),
             matches,
-            problems: no_room.chain(problems(chain, resolved.as_deref())).collect(),
-            references: match delegation.as_deref() {
-                Some(delegation) if served => references(engine, &key, delegation),
-                _ => Vec::new(),
-            },
-        });
-    }
-    rules
+            problems: no_room.chain(problems(&rows.chain, rule.resolved.as_deref())).collect(),
+            references: references.collect(),
+        }
+    });
+    rules.collect()
 }
 
 /// The matches that stand at a place.
-fn matches(
-    engine: &Engine,
-    (chain, rule): &(Chain, u32),
-    resolved: Option<&Resolved>,
-    delegation: Option<&Delegation>,
-) -> Vec<Match> {
+fn matches(rule: &RuleRows) -> Vec<Match> {
+    let resolved = rule.resolved.as_deref();
     let written;
     let routes = match resolved.map(|resolved| &resolved.routes) {
         Some(EnvoyRoutes::Everywhere(routes)) => &routes[..],
@@ -317,7 +284,7 @@ fn matches(
     };
     let seen: Vec<_> =
         routes.iter().filter_map(|route| SeenRoute::read(&route.row)).filter(|seen| seen.primary).collect();
-    let Some(delegation) = delegation else {
+    let Some(delegation) = &rule.delegation else {
         let matches = seen.iter().map(|seen| Match {
             index: seen.matching,
             written: seen.message.r#match.as_ref().map(crate::seen::match_in_words).unwrap_or_default(),
@@ -327,12 +294,12 @@ fn matches(
         });
         return matches.collect();
     };
-    let matches = delegation.matches.iter().zip(0..).map(|(rendered, place)| {
+    let matches = delegation.matches.iter().zip(&rule.fits).map(|(rendered, fits)| {
         let own = seen.iter().find(|seen| (seen.matching, seen.ordinal) == (rendered.index, rendered.ordinal));
         Match {
             index: rendered.index,
             written: written_in_words(&rendered.written),
-            children: engine.get::<FitsBelow>(&(chain.clone(), *rule, place)).is_some_and(|fits| fits.serves),
+            children: *fits,
             answer: own.map(|seen| seen.answer(resolved)),
             left_out: None,
         }
@@ -353,30 +320,6 @@ pub(crate) fn problems(chain: &Chain, resolved: Option<&Resolved>) -> Vec<Told> 
         &findings.warnings,
     ];
     lists.into_iter().flatten().map(|problem| Told::problem(&object(chain.route()), problem)).collect()
-}
-
-fn references(engine: &Engine, key: &(Chain, u32), delegation: &Delegation) -> Vec<Reference> {
-    let (chain, rule) = key;
-    let mut seen = HashSet::new();
-    let references = delegation.children.iter().map(|(position, children)| {
-        let selections = engine.group::<Selections>(&(chain.clone(), *rule, *position));
-        let children_here = selections.iter().filter_map(|(name, selection)| {
-            let left_out =
-                |state| Arc::new(Node { route: name.to_string(), state, problems: Vec::new(), rules: Vec::new() });
-            match selection {
-                Selection::Selected | Selection::Unasked if !seen.insert(name.clone()) => {
-                    Some(left_out(State::Repeated))
-                }
-                Selection::Selected | Selection::Unasked => {
-                    Some(Arc::new(self::child(engine, &chain.below(*rule, name.clone()))))
-                }
-                Selection::Cycle => Some(left_out(State::Cycle)),
-                Selection::Missing | Selection::NotPermitted | Selection::Withheld | Selection::Unknown => None,
-            }
-        });
-        Reference { index: *position, selects: selects(children), children: children_here.collect() }
-    });
-    references.collect()
 }
 
 /// Whom a reference means.

@@ -146,8 +146,10 @@ impl StatusReport {
         let objects = match selection.name {
             None => Vec::new(),
             Some(_) => {
-                let stands = translator.statuses().into_iter().filter(|(id, _)| selection.takes(id));
-                let stands = stands.map(|(id, mut status)| {
+                let mut stands = translator.status_rows();
+                stands.retain(|(id, _)| selection.takes(id));
+                let stands = stands.into_iter().map(|(id, status)| {
+                    let mut status = status.value();
                     crate::document::drop_times(&mut status);
                     Stands { object: (&id).into(), status }
                 });
