@@ -146,17 +146,5 @@ impl Family {
 
 /// A route whose one rule has no backend.
 fn route(name: &str, hosts: &str, matches: &str) -> String {
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: infra, name: {name}}}
-spec:
-  parentRefs: [{{name: gateway}}]
-  hostnames: [{hosts}]
-  rules:
-  - {{matches: [{matches}]}}
-"
-    )
+    objects::Route { name, hosts, rules: &format!("  - {{matches: [{matches}]}}"), ..Default::default() }.to_string()
 }

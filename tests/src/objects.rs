@@ -1,4 +1,6 @@
-//! Manifests of namespace `infra` as text, each beginning with `---`.
+//! Manifests as text, each beginning with `---`; of namespace `infra` where none is given.
+
+use std::fmt::{self, Display};
 
 use crate::echo::Echo;
 
@@ -42,6 +44,71 @@ addressType: IPv4
 ports: [{{name: '', port: {port}}}]
 endpoints: [{{addresses: [{ip}]}}]
 "
+    )
+}
+
+/// An HTTPRoute, printed as its manifest.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// A flow mapping without its braces; empty for none.
+    pub annotations: &'a str,
+    /// A flow mapping each: what [`gateway`] makes, unless others are given.
+    pub parents: &'a str,
+    /// Separated by commas; none for all.
+    pub hosts: &'a str,
+    /// A list in block style, indented by two.
+    pub rules: &'a str,
+}
+
+impl Default for Route<'_> {
+    fn default() -> Self {
+        Self { namespace: "infra", name: "route", annotations: "", parents: "{name: gateway}", hosts: "", rules: "" }
+    }
+}
+
+impl Display for Route<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { namespace, name, annotations, parents, hosts, rules } = self;
+        let annotations =
+            if annotations.is_empty() { String::new() } else { format!(", annotations: {{{annotations}}}") };
+        write!(
+            f,
+            "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: {namespace}, name: {name}{annotations}}}
+spec:
+  parentRefs: [{parents}]
+  hostnames: [{hosts}]
+  rules:
+{}
+",
+            rules.trim_end()
+        )
+    }
+}
+
+/// The right of HTTPRoutes of these namespaces to use every Service.
+pub fn grant(namespaces: &[&str]) -> String {
+    let from =
+        |namespace: &&str| format!("{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: {namespace}}}");
+    let from: Vec<_> = namespaces.iter().map(from).collect();
+    format!(
+        "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {{namespace: infra, name: services}}
+spec:
+  from: [{}]
+  to: [{{group: '', kind: Service}}]
+",
+        from.join(", ")
     )
 }
 

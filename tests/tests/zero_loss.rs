@@ -22,21 +22,10 @@ const CONNECTIONS: usize = 4;
 const MOVE: &str = "x-move";
 
 fn route(number: usize, backend: &str) -> String {
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: infra, name: moving}}
-spec:
-  parentRefs: [{{name: gateway}}]
-  rules:
-  - filters:
-    - type: RequestHeaderModifier
-      requestHeaderModifier: {{set: [{{name: {MOVE}, value: '{number}'}}]}}
-    backendRefs: [{{name: {backend}, port: 80}}]
-"
-    )
+    let header = format!("requestHeaderModifier: {{set: [{{name: {MOVE}, value: '{number}'}}]}}");
+    let filter = format!("{{type: RequestHeaderModifier, {header}}}");
+    let rules = format!("  - {{filters: [{filter}], backendRefs: [{{name: {backend}, port: 80}}]}}");
+    objects::Route { name: "moving", rules: &rules, ..Default::default() }.to_string()
 }
 
 fn secret(certificate: &Certificate) -> String {

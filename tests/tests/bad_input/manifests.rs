@@ -27,18 +27,7 @@ pub(crate) fn backend(echo: &Echo) -> String {
 
 /// A route on hosts, with these rules in YAML.
 pub(crate) fn rules(name: &str, hosts: &str, rules: &str) -> String {
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: infra, name: {name}}}
-spec:
-  parentRefs: [{{name: gateway}}]
-  hostnames: [{hosts}]
-  rules:
-{rules}"
-    )
+    objects::Route { name, hosts, rules, ..Default::default() }.to_string()
 }
 
 /// A rule with one match in YAML, and a backend that is there.

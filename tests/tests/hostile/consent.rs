@@ -1,6 +1,7 @@
 //! A tenant reaches for the routes of another.
 
 use anyhow::{Result, ensure};
+use portcullis_tests::objects::{Route, grant};
 use portcullis_tests::wait::{PATIENCE, eventually};
 
 use crate::stage::Stage;
@@ -9,42 +10,16 @@ const HOST: &str = "reach.example";
 
 /// A route of the attacker's that takes in a route of namespace `victim`, or all of them.
 fn reaching_for(name: &str) -> String {
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: infra, name: reach}}
-spec:
-  parentRefs: [{{name: gateway}}]
-  hostnames: [{HOST}]
-  rules:
-  - backendRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: victim, name: '{name}'}}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: ReferenceGrant
-metadata: {{namespace: infra, name: backend}}
-spec:
-  from: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: victim}}]
-  to: [{{group: '', kind: Service}}]
-"
-    )
+    let child = format!("{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: victim, name: '{name}'}}");
+    let rules = format!("  - backendRefs: [{child}]");
+    let route = Route { name: "reach", hosts: HOST, rules: &rules, ..Route::default() };
+    route.to_string() + &grant(&["victim"])
 }
 
 /// The victim's route, with these parents in YAML.
 fn victim(parents: &str) -> String {
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: victim, name: secretive}}
-spec:
-  parentRefs: [{parents}]
-  rules:
-  - backendRefs: [{{namespace: infra, name: backend, port: 80}}]
-"
-    )
+    let rules = "  - backendRefs: [{namespace: infra, name: backend, port: 80}]";
+    Route { namespace: "victim", name: "secretive", parents, rules, ..Route::default() }.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]

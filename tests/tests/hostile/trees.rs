@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use portcullis_tests::objects::{Route, grant};
 
 use crate::stage::Stage;
 
@@ -13,52 +14,24 @@ const ROOT_IS_FINE: &str =
 const ORDERS_ARE_FINE: &str = "{object: HTTPRoute orders/orders, parent: HTTPRoute infra/root, conditions: \
                                {Accepted: 'True', ResolvedRefs: 'True'}}";
 
+/// What references to routes say.
+const ROUTES: &str = "group: gateway.networking.k8s.io, kind: HTTPRoute";
+
 /// A root for these matches, whose children are all routes of two namespaces, and the right of both to use the backend.
 fn root(matches: &str) -> String {
-    let group = "group: gateway.networking.k8s.io, kind: HTTPRoute";
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: infra, name: root}}
-spec:
-  parentRefs: [{{name: gateway}}]
-  hostnames: [{HOST}]
-  rules:
-  - matches: [{matches}]
-    backendRefs:
-    - {{{group}, namespace: orders, name: '*'}}
-    - {{{group}, namespace: cart, name: '*'}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: ReferenceGrant
-metadata: {{namespace: infra, name: backend}}
-spec:
-  from: [{{{group}, namespace: orders}}, {{{group}, namespace: cart}}]
-  to: [{{group: '', kind: Service}}]
-"
-    )
+    let children = ["orders", "cart"].map(|namespace| format!("{{{ROUTES}, namespace: {namespace}, name: '*'}}"));
+    let rules = format!("  - {{matches: [{matches}], backendRefs: [{}]}}", children.join(", "));
+    let root = Route { name: "root", hosts: HOST, rules: &rules, ..Route::default() };
+    root.to_string() + &grant(&["orders", "cart"])
 }
 
 /// A child of the root, or, with `parent`, of a route of its own namespace.
 fn child(name: (&str, &str), parent: Option<&str>, inherits: bool, rules: &str) -> String {
     let (namespace, name) = name;
     let (of, parent) = parent.map_or(("infra", "root"), |parent| (namespace, parent));
-    format!(
-        "
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata:
-  namespace: {namespace}
-  name: {name}
-  annotations: {{delegation.kgateway.dev/inherit-parent-matcher: '{inherits}'}}
-spec:
-  parentRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: {of}, name: {parent}}}]
-  rules:
-{rules}"
-    )
+    let parents = format!("{{{ROUTES}, namespace: {of}, name: {parent}}}");
+    let annotations = format!("delegation.kgateway.dev/inherit-parent-matcher: '{inherits}'");
+    Route { namespace, name, annotations: &annotations, parents: &parents, hosts: "", rules }.to_string()
 }
 
 /// A rule for these paths that sends to the backend.
