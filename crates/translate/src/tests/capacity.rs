@@ -31,8 +31,8 @@ fn rules(path: &str, count: usize) -> Vec<Value> {
     (0..count).map(rule).collect()
 }
 
-fn on(hostnames: &[&str], rules: Vec<Value>) -> Value {
-    json!({"hostnames": hostnames, "rules": rules})
+fn on(hostnames: &[&str], rules: impl IntoIterator<Item = Value>) -> Value {
+    json!({"hostnames": hostnames, "rules": rules.into_iter().collect::<Value>()})
 }
 
 fn scene(bound: u64, routes: impl IntoIterator<Item = Value>) -> Scene {
@@ -161,7 +161,7 @@ fn clusters_and_their_endpoints_count() {
         json!({"matches": [{"path": {"type": "PathPrefix", "value": format!("/{port}")}}],
             "backendRefs": [{"name": "s", "port": 80 + port}]})
     };
-    let evil = of("evil", "evil", 1, on(&["evil.example.com"], (0..16).map(to).collect()));
+    let evil = of("evil", "evil", 1, on(&["evil.example.com"], (0..16).map(to)));
     let apps = of("apps", "apps", 2, on(&["apps.example.com"], vec![forward("/")]));
     let mut scene = scene(4 * SMALL, [many, apps, evil]);
     assert_eq!((served(&scene, "apps"), served(&scene, "evil")), (1, 16));
