@@ -1,6 +1,7 @@
 //! A few objects ask for more than a proxy can hold.
 
 use anyhow::{Context, Result, ensure};
+use portcullis_tests::client::{self, Request, Target};
 use serde_json::{Value, json};
 use translate::testing::tenant::NAMESPACES;
 
@@ -70,5 +71,18 @@ async fn routes_of_all_hosts_fill_no_proxy_and_keep_nobody_waiting() -> Result<(
             (before["routes"].as_array().context("no routes")?, now["routes"].as_array().context("no routes")?);
         ensure!(now.starts_with(before), "{now:?}");
     }
+    let host = now.iter().find(|host| host["name"] == format!("0{THEIRS}")).context("no host")?;
+    let routes = host["routes"].as_array().context("no routes")?;
+    let tenants = |route: &&Value| route["name"].as_str().is_some_and(|name| name.starts_with(NAMESPACES[0]));
+    let closed = routes.iter().filter(tenants).find(|route| route["direct_response"]["status"] == 500);
+    let served = routes.iter().filter(tenants).find(|route| route["redirect"].is_object());
+    for (route, status) in [(closed, 500), (served, 301)] {
+        let path = route.and_then(|route| route["match"]["path_separated_prefix"].as_str()).context("no such route")?;
+        let request = Request::get(&format!("0{THEIRS}"), path);
+        let answer = client::send(&Target::local(estate.place.http), &request).await?;
+        ensure!(answer.status == status, "{path}: {}", answer.status);
+    }
+    let said = estate.portcullis.admin("/debug/status").await?.body;
+    ensure!(said.contains("have no room for it"), "{said}");
     estate.is_unharmed().await
 }
