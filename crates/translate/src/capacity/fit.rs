@@ -84,40 +84,46 @@ fn close(
     unplaced: &[(usize, &Hostname)],
     exceed: BTreeMap<Payer, (u64, u64)>,
 ) -> Fitted {
-    let mut shut = HashSet::new();
-    let charges: Vec<_> = unplaced
-        .iter()
-        .map(|(index, hostname)| {
-            let claim = &claims[*index];
-            if placed.hosts.contains(&(claim.listener, (*hostname).clone())) {
-                claim.routes.saturating_mul(placed.copies(claim.listener, hostname))
-            } else if shut.insert((claim.listener, *hostname)) {
-                weight::CLOSED_HOST
-            } else {
-                0
-            }
-        })
-        .collect();
+    // What its routes take where others stand; none where nobody does.
+    let beside = |claim: &Claim<'_>, hostname: &Hostname| {
+        let is_there = placed.hosts.contains(&(claim.listener, hostname.clone()));
+        is_there.then(|| claim.routes.saturating_mul(placed.copies(claim.listener, hostname)))
+    };
     let mut asked: BTreeMap<&Payer, u64> = BTreeMap::new();
-    for ((index, _), charge) in unplaced.iter().zip(&charges) {
-        let sum = asked.entry(&claims[*index].payer).or_default();
-        *sum = sum.saturating_add(*charge);
+    let mut asking = HashSet::new();
+    for (index, hostname) in unplaced {
+        let claim = &claims[*index];
+        let charge = match beside(claim, hostname) {
+            Some(charge) => charge,
+            // Whoever has a hostname shut pays for all of that, once.
+            None if asking.insert((&claim.payer, claim.listener, *hostname)) => weight::CLOSED_HOST,
+            None => 0,
+        };
+        let sum = asked.entry(&claim.payer).or_default();
+        *sum = sum.saturating_add(charge);
     }
     let mut left = shares(bound, asked);
+    let mut paid = HashSet::new();
     let mut fitted = Fitted { rooms: BTreeMap::new(), shut: BTreeMap::new(), exceed };
-    for ((index, hostname), charge) in unplaced.iter().zip(charges) {
+    for (index, hostname) in unplaced {
         let claim = &claims[*index];
-        let place = (claim.listener.clone(), (*hostname).clone());
+        let shut = (&claim.payer, claim.listener, *hostname);
+        let (charge, closed) = match beside(claim, hostname) {
+            Some(charge) => (charge, Room::Closed),
+            None if paid.contains(&shut) => (0, Room::Shut),
+            None => (weight::CLOSED_HOST, Room::Shut),
+        };
         let room = match left.get_mut(&claim.payer) {
             Some(left) if charge > *left => Room::LeftOut,
-            left => {
-                if let Some(left) = left {
-                    *left -= charge;
-                }
-                if placed.hosts.contains(&(claim.listener, (*hostname).clone())) { Room::Closed } else { Room::Shut }
+            Some(left) => {
+                *left -= charge;
+                closed
             }
+            None => closed,
         };
         if room == Room::Shut {
+            paid.insert(shut);
+            let place = (claim.listener.clone(), (*hostname).clone());
             fitted.shut.entry(place).or_default().insert(claim.payer.clone());
         }
         fitted.rooms.entry(*index).or_default().push(((*hostname).clone(), room));
@@ -259,6 +265,26 @@ mod tests {
         (placed.total(|_| CLUSTER), served)
     }
 
+    /// What is closed in place of what has no room takes, as it is charged.
+    fn closed(bound: u64, world: &World) -> u64 {
+        let claims = world.claims();
+        let Some(fitted) = fit(bound, &claims, |_| CLUSTER) else { return 0 };
+        let mut placed = Placed::default();
+        let mut closed = Vec::new();
+        for (index, claim) in claims.iter().enumerate() {
+            let rooms = fitted.rooms.get(&index);
+            for hostname in &claim.hostnames {
+                match rooms.and_then(|rooms| rooms.iter().find(|(at, _)| at == *hostname)) {
+                    Some((_, Room::Closed)) => closed.push((claim, hostname)),
+                    Some(_) => {}
+                    None => placed.place(claim, hostname),
+                }
+            }
+        }
+        let routes = closed.into_iter().map(|(claim, hostname)| claim.routes * placed.copies(claim.listener, hostname));
+        routes.sum::<u64>() + weight::CLOSED_HOST * fitted.shut.len() as u64
+    }
+
     fn asked() -> impl Strategy<Value = Vec<Asked>> {
         let who = prop::sample::select(vec!["a", "b", "c"]);
         let hostnames = prop::sample::subsequence(vec!["*", "*.x", "1.x", "2.x", "1.y", "2.y", "3.y"], 1..3);
@@ -272,6 +298,8 @@ mod tests {
             let world = World::new(&asked);
             let (total, served) = outcome(bound, &world);
             prop_assert!(total <= bound, "{total}");
+            let closed = closed(bound, &world);
+            prop_assert!(closed <= bound / CLOSED_PART, "{closed} is closed");
             let all = served.iter().zip(&world.claims).all(|(served, (_, asked, ..))| served.len() == asked.len());
             prop_assert!(all || outcome(u64::MAX, &world).0 > bound, "nobody goes without if there is room for all");
         }
