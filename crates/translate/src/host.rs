@@ -233,9 +233,8 @@ tables! {
 
 impl Lookup for Owner {
     fn compute(scope: &Scope<'_>, (config, hostname): &Self::Key) -> Option<Owned> {
-        let over = if config.listener.is_some() { Scheme::Https } else { Scheme::Http };
         let (unserved, owner) = hostname.covering().find_map(|hostname| {
-            let at = scope.group::<PortHosts>(&(config.gateway.clone(), config.port, over, hostname));
+            let at = scope.group::<PortHosts>(&place_of(config, &hostname));
             at.first().map(|(owner, ())| owner.clone())
         })?;
         let is_here = config.listener.as_ref().is_none_or(|listener| *listener == owner);
@@ -243,39 +242,50 @@ impl Lookup for Owner {
     }
 }
 
+/// Where listeners keep a hostname of a route configuration from others.
+fn place_of(config: &RouteConfigId, hostname: &Hostname) -> (NsName, Port, Scheme, Hostname) {
+    let over = if config.listener.is_some() { Scheme::Https } else { Scheme::Http };
+    (config.gateway.clone(), config.port, over, hostname.clone())
+}
+
+/// Whether a hostname is that of a listener, which no broader one answers for, routes or not.
+fn is_of_listener(scope: &Scope<'_>, config: &RouteConfigId, hostname: &Hostname) -> bool {
+    !scope.group::<PortHosts>(&place_of(config, hostname)).is_empty()
+}
+
 impl Derived for VirtualHost {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (config, hostname) = key;
         let owner = scope.get::<Owner>(key)?;
-        let groups: Vec<_> = match &*owner {
-            Owned::Nobody => Vec::new(),
-            Owned::By(name) => {
-                let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
-                // Over TLS its route configuration is replaced as a whole.
-                if config.listener.is_none() && scope.get::<BrokenListener>(&listener).is_some() {
-                    let host = envoy::replaced::virtual_host(&hostname.domain());
-                    scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
-                    let host = Some((hostname.clone(), name.clone()));
-                    scope.demand::<ReplacedWide>(ReplacedScope { config: config.clone(), host });
-                    return Some(());
-                }
-                hostname.covering().map(|hostname| scope.group::<RoutesAt>(&(listener.clone(), hostname))).collect()
-            }
+        let listener = match &*owner {
+            Owned::Nobody => None,
+            Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
         };
-        // Who has routes of his own there has room for it.
-        if let (Owned::By(name), Some(own)) = (&*owner, groups.first())
-            && own.is_empty()
+        let at = |hostname: Hostname| listener.as_ref().map(|listener| (listener.clone(), hostname));
+        // Over TLS its route configuration is replaced as a whole.
+        if let (None, Some(listener)) = (&config.listener, &listener)
+            && scope.get::<BrokenListener>(listener).is_some()
         {
-            let listener = ListenerId { gateway: config.gateway.clone(), name: name.clone() };
-            if scope.get::<ShutHost>(&(listener, hostname.clone())).is_some() {
-                scope.emit::<HostsOf>(
-                    config.clone(),
-                    hostname.clone(),
-                    envoy::replaced::virtual_host(&hostname.domain()),
-                );
+            scope.emit::<HostsOf>(config.clone(), hostname.clone(), envoy::replaced::virtual_host(&hostname.domain()));
+            let host = Some((hostname.clone(), listener.name.clone()));
+            scope.demand::<ReplacedWide>(ReplacedScope { config: config.clone(), host });
+            return Some(());
+        }
+        let own = at(hostname.clone());
+        if own.as_ref().is_none_or(|own| scope.group::<RoutesAt>(own).is_empty()) {
+            // Who has routes of his own there has room for it.
+            if own.is_some_and(|own| scope.get::<ShutHost>(&own).is_some()) {
+                let host = envoy::replaced::virtual_host(&hostname.domain());
+                scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+                return Some(());
+            }
+            // It would say what a broader one says, to which its requests go without it, and take as much memory again.
+            if !is_of_listener(scope, config, hostname) {
                 return Some(());
             }
         }
+        let groups = hostname.covering().filter_map(|hostname| Some(scope.group::<RoutesAt>(&at(hostname)?)));
+        let groups: Vec<_> = groups.collect();
         let pages = groups.iter().flat_map(engine::View::pages);
         let pieces = pages.map(|page| {
             let routes = page.cached(|page| bytes::routes(page.iter().map(|(_, row)| row)));

@@ -204,3 +204,40 @@ fn within_the_bound_a_change_costs_the_same_however_much_is_placed() {
     };
     assert_eq!(computed(10), computed(300));
 }
+
+/// How many virtual hosts have routes of a namespace.
+fn copies(scene: &Scene, namespace: &str) -> usize {
+    routes_of(scene, namespace).len()
+}
+
+#[test]
+fn a_hostname_that_another_listener_serves_alone_takes_no_copies_there() {
+    let edge = gateway("edge", json!([http("shop", 80, "*.example.com"), http("rest", 80, "")]));
+    let at = |section: &str, mut route: Value| {
+        route["spec"]["parentRefs"][0]["namespace"] = json!("infra");
+        route["spec"]["parentRefs"][0]["sectionName"] = json!(section);
+        route
+    };
+    let shop = at("shop", of("shop", "shop", 0, on(&[], rules("s", 8))));
+    let mut scene = Scene::new([edge, shop]);
+    assert_eq!(copies(&scene, "shop"), 1);
+    let names: Vec<_> = (0..16).map(|name| format!("{name}.example.com")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    scene.put(at("rest", of("evil", "evil", 1, on(&names, rules("e", 1)))));
+    assert_eq!((copies(&scene, "shop"), copies(&scene, "evil")), (1, 0), "{:?}", scene.hosts("http/80"));
+}
+
+#[test]
+fn hostnames_for_which_there_is_no_room_at_all_take_none() {
+    let platform = of("platform", "all", 0, on(&[], rules("p", 8)));
+    let evil = |at: usize| {
+        let names: Vec<_> = (0..16).map(|name| format!("{name}.{at}.example.com")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        of("evil", &format!("e{at}"), 1 + at, on(&names, rules("e", 2)))
+    };
+    let scene = scene(SMALL, [platform].into_iter().chain((0..10).map(evil)));
+    assert!(told(&scene, "e9")[0].contains("the rule is left out at"), "{:?}", told(&scene, "e9"));
+    assert!(copies(&scene, "platform") < 14, "{:?}", copies(&scene, "platform"));
+    let hosts = scene.hosts("http/80");
+    assert!(hosts.len() < 30, "{}", hosts.len());
+}
