@@ -13,7 +13,7 @@ use ir::{
 };
 
 use crate::{
-    budget::cost::{Cost, Limits, Meter, affordable, unpriced},
+    budget::cost::{Cost, Limits, Meter, Taken, affordable, unpriced},
     bytes::Row,
     capacity::weight,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
@@ -106,19 +106,21 @@ pub(crate) struct Unwritten {
     name: Option<Arc<str>>,
     matches: Vec<Rendered>,
     rule: Rule,
+    /// What a proxy builds of the rule's own expressions while requests meet them, in bytes.
+    states: u64,
 }
 
 impl Unwritten {
     /// The rule with what the expressions of its matches cost.
     fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
-        let nanos = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
-        Priced { unwritten: self, nanos }
+        let taken = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
+        Priced { unwritten: self, taken }
     }
 
     /// The same where nobody knows: too much.
     fn unpriced(self) -> Priced {
-        let nanos = self.matches.iter().map(|rendered| unpriced(&rendered.written)).collect();
-        Priced { unwritten: self, nanos }
+        let taken = self.matches.iter().map(|rendered| unpriced(&rendered.written)).collect();
+        Priced { unwritten: self, taken }
     }
 
     /// Its Envoy routes and those that stand aside. What cannot be read is told here, for all listeners.
@@ -137,14 +139,15 @@ impl Unwritten {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Priced {
     unwritten: Unwritten,
-    /// What the expressions of each match cost a request that meets them, in nanoseconds; none where it has none.
-    nanos: Box<[Option<u64>]>,
+    /// What the expressions of each match take; none where it has none.
+    taken: Box<[Option<Taken>]>,
 }
 
 impl Priced {
     /// The rule, answering 500 by itself, which is the same at every listener.
     pub(crate) fn closed(mut self) -> Self {
         self.unwritten.rule = Rule::direct_response(500, "");
+        self.unwritten.states = 0;
         self
     }
 
@@ -152,17 +155,17 @@ impl Priced {
     pub(crate) fn write(&self, at: RouteAt, told: &mut Vec<Problem>) -> Box<[EnvoyRoute]> {
         let unwritten = &self.unwritten;
         let split = route::splits_by_host_port(&unwritten.rule, at);
-        let requests = unwritten.matches.iter().zip(&self.nanos).flat_map(|(rendered, nanos)| {
+        let requests = unwritten.matches.iter().zip(&self.taken).flat_map(|(rendered, taken)| {
             let parts = rendered.written.requests().zip(0..);
-            parts.map(move |(request, part)| (rendered, *nanos, part, request))
+            parts.map(move |(request, part)| (rendered, *taken, part, request))
         });
         let mut routes = Vec::new();
-        for (rendered, nanos, part, request) in requests {
+        for (rendered, taken, part, request) in requests {
             if split {
                 let request = RequestMatch { host_with_port: true, ..request.clone() };
-                routes.extend(unwritten.envoy_route(rendered, nanos, part, &request, at, told));
+                routes.extend(unwritten.envoy_route(rendered, taken, part, &request, at, told));
             }
-            routes.extend(unwritten.envoy_route(rendered, nanos, part, &request, at, told));
+            routes.extend(unwritten.envoy_route(rendered, taken, part, &request, at, told));
         }
         routes.into()
     }
@@ -172,7 +175,7 @@ impl Unwritten {
     fn envoy_route(
         &self,
         rendered: &Rendered,
-        nanos: Option<u64>,
+        taken: Option<Taken>,
         part: u32,
         request: &RequestMatch,
         at: RouteAt,
@@ -212,8 +215,8 @@ impl Unwritten {
             steps = parted.into();
         }
         let prefix = || route::guard(request).unwrap_or_default().into();
-        let cost = nanos.map(|nanos| Box::new(Cost { prefix: prefix(), nanos }));
-        let memory = weight::route(&row) + weight::of_rule(&self.rule) + weight::of_match(request, cost.as_deref());
+        let cost = taken.map(|taken| Box::new(Cost { prefix: prefix(), nanos: taken.nanos }));
+        let memory = weight::route(&row) + weight::of_rule(&self.rule) + self.states + weight::of_match(request, taken);
         Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row, cost, memory })
     }
 }
@@ -259,6 +262,7 @@ impl Lookup for ResolvedRule {
             name: read.name,
             matches,
             rule: Rule::direct_response(500, ""),
+            states: 0,
         };
         let mut meter = Meter::new(scope, Limits::of(&config));
         if let Some(session) = read.does.as_ref().ok().and_then(|does| does.session.as_ref()) {
@@ -266,6 +270,7 @@ impl Lookup for ResolvedRule {
         }
         let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), read.does.as_ref().ok(), &field);
         let mut prefixless = Vec::new();
+        let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
         let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
         let ruled = read.does.and_then(|does| {
@@ -297,12 +302,12 @@ impl Lookup for ResolvedRule {
             let (mut does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
             replaceable(&does.filters, &unwritten.matches, &field)?;
             prefixless = policies.apply(&mut does, &mut unwritten.matches, &field)?;
-            affordable(&does, &mut meter, &field)?;
+            states = affordable(&does, &mut meter, &field)?.memory;
             resolver.rule(&does, &mirrors).map(Ok)
         });
         let delegates = match ruled {
             Ok(Ok(rule)) => {
-                unwritten.rule = rule;
+                (unwritten.rule, unwritten.states) = (rule, states);
                 session::place(&mut unwritten.rule, &unwritten.matches);
                 None
             }
@@ -362,6 +367,7 @@ impl Lookup for ResolvedRule {
             name: written.name.clone(),
             matches,
             rule: Rule::direct_response(500, ""),
+            states: 0,
         };
         let limits = Limits::of(&*scope.get::<Config>(&())?);
         let replaced = Some(internal::problem(Severity::Replaced, &field));

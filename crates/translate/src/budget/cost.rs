@@ -30,6 +30,31 @@ pub(crate) struct Cost {
     pub(crate) nanos: u64,
 }
 
+/// What expressions take at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Of the time of a request, in nanoseconds.
+    pub(crate) nanos: u64,
+    /// Of a proxy's memory, for what it builds while requests meet them, in bytes.
+    pub(crate) memory: u64,
+}
+
+impl Taken {
+    /// Where nobody knows.
+    const TOO_MUCH: Self = Self { nanos: LONGEST, memory: 2 * time::MEMORY };
+
+    fn and(self, other: Self) -> Self {
+        let nanos = LONGEST.min(self.nanos.saturating_add(other.nanos));
+        Self { nanos, memory: self.memory.saturating_add(other.memory) }
+    }
+}
+
+impl From<Estimate> for Taken {
+    fn from(Estimate { nanos, memory, .. }: Estimate) -> Self {
+        Self { nanos: nanos.min(LONGEST), memory }
+    }
+}
+
 /// What expressions may cost, and are held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -100,27 +125,28 @@ impl<'s, 'a> Meter<'s, 'a> {
         Self { scope, limits, spent: 0, steps: 0, gave_up: false }
     }
 
-    /// What holding a request against all expressions of a match costs; none where it has none.
-    pub(crate) fn matching(&mut self, written: &Match) -> Option<u64> {
-        let mut nanos = None;
+    /// What holding a request against all expressions of a match takes; none where it has none.
+    pub(crate) fn matching(&mut self, written: &Match) -> Option<Taken> {
+        let mut all: Option<Taken> = None;
         for pattern in patterns(written) {
             let is_spent = self.spent >= self.limits.nanos.saturating_mul(8);
-            let cost = if is_spent { LONGEST } else { self.time(pattern) };
-            self.spent = self.spent.saturating_add(cost);
-            nanos = Some(LONGEST.min(cost + nanos.unwrap_or(0)));
+            let taken = if is_spent { Taken::TOO_MUCH } else { self.one(pattern) };
+            self.spent = self.spent.saturating_add(taken.nanos);
+            all = Some(all.map_or(taken, |all| all.and(taken)));
         }
-        nanos
+        all
     }
 
-    fn time(&mut self, pattern: &Arc<str>) -> u64 {
+    fn one(&mut self, pattern: &Arc<str>) -> Taken {
         if self.steps >= MAX_STEPS {
             self.gave_up = true;
-            return LONGEST;
+            return Taken::TOO_MUCH;
         }
         let estimate = self.scope.get::<MatchingTime>(&(pattern.clone(), self.limits.longest));
-        let Estimate { nanos, steps } = estimate.map_or(Estimate { nanos: LONGEST, steps: 0 }, |estimate| *estimate);
-        self.steps += steps;
-        nanos.min(LONGEST)
+        estimate.map_or(Taken::TOO_MUCH, |estimate| {
+            self.steps += estimate.steps;
+            Taken::from(*estimate)
+        })
     }
 
     /// What is to be said of a rule some of whose expressions were not looked at; `field` is the rule's.
@@ -132,8 +158,8 @@ impl<'s, 'a> Meter<'s, 'a> {
 }
 
 /// Of a match with expressions, that they cost too much; none where it has none.
-pub(crate) fn unpriced(written: &Match) -> Option<u64> {
-    patterns(written).next().map(|_| LONGEST)
+pub(crate) fn unpriced(written: &Match) -> Option<Taken> {
+    patterns(written).next().map(|_| Taken::TOO_MUCH)
 }
 
 /// The expressions of a match.
@@ -153,7 +179,7 @@ fn patterns(written: &Match) -> impl Iterator<Item = &Arc<str>> {
 /// Refuses an expression for the paths of requests that costs too much; `field` is its own.
 pub(crate) fn replaceable(scope: &Scope<'_>, pattern: &Arc<str>, field: &str) -> Result<(), Problem> {
     let Some(limits) = scope.get::<Config>(&()).map(|config| Limits::of(&config)) else { return Ok(()) };
-    if replacing(scope, pattern, limits) <= limits.of_rule() {
+    if replacing(scope, pattern, limits).nanos <= limits.of_rule() {
         return Ok(());
     }
     let message = format!(
@@ -163,29 +189,31 @@ pub(crate) fn replaceable(scope: &Scope<'_>, pattern: &Arc<str>, field: &str) ->
     Err(Problem::new(Severity::Refused, "Invalid", field, message))
 }
 
-fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> u64 {
-    scope.get::<ReplacingTime>(&(pattern.clone(), limits.longest)).map_or(LONGEST, |estimate| estimate.nanos)
+fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> Taken {
+    let estimate = scope.get::<ReplacingTime>(&(pattern.clone(), limits.longest));
+    estimate.map_or(Taken::TOO_MUCH, |estimate| Taken::from(*estimate))
 }
 
-/// Refuses a rule whose own expressions, which only its requests meet, cost too much together.
-pub(crate) fn affordable(does: &Does, meter: &mut Meter<'_, '_>, field: &str) -> Result<(), Problem> {
+/// What a rule's own expressions take, which only its requests meet. Refuses those that cost too much together.
+pub(crate) fn affordable(does: &Does, meter: &mut Meter<'_, '_>, field: &str) -> Result<Taken, Problem> {
+    let nothing = Taken { nanos: 0, memory: 0 };
     let filters = &does.filters.filters;
     let rewriting = match &filters.rewrite.path {
         Some(PathModifier::Regex { pattern, .. }) => replacing(meter.scope, pattern, meter.limits),
-        _ => 0,
+        _ => nothing,
     };
     let origins = filters.cors.iter().flat_map(|cors| &cors.allow_origins);
     let patterns = origins.filter_map(|origin| match cors::origin(origin) {
         Ok(Origin::Pattern(pattern)) => Some(pattern.into_string().into()),
         _ => None,
     });
-    let judging: u64 = patterns.map(|pattern| meter.time(&pattern)).sum();
+    let taken = patterns.fold(rewriting, |taken, pattern| taken.and(meter.one(&pattern)));
     let most = meter.limits.of_rule();
-    if judging.saturating_add(rewriting) > most {
+    if taken.nanos > most {
         let message = format!("the origins with wildcards could take {} together; name fewer of them", more_than(most));
         return Err(Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message));
     }
-    Ok(())
+    Ok(taken)
 }
 
 fn more_than(nanos: u64) -> String {

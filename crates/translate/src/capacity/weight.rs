@@ -11,7 +11,7 @@ use ir::{
 };
 
 use crate::{
-    budget::cost::Cost,
+    budget::cost::Taken,
     bytes::{Row, readable},
     validate::{cors, regex},
 };
@@ -37,11 +37,6 @@ const PART: u64 = 330;
 const EXPRESSION: u64 = 4_500;
 const INSTRUCTION: u64 = 120;
 
-/// How many nanoseconds an expression spends on a byte of the states that it builds meanwhile, and the most that RE2 lets
-/// them take (a third of its default budget).
-const NANOS_A_BYTE: u64 = 10;
-const STATES: u64 = 2_700_000;
-
 /// The most that is counted for one thing, so that sums cannot overflow.
 pub(super) const MOST: u64 = 1 << 40;
 
@@ -50,7 +45,7 @@ pub(crate) fn route(row: &Row) -> u64 {
     ROUTE + BYTE * row.bytes.len() as u64 + PART * readable::parts(&row.bytes)
 }
 
-/// The expressions that each Envoy route of a rule has.
+/// The expressions that each Envoy route of a rule has, without what is built while requests meet them.
 pub(crate) fn of_rule(rule: &Rule) -> u64 {
     let rewrite = match &rule.filters.rewrite.path {
         Some(PathModifier::Regex { pattern, .. }) => expression(pattern),
@@ -64,9 +59,9 @@ pub(crate) fn of_rule(rule: &Rule) -> u64 {
     rewrite + origins.sum::<u64>()
 }
 
-/// The expressions of a match; `cost` tells what they take of a request's time.
-pub(crate) fn of_match(request: &RequestMatch, cost: Option<&Cost>) -> u64 {
-    let Some(cost) = cost else { return 0 };
+/// The expressions of a match; `taken` tells what is built while requests meet them.
+pub(crate) fn of_match(request: &RequestMatch, taken: Option<Taken>) -> u64 {
+    let Some(taken) = taken else { return 0 };
     let path = match &request.path {
         PathMatch::Regex(pattern) => expression(pattern),
         _ => 0,
@@ -75,7 +70,7 @@ pub(crate) fn of_match(request: &RequestMatch, cost: Option<&Cost>) -> u64 {
         ValueMatch::Regex(pattern) => expression(pattern),
         ValueMatch::Exact(_) => 0,
     });
-    path + conditions.sum::<u64>() + STATES.min(cost.nanos / NANOS_A_BYTE)
+    path + conditions.sum::<u64>() + taken.memory
 }
 
 fn expression(pattern: &str) -> u64 {

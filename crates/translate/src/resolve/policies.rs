@@ -151,5 +151,8 @@ pub(super) fn aside(
     }
     findings.closed.extend(problems);
     let rule = Rule::direct_response(replacement.status, replacement.body.clone());
-    Unwritten { matches, rule, ..unwritten.clone() }.priced(meter).write(ANYWHERE, &mut findings.closed).into_vec()
+    Unwritten { matches, rule, states: 0, ..unwritten.clone() }
+        .priced(meter)
+        .write(ANYWHERE, &mut findings.closed)
+        .into_vec()
 }

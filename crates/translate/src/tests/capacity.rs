@@ -241,3 +241,15 @@ fn hostnames_for_which_there_is_no_room_at_all_take_none() {
     let hosts = scene.hosts("http/80");
     assert!(hosts.len() < 30, "{}", hosts.len());
 }
+
+#[test]
+fn expressions_count_with_the_states_that_all_requests_together_have_them_build() {
+    let moved = json!({"type": "RequestRedirect", "requestRedirect": {"port": 8443}});
+    let rule = |at: usize| {
+        let path = json!({"type": "RegularExpression", "value": format!("/{at}/[ab]{{0,11}}a[ab]{{11}}")});
+        json!({"matches": [{"path": path}], "filters": [moved]})
+    };
+    let evil = of("evil", "evil", 0, on(&["evil.example.com"], (0..16).map(rule).collect()));
+    let scene = scene(20_000_000, [evil]);
+    assert!((4..8).contains(&served(&scene, "evil")), "{}", served(&scene, "evil"));
+}
