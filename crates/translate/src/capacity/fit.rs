@@ -54,7 +54,7 @@ pub(super) fn fit(bound: u64, claims: &[Claim<'_>], cluster: impl Fn(&ClusterId)
     if all.total(&cluster) <= bound {
         return None;
     }
-    let shared = shares(bound, asked.iter().map(|(payer, amount)| (*payer, *amount)));
+    let shared = steady(shares(bound, asked.iter().map(|(payer, amount)| (*payer, *amount))));
     let (mut left, mut placed) = (shared.clone(), Placed::default());
     let mut unplaced = Vec::new();
     for (index, claim) in claims.iter().enumerate() {
@@ -74,6 +74,16 @@ pub(super) fn fit(bound: u64, claims: &[Claim<'_>], cluster: impl Fn(&ClusterId)
     let exceed = shared.iter().filter_map(|(payer, share)| Some((payer.clone(), (*asked.get(payer)?, *share))));
     let exceed = exceed.collect();
     Some(close(bound / CLOSED_PART, claims, &placed, &unplaced, exceed))
+}
+
+/// The same shares less a thirty-second at most: what others ask for changes them by leaps alone, so that those who exceed
+/// them do not all have other rules served, and other words said, after each change of anybody.
+fn steady(mut shares: BTreeMap<Payer, u64>) -> BTreeMap<Payer, u64> {
+    for share in shares.values_mut() {
+        let leap = 1 << share.checked_ilog2().unwrap_or_default().saturating_sub(5);
+        *share -= *share % leap;
+    }
+    shares
 }
 
 /// What becomes of what has no room.
@@ -102,7 +112,7 @@ fn close(
         let sum = asked.entry(&claim.payer).or_default();
         *sum = sum.saturating_add(charge);
     }
-    let mut left = shares(bound, asked);
+    let mut left = steady(shares(bound, asked.into_iter()));
     let mut paid = HashSet::new();
     let mut fitted = Fitted { rooms: BTreeMap::new(), shut: BTreeMap::new(), exceed };
     for (index, hostname) in unplaced {

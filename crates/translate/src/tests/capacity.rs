@@ -253,3 +253,20 @@ fn expressions_count_with_the_states_that_all_requests_together_have_them_build(
     let scene = scene(20_000_000, [evil]);
     assert!((4..8).contains(&served(&scene, "evil")), "{}", served(&scene, "evil"));
 }
+
+#[test]
+fn beyond_the_bound_a_change_of_somebody_within_his_share_wakes_none_of_those_who_exceed_theirs() {
+    let computed = |others: usize| {
+        let shops =
+            (0..others).map(|at| of("shop", &format!("s{at}"), at, on(&[&format!("{at}.example.com")], rules("s", 2))));
+        let evil = (0..others)
+            .map(|at| of("evil", &format!("e{at}"), 1000 + at, on(&[&format!("{at}.evil.com")], rules("e", 8))));
+        let mut scene = scene(36_000 * others as u64, shops.chain(evil));
+        assert!(served(&scene, "evil") < 6 * others, "{}", served(&scene, "evil"));
+        let mut one_more =
+            |at: usize| scene.put(of("apps", &format!("n{at}"), 3000 + at, on(&["apps.com"], rules("n", 1)))).computed;
+        (0..3).map(&mut one_more).min()
+    };
+    let (few, many) = (computed(30), computed(120));
+    assert!(many <= few, "{few:?} rows, and {many:?}");
+}
