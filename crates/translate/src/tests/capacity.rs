@@ -270,3 +270,17 @@ fn beyond_the_bound_a_change_of_somebody_within_his_share_wakes_none_of_those_wh
     let (few, many) = (computed(30), computed(120));
     assert!(many <= few, "{few:?} rows, and {many:?}");
 }
+
+#[test]
+fn who_writes_much_into_old_routes_of_all_hosts_takes_the_hosts_of_nobody() {
+    let old = |at: usize, count: usize| of("evil", &format!("e{at}"), at, on(&[], rules(&format!("e/{at}"), count)));
+    let shops =
+        (0..10).map(|at| of("shop", &format!("s{at}"), 100 + at, on(&[&format!("{at}.example.com")], rules("s", 3))));
+    let mut scene = scene(3 * SMALL, (0..5).map(|at| old(at, 1)).chain(shops));
+    assert_eq!(served(&scene, "shop"), 30);
+    for at in 0..5 {
+        scene.put(old(at, 16));
+    }
+    assert_eq!(served(&scene, "shop"), 30, "{:?}", told(&scene, "s9"));
+    assert!(!told(&scene, "e4").is_empty());
+}
