@@ -128,7 +128,7 @@ fn close(
         let sum = asked.entry(&claim.payer).or_default();
         *sum = sum.saturating_add(charge);
     }
-    let mut left = steady(shares(bound, asked.into_iter()));
+    let mut left = steady(shares(bound, asked));
     let mut paid = HashSet::new();
     let mut fitted = Fitted { rooms: BTreeMap::new(), shut: BTreeMap::new(), exceed };
     for (index, hostname) in unplaced {
