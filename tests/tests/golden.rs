@@ -1,8 +1,14 @@
 //! Golden cases, one test for each: what `portcullis translate` prints for `tests/golden/TOPIC/CASE/input.yaml` stands
-//! beside it in `output.yaml`, and for `examples/NAME` in `tests/golden/examples/NAME.yaml`. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`,
-//! and read the difference before it is committed.
+//! beside it in `output.yaml`, and for `examples/NAME` in `tests/golden/examples/NAME.yaml`. The HTTP connection manager,
+//! which is the same in all listeners, stands in `tests/golden/connection-manager.yaml`, and elsewhere in a line, unless it
+//! differs. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`, and read the difference
+//! before it is committed.
+
+#[path = "golden/manager.rs"]
+mod manager;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use expect_test::expect_file;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -10,27 +16,63 @@ use portcullis_tests::portcullis;
 
 fn main() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut trials: Vec<Trial> = folders(&here.join("golden"))
-        .iter()
-        .flat_map(|topic| folders(topic))
-        .map(|case| Trial::test(name(&case), move || print_and_compare(&case)))
+    let manager = Arc::new(Manager::of(here));
+    let cases: Vec<_> = folders(&here.join("golden")).iter().flat_map(|topic| folders(topic)).collect();
+    let mut trials: Vec<Trial> = cases
+        .into_iter()
+        .map(|case| {
+            let manager = Arc::clone(&manager);
+            Trial::test(name(&case), move || {
+                print_and_compare(&manager, &case.join("input.yaml"), &case.join("output.yaml"))
+            })
+        })
         .collect();
     for example in folders(&here.join("../examples")) {
         let output = here.join("golden/examples").join(example.file_name().unwrap_or_default()).with_extension("yaml");
-        trials.push(Trial::test(name(&example), move || {
-            expect_file![output].assert_eq(&translate(&example)?);
-            Ok(())
-        }));
+        let manager = Arc::clone(&manager);
+        trials.push(Trial::test(name(&example), move || print_and_compare(&manager, &example, &output)));
     }
+    let whole = Arc::clone(&manager);
+    trials.push(Trial::test("the connection manager of all listeners", move || {
+        expect_file![&whole.file].assert_eq(whole.printed()?);
+        Ok(())
+    }));
+    trials.push(Trial::test("a connection manager that differs is printed whole", manager::differs));
     let quickstart = here.join("../examples/quickstart");
     let again = move || print_again_and_again(&quickstart);
     trials.push(Trial::test("the same files are printed the same way every time", again));
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
-fn print_and_compare(case: &Path) -> Result<(), Failed> {
-    let printed = translate(&case.join("input.yaml"))?;
-    expect_file![case.join("output.yaml")].assert_eq(&printed);
+/// The connection manager as one case prints it.
+struct Manager {
+    file: PathBuf,
+    printed: OnceLock<Result<String, String>>,
+    case: PathBuf,
+}
+
+impl Manager {
+    fn of(here: &Path) -> Self {
+        let golden = here.join("golden");
+        Self {
+            file: golden.join("connection-manager.yaml"),
+            printed: OnceLock::new(),
+            case: golden.join("gateway/without-routes/input.yaml"),
+        }
+    }
+
+    fn printed(&self) -> Result<&str, Failed> {
+        let printed = self.printed.get_or_init(|| {
+            let printed = translate(&self.case).map_err(|error| error.message().unwrap_or_default().to_owned())?;
+            manager::first(&printed).ok_or_else(|| "no connection manager is printed".to_owned())
+        });
+        Ok(printed.as_deref().map_err(String::clone)?)
+    }
+}
+
+fn print_and_compare(manager: &Manager, input: &Path, output: &Path) -> Result<(), Failed> {
+    let printed = manager::elided(&translate(input)?, manager.printed()?);
+    expect_file![output].assert_eq(&printed);
     Ok(())
 }
 
