@@ -10,7 +10,7 @@ use crate::identity::Authenticate;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
-use crate::request::Node;
+use crate::request::{EnvoyVersion, Node};
 
 /// Decides which gateway's resources a stream may read: `NAMESPACE/NAME`, or the status with which it is refused.
 ///
@@ -69,6 +69,10 @@ pub struct Config {
     pub authentication_timeout: Duration,
     /// How long it takes until a running stream's token is judged again that could not be.
     pub recheck_interval: Duration,
+    /// What the resources are made for. An Envoy that says that it is older is sent no listeners and no route
+    /// configurations, which it might refuse or, worse, take for less than they say; see [`crate::stream`]. `None`: for
+    /// every Envoy.
+    pub least_envoy: Option<EnvoyVersion>,
     /// What is counted.
     pub metrics: Metrics,
     /// Who may read what where nobody has to show who they are. Default: [`trust_node_cluster`].
@@ -96,6 +100,7 @@ impl Default for Config {
             max_concurrent_authentications: 256,
             authentication_timeout: Duration::from_secs(5),
             recheck_interval: Duration::from_secs(10),
+            least_envoy: None,
             metrics: Metrics::default(),
             authorize: Arc::new(|_, node| trust_node_cluster(node)),
         }
@@ -144,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_node_cluster_must_name_a_gateway() {
-        let node = |cluster: &str| Node { id: "envoy".into(), cluster: cluster.into() };
+        let node = |cluster: &str| Node { id: "envoy".into(), cluster: cluster.into(), ..Node::default() };
         assert_eq!(trust_node_cluster(&node("infra/edge")).expect("a gateway"), "infra/edge");
         for cluster in ["", "edge", "/edge", "infra/", "a/b/c", "Infra/edge", "infra/ed ge"] {
             let refused = trust_node_cluster(&node(cluster)).expect_err(cluster);

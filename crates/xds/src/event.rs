@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::identity::Refusal;
+use crate::request::EnvoyVersion;
 use crate::resource::{ResourceType, Version};
 
 /// Something a proxy did or said. `stream` is unique in this process; `gateway` is what the stream was authorised for.
@@ -80,6 +81,18 @@ pub enum Event {
         stream: u64,
         /// What was waited for.
         gate: Gate,
+    },
+    /// A proxy says that it is older than what the resources are made for: until its stream ends it is sent neither
+    /// listeners nor route configurations, and keeps those that it has.
+    Outdated {
+        /// `NAMESPACE/NAME`.
+        gateway: String,
+        /// The stream.
+        stream: u64,
+        /// What it says it is.
+        version: EnvoyVersion,
+        /// What it should be at least.
+        least: EnvoyVersion,
     },
     /// Somebody was refused, or a stream ended since it is no longer who it was. Told as a count, so that who is
     /// refused often costs no more than who is refused once.

@@ -39,7 +39,7 @@ pub use identity::{Authenticate, Identity, MAX_TOKEN_BYTES, Refusal, Token};
 pub use limits::Limits;
 pub use metrics::{Metrics, TypeLabel};
 pub use peer::{Peer, PeerAddress};
-pub use request::{DeltaRequest, Node, ParseError, SotwRequest};
+pub use request::{DeltaRequest, EnvoyVersion, Node, ParseError, SotwRequest};
 pub use resource::{Resource, ResourceType, Version};
 pub use server::{BindError, ServeError, Server, check_bind};
 pub use snapshot::Snapshot;

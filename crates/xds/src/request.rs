@@ -2,6 +2,8 @@
 //!
 //! Only the fields that matter here are read; a node's metadata, for example, is skipped without being kept.
 
+use std::fmt;
+
 use bytes::{Buf, Bytes};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
@@ -15,6 +17,25 @@ pub struct Node {
     pub id: String,
     /// `node.cluster`.
     pub cluster: String,
+    /// `node.user_agent_build_version`, of a client that says that it is an Envoy and what it was built from.
+    pub envoy: Option<EnvoyVersion>,
+}
+
+/// What an Envoy was built from (`envoy.type.v3.SemanticVersion`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EnvoyVersion {
+    /// 1, so far.
+    pub major: u32,
+    /// A new one four times a year.
+    pub minor: u32,
+    /// What is mended since.
+    pub patch: u32,
+}
+
+impl fmt::Display for EnvoyVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
 }
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryRequest`.
@@ -183,15 +204,50 @@ fn short_text(message: &mut Bytes) -> Result<String, ParseError> {
 
 fn node(mut message: Bytes) -> Result<Node, ParseError> {
     let mut node = Node::default();
+    let (mut agent, mut version) = (String::new(), None);
     while message.has_remaining() {
         let (tag, wire) = decode_key(&mut message)?;
         match (tag, wire) {
             (1, WireType::LengthDelimited) => node.id = short_text(&mut message)?,
             (2, WireType::LengthDelimited) => node.cluster = short_text(&mut message)?,
+            (6, WireType::LengthDelimited) => agent = short_text(&mut message)?,
+            (8, WireType::LengthDelimited) => version = build_version(field(&mut message)?)?,
             _ => skip_field(wire, tag, &mut message, DecodeContext::default())?,
         }
     }
+    node.envoy = version.filter(|_| agent == "envoy");
     Ok(node)
+}
+
+/// The number in an `envoy.config.core.v3.BuildVersion`, if there is one.
+fn build_version(mut message: Bytes) -> Result<Option<EnvoyVersion>, ParseError> {
+    let mut version = None;
+    while message.has_remaining() {
+        let (tag, wire) = decode_key(&mut message)?;
+        match (tag, wire) {
+            (1, WireType::LengthDelimited) => version = Some(semantic_version(field(&mut message)?)?),
+            _ => skip_field(wire, tag, &mut message, DecodeContext::default())?,
+        }
+    }
+    Ok(version)
+}
+
+fn semantic_version(mut message: Bytes) -> Result<EnvoyVersion, ParseError> {
+    let mut version = EnvoyVersion::default();
+    while message.has_remaining() {
+        let (tag, wire) = decode_key(&mut message)?;
+        let number = match (tag, wire) {
+            (1, WireType::Varint) => &mut version.major,
+            (2, WireType::Varint) => &mut version.minor,
+            (3, WireType::Varint) => &mut version.patch,
+            _ => {
+                skip_field(wire, tag, &mut message, DecodeContext::default())?;
+                continue;
+            }
+        };
+        *number = u32::try_from(decode_varint(&mut message)?).unwrap_or(u32::MAX);
+    }
+    Ok(version)
 }
 
 /// An entry of `initial_resource_versions`.
@@ -243,18 +299,46 @@ pub(crate) fn printable(text: &str, max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use core::node::UserAgentVersionType;
     use envoy_types::pb::envoy::config::core::v3 as core;
     use envoy_types::pb::envoy::service::discovery::v3 as discovery;
+    use envoy_types::pb::envoy::r#type::v3::SemanticVersion;
     use envoy_types::pb::google::rpc;
     use prost::Message;
 
     use super::*;
+
+    const VERSION: EnvoyVersion = EnvoyVersion { major: 1, minor: 40, patch: 2 };
+
+    fn built_from(major_number: u32, minor_number: u32, patch: u32) -> core::BuildVersion {
+        core::BuildVersion { version: Some(SemanticVersion { major_number, minor_number, patch }), metadata: None }
+    }
+
+    #[test]
+    fn the_version_is_known_of_an_envoy_that_says_it() {
+        let envoy = |node: &core::Node| node_of(node).envoy;
+        assert_eq!(envoy(&envoy_node()), Some(VERSION));
+        let named = |name: &str| core::Node { user_agent_name: name.into(), ..envoy_node() };
+        assert_eq!(["", "Envoy", "gRPC C-core"].map(|name| envoy(&named(name))), [None; 3]);
+        let saying = |version| core::Node { user_agent_version_type: version, ..envoy_node() };
+        let nothing = core::BuildVersion::default();
+        assert_eq!(envoy(&saying(None)), None);
+        assert_eq!(envoy(&saying(Some(UserAgentVersionType::UserAgentBuildVersion(nothing)))), None);
+        assert_eq!(envoy(&saying(Some(UserAgentVersionType::UserAgentVersion("1.2".into())))), None);
+        assert!(VERSION < EnvoyVersion { minor: 41, patch: 0, ..VERSION });
+        assert_eq!(VERSION.to_string(), "1.40.2");
+    }
+
+    fn node_of(message: &core::Node) -> Node {
+        node(message.encode_to_vec().into()).expect("a valid node")
+    }
 
     fn envoy_node() -> core::Node {
         core::Node {
             id: "envoy-1".into(),
             cluster: "infra/edge".into(),
             user_agent_name: "envoy".into(),
+            user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(built_from(1, 40, 2))),
             locality: Some(core::Locality { zone: "a".into(), ..Default::default() }),
             ..Default::default()
         }
@@ -275,7 +359,7 @@ mod tests {
         };
         let request = DeltaRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
         let expected = DeltaRequest {
-            node: Some(Node { id: "envoy-1".into(), cluster: "infra/edge".into() }),
+            node: Some(Node { id: "envoy-1".into(), cluster: "infra/edge".into(), envoy: Some(VERSION) }),
             type_url: "t".into(),
             subscribe: vec!["a".into(), "*".into()],
             unsubscribe: vec!["b".into()],
@@ -299,7 +383,7 @@ mod tests {
         };
         let request = SotwRequest::parse(message.encode_to_vec().into(), &Limits::default()).expect("a valid request");
         let expected = SotwRequest {
-            node: Some(Node { id: "envoy-1".into(), cluster: "infra/edge".into() }),
+            node: Some(Node { id: "envoy-1".into(), cluster: "infra/edge".into(), envoy: Some(VERSION) }),
             type_url: "t".into(),
             names: vec!["a".into(), "b".into()],
             version: "v".into(),

@@ -60,6 +60,12 @@ impl ResourceType {
         matches!(self, Self::Cluster | Self::Listener)
     }
 
+    /// Whether only a recent Envoy reads a resource of this type as it is meant: one that lacks a filter refuses the
+    /// listener, and leaves what a route says of it aside.
+    pub(crate) const fn is_made_for_version(self) -> bool {
+        matches!(self, Self::Listener | Self::RouteConfiguration)
+    }
+
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

@@ -260,7 +260,8 @@ impl StreamTask {
 
     async fn serve(&mut self, gateway: &str, first: Parsed, view: &mut watch::Receiver<Publication>) -> Status {
         let config = &self.ads.shared.config;
-        let settings = Settings { limits: config.limits, gate_timeout: config.gate_timeout };
+        let Config { limits, gate_timeout, least_envoy, .. } = *config;
+        let settings = Settings { limits, gate_timeout, least_envoy };
         let mut stream = Stream::new(self.protocol, first.node().cloned().unwrap_or_default(), settings);
         let mut draining = self.ads.draining.clone();
         let mut seen = Publication::Awaited;
@@ -361,6 +362,7 @@ impl StreamTask {
                 Event::UnknownName { gateway, stream, kind, name: printable(&name, 256), count }
             }
             Observation::GateExpired(gate) => Event::GateExpired { gateway, stream, gate },
+            Observation::Outdated { version, least } => Event::Outdated { gateway, stream, version, least },
         };
         self.report(event);
     }

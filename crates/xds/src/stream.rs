@@ -8,6 +8,9 @@
 //! * One response of a type is on its way at a time. What it says is decided when it is sent, so a slow client skips
 //!   versions.
 //! * No wait is without a bound.
+//! * An Envoy older than [`Settings::least_envoy`] is sent nothing that it would refuse: its requests for listeners and
+//!   route configurations are left unanswered, so that a new one serves nothing and one from before an upgrade goes on with
+//!   what it has. Its endpoints and secrets go on following; clusters come, and none is taken from it.
 
 mod delta;
 mod rollout;
@@ -27,7 +30,7 @@ use imbl::ordmap::DiffItem;
 use crate::event::Gate;
 use crate::frame::TooLarge;
 use crate::limits::Limits;
-use crate::request::Node;
+use crate::request::{EnvoyVersion, Node};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::snapshot::{Resources, Snapshot};
 use rollout::{Phase, Removal, Rollout};
@@ -49,6 +52,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The bound of every wait.
     pub gate_timeout: Duration,
+    /// The oldest Envoy for which listeners and route configurations are made.
+    pub least_envoy: Option<EnvoyVersion>,
 }
 
 /// Why a stream must end.
@@ -102,6 +107,13 @@ pub enum Observation {
     UnknownName(ResourceType, Arc<str>, u64),
     /// [`crate::Event::GateExpired`]
     GateExpired(Gate),
+    /// [`crate::Event::Outdated`]
+    Outdated {
+        /// What the client says it is.
+        version: EnvoyVersion,
+        /// What it should be at least.
+        least: EnvoyVersion,
+    },
 }
 
 /// One stream of one client.
@@ -109,6 +121,8 @@ pub struct Stream {
     protocol: Protocol,
     settings: Settings,
     node: Node,
+    /// Whether the client is older than what listeners and routes are made for.
+    outdated: bool,
     types: [TypeState; ResourceType::ALL.len()],
     rollout: Rollout,
     /// Route configurations and listeners that the client uses although they are not what it shall have: it rejected
@@ -122,16 +136,26 @@ pub struct Stream {
 impl Stream {
     /// A stream of `node`, which was authorised.
     pub fn new(protocol: Protocol, node: Node, settings: Settings) -> Self {
+        let outdated = node.envoy.zip(settings.least_envoy).filter(|(version, least)| version < least);
         Self {
             protocol,
             settings,
             node,
+            outdated: outdated.is_some(),
             types: Default::default(),
             rollout: Rollout::default(),
             kept: BTreeMap::new(),
             last_nonce: 0,
-            observations: Vec::new(),
+            observations: outdated
+                .map(|(version, least)| Observation::Outdated { version, least })
+                .into_iter()
+                .collect(),
         }
+    }
+
+    /// The type of a request, unless it is left unanswered: nobody serves it, or not to such a client.
+    fn served(&self, type_url: &str) -> Option<ResourceType> {
+        ResourceType::from_type_url(type_url).filter(|kind| !(self.outdated && kind.is_made_for_version()))
     }
 
     /// The client shall have `snapshot`, instead of any before it.

@@ -12,10 +12,10 @@ use crate::resource::{Resource, ResourceType, Version};
 use crate::snapshot::Resources;
 
 impl Stream {
-    /// A request arrived. One of a type that is not served is left unanswered.
+    /// A request arrived. One of a type that is not served, or not to this client, is left unanswered.
     pub fn on_delta(&mut self, request: DeltaRequest) -> Result<(), Violation> {
         self.check_node(request.node.as_ref())?;
-        let Some(kind) = ResourceType::from_type_url(&request.type_url) else { return Ok(()) };
+        let Some(kind) = self.served(&request.type_url) else { return Ok(()) };
         let first = !std::mem::replace(&mut self.types[kind.index()].asked, true);
         if !request.nonce.is_empty() {
             self.answered_delta(kind, &request.nonce, request.error);

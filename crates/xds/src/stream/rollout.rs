@@ -190,13 +190,16 @@ impl Stream {
             }
             self.observations.push(Observation::GateExpired(Gate::Switch));
         }
-        let arriving = self.new_route_names();
-        let (until, newcomer) = match self.rollout.removal {
-            Removal::Waiting { until, newcomer, .. } => (until, newcomer),
-            Removal::Closed => (now + self.settings.gate_timeout, true),
-            Removal::Open => (now + self.settings.gate_timeout, false),
-        };
-        self.rollout.removal = Removal::Waiting { until, newcomer, arriving };
+        // An outdated client keeps the listeners and routes that it has, and nobody knows what those use.
+        if !self.outdated {
+            let arriving = self.new_route_names();
+            let (until, newcomer) = match self.rollout.removal {
+                Removal::Waiting { until, newcomer, .. } => (until, newcomer),
+                Removal::Closed => (now + self.settings.gate_timeout, true),
+                Removal::Open => (now + self.settings.gate_timeout, false),
+            };
+            self.rollout.removal = Removal::Waiting { until, newcomer, arriving };
+        }
         self.rollout.settled.clone_from(&self.rollout.target);
         self.rollout.phase = Phase::Idle;
         true

@@ -12,10 +12,10 @@ use crate::request::SotwRequest;
 use crate::resource::{Resource, ResourceType, Version};
 
 impl Stream {
-    /// A request arrived. One of a type that is not served is left unanswered.
+    /// A request arrived. One of a type that is not served, or not to this client, is left unanswered.
     pub fn on_sotw(&mut self, request: SotwRequest) -> Result<(), Violation> {
         self.check_node(request.node.as_ref())?;
-        let Some(kind) = ResourceType::from_type_url(&request.type_url) else { return Ok(()) };
+        let Some(kind) = self.served(&request.type_url) else { return Ok(()) };
         let state = &mut self.types[kind.index()];
         let first = !std::mem::replace(&mut state.asked, true);
         if let Some(last) = state.last_nonce {

@@ -6,6 +6,7 @@
 mod delta;
 mod model;
 mod order;
+mod outdated;
 mod sotw;
 
 use std::collections::BTreeMap;
@@ -61,11 +62,11 @@ fn version(n: u8) -> String {
 }
 
 fn node() -> Node {
-    Node { id: "envoy".into(), cluster: "ns/gw".into() }
+    Node { id: "envoy".into(), cluster: "ns/gw".into(), envoy: None }
 }
 
 fn settings() -> Settings {
-    Settings { limits: Limits::default(), gate_timeout: GATE }
+    Settings { limits: Limits::default(), gate_timeout: GATE, least_envoy: None }
 }
 
 /// A client that says what the script says and writes down what it is told.
@@ -82,9 +83,13 @@ struct Script {
 
 impl Script {
     fn new(protocol: Protocol, has: &str) -> Self {
+        Self::of(protocol, Stream::new(protocol, node(), settings()), has)
+    }
+
+    fn of(protocol: Protocol, stream: Stream, has: &str) -> Self {
         let mut script = Self {
             protocol,
-            stream: Stream::new(protocol, node(), settings()),
+            stream,
             now: Instant::now(),
             unanswered: BTreeMap::new(),
             nonces: BTreeMap::new(),

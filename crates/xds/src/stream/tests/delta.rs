@@ -347,7 +347,7 @@ fn a_changed_node_ends_the_stream() {
 #[test]
 fn too_many_names_end_the_stream() {
     let limits = Limits { names_per_type: 2, name_bytes_per_type: 20, ..Limits::default() };
-    let stream = || Stream::new(Protocol::Delta, node(), Settings { limits, gate_timeout: GATE });
+    let stream = || Stream::new(Protocol::Delta, node(), Settings { limits, ..settings() });
     let request = |names: &[&str], unsubscribe: &[&str]| DeltaRequest {
         type_url: ResourceType::Cluster.type_url().into(),
         subscribe: names.iter().map(|&name| name.into()).collect(),
@@ -392,7 +392,7 @@ fn a_name_that_is_unsubscribed_while_all_are_meant_is_not_asked_for_and_not_kept
 #[test]
 fn names_that_wait_for_an_answer_are_bounded_in_bytes_too() {
     let limits = Limits { names_per_type: 100, name_bytes_per_type: 20, ..Limits::default() };
-    let mut stream = Stream::new(Protocol::Delta, node(), Settings { limits, gate_timeout: GATE });
+    let mut stream = Stream::new(Protocol::Delta, node(), Settings { limits, ..settings() });
     let unsubscribe = |name: &str| DeltaRequest {
         type_url: ResourceType::Cluster.type_url().into(),
         unsubscribe: vec![name.into()],
