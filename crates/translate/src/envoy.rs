@@ -20,13 +20,13 @@ pub mod misdirected;
 pub mod replaced;
 pub mod route;
 pub mod secret;
+pub(crate) mod slots;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 /// Names of Envoy's extensions, which are part of its interface.
 pub(crate) mod extension {
     pub(crate) const CDN_LOOP: &str = "envoy.filters.http.cdn_loop";
-    pub(crate) const CORS: &str = "envoy.filters.http.cors";
     pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
     pub(crate) const CREDENTIAL_INJECTOR: &str = "envoy.filters.http.credential_injector";
     pub(crate) const GENERIC_CREDENTIAL: &str = "envoy.http.injected_credentials.generic";

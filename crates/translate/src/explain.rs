@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     Translator,
     capacity::{Overruns, ShutHost},
-    envoy::{extension, route::route_match},
+    envoy::{route::route_match, slots},
     host::{Owned, Owner, RoutesAt},
     resolve::{Resolved, ResolvedRule},
     seen::{Answer, Share, Told, written_in_words},
@@ -545,7 +545,7 @@ fn answer(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         && ["origin", "access-control-request-method"]
             .iter()
             .all(|name| sent.request.headers.iter().any(|(sent, _)| sent == name))
-        && route.typed_per_filter_config.contains_key(extension::CORS);
+        && route.typed_per_filter_config.contains_key(slots::CORS);
     if preflight {
         let body = String::new();
         return Outcome::DirectResponse { status: 200, body, because: Vec::new() };

@@ -18,7 +18,7 @@ use envoy_types::pb::envoy::{
     extensions::{
         access_loggers::stream::v3::StdoutAccessLog,
         filters::{
-            http::{cors::v3::Cors, router::v3::Router, stateful_session::v3::StatefulSession},
+            http::{router::v3::Router, stateful_session::v3::StatefulSession},
             listener::tls_inspector::v3::TlsInspector,
             network::http_connection_manager::v3::{
                 HttpConnectionManager, HttpFilter, Rds,
@@ -44,7 +44,7 @@ use prost::Message;
 
 use crate::{
     bytes::{Fields, any, json_structure, tag},
-    envoy::{ads, boolean, duration, extension, socket_address, uint32},
+    envoy::{ads, boolean, duration, extension, slots, socket_address, uint32},
     resource::Encoded,
 };
 
@@ -56,6 +56,9 @@ mod tests;
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// The same for all streams of a connection.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// The oldest Envoy, major and minor version, that takes the listeners, and routes for them.
+pub const LEAST_ENVOY: (u32, u32) = (1, 40);
 
 /// A listener. It has at least one address; the first is its main one.
 pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
@@ -193,18 +196,19 @@ fn nobody_is_internal() -> InternalAddressConfig {
 
 /// What goes in circles ends before anything else looks at it. The other filters do nothing until a route configures
 /// them; the router comes last.
+///
+/// No object has a word in this list: what is in it stands in every listener, so that routes alone decide what acts.
 fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
     let filter = |name: &str, config: Any| HttpFilter {
         name: name.into(),
         config_type: Some(http_filter::ConfigType::TypedConfig(config)),
         ..HttpFilter::default()
     };
-    vec![
-        filter(extension::CDN_LOOP, any(&circles::filter(pseudonym))),
-        filter(extension::CORS, any(&Cors {})),
-        filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())),
-        filter(extension::ROUTER, any(&Router::default())),
-    ]
+    let mut filters = vec![filter(extension::CDN_LOOP, any(&circles::filter(pseudonym)))];
+    filters.extend(slots::filters());
+    filters.push(filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())));
+    filters.push(filter(extension::ROUTER, any(&Router::default())));
+    filters
 }
 
 /// The fields of the access log, each a command of Envoy's.

@@ -28,7 +28,7 @@ use prost::Message;
 use regex::bytes::Captures;
 
 use super::{bytewise::compiled, matching::Sent, request::host_and_port};
-use crate::envoy::extension;
+use crate::envoy::{extension, slots};
 
 /// The URL that a backend is asked for.
 pub(super) fn forwarded(route: &Route, action: &RouteAction, sent: &Sent<'_>) -> String {
@@ -128,7 +128,7 @@ pub(super) fn effects(route: &Route) -> Vec<(&'static str, String)> {
     add("responseHeaderModifier", headers(&route.response_headers_to_add, &route.response_headers_to_remove));
     for (filter, config) in &route.typed_per_filter_config {
         match filter.as_str() {
-            extension::CORS => add("cors", "answers preflight requests, and tells browsers who may read".into()),
+            slots::CORS => add("cors", "answers preflight requests, and tells browsers who may read".into()),
             extension::STATEFUL_SESSION => {
                 add("sessionPersistence", session(&config.value).unwrap_or("a client stays with a backend".into()));
             }

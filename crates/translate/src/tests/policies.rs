@@ -139,6 +139,35 @@ fn said(scene: &Scene, name: &str) -> Vec<String> {
 }
 
 #[test]
+fn no_policy_and_no_filter_of_a_route_changes_a_byte_of_a_listener() {
+    let listeners = json!([http("http", 80, ""), https("https", 443, "", "cert")]);
+    let rule = |filters: Value| json!({"rules": [{"filters": filters, "backendRefs": [{"name": "s", "port": 80}]}]});
+    let plain = route("r", rule(json!([])));
+    let mut scene = Scene::new([gateway("edge", listeners), secret("cert"), service("s"), plain.clone()]);
+    let cors = json!([{"type": "CORS", "cors": {"allowOrigins": ["*"]}}]);
+    let buffer =
+        policy("TrafficPolicy", "refused", with(at("Gateway", "edge"), json!({"buffer": {"maxRequestSize": "1Ki"}})));
+    let changes = [
+        route("r", rule(cors)),
+        traffic("on-route", at("HTTPRoute", "r")),
+        rewrite("prefixes", at("HTTPRoute", "r"), json!([{"prefix": "/", "replacement": "/new"}])),
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+            "metadata": {"name": "wide", "namespace": "infra"},
+            "spec": {"targetRefs": [{"group": GROUP, "kind": "Gateway", "name": "edge"}],
+                "urlRewrite": {"pathRegex": {"pattern": "^", "substitution": "/wide"}}}}),
+        buffer,
+    ];
+    let mut changed = 0;
+    for object in changes {
+        let changes = scene.put(object.clone());
+        let kinds: Vec<_> = changes.resources.iter().map(|(key, _)| key.kind).collect();
+        assert!(!kinds.contains(&ResourceKind::Listener), "{object}");
+        changed += usize::from(kinds.contains(&ResourceKind::RouteConfiguration));
+    }
+    assert!(changed >= 3, "the policies did nothing");
+}
+
+#[test]
 fn a_policy_is_attached_to_a_route_or_to_one_rule_of_it() {
     let rules = json!([rule("/a", json!({"name": "first"})), rule("/b", json!({}))]);
     let mut scene = scene([route("r", json!({"rules": rules})), traffic("p", at("HTTPRoute", "r"))]);

@@ -113,12 +113,33 @@ fn no_peer_is_internal() {
     assert_eq!(ranges, json!([{"addressPrefix": "255.255.255.255", "prefixLen": 32}]));
 }
 
+fn filters(manager: &Value) -> Vec<(String, bool)> {
+    let filters = manager["httpFilters"].as_array().expect("filters");
+    let name = |filter: &Value| filter["name"].as_str().expect("a name").to_owned();
+    filters.iter().map(|filter| (name(filter), filter["disabled"] == json!(true))).collect()
+}
+
 #[test]
-fn the_router_is_the_last_filter() {
-    let filters = manager(0, &Edge::default())["httpFilters"].clone();
-    let names: Vec<_> = filters.as_array().expect("filters").iter().map(|filter| filter["name"].clone()).collect();
-    let expected = ["cdn_loop", "cors", "stateful_session", "router"].map(|name| format!("envoy.filters.http.{name}"));
-    assert_eq!(names, expected);
+fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
+    let slots = "grpcWeb extProc.start fault extProc.fault acl extProc.acl cors.wide cors \
+                 compress.gzip compress.brotli compress.zstd decompress.gzip decompress.brotli decompress.zstd \
+                 oauth2 extProc.oauth2 apiKeyAuth basicAuth \
+                 extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
+                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth extProc.jwtAuth \
+                 rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \
+                 rateLimit.local rateLimit.global extProc.rateLimit.global buffer \
+                 transformation extProc.transformation headerModifiers csrf extProc.csrf";
+    let mut expected = vec![("envoy.filters.http.cdn_loop".to_owned(), false)];
+    expected.extend(slots.split_whitespace().map(|slot| (slot.to_owned(), true)));
+    expected.extend(["stateful_session", "router"].map(|name| (format!("envoy.filters.http.{name}"), false)));
+    for index in 0..3 {
+        for chain in built(index)["filterChains"].as_array().expect("chains") {
+            // A chain that only closes connections has no filters.
+            if let Some(manager) = chain.pointer("/filters/0/typedConfig") {
+                assert_eq!(filters(manager), expected);
+            }
+        }
+    }
 }
 
 #[test]

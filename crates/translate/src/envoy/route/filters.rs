@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     bytes::{any, short_name, version},
-    envoy::{boolean, duration, extension, uint32},
+    envoy::{boolean, duration, extension, slots, uint32},
 };
 
 pub(super) fn headers_to_add(modifier: &HeaderModifier) -> Vec<HeaderValueOption> {
@@ -139,7 +139,7 @@ fn back_off(least: Duration) -> RetryBackOff {
 
 /// Configuration of the filters that a rule switches on, by filter.
 pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
-    let cors = rule.filters.cors.as_ref().map(|cors| (extension::CORS, any(&cors_policy(cors)).encode_to_vec()));
+    let cors = rule.filters.cors.as_ref().map(|cors| (slots::CORS, any(&cors_policy(cors)).encode_to_vec()));
     let session = rule
         .session
         .as_ref()

@@ -369,7 +369,7 @@ fn cors(allow_origins: &[&str], allow_credentials: bool) -> Value {
         allow_credentials,
         max_age: None,
     });
-    let mut policy = built(&root(), &rule)["typedPerFilterConfig"]["envoy.filters.http.cors"].clone();
+    let mut policy = built(&root(), &rule)["typedPerFilterConfig"]["cors"].clone();
     policy.as_object_mut().expect("a policy").remove("@type");
     policy
 }
