@@ -336,6 +336,12 @@ impl EngineTask {
                 let (count, names) = (names.len(), &names[..names.len().min(LOGGED_NAMES)]);
                 tracing::info!(%gateway, %kind, count, ?names, "what an Envoy had refused is in order");
             }
+            xds::Event::Outdated { gateway, version, least, .. } => {
+                if logs(gateway) {
+                    tracing::warn!(%gateway, %version, %least, "an Envoy is too old, and is sent no listeners and no routes");
+                }
+                self.metrics.outdated_streams.get_or_create(&GatewayLabel::of(gateway.clone())).inc();
+            }
             xds::Event::Refused { reason, count } => {
                 self.metrics.refused_streams.get_or_create(&ReasonLabel::of(reason.as_str())).inc_by(*count);
             }

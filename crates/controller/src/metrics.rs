@@ -140,6 +140,8 @@ pub struct Metrics {
     pub streams: Gauge,
     /// Updates that proxies refused.
     pub nacks: Family<RefusalLabels, Counter>,
+    /// Streams of proxies that are too old for listeners and routes.
+    pub outdated_streams: Family<GatewayLabel, Counter>,
     /// Names that proxies asked for and their Gateway does not have.
     pub unknown_names: Family<GatewayLabel, Counter>,
     /// Waits for a proxy that were ended by their bound.
@@ -188,6 +190,7 @@ impl Default for Metrics {
             xds: xds::Metrics::default(),
             streams: Gauge::default(),
             nacks: Family::default(),
+            outdated_streams: Family::default(),
             unknown_names: Family::default(),
             gates_expired: Counter::<u64, AtomicU64>::default(),
             gateways: Gauge::default(),
@@ -229,6 +232,8 @@ impl Metrics {
         all.register("xds_refused", refused, self.refused_streams.clone());
         all.register("xds_streams", "Open xDS streams", self.streams.clone());
         all.register("xds_nacks", "Updates that proxies refused, by Gateway and type", self.nacks.clone());
+        let outdated = "Streams of proxies that are too old to be sent listeners and routes, by Gateway";
+        all.register("xds_outdated_streams", outdated, self.outdated_streams.clone());
         let unknown = "Names that proxies asked for and their Gateway does not have";
         all.register("xds_unknown_names", unknown, self.unknown_names.clone());
         all.register("xds_gates_expired", "Waits for a proxy that ended by their bound", self.gates_expired.clone());

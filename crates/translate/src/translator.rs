@@ -211,7 +211,7 @@ impl Translator {
         };
     }
 
-    /// Envoy's words while a proxy of `gateway` refuses what it was sent; none once it takes it.
+    /// Why a proxy of `gateway` does not have what it shall: it refuses it, or cannot be sent it; none once it has it.
     pub fn set_nack(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Nacks>(gateway.clone(), words);
     }

@@ -1,17 +1,28 @@
-//! What proxies refuse at present, by Gateway.
+//! What proxies refuse, or cannot be sent, at present, by Gateway.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use ir::NsName;
-use xds::{Event, ResourceType};
+use xds::{EnvoyVersion, Event, ResourceType};
 
 /// Envoy's words about everything that is refused and not yet replaced.
 #[derive(Debug, Default)]
 pub(super) struct Rejections {
     gateways: HashMap<String, OfGateway>,
+}
+
+/// What comes before Envoy's words.
+const REFUSES: &str = "Envoy refuses its configuration and goes on with what it had: ";
+
+fn too_old(version: &EnvoyVersion, least: &EnvoyVersion) -> String {
+    let EnvoyVersion { major, minor, .. } = least;
+    format!(
+        "a proxy is Envoy {version}, which is too old: it is sent neither listeners nor routes, and goes on with those that \
+         it had; run Envoy {major}.{minor} or later"
+    )
 }
 
 /// A resource of a type; no name where a response changed none.
@@ -24,10 +35,12 @@ struct OfGateway {
     /// The words of all proxies, each once, with how often they stand in `streams`; in an order that does not depend
     /// on which proxy spoke first.
     words: BTreeMap<Arc<str>, usize>,
+    /// Proxies that are too old, by stream, with what they are and what they should be.
+    outdated: BTreeMap<u64, (EnvoyVersion, EnvoyVersion)>,
 }
 
 impl Rejections {
-    /// Takes note of an event. Returns the Gateway whose report it changes, with the words; none where all is accepted.
+    /// Takes note of an event. Returns the Gateway whose report it changes, with the report; none where all is accepted.
     pub(super) fn note(&mut self, event: &Event) -> Option<(NsName, Option<String>)> {
         let (gateway, turned) = match event {
             Event::Nacked { gateway, stream, kind, names, message, .. } => {
@@ -43,10 +56,15 @@ impl Rejections {
             Event::Acked { gateway, stream, kind, .. } => {
                 (gateway, self.gateways.get_mut(gateway)?.forget(*stream, [(*kind, String::new())]))
             }
+            Event::Outdated { gateway, stream, version, least } => {
+                let of = self.gateways.entry(gateway.clone()).or_default();
+                (gateway, of.outdated.insert(*stream, (*version, *least)).is_none())
+            }
             Event::Disconnected { gateway, stream } => {
                 let of = self.gateways.get_mut(gateway)?;
-                let refused: Vec<_> = of.streams.get(stream)?.keys().cloned().collect();
-                (gateway, of.forget(*stream, refused))
+                let outdated = of.outdated.remove(stream).is_some();
+                let refused: Vec<_> = of.streams.get(stream).into_iter().flat_map(|of| of.keys().cloned()).collect();
+                (gateway, of.forget(*stream, refused) | outdated)
             }
             _ => return None,
         };
@@ -95,8 +113,13 @@ impl OfGateway {
     }
 
     fn told(&self) -> Option<String> {
+        let outdated: BTreeSet<_> = self.outdated.values().collect();
+        let mut told: Vec<_> = outdated.into_iter().map(|(version, least)| too_old(version, least)).collect();
         let words: Vec<&str> = self.words.keys().map(|words| &**words).collect();
-        (!words.is_empty()).then(|| words.join("; "))
+        if !words.is_empty() {
+            told.push(format!("{REFUSES}{}", words.join("; ")));
+        }
+        (!told.is_empty()).then(|| told.join(". "))
     }
 }
 
@@ -134,7 +157,7 @@ mod tests {
     fn told(rejections: &mut Rejections, event: &Event) -> String {
         rejections.note(event).map_or_else(String::new, |(gateway, words)| {
             assert_eq!(gateway, NsName::new("ns", "gw"));
-            words.unwrap_or_else(|| "fine".into())
+            words.map_or_else(|| "fine".into(), |words| words.replace(REFUSES, ""))
         })
     }
 
@@ -157,6 +180,27 @@ mod tests {
         assert_eq!(told(&mut rejections, &gone(1)), "bad");
         assert_eq!(told(&mut rejections, &gone(3)), "");
         assert_eq!(told(&mut rejections, &gone(2)), "fine");
+    }
+
+    #[test]
+    fn a_proxy_that_is_too_old_is_told_until_it_leaves() {
+        let mut rejections = Rejections::default();
+        let version = |minor, patch| EnvoyVersion { major: 1, minor, patch };
+        let outdated = |stream| Event::Outdated {
+            gateway: "ns/gw".into(),
+            stream,
+            version: version(39, 2),
+            least: version(40, 0),
+        };
+        let old = "a proxy is Envoy 1.39.2, which is too old: it is sent neither listeners nor routes, and goes on with \
+                   those that it had; run Envoy 1.40 or later";
+        assert_eq!(told(&mut rejections, &outdated(1)), old);
+        assert_eq!(told(&mut rejections, &outdated(2)), old, "of two that are alike it is said once");
+        assert_eq!(told(&mut rejections, &nack(2, &["a"], "bad")), format!("{old}. bad"));
+        let gone = |stream| Event::Disconnected { gateway: "ns/gw".into(), stream };
+        assert_eq!(told(&mut rejections, &gone(2)), old);
+        assert_eq!(told(&mut rejections, &gone(1)), "fine");
+        assert!(rejections.gateways.is_empty());
     }
 
     #[test]

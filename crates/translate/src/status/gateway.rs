@@ -39,9 +39,7 @@ impl Derived for GatewayStatus {
         let mut problems = Vec::new();
         let listeners = rows.iter().map(|state| listener(scope, key, &model, state, &rows, &mut problems)).collect();
         problems.extend(ignored(&model));
-        let nack = scope.get::<Nacks>(key);
-        let nack = nack.map(|words| format!("Envoy refuses its configuration and goes on with what it had: {words}"));
-        let unsent = nack.or_else(|| withheld(scope, key));
+        let unsent = scope.get::<Nacks>(key).map(|words| String::clone(&words)).or_else(|| withheld(scope, key));
         if let Some(fault) = scope.get::<BrokenGateway>(key) {
             problems.push(Problem::new(Severity::Replaced, fault.reason, "", &fault.message));
         }

@@ -49,7 +49,7 @@ inputs! {
     DeployConfig: () => super::proxies::Deploying;
     /// Namespaces by name.
     Namespaces: Arc<str> => api::core::Namespace;
-    /// Envoy's words, by Gateway, while it refuses what it was sent last.
+    /// Why proxies of a Gateway do not have what they shall, by what they say of themselves.
     Nacks: NsName => String;
     /// Why what runs a Gateway's proxies is not as it should be.
     Unapplied: NsName => String;

@@ -143,7 +143,7 @@ fn an_address_of_another_type_is_refused_and_an_empty_one_means_any() {
 fn the_words_of_an_envoy_that_refuses_are_told_in_four_kibibytes_at_most() {
     let mut scene = Scene::new([gateway("edge", json!([http("http", 80, "")]))]);
     let edge = ir::NsName::new("infra", "edge");
-    scene.0.set_nack(&edge, Some("no — ".repeat(4_000)));
+    scene.0.set_nack(&edge, Some(format!("Envoy refuses: {}", "no — ".repeat(4_000))));
     scene.0.settle();
     let said = scene.gateway_message("infra/edge", "Programmed");
     assert!(said.starts_with("False Invalid: Envoy refuses"), "{said}");
