@@ -24,7 +24,7 @@ bench: kubernetes envoy ## Print the figures of benches/: times, memory, and ins
 	cargo bench -p translate --bench translate -- instructions
 	cargo bench -p xds --bench xds --bench newcomer
 	cargo build --release --bin portcullis
-	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench regexes
+	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench regexes --bench filter_chain
 
 envoy: ## Install Envoy into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
