@@ -105,12 +105,13 @@ fn insert(resources: &mut Resources, kind: &'static str, value: &Value) {
     resources.insert((kind, name), value);
 }
 
-/// Without what differs between `fieldName` and `field_name`, and without the type that Envoy adds at the top.
+/// Without what differs between `fieldName` and `field_name`, and without the type that Envoy adds at the top. Envoy does
+/// not print the users of basic authentication, of which a listener has none.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| (name.replace('_', "").to_lowercase(), plain(value)));
-            Value::Object(fields.collect())
+            let fields = fields.iter().filter(|(name, _)| *name != "users");
+            Value::Object(fields.map(|(name, value)| (name.replace('_', "").to_lowercase(), plain(value))).collect())
         }
         Value::Array(items) => items.iter().map(plain).collect(),
         Value::Number(number) => json!(number.as_f64()),
