@@ -26,10 +26,10 @@ bench: kubernetes envoy ## Print the figures of benches/: times, memory, and ins
 	cargo build --release --bin portcullis
 	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench regexes --bench filter_chain
 
-envoy: ## Install Envoy into .tools/.
+envoy: ## Install Envoy, and link it into .tools/.
 	@.ci/install-envoy $(ENVOY_VERSION) .tools/envoy
 
-kubernetes: ## Build the API server of the tests, and helm, into .tools/, which takes some minutes once.
+kubernetes: ## Build the API server of the tests, and helm, and link them into .tools/, which takes some minutes once.
 	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver
 	@.ci/go-program .tools/kubernetes helm helm go build -buildvcs=false -ldflags "-s -w" helm.sh/helm/v3/cmd/helm
 

@@ -3,7 +3,7 @@
 # pinned below e2e/ is left alone. From nothing it takes about ten minutes on two cores. As root, it installs what Debian has.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p .tools/kubernetes/{bin,built,images}
+mkdir -p .tools/kubernetes/{bin,images}
 out=$(cd .tools/kubernetes && pwd)
 . e2e/cluster/images.sh
 
