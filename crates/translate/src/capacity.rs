@@ -3,7 +3,7 @@
 //! An Envoy that needs more memory than it may have ends, for everybody, so what is placed in it is bounded
 //! ([`ir::settings::Capacity`]): an estimate of what routes, virtual hosts, clusters and endpoints take there
 //! ([`weight`]). Sums of it are kept as rules come and go. While they are within the bound, that is all; beyond it, all
-//! that is asked of the Gateway is looked at, and shared out between namespaces ([`fit`]).
+//! that is asked of the Gateway is looked at, and shared out between namespaces ([`mod@fit`]).
 
 mod fit;
 pub(crate) mod weight;
