@@ -1,10 +1,8 @@
 //! The Helm charts: what they print, what they refuse, and what becomes of it in a real API server.
 //!
 //! `tests/golden-charts/NAME.values.yaml` is a file of values and `NAME.yaml` what `helm template` prints for it. Take over a
-//! change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test charts`, and read the difference.
+//! change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test kubernetes charts`, and read the difference.
 
-#[path = "charts/helm.rs"]
-mod helm;
 #[path = "charts/installed.rs"]
 mod installed;
 #[path = "charts/rights.rs"]
@@ -19,7 +17,7 @@ use portcullis_tests::manifests;
 use portcullis_tests::process::{portcullis_binary, root};
 use serde_json::Value;
 
-use crate::helm::{chart, golden, objects, template};
+use crate::helm::{self, chart, golden, objects, template};
 
 fn golden_template(values: &str) -> Result<()> {
     let file = golden().join(format!("{values}.values.yaml"));

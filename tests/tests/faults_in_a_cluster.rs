@@ -5,17 +5,10 @@
 mod ads;
 #[path = "faults_in_a_cluster/confined.rs"]
 mod confined;
-#[path = "charts/helm.rs"]
-#[allow(dead_code, reason = "the tests of charts render them too")]
-mod helm;
 #[path = "faults_in_a_cluster/input.rs"]
 mod input;
-#[path = "xds_security/mount.rs"]
-mod mount;
 #[path = "faults_in_a_cluster/objects.rs"]
 mod objects;
-#[path = "in_a_cluster/proxy.rs"]
-mod proxy;
 #[path = "faults_in_a_cluster/release.rs"]
 mod release;
 #[path = "faults_in_a_cluster/replicas.rs"]
@@ -26,9 +19,6 @@ mod server;
 mod storm;
 #[path = "faults_in_a_cluster/switch.rs"]
 mod switch;
-#[path = "xds_security/tokens.rs"]
-#[allow(dead_code, reason = "the tests of xDS security make other tokens too")]
-mod tokens;
 #[path = "faults_in_a_cluster/traffic.rs"]
 mod traffic;
 #[path = "faults_in_a_cluster/world.rs"]

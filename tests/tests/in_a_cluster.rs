@@ -1,10 +1,6 @@
 //! The controller in a cluster, as a user has it: objects are applied, statuses are written, an Envoy that shows its
 //! token is served.
 
-#[path = "xds_security/mount.rs"]
-mod mount;
-#[path = "in_a_cluster/proxy.rs"]
-mod proxy;
 #[path = "in_a_cluster/world.rs"]
 mod world;
 

@@ -19,8 +19,8 @@ use kube::{Api, Client};
 use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
 use serde_json::json;
 
-use crate::proxy::Proxy;
-use crate::seen::{Seen, options};
+use self::proxy::Proxy;
+use self::seen::{Seen, options};
 
 fn kgateway_crds() -> String {
     let group = "gateway.kgateway.dev";

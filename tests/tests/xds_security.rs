@@ -1,9 +1,5 @@
 //! Real proxies, real tokens: who gets a Gateway's configuration, and how that lasts while everything rotates.
 
-#[path = "xds_security/mount.rs"]
-mod mount;
-#[path = "xds_security/tokens.rs"]
-mod tokens;
 #[path = "xds_security/world.rs"]
 mod world;
 
@@ -35,7 +31,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use xds::{Event, Refusal, Resource, ResourceType, Snapshot};
 
-use tokens::Bound;
+use crate::tokens::{self, Bound};
 use world::{EDGE, OTHER, SERVER, STRANGER, World};
 
 const MINUTE: Duration = Duration::from_mins(1);

@@ -7,7 +7,7 @@ use portcullis_tests::process::root;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
-use crate::world::{World, text};
+use super::world::{World, text};
 
 /// What the report says of the definition of a kind.
 async fn lacking(api: &ApiServer, kind: &str) -> Result<Option<Value>> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use portcullis_tests::wait::eventually;
 
-use crate::way::{Detour, Way};
-use crate::world::{World, text};
+use super::way::{Detour, Way};
+use super::world::{World, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_context_that_is_not_there_is_told_with_those_that_are() -> Result<()> {

@@ -10,9 +10,9 @@ use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::PATIENCE;
 use serde_json::json;
 
-use crate::objects::{gateway, http, route};
-use crate::release::Release;
-use crate::world::{Replica, World};
+use super::objects::{gateway, http, route};
+use super::release::Release;
+use super::world::{Replica, World};
 
 /// What runs the proxies of a Gateway.
 const PROXIES: [&str; 4] = ["Deployment", "Service", "ServiceAccount", "ConfigMap"];

@@ -7,8 +7,8 @@ use portcullis_tests::client::{Connection, Protocol, Target, Tls};
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{PATIENCE, eventually};
 
-use crate::objects::{class, gateway, http, https, route, rule, rules, service};
-use crate::world::{World, backend};
+use super::objects::{class, gateway, http, https, route, rule, rules, service};
+use super::world::{World, backend};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_schema_lets_through_is_refused_where_it_is_wrong_and_told_there() -> Result<()> {

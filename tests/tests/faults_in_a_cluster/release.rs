@@ -7,8 +7,8 @@ use kube::Api;
 use portcullis_tests::api_server::{ApiServer, Middleman};
 use portcullis_tests::portcullis::Portcullis;
 
+use super::world::{Replica, World};
 use crate::helm::{chart, helm_on};
-use crate::world::{Replica, World};
 
 /// What the chart calls everything.
 const NAME: &str = "portcullis";

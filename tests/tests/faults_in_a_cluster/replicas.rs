@@ -10,10 +10,10 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::json;
 
-use crate::ads::{self, Delta, Known};
-use crate::objects::route;
-use crate::switch::Switch;
-use crate::world::{Replica, World};
+use super::ads::{self, Delta, Known};
+use super::objects::route;
+use super::switch::Switch;
+use super::world::{Replica, World};
 
 /// The metric that says whether the replica leads.
 const LEADS: &str = "portcullis_leader";

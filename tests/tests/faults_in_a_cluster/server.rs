@@ -10,9 +10,9 @@ use kube::api::DeleteParams;
 use portcullis_tests::api_server::{ApiServer, Channel, Verdict};
 use portcullis_tests::wait::{PATIENCE, eventually};
 
-use crate::objects::{route, service};
+use super::objects::{route, service};
+use super::world::{World, backend};
 use crate::tokens::expiring;
-use crate::world::{World, backend};
 
 /// The metric that says whether the replica leads.
 const LEADS: &str = "portcullis_leader";

@@ -14,8 +14,8 @@ use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::objects::{route, service, slice};
-use crate::world::{World, backend};
+use super::objects::{route, service, slice};
+use super::world::{World, backend};
 
 const SLICES: usize = 10;
 const CHANGES: usize = 300;

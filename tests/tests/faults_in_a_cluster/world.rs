@@ -17,10 +17,10 @@ use portcullis_tests::ports::{free_port, own_address};
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
+use super::objects::{class, gateway, http, route, service};
+use super::traffic::Traffic;
 use crate::mount::Mount;
-use crate::objects::{class, gateway, http, route, service};
 use crate::proxy::launch;
-use crate::traffic::Traffic;
 
 /// The account of controllers, who may do everything.
 const CONTROLLER: &str = "controller";
