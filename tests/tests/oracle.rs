@@ -6,16 +6,14 @@ use portcullis_tests::client;
 use portcullis_tests::oracle::stage::Stage;
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
 use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
+use proptest::strategy::ValueTree;
 use translate::explain::{self, Request};
+use translate::testing::Draws;
 use translate::{Change, Translator};
 
-/// Some of the worlds, the same in each run.
-fn some(kind: Kind, count: usize) -> Result<Vec<World>> {
-    let (strategy, mut runner) = (worlds(kind), TestRunner::deterministic());
-    let world = |_| strategy.new_tree(&mut runner).map(|tree| tree.current());
-    (0..count).map(world).collect::<Result<_, _>>().map_err(|reason| anyhow::anyhow!("{reason}"))
+/// So many worlds that are the same in each run, and new ones.
+fn some(kind: Kind, fixed: usize) -> Vec<World> {
+    Draws::new().take(&worlds(kind), fixed).iter().map(ValueTree::current).collect()
 }
 
 fn oracle(world: &World) -> Result<Oracle> {
@@ -60,10 +58,12 @@ fn compare(translator: &Translator, asked: &Asked, outcome: &Outcome) -> Result<
     Ok(())
 }
 
-async fn agree(kind: Kind, count: usize) -> Result<()> {
+async fn agree(kind: Kind, fixed: usize) -> Result<()> {
+    let worlds = some(kind, fixed);
+    let count = worlds.len();
     let mut stage = Stage::start().await?;
     let (mut taken, mut failures) = (0, Vec::new());
-    for (number, world) in some(kind, count)?.iter().enumerate() {
+    for (number, world) in worlds.iter().enumerate() {
         let oracle = oracle(world)?;
         let outcomes = ask(&oracle, world);
         let translator = translated(world)?;

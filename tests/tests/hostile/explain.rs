@@ -9,11 +9,11 @@ use http::{HeaderName, HeaderValue, Uri};
 use portcullis_tests::client::{self, Request, Target};
 use portcullis_tests::wait::{PATIENCE, eventually};
 use proptest::sample::Index;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
+use proptest::strategy::ValueTree;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use translate::testing::Draws;
 use translate::testing::tenant::{SHARED, tenant};
 
 use crate::estate::Estate;
@@ -140,12 +140,10 @@ fn routes(log: &str) -> BTreeMap<String, Option<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_says_which_route_takes_a_request_whatever_a_tenant_wrote() -> Result<()> {
     let mut estate = Estate::start().await?;
-    let mut runner = TestRunner::deterministic();
     let strategy = (tenant(&estate.place), proptest::collection::vec(proptest::arbitrary::any::<Index>(), 400));
     let (mut asked, mut taken, mut wrong) = (0, 0, Vec::new());
-    for step in 0..STEPS {
-        let (objects, choices) =
-            strategy.new_tree(&mut runner).map_err(|reason| anyhow::anyhow!("{reason}"))?.current();
+    let drawn = Draws::new().take(&strategy, STEPS);
+    for (step, (objects, choices)) in drawn.iter().map(ValueTree::current).enumerate() {
         estate.written("tenant.json", &objects).await.with_context(|| format!("step {step}"))?;
         let hosts = [estate.place.http, estate.place.open].map(|port| (port, format!("http/{port}")));
         let mut served = Vec::new();

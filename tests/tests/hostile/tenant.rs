@@ -2,14 +2,16 @@
 //! with many more steps; here a real Envoy takes what comes of it.
 
 use anyhow::{Context, Result, ensure};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
+use proptest::strategy::ValueTree;
 use serde_json::Value;
-use translate::testing::tenant::{NAMESPACES, tenant};
+use translate::testing::{
+    Draws,
+    tenant::{NAMESPACES, tenant},
+};
 
 use crate::estate::Estate;
 
-/// How often he writes all anew.
+/// How often he writes all anew, besides what no run has had before.
 const STEPS: usize = 40;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,10 +19,9 @@ async fn a_hostile_tenant_never_has_an_update_refused_or_a_victim_answered_other
     let mut estate = Estate::start().await?;
     let before = estate.owned_hosts().await?;
     ensure!(before.len() == 2, "not over HTTP and HTTPS: {before:?}");
-    let (strategy, mut runner) = (tenant(&estate.place), TestRunner::deterministic());
     let (mut written, mut told) = (0, 0);
-    for step in 0..STEPS {
-        let objects = strategy.new_tree(&mut runner).map_err(|reason| anyhow::anyhow!("{reason}"))?.current();
+    let drawn = Draws::new().take(&tenant(&estate.place), STEPS);
+    for (step, objects) in drawn.iter().map(ValueTree::current).enumerate() {
         written += objects.len();
         let words = || {
             let objects: Vec<_> = objects.iter().map(ToString::to_string).collect();
@@ -33,7 +34,7 @@ async fn a_hostile_tenant_never_has_an_update_refused_or_a_victim_answered_other
         estate.is_unharmed().await.with_context(words)?;
         told += refusals(&estate.portcullis.snapshot().await?);
     }
-    println!("{STEPS} steps, {written} objects, {told} conditions that tell him what is wrong");
+    println!("{} steps, {written} objects, {told} conditions that tell him what is wrong", drawn.len());
     ensure!(told > STEPS, "he is told {told} times what is wrong");
     estate.written("tenant.json", &[]).await?;
     ensure!(estate.owned_hosts().await? == before, "he left something behind");

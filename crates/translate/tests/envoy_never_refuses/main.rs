@@ -1,9 +1,9 @@
 //! Envoy never refuses what it is sent, whatever the objects say.
 //!
 //! Worlds of objects are generated with hostile values in any of their fields and put into the translation as if no
-//! schema had looked at them. All that comes out goes into one bootstrap, which a real Envoy judges. The worlds are the
-//! same in every run; `PROPTEST_CASES` asks for more of them, and `PROPTEST_RNG_SEED` (a number) for others. Of a world
-//! that Envoy refuses the smallest part that it still refuses is printed.
+//! schema had looked at them. All that comes out goes into one bootstrap, which a real Envoy judges. Most
+//! worlds are the same in every run, and some are new: [`Draws`] says how to repeat them, and how to ask for more. Of a
+//! world that Envoy refuses the smallest part that it still refuses is printed.
 
 mod corners;
 mod judge;
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 
 use ir::Settings;
 use judge::{Sent, refused};
-use proptest::{
-    strategy::{Strategy as _, ValueTree},
-    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
-};
+use proptest::strategy::ValueTree;
 use serde_json::Value;
 use translate::{
     Change, Translator,
-    testing::world::{Place, world},
+    testing::{
+        Draws,
+        world::{Place, world},
+    },
 };
 
-/// How many worlds are judged.
+/// How many worlds are judged, besides new ones.
 const WORLDS: usize = 400;
 
 /// How often a world that is refused is tried smaller.
@@ -32,17 +32,6 @@ fn place() -> Place {
     let addresses =
         vec!["127.0.0.1", "0.0.0.0", "::1", "::", "127.0.0.2", "255.255.255.255", "::ffff:127.0.0.1", "", "x"];
     Place { ports: vec![80, 81, 1023, 443], addresses, edits: 5 }
-}
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
-}
-
-fn runner() -> TestRunner {
-    let Some(seed) = variable("PROPTEST_RNG_SEED") else { return TestRunner::deterministic() };
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
 /// The world in a translator. What does not decode is no object.
@@ -102,10 +91,8 @@ fn shrink(tree: &mut impl ValueTree<Value = Vec<Value>>, number: usize) -> (Vec<
 
 #[test]
 fn whatever_the_objects_say() {
-    let strategy = world(&place());
-    let mut runner = runner();
-    let worlds = variable("PROPTEST_CASES").map_or(WORLDS, |cases| usize::try_from(cases).unwrap_or(usize::MAX));
-    let mut trees: Vec<_> = (0..worlds).map(|_| strategy.new_tree(&mut runner).expect("a world")).collect();
+    let mut trees = Draws::new().take(&world(&place()), WORLDS);
+    let worlds = trees.len();
     let all: Vec<_> = trees.iter().enumerate().map(|(number, tree)| sent(&tree.current(), number)).collect();
     let mut routes: BTreeMap<_, usize> = BTreeMap::new();
     for (does, count) in all.iter().flat_map(|sent| &sent.routes) {
