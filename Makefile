@@ -3,6 +3,10 @@ ENVOY_VERSION := 1.40.0
 export PORTCULLIS_ENVOY ?= $(CURDIR)/.tools/envoy/bin/envoy
 FILES ?= examples/quickstart
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# Tests wait for Envoys and API servers, so that a core has work for more than one of them.
+TEST_THREADS := $(or $(TEST_THREADS),$(shell expr 2 \* $$(nproc)))
+# Of what tests generate, the part that is new in this run; `make test PROPTEST_RNG_SEED=NUMBER` repeats it.
+export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(strip $(shell od -An -N4 -tu4 /dev/urandom)))
 BACKENDS := --name a --listen 127.0.0.1:9001 --name b --listen 127.0.0.1:9002
 
 run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two backends included.
@@ -10,7 +14,11 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
 test: envoy kubernetes lint docs ## Format, clippy, docs, all tests.
-	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace
+	@echo "PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
+	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace -- --test-threads $(TEST_THREADS)
+
+fuzz: envoy ## Test generated input with new seeds and ever more of it, for FUZZ_MINUTES (60).
+	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/fuzz
 
 e2e: ## Install into a Kubernetes on this machine, as root, and replace what serves under load.
 	@e2e/e2e.sh
@@ -40,7 +48,8 @@ lint: ## Check format and clippy.
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 
+# There are no examples: with them the features of dependencies are those of clippy and tests, and nothing is checked twice.
 docs: ## Build the API documentation.
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items --lib --bins --examples
 
-.PHONY: run test e2e conformance bench envoy kubernetes fmt lint docs
+.PHONY: run test fuzz e2e conformance bench envoy kubernetes fmt lint docs
