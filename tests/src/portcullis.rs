@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -11,6 +11,10 @@ use crate::client::{self, Request, Target};
 use crate::ports;
 use crate::process::{Process, portcullis_binary};
 use crate::wait::{PATIENCE, eventually};
+
+/// How long a start may take. A debug build computes for seconds what the largest trees of the tests come to, while others
+/// run.
+const STARTING: Duration = Duration::from_mins(1);
 
 /// A running `portcullis run`; it is killed when this is dropped.
 #[derive(Debug)]
@@ -97,7 +101,7 @@ impl Portcullis {
     /// Waits until everything was read once.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
         let (process, admin) = (&mut self.process, &self.admin);
-        let ready = process.wait_until(async || {
+        let ready = process.wait_until_within(STARTING, async || {
             let ready = client::send(admin, &Request::get("localhost", "/readyz")).await?;
             ensure!(ready.status == 200, "not ready: {}", ready.body.trim());
             Ok(())
