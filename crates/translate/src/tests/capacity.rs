@@ -249,7 +249,7 @@ fn expressions_count_with_the_states_that_all_requests_together_have_them_build(
         let path = json!({"type": "RegularExpression", "value": format!("/{at}/[ab]{{0,11}}a[ab]{{11}}")});
         json!({"matches": [{"path": path}], "filters": [moved]})
     };
-    let evil = of("evil", "evil", 0, on(&["evil.example.com"], (0..16).map(rule).collect()));
+    let evil = of("evil", "evil", 0, on(&["evil.example.com"], (0..16).map(rule)));
     let scene = scene(20_000_000, [evil]);
     assert!((4..8).contains(&served(&scene, "evil")), "{}", served(&scene, "evil"));
 }
