@@ -23,14 +23,21 @@ fn main() {
         .map(|case| {
             let manager = Arc::clone(&manager);
             Trial::test(name(&case), move || {
-                print_and_compare(&manager, &case.join("input.yaml"), &case.join("output.yaml"))
+                print_and_compare(&manager, &[&case.join("input.yaml")], &case.join("output.yaml"))
             })
         })
         .collect();
+    let quickstart = here.join("../examples/quickstart");
     for example in folders(&here.join("../examples")) {
+        // Most have no Gateway of their own.
+        let inputs =
+            if brings_a_class(&example) { vec![example.clone()] } else { vec![quickstart.clone(), example.clone()] };
         let output = here.join("golden/examples").join(example.file_name().unwrap_or_default()).with_extension("yaml");
         let manager = Arc::clone(&manager);
-        trials.push(Trial::test(name(&example), move || print_and_compare(&manager, &example, &output)));
+        trials.push(Trial::test(name(&example), move || {
+            let inputs: Vec<_> = inputs.iter().map(PathBuf::as_path).collect();
+            print_and_compare(&manager, &inputs, &output)
+        }));
     }
     let whole = Arc::clone(&manager);
     trials.push(Trial::test("the connection manager of all listeners", move || {
@@ -38,7 +45,6 @@ fn main() {
         Ok(())
     }));
     trials.push(Trial::test("a connection manager that differs is printed whole", manager::differs));
-    let quickstart = here.join("../examples/quickstart");
     let again = move || print_again_and_again(&quickstart);
     trials.push(Trial::test("the same files are printed the same way every time", again));
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
@@ -63,32 +69,38 @@ impl Manager {
 
     fn printed(&self) -> Result<&str, Failed> {
         let printed = self.printed.get_or_init(|| {
-            let printed = translate(&self.case).map_err(|error| error.message().unwrap_or_default().to_owned())?;
+            let printed = translate(&[&self.case]).map_err(|error| error.message().unwrap_or_default().to_owned())?;
             manager::first(&printed).ok_or_else(|| "no connection manager is printed".to_owned())
         });
         Ok(printed.as_deref().map_err(String::clone)?)
     }
 }
 
-fn print_and_compare(manager: &Manager, input: &Path, output: &Path) -> Result<(), Failed> {
-    let printed = manager::elided(&translate(input)?, manager.printed()?);
+fn print_and_compare(manager: &Manager, inputs: &[&Path], output: &Path) -> Result<(), Failed> {
+    let printed = manager::elided(&translate(inputs)?, manager.printed()?);
     expect_file![output].assert_eq(&printed);
     Ok(())
 }
 
 fn print_again_and_again(path: &Path) -> Result<(), Failed> {
-    let first = translate(path)?;
+    let first = translate(&[path])?;
     for _ in 0..5 {
-        if translate(path)? != first {
+        if translate(&[path])? != first {
             return Err("printed something else".into());
         }
     }
     Ok(())
 }
 
-fn translate(path: &Path) -> Result<String, Failed> {
+/// Whether files of a folder have a `GatewayClass`.
+fn brings_a_class(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    files.filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| text.contains("kind: GatewayClass"))
+}
+
+fn translate(paths: &[&Path]) -> Result<String, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let printed = runtime.block_on(portcullis::translate_as("yaml", &[path]));
+    let printed = runtime.block_on(portcullis::translate_as("yaml", paths));
     Ok(printed.map_err(|error| format!("{error:#}"))?)
 }
 
