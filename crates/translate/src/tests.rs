@@ -19,6 +19,7 @@ mod scene;
 mod shares;
 mod tenant;
 mod tree;
+mod wide_policies;
 mod world;
 
 use api::Object;

@@ -76,7 +76,7 @@ async fn routes_of_all_hosts_fill_no_proxy_and_keep_nobody_waiting() -> Result<(
     let tenants = |route: &&Value| route["name"].as_str().is_some_and(|name| name.starts_with(NAMESPACES[0]));
     let closed = routes.iter().filter(tenants).find(|route| route["direct_response"]["status"] == 500);
     let served = routes.iter().filter(tenants).find(|route| route["redirect"].is_object());
-    for (route, status) in [(closed, 500), (served, 301)] {
+    for (route, status) in [(closed, 500), (served, 302)] {
         let path = route.and_then(|route| route["match"]["path_separated_prefix"].as_str()).context("no such route")?;
         let request = Request::get(&format!("0{THEIRS}"), path);
         let answer = client::send(&Target::local(estate.place.http), &request).await?;
