@@ -3,8 +3,9 @@
 //! A route of a broad hostname is copied into the virtual host of each hostname below it, so what a route costs depends
 //! on the hostnames of others, and a hostname on their routes. A copy is charged to the younger of the two: nobody pays
 //! for what comes after him. Whoever writes more into an old route is not younger for it, so that is so for a few such
-//! routes of a namespace alone ([`JOINED`]); it pays for all copies of the others. What the namespaces ask for, charged so, is shared out ([`shares`]); who asks for more than
-//! his share has it used up by his oldest rules, and his others answer 500.
+//! routes of a namespace alone ([`JOINED`]); it pays for all copies of the others. What the namespaces ask for, charged
+//! so, is shared out ([`shares`]); who asks for more than his share has it used up by his oldest rules, and his others
+//! answer 500.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
