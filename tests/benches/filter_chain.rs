@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 
 use anyhow::{Context, Result, ensure};
+use envoy::{json as envoy_json, listener, testing::samples};
 use ir::settings::Edge;
 use portcullis_tests::{
     client::{Connection, Request, Target},
@@ -14,7 +15,6 @@ use portcullis_tests::{
     ports,
 };
 use serde_json::{Value, json};
-use translate::envoy::{json as envoy_json, listener, testing::samples};
 
 const ROUNDS: usize = 15;
 const REQUESTS: u32 = 4_000;

@@ -6,14 +6,15 @@
 use std::io;
 
 use api::ObjectId;
+use envoy::{
+    Encoded, ResourceKey, ResourceKind,
+    json::{redacted, streamed::Streamed},
+};
 use ir::NsName;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::SerializeError;
-use translate::{
-    Encoded, ResourceKey, ResourceKind, StatusRow, Translator,
-    envoy::json::{redacted, streamed::Streamed},
-};
+use translate::{StatusRow, Translator};
 
 /// Why a document cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -224,7 +224,7 @@ fn xds_config(room: &Room, metrics: &Metrics, ends: Option<&Ends>) -> xds::Confi
     config.max_newcomers = room.newcomers;
     config.metrics = metrics.xds.clone();
     config.authenticate = ends.map(Ends::authenticate);
-    let (major, minor) = translate::envoy::listener::LEAST_ENVOY;
+    let (major, minor) = envoy::listener::LEAST_ENVOY;
     config.least_envoy = Some(xds::EnvoyVersion { major, minor, patch: 0 });
     config
 }

@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
+use envoy::bootstrap::XdsAddress;
 use ir::{NsName, settings::Edge};
 use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
-use translate::envoy::bootstrap::XdsAddress;
 
 use crate::metrics::Metrics;
 

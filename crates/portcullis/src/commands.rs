@@ -14,7 +14,7 @@ use controller::{
     document::{self, Document},
     run::{Bind, Options, Source},
 };
-use translate::envoy::bootstrap::{AdminAddress, XdsAddress};
+use envoy::bootstrap::{AdminAddress, XdsAddress};
 
 use crate::{
     cli::{self, CheckFormat, Format},
@@ -119,8 +119,8 @@ pub(crate) fn bootstrap(args: Box<cli::Bootstrap>) -> anyhow::Result<ExitCode> {
         Bind::Unix(path) => AdminAddress::Unix(path),
     };
     let edge = args.settings.settings()?.edge;
-    let bootstrap = translate::envoy::bootstrap::bootstrap(&args.gateway, &args.node_id, &xds, &admin, &edge);
-    let mut value = translate::envoy::bootstrap::bootstrap_json(&bootstrap)?;
+    let bootstrap = envoy::bootstrap::bootstrap(&args.gateway, &args.node_id, &xds, &admin, &edge);
+    let mut value = envoy::bootstrap::bootstrap_json(&bootstrap)?;
     controller::document::whole_numbers(&mut value);
     let text = match args.output {
         Format::Yaml => controller::document::yaml(&value)?,

@@ -23,7 +23,6 @@ use crate::{
         input::{Gateways, Namespaces, Routes},
         listener::{Brief, Bucket, ListenerIndex, ListenerRow},
     },
-    validate,
 };
 
 tables! {

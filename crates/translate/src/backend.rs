@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
 use engine::{Derived, Emitter, Group, Lookup, Scope};
+use envoy::resource::Encoded;
 use ir::{
     NsName, Port,
     backend::{Cluster, Protocol, ServicePort},
@@ -15,7 +16,6 @@ use ir::{
 
 use crate::{
     internal,
-    resource::Encoded,
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
         input::{Config, Services, Slices},
@@ -143,7 +143,7 @@ impl Lookup for ClusterBytes {
             ClusterId::Rule(chain, rule) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
         };
         let config = scope.get::<Config>(&())?;
-        Some(crate::envoy::cluster::cluster(&Cluster {
+        Some(envoy::cluster::cluster(&Cluster {
             name: key.name().into(),
             protocol,
             weighted_localities: matches!(key, ClusterId::Rule(..)),

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use engine::{Engine, View};
+use envoy::{route::route_match, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use ir::{Chain, Hostname, ListenerId, NsName, Problem, RouteConfigId, filter::Scheme};
 use serde::Serialize;
@@ -13,7 +14,6 @@ use serde::Serialize;
 use crate::{
     Translator,
     capacity::{Overruns, ShutHost},
-    envoy::{route::route_match, slots},
     host::{Owned, Owner, RoutesAt},
     resolve::{Resolved, ResolvedRule},
     seen::{Answer, Share, Told, written_in_words},

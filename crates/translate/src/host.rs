@@ -7,13 +7,16 @@
 use std::{borrow::Cow, sync::Arc};
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
+use envoy::{
+    self,
+    bytes::{self, Row},
+    route::RouteAt,
+};
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
     budget,
-    bytes::{self, Row},
     capacity::{self, ShutHost},
-    envoy::{self, route::RouteAt},
     policy::wide::BrokenListener,
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
     tables::{

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use engine::{Derived, Emitter, Scope};
+use envoy::{
+    body::Body,
+    bytes::{self, Hash, Host},
+    resource::Encoded,
+};
 use ir::{
     Hostname, ListenerId, NsName, Port, RouteConfigId,
     filter::Scheme,
@@ -10,11 +15,7 @@ use ir::{
 };
 
 use crate::{
-    body::Body,
-    bytes::{self, Hash, Host},
-    envoy,
     policy::wide::{BrokenGateway, BrokenListener},
-    resource::Encoded,
     tables::{
         backend::{AssignmentBytes, ClusterBytes},
         gateway::GatewayRow,

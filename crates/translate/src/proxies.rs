@@ -6,14 +6,14 @@ use api::core::{Service, ServiceType};
 use api::meta::StringMap;
 use deploy::{About, Parameters, Plan, Port};
 use engine::{Derived, Emitter, Scope};
+use envoy::{
+    self,
+    bootstrap::{self, AdminAddress, Credentials, XdsAddress},
+};
 use ir::NsName;
 use serde_json::Value;
 
 use crate::{
-    envoy::{
-        self,
-        bootstrap::{self, AdminAddress, Credentials, XdsAddress},
-    },
     internal,
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, NameRival},

@@ -5,6 +5,10 @@
 use std::sync::Arc;
 
 use engine::{Lookup, Scope};
+use envoy::{
+    bytes::Row,
+    route::{self, RouteAt},
+};
 use ir::{
     Chain, Problem, Severity,
     filter::{PathModifier, Scheme},
@@ -14,10 +18,8 @@ use ir::{
 
 use crate::{
     budget::cost::{Cost, Limits, Meter, Taken, affordable, unpriced},
-    bytes::Row,
     capacity::weight,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
-    envoy::route::{self, RouteAt},
     internal,
     route::{filters::ReadFilters, rule},
     tables::{

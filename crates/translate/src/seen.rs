@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use envoy::{
+    bytes::Row,
+    route::{BROKEN_CLUSTER, route_match},
+};
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -21,8 +25,6 @@ use prost::Message;
 use serde::Serialize;
 
 use crate::{
-    bytes::Row,
-    envoy::route::{BROKEN_CLUSTER, route_match},
     resolve::{PARTS, Resolved},
     tables::{
         backend::{ClusterId, Shares},

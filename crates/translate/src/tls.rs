@@ -6,7 +6,7 @@ use api::references::CERTIFICATE;
 use engine::{Lookup, Scope};
 use ir::{NsName, listener::TlsSecret};
 
-use crate::{internal, tables::input::Secrets, validate};
+use crate::{internal, tables::input::Secrets};
 
 tables! {
     /// The certificate in a Secret and what should be looked at in it, or why there is none that Envoy would take.

@@ -11,6 +11,7 @@ use std::{
 
 use api::{Kind, Object, ObjectId};
 use engine::{Engine, TableStats, Turned};
+use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, Settings};
 
 use crate::{
@@ -31,7 +32,6 @@ use crate::{
         wide::{BrokenGateway, BrokenListener, WidePolicies},
     },
     resolve::ResolvedRule,
-    resource::{Encoded, ResourceKey},
     route::direct_response::RefusedResponses,
     status::{class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus},
     tables::{

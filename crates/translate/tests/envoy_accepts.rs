@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 use translate::testing::Draws;
-use translate::validate::{cors, duration, format, header, hostname, name, number, path, regex, tls};
+use validate::{cors, duration, format, header, hostname, name, number, path, regex, tls};
 
 /// How many values are generated for each check; most are refused by most checks.
 const VALUES: usize = 300;
@@ -357,10 +357,14 @@ fn routes_of_number(number: i64) -> Vec<Value> {
 
 #[test]
 fn certificates_that_pass_are_loaded() {
-    const KEYS: [&str; 2] =
-        [include_str!("../src/validate/tls/testdata/rsa.key"), include_str!("../src/validate/tls/testdata/p521.key")];
-    const CHAINS: [&str; 2] =
-        [include_str!("../src/validate/tls/testdata/rsa.crt"), include_str!("../src/validate/tls/testdata/p521.crt")];
+    const KEYS: [&str; 2] = [
+        include_str!("../../validate/src/tls/testdata/rsa.key"),
+        include_str!("../../validate/src/tls/testdata/p521.key"),
+    ];
+    const CHAINS: [&str; 2] = [
+        include_str!("../../validate/src/tls/testdata/rsa.crt"),
+        include_str!("../../validate/src/tls/testdata/p521.crt"),
+    ];
     let mut draws = Draws::new();
     let changes =
         (0usize..2, any::<bool>(), any::<prop::sample::Index>(), any::<u8>(), any::<Option<prop::sample::Index>>());

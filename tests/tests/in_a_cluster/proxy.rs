@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 use ir::{NsName, settings::Edge};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -11,7 +12,6 @@ use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::PATIENCE;
-use translate::envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 
 use crate::mount::Mount;
 

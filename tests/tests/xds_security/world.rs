@@ -10,6 +10,7 @@ use cluster::identity::Trust;
 use cluster::identity::authority::Policy;
 use cluster::identity::keeper::Keeper;
 use cluster::identity::tokens::{AUDIENCE, Clock, Settings, Tokens};
+use envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use ir::NsName;
 use ir::settings::Edge;
@@ -26,7 +27,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use translate::envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 use xds::{Event, Hub, Refusal, Resource, ResourceType, Snapshot};
 
 use crate::mount::Mount;

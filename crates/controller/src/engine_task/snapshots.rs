@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use envoy::{Encoded, ResourceKey, ResourceKind};
 use ir::NsName;
-use translate::{Encoded, ResourceKey, ResourceKind};
 use xds::{Hub, Resource, ResourceType, Snapshot};
 
 /// The snapshots of all Gateways.

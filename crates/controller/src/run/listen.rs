@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use envoy::bootstrap::XdsAddress;
 use tokio::net::{TcpListener, UnixListener};
-use translate::envoy::bootstrap::XdsAddress;
 
 use super::RunError;
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use envoy::bootstrap::{AdminAddress, bootstrap, bootstrap_json};
 use ir::NsName;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -15,7 +16,6 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use translate::envoy::bootstrap::{AdminAddress, bootstrap, bootstrap_json};
 
 use super::{Supervisor, backoff::Backoff};
 use crate::metrics::GatewayLabel;

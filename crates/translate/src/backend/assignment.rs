@@ -3,16 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Lookup, Scope};
+use envoy::resource::Encoded;
 use ir::{
     Port,
     backend::{Assignment, Endpoint, Locality},
 };
 
 use super::endpoints_of;
-use crate::{
-    resource::Encoded,
-    tables::backend::{AssignmentBytes, ClusterId, SessionCluster},
-};
+use crate::tables::backend::{AssignmentBytes, ClusterId, SessionCluster};
 
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
@@ -34,12 +32,12 @@ impl Lookup for AssignmentBytes {
                     .collect()
             }
         };
-        Some(crate::envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities }))
+        Some(envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities }))
     }
 
     /// Nobody gets requests: an address that is no longer this backend's may be another's by now.
     fn poisoned(_: &Scope<'_>, key: &ClusterId, _: &engine::Fault) -> Option<Encoded> {
-        Some(crate::envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities: Vec::new() }))
+        Some(envoy::cluster::endpoints(&Assignment { cluster: key.name().into(), localities: Vec::new() }))
     }
 }
 

@@ -8,15 +8,12 @@ use ir::{
     filter::PathModifier,
     matching::{Condition, Match, Path, ValueMatch},
 };
-
-use crate::{
-    route::rule::Does,
-    tables::input::Config,
-    validate::{
-        cors::{self, Origin},
-        regex::time::{self, Estimate},
-    },
+use validate::{
+    cors::{self, Origin},
+    regex::time::{self, Estimate},
 };
+
+use crate::{route::rule::Does, tables::input::Config};
 
 /// No estimate is longer, in nanoseconds, so that sums of them never overflow.
 pub(super) const LONGEST: u64 = 1 << 40;

@@ -5,17 +5,15 @@
 //! what it has allocated. What clusters and endpoints have allocated counts twice: those of other names stand beside the old
 //! ones until no route uses these.
 
+use envoy::bytes::{Row, readable};
 use ir::{
     filter::PathModifier,
     matching::{PathMatch, RequestMatch, ValueMatch},
     rule::Rule,
 };
+use validate::{cors, regex};
 
-use crate::{
-    budget::cost::Taken,
-    bytes::{Row, readable},
-    validate::{cors, regex},
-};
+use crate::budget::cost::Taken;
 
 /// A virtual host without routes.
 pub(super) const HOST: u64 = 4_000;

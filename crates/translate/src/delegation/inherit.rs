@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ir::matching::{Condition, Match, Path};
+use validate::{Invalid, regex};
 
 use super::regex::Pattern;
-use crate::validate::{Invalid, regex};
 
 /// Why a child's match cannot be joined with its parent's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,13 +5,11 @@ use ir::{
     filter::{Filters, HeaderModifier, Rewrite},
     rule::{Retry, SessionPersistence, Timeouts},
 };
+use validate::header;
 
-use crate::{
-    route::{
-        filters::{ReadFilters, ReadMirror},
-        rule::Does,
-    },
-    validate::header,
+use crate::route::{
+    filters::{ReadFilters, ReadMirror},
+    rule::Does,
 };
 
 mod provenance;

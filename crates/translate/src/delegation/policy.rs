@@ -21,7 +21,6 @@ use crate::{
         input::DelegationPolicies,
         policy::{PoliciesOf, Rank, Target, Targeting},
     },
-    validate,
 };
 
 /// The label of a route of which every request must be authenticated.

@@ -4,8 +4,7 @@ use regex_syntax::{
     ParserBuilder,
     hir::{Hir, HirKind},
 };
-
-use crate::validate::regex::ignores_case;
+use validate::regex::ignores_case;
 
 /// A pattern, read once for all prefixes that it is held against.
 pub(super) struct Pattern {

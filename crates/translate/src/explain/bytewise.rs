@@ -9,8 +9,7 @@ use std::{
 };
 
 use regex::bytes::{Regex, RegexBuilder};
-
-use crate::validate::regex::without_unicode;
+use validate::regex::without_unicode;
 
 /// How many patterns are kept compiled, and how large one may become, in bytes: all of them together stay small, and a
 /// pattern that passed validation stays far below.

@@ -1,6 +1,7 @@
 //! Which route of a virtual host takes a request. Needs no tables: it reads the routes that Envoy has.
 
 use engine::View;
+use envoy::bytes::Row;
 use ir::{
     Hostname,
     matching::{Lead, Precedence},
@@ -11,7 +12,6 @@ use super::{
     matching::{Miss, Sent},
 };
 use crate::{
-    bytes::Row,
     host::RoutesAt,
     seen::{SeenRoute, match_in_words},
 };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use envoy::{extension, slots};
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -28,7 +29,6 @@ use prost::Message;
 use regex::bytes::Captures;
 
 use super::{bytewise::compiled, matching::Sent, request::host_and_port};
-use crate::envoy::{extension, slots};
 
 /// The URL that a backend is asked for.
 pub(super) fn forwarded(route: &Route, action: &RouteAction, sent: &Sent<'_>) -> String {

@@ -22,7 +22,6 @@ use super::conflict;
 use crate::{
     grant::GATEWAY_API,
     tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
-    validate,
 };
 
 /// The kinds of routes that HTTP and HTTPS listeners support.

@@ -13,7 +13,6 @@ use ir::{
 };
 
 use super::target_kind;
-use crate::validate;
 
 /// The annotation with a policy's weight among those of one target.
 const WEIGHT: &str = "kgateway.dev/policy-weight";

@@ -7,7 +7,6 @@ use ir::{NsName, Problem, Severity};
 use crate::{
     delegation::{Restriction, Standing, Terms},
     route::rule::{Does, default_backend},
-    validate,
 };
 
 /// A rule of `namespace` with what its parents give it, if it has what they demand.

@@ -8,13 +8,10 @@ use ir::{
     NsName, Problem, Severity,
     rule::{Action, BodyContent, BodyFormat},
 };
+use validate::{self, Invalid};
 
 use super::filters::ReadExtension;
-use crate::{
-    internal,
-    tables::input::DirectResponses,
-    validate::{self, Invalid},
-};
+use crate::{internal, tables::input::DirectResponses};
 
 /// The longest body that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;

@@ -15,8 +15,7 @@ use ir::{
     Problem, Severity,
     filter::{Cors, Filters, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
 };
-
-use crate::validate::{self, Invalid};
+use validate::{self, Invalid};
 
 /// The filters of a rule. Mirrors still name their backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

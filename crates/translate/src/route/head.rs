@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{Hostname, NsName, Port, Problem, Severity};
 
-use crate::{delegation::annotation_problems, grant::GATEWAY_API, tables::listener::Brief, validate};
+use crate::{delegation::annotation_problems, grant::GATEWAY_API, tables::listener::Brief};
 
 /// A route without its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

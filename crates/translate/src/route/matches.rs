@@ -7,8 +7,7 @@ use ir::{
     Problem, Severity,
     matching::{Condition, Match, Path, ValueMatch},
 };
-
-use crate::validate::{self, Invalid};
+use validate::{self, Invalid};
 
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
 pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {

@@ -15,15 +15,13 @@ use ir::{
     matching::Match,
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
+use validate::{self, Invalid};
 
 use super::{
     filters::{self, Level, ReadFilters},
     matches,
 };
-use crate::{
-    delegation::is_delegate,
-    validate::{self, Invalid},
-};
+use crate::delegation::is_delegate;
 
 /// A rule as its own text decides it; backends are still references.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use envoy::resource::Encoded;
 use ir::{
     Chain,
     backend::{Protocol, ServicePort},
 };
-
-use crate::resource::Encoded;
 
 tables! {
     /// A port of a Service; absent where the Service is.

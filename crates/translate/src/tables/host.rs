@@ -1,9 +1,8 @@
 //! Virtual hosts and what they are made from.
 
 use engine::Group;
+use envoy::bytes::Host;
 use ir::{Chain, Hostname, ListenerId, RouteConfigId};
-
-use crate::bytes::Host;
 
 tables! {
     /// A rule where a listener serves it: tells what it takes, and has it put there.

@@ -1,12 +1,12 @@
 //! What leaves.
 
-use ir::{NsName, Port, RouteConfigId, listener::TlsSecret};
-
-use super::backend::ClusterId;
-use crate::{
+use envoy::{
     bytes::Unreadable,
     resource::{Encoded, ResourceKey, ResourceKind},
 };
+use ir::{NsName, Port, RouteConfigId, listener::TlsSecret};
+
+use super::backend::ClusterId;
 
 tables! {
     /// All resources of all Gateways.

@@ -79,8 +79,14 @@ pub fn victims(place: &Place, rules: &[Value]) -> Vec<Value> {
             "metadata": {"name": name, "namespace": "infra"}, "stringData": {"tls.crt": chain, "tls.key": key}})
     };
     let [rsa, ecdsa] = [
-        (include_str!("../validate/tls/testdata/rsa.crt"), include_str!("../validate/tls/testdata/rsa.key")),
-        (include_str!("../validate/tls/testdata/p521.crt"), include_str!("../validate/tls/testdata/p521.key")),
+        (
+            include_str!("../../../validate/src/tls/testdata/rsa.crt"),
+            include_str!("../../../validate/src/tls/testdata/rsa.key"),
+        ),
+        (
+            include_str!("../../../validate/src/tls/testdata/p521.crt"),
+            include_str!("../../../validate/src/tls/testdata/p521.key"),
+        ),
     ];
     objects.push(certificate("theirs", rsa.0, rsa.1));
     objects.push(certificate("everybodys", ecdsa.0, ecdsa.1));

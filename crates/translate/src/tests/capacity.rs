@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, forward, gateway, http, route, service};
 use crate::{
-    ResourceKind,
     explain::{self, Outcome},
     tree,
 };

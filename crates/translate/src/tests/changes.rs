@@ -1,9 +1,10 @@
 //! What a change costs, counted in rows, and what it leaves alone.
 
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::object;
-use crate::{Change, Changes, ResourceKind, Translator};
+use crate::{Change, Changes, Translator};
 
 /// One Gateway, `routes` routes on ten times fewer hostnames, a Service with an endpoint for each.
 struct Shop {

@@ -47,7 +47,7 @@ pub(super) fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
 
 /// The routes in the order in which they are tried: the name without its beginning, and the answer where it gives one.
 pub(super) fn routes(scene: &Scene) -> Vec<String> {
-    let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let mut all = Vec::new();
     for route in
         config["virtualHosts"].as_array().into_iter().flatten().filter_map(|host| host["routes"].as_array()).flatten()
@@ -342,7 +342,7 @@ fn what_a_child_does_not_say_is_its_parents() {
     rule["filters"] =
         json!([{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x", "value": "1"}]}}]);
     let scene = scene([root(json!([rule])), child("child", json!([forward("/a/x")]))]);
-    let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let route = &config["virtualHosts"][0]["routes"][0];
     assert_eq!(route["route"]["timeout"], json!("5s"));
     assert_eq!(route["requestHeadersToAdd"][0]["header"], json!({"key": "x", "value": "1"}));

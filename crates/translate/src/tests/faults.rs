@@ -6,6 +6,7 @@ use std::{
 };
 
 use api::ObjectId;
+use envoy::{Encoded, ResourceKey, ResourceKind};
 use ir::{NsName, Settings};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::{
     object,
     scene::{GATEWAY_API, child, class, gateway, http, https, prefix, route, secret, service, to},
 };
-use crate::{Change, Changes, Deploying, Encoded, ResourceKey, ResourceKind, Translator, envoy, explain, tree};
+use crate::{Change, Changes, Deploying, Translator, explain, tree};
 
 /// A rule of `/PATH` for a Service of its own.
 fn rule(path: &str, service: &str, more: Value) -> Value {

@@ -21,7 +21,7 @@ fn the_younger_gateway_does_not_get_a_port_that_is_taken() {
     assert_eq!(scene.listener("infra/younger", "http", "Programmed"), "False Invalid");
     assert_eq!(scene.listener("infra/younger", "own", "Programmed"), "True Programmed");
     assert_eq!(scene.gateway("infra/younger", "Accepted"), "True ListenersNotValid");
-    assert!(scene.resource("infra/younger", crate::ResourceKind::Listener, "listener/80").is_none());
+    assert!(scene.resource("infra/younger", envoy::ResourceKind::Listener, "listener/80").is_none());
     scene.remove(one("older"));
     assert_eq!(scene.listener("infra/younger", "http", "Accepted"), "True Accepted");
 }
@@ -134,7 +134,7 @@ fn an_address_of_another_type_is_refused_and_an_empty_one_means_any() {
     let scene = with(json!([{"type": "IPAddress"}]));
     assert_eq!(scene.gateway("infra/edge", "Programmed"), "True Programmed");
     let scene = with(json!([{"value": "127.0.0.2"}, {"value": "::1"}]));
-    let listener = scene.resource("infra/edge", crate::ResourceKind::Listener, "listener/80").expect("a listener");
+    let listener = scene.resource("infra/edge", envoy::ResourceKind::Listener, "listener/80").expect("a listener");
     assert_eq!(listener["address"]["socketAddress"]["address"], "127.0.0.2");
     assert_eq!(listener["additionalAddresses"][0]["address"]["socketAddress"]["address"], "::1");
 }

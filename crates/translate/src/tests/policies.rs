@@ -3,10 +3,11 @@
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
 use api::Kind;
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, gateway, http, https, route, secret, service};
-use crate::{Changes, ResourceKind};
+use crate::Changes;
 
 const GROUP: &str = "gateway.networking.k8s.io";
 

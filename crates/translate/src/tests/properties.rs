@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Object, ObjectId};
+use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::{object as decode, world};
-use crate::{Change, Encoded, ResourceKey, ResourceKind, Translator, envoy, route::rule::delegates};
+use crate::{Change, Translator, route::rule::delegates};
 
 /// Everything that a translator says, to be compared.
 #[derive(Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! What regular expressions may cost the requests of a virtual host.
 
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::scene::{GATEWAY_API, Scene, forward, gateway, http, route, service};
-use crate::ResourceKind;
 
 /// Far too many states, and unbounded: it costs tens of milliseconds.
 const SLOW: &str = "/x/.*a[ab]{300}c";

@@ -1,5 +1,6 @@
 //! What stands in place of what is broken.
 
+use envoy::ResourceKind;
 use ir::{NsName, Settings};
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::{
     delegation::routes,
     scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to},
 };
-use crate::{Changes, ResourceKind};
+use crate::Changes;
 
 /// A rule below `/broken` that is to be served, or not.
 fn rules(broken: bool) -> Value {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use api::{Kind, ObjectId};
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::object;
-use crate::{Change, Changes, ResourceKind, Translator, envoy};
+use crate::{Change, Changes, Translator};
 
 /// A translator with a class of ours, named `portcullis`.
 pub(super) struct Scene(pub(super) Translator);

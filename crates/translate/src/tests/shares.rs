@@ -55,7 +55,7 @@ fn a_namespace_that_asks_for_more_than_its_share_takes_nothing_from_another() {
     ];
     // Their bytes, as it were.
     let victims = |scene: &Scene| -> Vec<String> {
-        let config = scene.resource("infra/edge", crate::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+        let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80").expect("routes");
         let all = config["virtualHosts"][0]["routes"].as_array().expect("a list").iter();
         let of_orders = all.filter(|route| route["name"].as_str().is_some_and(|name| name.starts_with("orders/")));
         of_orders.map(ToString::to_string).collect()

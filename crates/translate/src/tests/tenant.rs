@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Object, ObjectId};
+use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::{
-    Change, Encoded, ResourceKey, ResourceKind, Translator,
+    Change, Translator,
     explain::{self, Request},
     testing::tenant::{
         HEALTHY, NAMESPACES, NEIGHBOUR, OWN, OWNED_HOST, Place, SHARED, TREE_HOST, VICTIMS, rules, tenant, victims,

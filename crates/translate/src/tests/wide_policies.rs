@@ -1,13 +1,13 @@
 //! Policies on a Gateway or a listener: what a broken one replaces.
 
 use api::Kind;
+use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::{
     policies::{at, at_section, policy, with},
     scene::{Scene, gateway, http, https, route, secret, service},
 };
-use crate::ResourceKind;
 
 /// Gateway `infra/edge` with a policy of its namespace on it, or on a listener.
 fn wide(listeners: Value, section: Option<&str>, spec: Value) -> (Scene, Value) {

@@ -219,8 +219,8 @@ fn secret(name: &str) -> Value {
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {"name": name, "namespace": "infra"},
         "stringData": {
-            "tls.crt": include_str!("../../src/validate/tls/testdata/p521.crt"),
-            "tls.key": include_str!("../../src/validate/tls/testdata/p521.key"),
+            "tls.crt": include_str!("../../../validate/src/tls/testdata/p521.crt"),
+            "tls.key": include_str!("../../../validate/src/tls/testdata/p521.key"),
         },
     })
 }

@@ -7,16 +7,15 @@ use std::{
     sync::OnceLock,
 };
 
+use envoy::{
+    ResourceKind,
+    bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
+    json as envoy_json,
+    route::BROKEN_CLUSTER,
+};
 use ir::{NsName, settings::Edge};
 use serde_json::{Value, json};
-use translate::{
-    ResourceKind, Translator,
-    envoy::{
-        bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
-        json as envoy_json,
-        route::BROKEN_CLUSTER,
-    },
-};
+use translate::Translator;
 
 /// Static resources, their names such that those of several worlds fit into one Envoy.
 #[derive(Debug, Default)]

@@ -46,7 +46,7 @@ fn pem(label: &str, bytes: &[u8]) -> String {
 
 macro_rules! file {
     ($name:literal) => {
-        include_str!(concat!("../../../../crates/translate/src/validate/tls/testdata/", $name)).to_owned()
+        include_str!(concat!("../../../../crates/validate/src/tls/testdata/", $name)).to_owned()
     };
 }
 

@@ -1,0 +1,308 @@
+//! Deterministic encoding: equal messages have equal bytes, on every replica and in every run.
+//!
+//! `envoy-types` keeps protobuf maps in `HashMap`, whose order is random, so a message is never encoded with more than
+//! one entry in a map field. Everything that has maps is encoded with those fields empty ([`Fields::of`]) and its
+//! entries are appended in the order of their keys ([`Fields::map`]); protobuf reads a message as the concatenation of
+//! its fields, whatever their order.
+//!
+//! The same property composes a virtual host from its encoded routes, and a route configuration from its encoded
+//! virtual hosts, without looking into either. Their versions are hashes over the parts' hashes, and large parts are
+//! shared, not copied ([`Body`]), so that assembling costs 16 hashed bytes a part and a copy of what is small.
+
+use std::fmt::Write as _;
+
+use bytes::{BufMut, Bytes};
+use envoy_types::pb::{
+    envoy::config::route::v3::{RouteConfiguration, VirtualHost},
+    google::protobuf::Any,
+};
+use prost::{Message, Name, encoding::encode_varint};
+
+use crate::{
+    body::{Body, Joiner},
+    resource::Encoded,
+};
+
+pub mod readable;
+#[cfg(test)]
+mod tests;
+
+pub use readable::Unreadable;
+
+/// A 128-bit content hash.
+pub type Hash = [u8; 16];
+
+/// BLAKE3 over the chunks' concatenation, cut to 128 bits. Chunks of one length each, or a single one, leave no doubt
+/// where one ends.
+pub fn version<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for chunk in chunks {
+        hasher.update(chunk);
+    }
+    let mut hash = Hash::default();
+    hasher.finalize_xof().fill(&mut hash);
+    hash
+}
+
+/// The first half of a hash, as text for names: 16 digits.
+pub fn short_name(hash: &Hash) -> String {
+    hash[..8].iter().fold(String::with_capacity(16), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// An encoded route, which Envoy can read where it stands in a virtual host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The message, without tag and length.
+    pub bytes: Bytes,
+    /// Its content hash.
+    pub hash: Hash,
+}
+
+impl Row {
+    /// A row whose hash is over its bytes; none of what would take the virtual hosts around it away from everybody.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<Self, Unreadable> {
+        let bytes = bytes.into();
+        readable::route(&bytes)?;
+        let hash = version([&*bytes]);
+        Ok(Self { bytes, hash })
+    }
+}
+
+impl Encoded {
+    /// A resource whose version is over its bytes.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        let body = body.into();
+        Self { version: version([&*body]), body: body.into() }
+    }
+
+    /// Why Envoy could not read it, if so. It would refuse all that is sent along.
+    pub fn readable(&self) -> Result<(), Unreadable> {
+        match &**self.body.pieces() {
+            [whole] => readable::resource(whole),
+            // Made of parts, each of which was judged.
+            _ => readable::composed(self.body.len()),
+        }
+    }
+}
+
+/// A virtual host in pieces, so that its bytes are copied at most once: into the route configuration, if they are few.
+///
+/// Two are equal if their hashes are.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pieces: Vec<Bytes>,
+    len: usize,
+    hash: Hash,
+}
+
+impl Host {
+    /// How long the encoded virtual host is.
+    #[allow(clippy::len_without_is_empty, reason = "a virtual host has a name, so it is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its content hash.
+    pub fn hash(&self) -> &Hash {
+        &self.hash
+    }
+
+    /// The encoded `envoy.config.route.v3.VirtualHost` in one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        self.pieces.concat().into()
+    }
+}
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for Host {}
+
+impl From<&VirtualHost> for Host {
+    /// One that no tenant had a word in.
+    fn from(host: &VirtualHost) -> Self {
+        let bytes = host.encode_to_vec();
+        Self { len: bytes.len(), hash: version([&*bytes]), pieces: vec![bytes.into()] }
+    }
+}
+
+/// Routes as they stand in a virtual host, which is made from any number of such pieces.
+pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> Bytes {
+    let rows: Vec<_> = rows.collect();
+    let length = rows.iter().map(|row| field_len(tag::VIRTUAL_HOST_ROUTES, row.bytes.len())).sum();
+    let mut buffer = Vec::with_capacity(length);
+    for row in rows {
+        delimited(&mut buffer, tag::VIRTUAL_HOST_ROUTES, &row.bytes);
+    }
+    debug_assert_eq!(buffer.len(), length);
+    buffer.into()
+}
+
+/// The virtual host of pieces made by [`routes`], each with the hashes of its routes, in the order in which they are
+/// tried. How routes are split into pieces changes neither bytes nor hash.
+pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterator<Item = (Bytes, &'a [Hash])>) -> Host {
+    let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() }.encode_to_vec();
+    // Gathered first: hashing is several times as fast on one long piece as on many short ones.
+    let mut hashes = version([&*head]).to_vec();
+    let mut pieces = vec![head.into()];
+    for (piece, of_routes) in routes {
+        hashes.extend_from_slice(of_routes.as_flattened());
+        pieces.push(piece);
+    }
+    pieces.shrink_to_fit();
+    Host { len: pieces.iter().map(Bytes::len).sum(), hash: version([&*hashes]), pieces }
+}
+
+/// Virtual hosts as they stand in a route configuration, which is made from any number of such pieces.
+pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
+    let hosts: Vec<_> = hosts.collect();
+    let besides = hosts.iter().map(|host| field_len(tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len) - host.len).sum();
+    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|host| &host.pieces), besides);
+    for host in hosts {
+        key_and_len(joiner.buffer(), tag::ROUTE_CONFIGURATION_VIRTUAL_HOSTS, host.len);
+        for piece in &host.pieces {
+            joiner.push(piece);
+        }
+    }
+    joiner.finish()
+}
+
+/// The route configuration of pieces made by [`hosts`], each with the hashes of its virtual hosts. How virtual hosts are
+/// split into pieces changes neither bytes nor version.
+///
+/// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
+/// passed on.
+pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body, &'a [Hash])>) -> Encoded {
+    let head = route_configuration_head(name).encode_to_vec();
+    let mut hashes = version([&*head]).to_vec();
+    let hosts: Vec<_> = hosts.into_iter().collect();
+    let mut joiner = Joiner::with_room(hosts.iter().flat_map(|(body, _)| &**body.pieces()), head.len());
+    joiner.buffer().extend_from_slice(&head);
+    for (body, of_hosts) in &hosts {
+        hashes.extend_from_slice(of_hosts.as_flattened());
+        for part in &**body.pieces() {
+            joiner.push(part);
+        }
+    }
+    Encoded { version: version([&*hashes]), body: joiner.finish() }
+}
+
+fn route_configuration_head(name: &str) -> RouteConfiguration {
+    RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() }
+}
+
+/// The length of a length-delimited field, its key and length included.
+fn field_len(tag: u32, body: usize) -> usize {
+    prost::length_delimiter_len(key_of(tag)) + prost::length_delimiter_len(body) + body
+}
+
+/// Numbers of the fields that are appended by hand.
+pub(crate) mod tag {
+    pub(crate) const VIRTUAL_HOST_ROUTES: u32 = 3;
+    pub(crate) const ROUTE_CONFIGURATION_VIRTUAL_HOSTS: u32 = 2;
+    pub(crate) const ROUTE_DIRECT_RESPONSE: u32 = 7;
+    pub(crate) const DIRECT_RESPONSE_BODY_FORMAT: u32 = 3;
+    pub(crate) const FORMAT_JSON_FORMAT: u32 = 2;
+    pub(crate) const ROUTE_TYPED_PER_FILTER_CONFIG: u32 = 13;
+    pub(crate) const CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS: u32 = 36;
+    pub(crate) const STDOUT_ACCESS_LOG_LOG_FORMAT: u32 = 1;
+    pub(crate) const LOG_FORMAT_JSON_FORMAT: u32 = 2;
+}
+
+/// Key of a length-delimited field.
+fn key_of(tag: u32) -> usize {
+    (tag as usize) << 3 | 2
+}
+
+fn delimited(buffer: &mut Vec<u8>, tag: u32, body: &[u8]) {
+    key_and_len(buffer, tag, body.len());
+    buffer.extend_from_slice(body);
+}
+
+/// Key and length of a length-delimited field.
+fn key_and_len(buffer: &mut impl BufMut, tag: u32, body: usize) {
+    encode_varint(key_of(tag) as u64, buffer);
+    encode_varint(body as u64, buffer);
+}
+
+/// A message under construction, as the fields that were encoded so far.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<u8>);
+
+impl Fields {
+    /// The fields of a message whose map fields, at every depth, have one entry at most.
+    pub fn of(message: &impl Message) -> Self {
+        Self(message.encode_to_vec())
+    }
+
+    /// Appends a message field.
+    pub fn message(mut self, tag: u32, body: &[u8]) -> Self {
+        delimited(&mut self.0, tag, body);
+        self
+    }
+
+    /// Appends a map field from strings to messages, its entries sorted by key.
+    pub fn map<'a, V: AsRef<[u8]>>(mut self, tag: u32, entries: impl IntoIterator<Item = (&'a str, V)>) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        for (key, value) in &entries {
+            let value = value.as_ref();
+            key_and_len(&mut self.0, tag, field_len(1, key.len()) + field_len(2, value.len()));
+            delimited(&mut self.0, 1, key.as_bytes());
+            delimited(&mut self.0, 2, value);
+        }
+        self
+    }
+
+    /// The encoded message, without spare room: it stays as long as its resource.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.0.shrink_to_fit();
+        self.0
+    }
+
+    /// The message packed as an `Any` of type `M`.
+    pub fn into_any<M: Name>(self) -> Any {
+        Any { type_url: M::type_url(), value: self.0 }
+    }
+}
+
+/// Packs a message whose map fields have one entry at most.
+pub fn any<M: Message + Name>(message: &M) -> Any {
+    Fields::of(message).into_any::<M>()
+}
+
+/// An encoded `google.protobuf.Struct` of a JSON object, its fields sorted by name at every depth; of anything else an
+/// empty one.
+pub fn json_structure(json: &serde_json::Value) -> Vec<u8> {
+    let fields = json.as_object().into_iter().flatten();
+    Fields::default().map(1, fields.map(|(name, value)| (name.as_str(), json_value(value)))).into_bytes()
+}
+
+/// An encoded `google.protobuf.Value`.
+fn json_value(json: &serde_json::Value) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    match json {
+        serde_json::Value::Null => buffer.extend([1 << 3, 0]),
+        serde_json::Value::Number(number) => {
+            buffer.push(2 << 3 | 1);
+            buffer.extend_from_slice(&number.as_f64().unwrap_or_default().to_le_bytes());
+        }
+        serde_json::Value::String(text) => delimited(&mut buffer, 3, text.as_bytes()),
+        serde_json::Value::Bool(yes) => buffer.extend([4 << 3, u8::from(*yes)]),
+        serde_json::Value::Object(_) => delimited(&mut buffer, 5, &json_structure(json)),
+        serde_json::Value::Array(list) => {
+            let mut values = Vec::new();
+            for value in list {
+                delimited(&mut values, 1, &json_value(value));
+            }
+            delimited(&mut buffer, 6, &values);
+        }
+    }
+    buffer
+}

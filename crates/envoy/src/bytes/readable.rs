@@ -1,0 +1,170 @@
+//! Whether Envoy can read the resource in which encoded bytes are placed.
+//!
+//! A resource is read as a whole: one part that cannot be read takes away everything beside it. What a part says is
+//! judged by `validate`; here its bytes are, whoever wrote them, so that no structure of a tenant that was let through
+//! reaches further than itself. Texts are UTF-8 by their type.
+
+use prost::encoding::decode_varint;
+
+/// How deep Envoy lets messages nest below the outermost (protobuf's default).
+const MAX_NESTING: usize = 100;
+
+/// How many messages a route stands in: its virtual host, and itself below the route configuration.
+const AROUND_ROUTE: usize = 2;
+
+/// The longest route, in bytes. The largest that a sound rule was seen to need has a tenth of it.
+const MAX_ROUTE: usize = 1 << 20;
+
+/// The longest resource, in bytes (protobuf's bound on a message).
+const MAX_RESOURCE: usize = i32::MAX as usize;
+
+/// Why Envoy could not read what these bytes are a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Messages nest deeper than Envoy reads.
+    #[error("it nests deeper than the {MAX_NESTING} messages that Envoy reads; flatten it")]
+    Nested,
+    /// It is too long.
+    #[error("it has {length} bytes and may have {most} at most; shorten it")]
+    Long {
+        /// How long it is.
+        length: usize,
+        /// How long it may be.
+        most: usize,
+    },
+}
+
+/// Judges an encoded `envoy.config.route.v3.Route`.
+pub(super) fn route(message: &[u8]) -> Result<(), Unreadable> {
+    judge(message, MAX_NESTING - AROUND_ROUTE, MAX_ROUTE)
+}
+
+/// Judges an encoded resource that is made in one piece.
+pub(super) fn resource(message: &[u8]) -> Result<(), Unreadable> {
+    judge(message, MAX_NESTING, MAX_RESOURCE)
+}
+
+/// Judges the length of a resource whose parts were judged.
+pub(super) fn composed(length: usize) -> Result<(), Unreadable> {
+    if length > MAX_RESOURCE { Err(Unreadable::Long { length, most: MAX_RESOURCE }) } else { Ok(()) }
+}
+
+fn judge(message: &[u8], levels: usize, most: usize) -> Result<(), Unreadable> {
+    if message.len() > most {
+        return Err(Unreadable::Long { length: message.len(), most });
+    }
+    if nests_deeper(message, levels) { Err(Unreadable::Nested) } else { Ok(()) }
+}
+
+/// Whether more than so many messages may nest in this one. What is a text and what is a message is not known here, so
+/// a text counts as the message that it might be: never too few are counted.
+///
+/// Each byte is looked at once at most, and those of a message that is too short to nest so deep not at all.
+fn nests_deeper(message: &[u8], levels: usize) -> bool {
+    let mut rest = message;
+    // A level takes a key and a length.
+    while rest.len() > 2 * levels + 1 {
+        match field(&mut rest) {
+            Some(Field::Delimited(body)) if levels == 0 || nests_deeper(body, levels - 1) => return true,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    false
+}
+
+/// How many messages, texts and lists of numbers there are in an encoded message. A text counts as what stands in the
+/// message that it might be, so it is not too few.
+pub fn parts(message: &[u8]) -> u64 {
+    within(message, MAX_NESTING)
+}
+
+fn within(message: &[u8], levels: usize) -> u64 {
+    let (mut rest, mut parts) = (message, 0);
+    while !rest.is_empty() {
+        match field(&mut rest) {
+            Some(Field::Delimited(body)) if levels > 0 => parts += 1 + within(body, levels - 1),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    parts
+}
+
+/// A field of a message.
+enum Field<'a> {
+    /// With content that may be a message.
+    Delimited(&'a [u8]),
+    /// A number.
+    Scalar,
+}
+
+/// Takes the next field; none where this is no field.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
+    let key = decode_varint(rest).ok()?;
+    let length = match key & 7 {
+        _ if key >> 3 == 0 => return None,
+        0 => return decode_varint(rest).ok().map(|_| Field::Scalar),
+        1 => 8,
+        2 => usize::try_from(decode_varint(rest).ok()?).ok()?,
+        5 => 4,
+        _ => return None,
+    };
+    let (content, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(if key & 7 == 2 { Field::Delimited(content) } else { Field::Scalar })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::delimited;
+
+    /// So many messages below the outermost, the innermost empty.
+    fn nested(levels: usize) -> Vec<u8> {
+        let mut message = Vec::new();
+        for _ in 0..levels {
+            let inner = std::mem::take(&mut message);
+            delimited(&mut message, 1, &inner);
+        }
+        message
+    }
+
+    #[test]
+    fn a_route_nests_as_deep_as_its_place_allows() {
+        assert_eq!(route(&nested(98)), Ok(()));
+        assert_eq!(route(&nested(99)), Err(Unreadable::Nested));
+        assert_eq!(resource(&nested(100)), Ok(()));
+        assert_eq!(resource(&nested(101)), Err(Unreadable::Nested));
+    }
+
+    #[test]
+    fn depth_is_found_behind_whatever_stands_beside_it() {
+        let mut message = vec![3 << 3, 0x80, 0x01, 4 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0, 5 << 3 | 5, 0, 0, 0, 0];
+        delimited(&mut message, 6, "a text that is no message".as_bytes());
+        delimited(&mut message, 7, &nested(20));
+        assert_eq!(route(&message), Ok(()));
+        delimited(&mut message, 7, &nested(98));
+        assert_eq!(route(&message), Err(Unreadable::Nested));
+    }
+
+    #[test]
+    fn long_texts_and_garbage_are_no_depth() {
+        for byte in 0..=u8::MAX {
+            let _ = route(&[byte; 4096]);
+        }
+        for text in ["-----BEGIN CERTIFICATE-----\n".repeat(200), "/a".repeat(4000), "é".repeat(4000)] {
+            let mut message = Vec::new();
+            delimited(&mut message, 1, text.as_bytes());
+            assert_eq!(route(&message), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_with_its_length() {
+        let long = vec![0; MAX_ROUTE + 1];
+        assert_eq!(route(&long), Err(Unreadable::Long { length: MAX_ROUTE + 1, most: MAX_ROUTE }));
+        assert_eq!(composed(MAX_RESOURCE), Ok(()));
+        assert!(composed(MAX_RESOURCE + 1).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! `envoy.config.cluster.v3.Cluster` and `envoy.config.endpoint.v3.ClusterLoadAssignment`.
+
+use envoy_types::pb::envoy::{
+    config::{
+        cluster::v3::{
+            CircuitBreakers, Cluster as EnvoyCluster, UpstreamConnectionOptions,
+            circuit_breakers::Thresholds,
+            cluster::{
+                ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
+                common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig},
+            },
+        },
+        core::v3::{
+            HealthStatus, HealthStatusSet, Http1ProtocolOptions, Http2ProtocolOptions, Locality as EnvoyLocality,
+            TransportSocket, UpstreamHttpProtocolOptions, transport_socket,
+        },
+        endpoint::v3::{
+            ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints,
+            cluster_load_assignment::Policy, lb_endpoint::HostIdentifier,
+        },
+    },
+    extensions::{
+        transport_sockets::tls::v3::UpstreamTlsContext,
+        upstreams::http::v3::{
+            HttpProtocolOptions,
+            http_protocol_options::{
+                ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
+            },
+        },
+    },
+    r#type::v3::Percent,
+};
+use ir::backend::{Assignment, Cluster, ClusterLimits, Endpoint, Locality, Protocol};
+use prost::Message;
+
+use crate::{ads, duration, extension, ip_address, tcp_keepalive, uint32};
+use crate::{
+    bytes::{Fields, any, tag},
+    resource::Encoded,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// With so much spare capacity assumed of each healthy endpoint, one that ends gets a new request only where none that
+/// is ready is left, and a locality keeps its weight while it has any that is.
+const OVERPROVISIONING_FACTOR: u32 = 1_000_000;
+
+/// The cluster, whose endpoints come over ADS under its own name.
+///
+/// It balances by least request, which evens out slow endpoints and does not make every proxy begin with the same one.
+pub fn cluster(cluster: &Cluster) -> Encoded {
+    let message = EnvoyCluster {
+        name: cluster.name.to_string(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)),
+        eds_cluster_config: Some(EdsClusterConfig { eds_config: Some(ads()), ..EdsClusterConfig::default() }),
+        connect_timeout: Some(duration(cluster.connect_timeout)),
+        per_connection_buffer_limit_bytes: Some(uint32(cluster.limits.buffer_bytes)),
+        lb_policy: LbPolicy::LeastRequest as i32,
+        circuit_breakers: Some(circuit_breakers(cluster.limits)),
+        common_lb_config: Some(common_lb_config(cluster.weighted_localities)),
+        transport_socket: transport_socket(cluster.protocol),
+        upstream_connection_options: Some(UpstreamConnectionOptions {
+            tcp_keepalive: Some(tcp_keepalive()),
+            ..UpstreamConnectionOptions::default()
+        }),
+        ignore_health_on_host_removal: true,
+        ..EnvoyCluster::default()
+    };
+    let options = any(&http_protocol_options(cluster.protocol)).encode_to_vec();
+    Encoded::new(
+        Fields::of(&message)
+            .map(tag::CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS, [(extension::HTTP_PROTOCOL_OPTIONS, options)])
+            .into_bytes(),
+    )
+}
+
+fn circuit_breakers(limits: ClusterLimits) -> CircuitBreakers {
+    CircuitBreakers {
+        thresholds: vec![Thresholds {
+            max_connections: Some(uint32(limits.connections)),
+            max_pending_requests: Some(uint32(limits.pending_requests)),
+            max_requests: Some(uint32(limits.requests)),
+            max_retries: Some(uint32(limits.retries)),
+            ..Thresholds::default()
+        }],
+        ..CircuitBreakers::default()
+    }
+}
+
+fn common_lb_config(weighted_localities: bool) -> CommonLbConfig {
+    let any_status = [HealthStatus::Unknown, HealthStatus::Healthy, HealthStatus::Draining, HealthStatus::Degraded];
+    CommonLbConfig {
+        // Endpoints that are not ready are ranked, see above; there is nothing to panic about.
+        healthy_panic_threshold: Some(Percent { value: 0.0 }),
+        locality_config_specifier: weighted_localities
+            .then_some(LocalityConfigSpecifier::LocalityWeightedLbConfig(LocalityWeightedLbConfig {})),
+        // A session stays with an endpoint that ends, and with one whose backend has no weight any more.
+        override_host_status: Some(HealthStatusSet { statuses: any_status.map(|status| status as i32).into() }),
+        ..CommonLbConfig::default()
+    }
+}
+
+fn http_protocol_options(protocol: Protocol) -> HttpProtocolOptions {
+    let config = match protocol {
+        Protocol::Http1 | Protocol::Http1Tls => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
+        Protocol::H2c => ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()),
+    };
+    HttpProtocolOptions {
+        upstream_http_protocol_options: (protocol == Protocol::Http1Tls)
+            .then(|| UpstreamHttpProtocolOptions { auto_sni: true, ..UpstreamHttpProtocolOptions::default() }),
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
+            protocol_config: Some(config),
+        })),
+        ..HttpProtocolOptions::default()
+    }
+}
+
+fn transport_socket(protocol: Protocol) -> Option<TransportSocket> {
+    (protocol == Protocol::Http1Tls).then(|| TransportSocket {
+        name: extension::TLS.into(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&UpstreamTlsContext::default()))),
+    })
+}
+
+/// The endpoints of a cluster. No endpoint at all is an answer too: requests get Envoy's 503.
+pub fn endpoints(assignment: &Assignment) -> Encoded {
+    let message = ClusterLoadAssignment {
+        cluster_name: assignment.cluster.to_string(),
+        endpoints: assignment.localities.iter().map(locality).collect(),
+        policy: Some(Policy { overprovisioning_factor: Some(uint32(OVERPROVISIONING_FACTOR)), ..Policy::default() }),
+        ..ClusterLoadAssignment::default()
+    };
+    Encoded::new(message.encode_to_vec())
+}
+
+fn locality(locality: &Locality) -> LocalityLbEndpoints {
+    let named = !locality.zone.is_empty() || !locality.sub_zone.is_empty();
+    LocalityLbEndpoints {
+        locality: named.then(|| EnvoyLocality {
+            zone: locality.zone.to_string(),
+            sub_zone: locality.sub_zone.to_string(),
+            ..EnvoyLocality::default()
+        }),
+        lb_endpoints: locality.endpoints.iter().map(endpoint).collect(),
+        // Where localities are weighted, one without a weight gets nothing; zero cannot be written.
+        load_balancing_weight: locality.weight.filter(|weight| *weight > 0).map(uint32),
+        ..LocalityLbEndpoints::default()
+    }
+}
+
+fn endpoint(endpoint: &Endpoint) -> LbEndpoint {
+    let status = if endpoint.ready { HealthStatus::Unknown } else { HealthStatus::Degraded };
+    LbEndpoint {
+        host_identifier: Some(HostIdentifier::Endpoint(EnvoyEndpoint {
+            address: Some(ip_address(endpoint.address, endpoint.port)),
+            ..EnvoyEndpoint::default()
+        })),
+        health_status: status as i32,
+        ..LbEndpoint::default()
+    }
+}

@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{cluster, endpoints};
+use crate::{
+    json,
+    testing::{
+        pgv,
+        samples::{assignments, clusters},
+    },
+};
+
+const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
+const ENDPOINTS: &str = "envoy.config.endpoint.v3.ClusterLoadAssignment";
+
+fn built(index: usize) -> Value {
+    json::value(CLUSTER, &cluster(&clusters()[index]).body.to_bytes()).expect("a cluster")
+}
+
+fn assigned(index: usize) -> Value {
+    json::value(ENDPOINTS, &endpoints(&assignments(&Arc::from("c"))[index]).body.to_bytes()).expect("endpoints")
+}
+
+#[test]
+fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
+    for sample in clusters() {
+        let encoded = cluster(&sample);
+        assert_eq!(pgv::violations(CLUSTER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
+        assert!((0..100).all(|_| cluster(&sample) == encoded), "{sample:?}");
+    }
+    for sample in assignments(&Arc::from("c")) {
+        let encoded = endpoints(&sample);
+        assert_eq!(pgv::violations(ENDPOINTS, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
+        assert!((0..100).all(|_| endpoints(&sample) == encoded), "{sample:?}");
+    }
+}
+
+#[test]
+fn endpoints_come_over_ads_under_the_name_of_the_cluster() {
+    let built = built(0);
+    assert_eq!(built["name"], "service/apps/one/80");
+    assert_eq!(built["type"], "EDS");
+    assert_eq!(built["edsClusterConfig"], json!({"edsConfig": {"ads": {}, "resourceApiVersion": "V3"}}));
+}
+
+#[test]
+fn each_protocol_has_its_options() {
+    let options = |index: usize| {
+        let options = &built(index)["typedExtensionProtocolOptions"];
+        options["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"].clone()
+    };
+    assert_eq!(options(0)["explicitHttpConfig"], json!({"httpProtocolOptions": {}}));
+    assert_eq!(options(1)["explicitHttpConfig"], json!({"http2ProtocolOptions": {}}));
+    assert_eq!(options(2)["explicitHttpConfig"], json!({"httpProtocolOptions": {}}));
+    assert_eq!(options(2)["upstreamHttpProtocolOptions"], json!({"autoSni": true}));
+    assert_eq!(built(2)["transportSocket"]["name"], "envoy.transport_sockets.tls");
+    assert_eq!(built(0)["transportSocket"], Value::Null);
+}
+
+#[test]
+fn only_weighted_clusters_balance_over_localities() {
+    assert_eq!(built(0)["commonLbConfig"]["localityWeightedLbConfig"], Value::Null);
+    assert_eq!(built(1)["commonLbConfig"]["localityWeightedLbConfig"], json!({}));
+}
+
+#[test]
+fn an_endpoint_that_ends_is_a_last_resort_and_keeps_its_sessions() {
+    let endpoints = &assigned(2)["endpoints"][0]["lbEndpoints"];
+    assert_eq!(endpoints[0]["healthStatus"], Value::Null);
+    assert_eq!(endpoints[2]["healthStatus"], "DEGRADED");
+    assert_eq!(assigned(2)["policy"]["overprovisioningFactor"], 1_000_000);
+    let lb = &built(0)["commonLbConfig"];
+    assert_eq!(lb["healthyPanicThreshold"], json!({}), "zero");
+    assert_eq!(lb["overrideHostStatus"]["statuses"], json!(["UNKNOWN", "HEALTHY", "DRAINING", "DEGRADED"]));
+}
+
+#[test]
+fn localities_carry_zone_and_weight() {
+    let localities = assigned(4)["endpoints"].clone();
+    assert_eq!(localities[0]["locality"], json!({"zone": "a", "subZone": "apps/one"}));
+    assert_eq!(localities[0]["loadBalancingWeight"], u32::MAX / 2);
+    assert_eq!(localities[1]["loadBalancingWeight"], Value::Null, "zero is no weight");
+    assert_eq!(assigned(2)["endpoints"][0]["locality"], Value::Null);
+}
+
+#[test]
+fn no_endpoints_is_an_answer() {
+    assert_eq!(assigned(0)["clusterName"], "c");
+    assert_eq!(assigned(0)["endpoints"], Value::Null);
+}

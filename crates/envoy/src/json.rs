@@ -1,0 +1,132 @@
+//! Envoy messages as protobuf JSON: names in lowerCamelCase, enums by name, `Any` opened with its `@type`.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::Value;
+
+pub mod streamed;
+#[cfg(test)]
+mod tests;
+
+/// What a private key prints as.
+pub const REDACTED: &str = "[redacted]";
+
+/// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
+/// `descriptors.bin`, without comments; a test writes it anew and compares.
+pub const MESSAGES: [&str; 46] = [
+    "envoy.config.bootstrap.v3.Bootstrap",
+    "envoy.config.cluster.v3.Cluster",
+    "envoy.config.endpoint.v3.ClusterLoadAssignment",
+    "envoy.config.listener.v3.Listener",
+    "envoy.config.route.v3.RouteConfiguration",
+    "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
+    "envoy.extensions.compression.brotli.compressor.v3.Brotli",
+    "envoy.extensions.compression.brotli.decompressor.v3.Brotli",
+    "envoy.extensions.compression.gzip.compressor.v3.Gzip",
+    "envoy.extensions.compression.gzip.decompressor.v3.Gzip",
+    "envoy.extensions.compression.zstd.compressor.v3.Zstd",
+    "envoy.extensions.compression.zstd.decompressor.v3.Zstd",
+    "envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuth",
+    "envoy.extensions.filters.http.basic_auth.v3.BasicAuth",
+    "envoy.extensions.filters.http.buffer.v3.Buffer",
+    "envoy.extensions.filters.http.cdn_loop.v3.CdnLoopConfig",
+    "envoy.extensions.filters.http.composite.v3.Composite",
+    "envoy.extensions.filters.http.compressor.v3.Compressor",
+    "envoy.extensions.filters.http.cors.v3.Cors",
+    "envoy.extensions.filters.http.cors.v3.CorsPolicy",
+    "envoy.extensions.filters.http.credential_injector.v3.CredentialInjector",
+    "envoy.extensions.filters.http.csrf.v3.CsrfPolicy",
+    "envoy.extensions.filters.http.decompressor.v3.Decompressor",
+    "envoy.extensions.filters.http.fault.v3.HTTPFault",
+    "envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig",
+    "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
+    "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+    "envoy.extensions.filters.http.rbac.v3.RBAC",
+    "envoy.extensions.filters.http.router.v3.Router",
+    "envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
+    "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+    "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
+    "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
+    "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    "envoy.extensions.http.injected_credentials.generic.v3.Generic",
+    "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
+    "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
+    "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+    "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
+    "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+    "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+    "envoy.extensions.transport_sockets.tls.v3.Secret",
+    "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+    "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+    "envoy.service.discovery.v3.DeltaDiscoveryResponse",
+    "envoy.service.discovery.v3.DiscoveryResponse",
+];
+
+/// Costs some milliseconds and megabytes, so it waits until somebody asks.
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let set = include_bytes!("descriptors.bin").as_slice();
+    DescriptorPool::decode(set).expect("the descriptor set is a part of the program")
+});
+
+/// Why a message has no JSON.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name is not one of [`MESSAGES`] nor of what they are made of.
+    #[error("no descriptor of message {0}")]
+    UnknownMessage(String),
+    /// The bytes are not such a message.
+    #[error("these bytes are no {name}: {source}")]
+    Decode {
+        /// The message.
+        name: String,
+        /// What is wrong with the bytes.
+        source: prost::DecodeError,
+    },
+    /// It holds an `Any` of an unknown type, or a value that JSON cannot hold.
+    #[error("{name} cannot be written as JSON: {source}")]
+    Json {
+        /// The message.
+        name: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// The descriptor of a message.
+pub fn descriptor(name: &str) -> Result<MessageDescriptor, Error> {
+    POOL.get_message_by_name(name).ok_or_else(|| Error::UnknownMessage(name.into()))
+}
+
+/// Reads a message of this name.
+pub fn dynamic(name: &str, body: &[u8]) -> Result<DynamicMessage, Error> {
+    DynamicMessage::decode(descriptor(name)?, body).map_err(|source| Error::Decode { name: name.into(), source })
+}
+
+/// A message as JSON, private keys included. Its objects are sorted by key.
+pub fn value(name: &str, body: &[u8]) -> Result<Value, Error> {
+    let mut value = dynamic(name, body)?
+        .serialize_with_options(serde_json::value::Serializer, &SerializeOptions::new())
+        .map_err(|source| Error::Json { name: name.into(), source })?;
+    value.sort_all_objects();
+    Ok(value)
+}
+
+/// Every private key and its password in `value` replaced by [`REDACTED`].
+pub fn redacted(mut value: Value) -> Value {
+    redact(&mut value, false);
+    value
+}
+
+fn redact(value: &mut Value, secret: bool) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                redact(field, secret || name == "privateKey" || name == "password");
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secret)),
+        Value::String(text) if secret => REDACTED.clone_into(text),
+        _ => {}
+    }
+}

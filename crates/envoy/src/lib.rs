@@ -1,0 +1,95 @@
+//! Envoy's messages from the model: pure functions, each giving the bytes of one message.
+//!
+//! Nothing here judges its input: what Envoy would refuse was refused before (`validate`), so every builder is total.
+
+use std::{net::IpAddr, time::Duration};
+
+use envoy_types::pb::{
+    envoy::config::core::v3::{
+        AggregatedConfigSource, ApiVersion, ConfigSource, SocketAddress, TcpKeepalive, address,
+        config_source::ConfigSourceSpecifier, socket_address::PortSpecifier,
+    },
+    google::protobuf::{BoolValue, Duration as ProtoDuration, UInt32Value},
+};
+
+pub mod body;
+pub mod bootstrap;
+pub mod bytes;
+pub mod cluster;
+pub mod json;
+pub mod listener;
+pub mod misdirected;
+pub mod replaced;
+pub mod resource;
+pub mod route;
+pub mod secret;
+pub mod slots;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use body::Body;
+pub use resource::{Encoded, ResourceKey, ResourceKind};
+
+/// Names of Envoy's extensions, which are part of its interface.
+pub mod extension {
+    pub(crate) const CDN_LOOP: &str = "envoy.filters.http.cdn_loop";
+    /// Keeps a client with an endpoint.
+    pub const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
+    pub(crate) const CREDENTIAL_INJECTOR: &str = "envoy.filters.http.credential_injector";
+    pub(crate) const GENERIC_CREDENTIAL: &str = "envoy.http.injected_credentials.generic";
+    pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";
+    pub(crate) const ROUTER: &str = "envoy.filters.http.router";
+    pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
+    pub(crate) const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
+    pub(crate) const TLS: &str = "envoy.transport_sockets.tls";
+    pub(crate) const STDOUT_ACCESS_LOG: &str = "envoy.access_loggers.stdout";
+    pub(crate) const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+}
+
+fn duration(duration: Duration) -> ProtoDuration {
+    ProtoDuration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+fn uint32(value: u32) -> UInt32Value {
+    UInt32Value { value }
+}
+
+fn boolean(value: bool) -> BoolValue {
+    BoolValue { value }
+}
+
+/// Where every resource that another one names comes from.
+///
+/// How long Envoy waits for the first answer before it goes on without is left at its 15 s: every wait has a bound.
+fn ads() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3 as i32,
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..ConfigSource::default()
+    }
+}
+
+fn socket_address(host: &str, port: u16) -> envoy_types::pb::envoy::config::core::v3::Address {
+    let socket = SocketAddress {
+        address: host.into(),
+        port_specifier: Some(PortSpecifier::PortValue(port.into())),
+        ..SocketAddress::default()
+    };
+    envoy_types::pb::envoy::config::core::v3::Address { address: Some(address::Address::SocketAddress(socket)) }
+}
+
+fn ip_address(address: IpAddr, port: u16) -> envoy_types::pb::envoy::config::core::v3::Address {
+    socket_address(&address.to_string(), port)
+}
+
+/// Finds out within a minute and a half that a peer is gone, where the kernel would take two hours.
+fn tcp_keepalive() -> TcpKeepalive {
+    TcpKeepalive {
+        keepalive_probes: Some(uint32(3)),
+        keepalive_time: Some(uint32(60)),
+        keepalive_interval: Some(uint32(10)),
+    }
+}

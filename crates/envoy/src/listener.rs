@@ -1,0 +1,254 @@
+//! `envoy.config.listener.v3.Listener`: sockets, TLS and the HTTP connection manager. Routes come over RDS, certificates
+//! over SDS, so that neither ever changes a listener.
+
+use std::net::IpAddr;
+
+use envoy_types::pb::envoy::{
+    config::{
+        accesslog::v3::{AccessLog, access_log},
+        core::v3::{
+            CidrRange, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString, TrafficDirection,
+            TransportSocket, http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+        },
+        listener::v3::{
+            AdditionalAddress, Filter, FilterChain as EnvoyFilterChain, FilterChainMatch, Listener as EnvoyListener,
+            ListenerFilter, filter, listener_filter,
+        },
+    },
+    extensions::{
+        access_loggers::stream::v3::StdoutAccessLog,
+        filters::{
+            http::{router::v3::Router, stateful_session::v3::StatefulSession},
+            listener::tls_inspector::v3::TlsInspector,
+            network::http_connection_manager::v3::{
+                HttpConnectionManager, HttpFilter, Rds,
+                http_connection_manager::{
+                    InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
+                    UpgradeConfig,
+                },
+                http_filter,
+            },
+        },
+        transport_sockets::tls::v3::{
+            CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters, tls_parameters::TlsProtocol,
+        },
+    },
+};
+use envoy_types::pb::google::protobuf::Any;
+use ir::{
+    Hostname,
+    listener::{FilterChain, Listener, TlsTermination},
+    settings::Edge,
+};
+use prost::Message;
+
+use crate::{ads, boolean, duration, extension, slots, socket_address, uint32};
+use crate::{
+    bytes::{Fields, any, json_structure, tag},
+    resource::Encoded,
+};
+
+mod circles;
+#[cfg(test)]
+mod tests;
+
+/// What an HTTP/2 client may send on one stream before Envoy has passed it on.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same for all streams of a connection.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// The oldest Envoy, major and minor version, that takes the listeners, and routes for them.
+pub const LEAST_ENVOY: (u32, u32) = (1, 40);
+
+/// A listener. It has at least one address; the first is its main one.
+pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
+    let mut addresses = listener.addresses.iter().map(|address| socket_address(address, listener.bind_port));
+    let named = listener.addresses.iter().any(|address| !address.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()));
+    let message = EnvoyListener {
+        name: listener.name.to_string(),
+        address: addresses.next(),
+        additional_addresses: addresses
+            .map(|address| AdditionalAddress { address: Some(address), ..AdditionalAddress::default() })
+            .collect(),
+        filter_chains: listener
+            .chains
+            .iter()
+            .map(|chain| filter_chain(chain, &listener.pseudonym, edge))
+            .chain((!listener.closed.is_empty()).then(|| closed(&listener.closed)))
+            .collect(),
+        listener_filters: listener
+            .chains
+            .iter()
+            .any(|chain| chain.tls.is_some())
+            .then(tls_inspector)
+            .into_iter()
+            .collect(),
+        per_connection_buffer_limit_bytes: Some(uint32(edge.buffer_bytes)),
+        traffic_direction: TrafficDirection::Inbound as i32,
+        enable_reuse_port: Some(boolean(true)),
+        // An address that the host does not have, or not yet, waits for it instead of failing the update.
+        freebind: named.then(|| boolean(true)),
+        ..EnvoyListener::default()
+    };
+    Encoded::new(message.encode_to_vec())
+}
+
+fn tls_inspector() -> ListenerFilter {
+    ListenerFilter {
+        name: extension::TLS_INSPECTOR.into(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(any(&TlsInspector::default()))),
+        ..ListenerFilter::default()
+    }
+}
+
+fn filter_chain(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> EnvoyFilterChain {
+    EnvoyFilterChain {
+        name: chain.route_config.to_string(),
+        filter_chain_match: (chain.hostname != Hostname::Any)
+            .then(|| FilterChainMatch { server_names: vec![chain.hostname.domain()], ..FilterChainMatch::default() }),
+        filters: vec![Filter {
+            name: extension::HTTP_CONNECTION_MANAGER.into(),
+            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, pseudonym, edge)))),
+        }],
+        transport_socket: chain.tls.as_ref().map(transport_socket),
+        ..EnvoyFilterChain::default()
+    }
+}
+
+/// A chain without filters: Envoy closes what it is chosen for.
+fn closed(hostnames: &[Hostname]) -> EnvoyFilterChain {
+    let server_names = hostnames.iter().map(Hostname::domain).collect();
+    EnvoyFilterChain {
+        name: "closed".into(),
+        filter_chain_match: Some(FilterChainMatch { server_names, ..FilterChainMatch::default() }),
+        ..EnvoyFilterChain::default()
+    }
+}
+
+fn transport_socket(tls: &TlsTermination) -> TransportSocket {
+    let context = DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_params: Some(TlsParameters {
+                tls_minimum_protocol_version: TlsProtocol::TlSv12 as i32,
+                ..TlsParameters::default()
+            }),
+            tls_certificate_sds_secret_configs: tls
+                .secrets
+                .iter()
+                .map(|name| SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) })
+                .collect(),
+            alpn_protocols: vec!["h2".into(), "http/1.1".into()],
+            ..CommonTlsContext::default()
+        }),
+        ..DownstreamTlsContext::default()
+    };
+    TransportSocket {
+        name: extension::TLS.into(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&context))),
+    }
+}
+
+fn connection_manager(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> HttpConnectionManager {
+    HttpConnectionManager {
+        stat_prefix: chain.route_config.to_string(),
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: chain.route_config.to_string(),
+        })),
+        http_filters: http_filters(pseudonym),
+        local_reply_config: Some(circles::local_replies(pseudonym)),
+        common_http_protocol_options: Some(HttpProtocolOptions {
+            idle_timeout: Some(duration(edge.idle_timeout)),
+            max_headers_count: Some(uint32(edge.max_request_headers)),
+            headers_with_underscores_action: HeadersWithUnderscoresAction::RejectRequest as i32,
+            ..HttpProtocolOptions::default()
+        }),
+        http2_protocol_options: Some(Http2ProtocolOptions {
+            max_concurrent_streams: Some(uint32(edge.max_concurrent_streams)),
+            initial_stream_window_size: Some(uint32(STREAM_WINDOW)),
+            initial_connection_window_size: Some(uint32(CONNECTION_WINDOW)),
+            ..Http2ProtocolOptions::default()
+        }),
+        server_header_transformation: ServerHeaderTransformation::PassThrough as i32,
+        max_request_headers_kb: Some(uint32(edge.max_request_headers_kib)),
+        stream_idle_timeout: Some(duration(edge.stream_idle_timeout)),
+        request_headers_timeout: Some(duration(edge.request_headers_timeout)),
+        drain_timeout: Some(duration(edge.drain_timeout)),
+        access_log: if edge.access_log { vec![access_log()] } else { vec![] },
+        use_remote_address: Some(boolean(true)),
+        xff_num_trusted_hops: edge.trusted_hops,
+        internal_address_config: Some(nobody_is_internal()),
+        normalize_path: Some(boolean(true)),
+        merge_slashes: true,
+        path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndRedirect as i32,
+        strip_trailing_host_dot: true,
+        upgrade_configs: vec![UpgradeConfig { upgrade_type: "websocket".into(), ..UpgradeConfig::default() }],
+        ..HttpConnectionManager::default()
+    }
+}
+
+/// Headers that steer Envoy (`x-envoy-…`) are removed, whoever sends them. An empty list would mean all private
+/// addresses, so the one range that is named never is a peer's.
+fn nobody_is_internal() -> InternalAddressConfig {
+    let nobody = CidrRange { address_prefix: "255.255.255.255".into(), prefix_len: Some(uint32(32)) };
+    InternalAddressConfig { cidr_ranges: vec![nobody], ..InternalAddressConfig::default() }
+}
+
+/// What goes in circles ends before anything else looks at it. The other filters do nothing until a route configures
+/// them; the router comes last.
+///
+/// No object has a word in this list: what is in it stands in every listener, so that routes alone decide what acts.
+fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
+    let filter = |name: &str, config: Any| HttpFilter {
+        name: name.into(),
+        config_type: Some(http_filter::ConfigType::TypedConfig(config)),
+        ..HttpFilter::default()
+    };
+    let mut filters = vec![filter(extension::CDN_LOOP, any(&circles::filter(pseudonym)))];
+    filters.extend(slots::filters());
+    filters.push(filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())));
+    filters.push(filter(extension::ROUTER, any(&Router::default())));
+    filters
+}
+
+/// The fields of the access log, each a command of Envoy's.
+const ACCESS_LOG: [(&str, &str); 24] = [
+    ("authority", "%REQ(:AUTHORITY)%"),
+    ("bytes_received", "%BYTES_RECEIVED%"),
+    ("bytes_sent", "%BYTES_SENT%"),
+    ("connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%"),
+    ("downstream_local_address", "%DOWNSTREAM_LOCAL_ADDRESS%"),
+    ("downstream_remote_address", "%DOWNSTREAM_REMOTE_ADDRESS%"),
+    ("duration_ms", "%DURATION%"),
+    ("method", "%REQ(:METHOD)%"),
+    ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
+    ("protocol", "%PROTOCOL%"),
+    ("request_id", "%REQ(X-REQUEST-ID)%"),
+    ("requested_server_name", "%REQUESTED_SERVER_NAME%"),
+    ("response_code", "%RESPONSE_CODE%"),
+    ("response_code_details", "%RESPONSE_CODE_DETAILS%"),
+    ("response_flags", "%RESPONSE_FLAGS%"),
+    ("route_name", "%ROUTE_NAME%"),
+    ("start_time", "%START_TIME%"),
+    ("upstream_attempts", "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"),
+    ("upstream_cluster", "%UPSTREAM_CLUSTER_RAW%"),
+    ("upstream_duration_ms", "%RESPONSE_DURATION%"),
+    ("upstream_host", "%UPSTREAM_HOST%"),
+    ("upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%"),
+    ("user_agent", "%REQ(USER-AGENT)%"),
+    ("x_forwarded_for", "%REQ(X-FORWARDED-FOR)%"),
+];
+
+/// One line of JSON a request, values quoted by Envoy's encoder, to standard output.
+fn access_log() -> AccessLog {
+    let format = SubstitutionFormatString { omit_empty_values: true, ..SubstitutionFormatString::default() };
+    let fields = ACCESS_LOG.iter().map(|(name, command)| ((*name).to_owned(), (*command).into())).collect();
+    let fields = json_structure(&serde_json::Value::Object(fields));
+    let format = Fields::of(&format).message(tag::LOG_FORMAT_JSON_FORMAT, &fields).into_bytes();
+    let log = Fields::default().message(tag::STDOUT_ACCESS_LOG_LOG_FORMAT, &format).into_any::<StdoutAccessLog>();
+    AccessLog {
+        name: extension::STDOUT_ACCESS_LOG.into(),
+        config_type: Some(access_log::ConfigType::TypedConfig(log)),
+        ..AccessLog::default()
+    }
+}

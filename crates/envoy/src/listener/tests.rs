@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use ir::settings::Edge;
+use serde_json::{Value, json};
+
+use super::listener;
+use crate::{
+    json,
+    testing::{pgv, samples::listeners},
+};
+
+const LISTENER: &str = "envoy.config.listener.v3.Listener";
+
+fn secrets() -> [Arc<str>; 2] {
+    ["secret/apps/rsa".into(), "secret/apps/ecdsa".into()]
+}
+
+fn built(index: usize) -> Value {
+    json::value(LISTENER, &listener(&listeners(&secrets())[index], &Edge::default()).body.to_bytes())
+        .expect("a listener")
+}
+
+fn manager(index: usize, edge: &Edge) -> Value {
+    let built =
+        json::value(LISTENER, &listener(&listeners(&secrets())[index], edge).body.to_bytes()).expect("a listener");
+    built["filterChains"][0]["filters"][0]["typedConfig"].clone()
+}
+
+#[test]
+fn every_sample_keeps_the_rules_of_its_message_and_has_one_encoding() {
+    let edges =
+        [Edge::default(), Edge { access_log: false, trusted_hops: 2, max_heap_bytes: 1 << 30, ..Edge::default() }];
+    for sample in listeners(&secrets()) {
+        for edge in &edges {
+            let encoded = listener(&sample, edge);
+            assert_eq!(pgv::violations(LISTENER, &encoded.body.to_bytes()).expect("readable"), [], "{sample:?}");
+            assert!((0..100).all(|_| listener(&sample, edge) == encoded), "{sample:?}");
+        }
+    }
+}
+
+#[test]
+fn a_plain_listener_has_one_chain_without_a_match() {
+    let built = built(0);
+    assert_eq!(built["name"], "listener/80");
+    assert_eq!(built["address"]["socketAddress"], json!({"address": "127.0.0.1", "portValue": 10_080}));
+    assert_eq!(built["listenerFilters"], Value::Null);
+    let chain = &built["filterChains"][0];
+    assert_eq!((&chain["filterChainMatch"], &chain["transportSocket"]), (&Value::Null, &Value::Null));
+    let manager = &chain["filters"][0]["typedConfig"];
+    assert_eq!(
+        manager["rds"],
+        json!({"configSource": {"ads": {}, "resourceApiVersion": "V3"}, "routeConfigName": "http/80"})
+    );
+}
+
+#[test]
+fn tls_chains_are_chosen_by_server_name_and_read_their_certificates_over_sds() {
+    let built = built(1);
+    assert_eq!(built["listenerFilters"][0]["name"], "envoy.filters.listener.tls_inspector");
+    let names: Vec<_> = (0..3).map(|index| built["filterChains"][index]["filterChainMatch"].clone()).collect();
+    assert_eq!(
+        names,
+        [Value::Null, json!({"serverNames": ["a.example.com"]}), json!({"serverNames": ["*.example.com"]})]
+    );
+    let context = &built["filterChains"][1]["transportSocket"]["typedConfig"]["commonTlsContext"];
+    assert_eq!(context["alpnProtocols"], json!(["h2", "http/1.1"]));
+    assert_eq!(context["tlsParams"], json!({"tlsMinimumProtocolVersion": "TLSv1_2"}));
+    let sds = json!({"ads": {}, "resourceApiVersion": "V3"});
+    assert_eq!(
+        context["tlsCertificateSdsSecretConfigs"],
+        json!([{"name": "secret/apps/rsa", "sdsConfig": sds}, {"name": "secret/apps/ecdsa", "sdsConfig": sds}])
+    );
+}
+
+#[test]
+fn further_addresses_are_additional_ones() {
+    let built = built(2);
+    assert_eq!(built["address"]["socketAddress"]["address"], "::1");
+    assert_eq!(built["additionalAddresses"][1]["address"]["socketAddress"]["address"], "127.0.0.2");
+}
+
+#[test]
+fn requests_are_hardened_as_the_edge_wants() {
+    let edge = Edge { trusted_hops: 2, ..Edge::default() };
+    let manager = manager(0, &edge);
+    let expected = json!({
+        "useRemoteAddress": true,
+        "xffNumTrustedHops": 2,
+        "normalizePath": true,
+        "mergeSlashes": true,
+        "pathWithEscapedSlashesAction": "UNESCAPE_AND_REDIRECT",
+        "stripTrailingHostDot": true,
+        "streamIdleTimeout": "300s",
+        "requestHeadersTimeout": "10s",
+        "maxRequestHeadersKb": 60,
+        "serverHeaderTransformation": "PASS_THROUGH",
+        "upgradeConfigs": [{"upgradeType": "websocket"}],
+    });
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&manager[name], value, "{name}");
+    }
+    assert_eq!(
+        manager["commonHttpProtocolOptions"],
+        json!({"idleTimeout": "3600s", "maxHeadersCount": 100, "headersWithUnderscoresAction": "REJECT_REQUEST"})
+    );
+    assert_eq!(manager["http2ProtocolOptions"]["maxConcurrentStreams"], 100);
+}
+
+#[test]
+fn no_peer_is_internal() {
+    let ranges = manager(0, &Edge::default())["internalAddressConfig"]["cidrRanges"].clone();
+    assert_eq!(ranges, json!([{"addressPrefix": "255.255.255.255", "prefixLen": 32}]));
+}
+
+fn filters(manager: &Value) -> Vec<(String, bool)> {
+    let filters = manager["httpFilters"].as_array().expect("filters");
+    let name = |filter: &Value| filter["name"].as_str().expect("a name").to_owned();
+    filters.iter().map(|filter| (name(filter), filter["disabled"] == json!(true))).collect()
+}
+
+#[test]
+fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
+    let slots = "grpcWeb extProc.start fault extProc.fault acl extProc.acl cors.wide cors \
+                 compress.gzip compress.brotli compress.zstd decompress.gzip decompress.brotli decompress.zstd \
+                 oauth2 extProc.oauth2 apiKeyAuth basicAuth \
+                 extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
+                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth extProc.jwtAuth \
+                 rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \
+                 rateLimit.local rateLimit.global extProc.rateLimit.global buffer \
+                 transformation extProc.transformation headerModifiers csrf extProc.csrf";
+    let mut expected = vec![("envoy.filters.http.cdn_loop".to_owned(), false)];
+    expected.extend(slots.split_whitespace().map(|slot| (slot.to_owned(), true)));
+    expected.extend(["stateful_session", "router"].map(|name| (format!("envoy.filters.http.{name}"), false)));
+    for index in 0..3 {
+        for chain in built(index)["filterChains"].as_array().expect("chains") {
+            // A chain that only closes connections has no filters.
+            if let Some(manager) = chain.pointer("/filters/0/typedConfig") {
+                assert_eq!(filters(manager), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_comes_too_often_is_told_from_others_that_fail() {
+    let manager = manager(0, &Edge::default());
+    assert_eq!(manager["httpFilters"][0]["typedConfig"]["cdnId"], "portcullis-0");
+    let mapper = &manager["localReplyConfig"]["mappers"][0];
+    let filters = &mapper["filter"]["andFilter"]["filters"];
+    let header = &filters[1]["headerFilter"]["header"];
+    let pattern = header["stringMatch"]["safeRegex"]["regex"].as_str().expect("a pattern");
+    let pattern = regex_lite::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern");
+    assert_eq!((&mapper["statusCode"], &header["name"]), (&json!(508), &json!("cdn-loop")));
+    assert!(!pattern.is_match("portcullis-0,cdn.example,portcullis-0"));
+    assert!(pattern.is_match("portcullis-0,cdn.example,portcullis-0,portcullis-0"));
+}
+
+#[test]
+fn each_request_is_logged_as_json_unless_switched_off() {
+    let log = manager(0, &Edge::default())["accessLog"][0]["typedConfig"].clone();
+    assert_eq!(log["@type"], "type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog");
+    let fields = &log["logFormat"]["jsonFormat"];
+    assert_eq!(fields["route_name"], "%ROUTE_NAME%");
+    assert_eq!(fields["response_code_details"], "%RESPONSE_CODE_DETAILS%");
+    assert_eq!(manager(0, &Edge { access_log: false, ..Edge::default() })["accessLog"], Value::Null);
+}

@@ -1,0 +1,222 @@
+//! What an Envoy route does besides choosing a cluster: headers, mirrors, retries, CORS, sessions.
+
+use std::{sync::Arc, time::Duration};
+
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                HeaderValue, HeaderValueOption, RuntimeFractionalPercent, TypedExtensionConfig,
+                header_value_option::HeaderAppendAction,
+            },
+            route::v3::{
+                RetryPolicy,
+                retry_policy::{RetryBackOff, RetryHostPredicate, retry_host_predicate},
+                route_action::RequestMirrorPolicy,
+            },
+        },
+        extensions::{
+            filters::http::{
+                cors::v3::CorsPolicy,
+                stateful_session::v3::{StatefulSession, StatefulSessionPerRoute, stateful_session_per_route},
+            },
+            http::stateful_session::{cookie::v3::CookieBasedSessionState, header::v3::HeaderBasedSessionState},
+            retry::host::previous_hosts::v3::PreviousHostsPredicate,
+        },
+        r#type::{
+            http::v3::Cookie,
+            matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+            v3::{FractionalPercent, fractional_percent::DenominatorType},
+        },
+    },
+    google::protobuf::Any,
+};
+use ir::{
+    filter::{Cors, HeaderModifier, Mirror},
+    rule::{Rule, SessionCarrier, SessionPersistence, Source},
+};
+use prost::Message;
+
+use super::{
+    matching::{regex, string},
+    path::quoted,
+};
+use crate::bytes::{any, short_name, version};
+use crate::{boolean, duration, extension, slots, uint32};
+
+pub(super) fn headers_to_add(modifier: &HeaderModifier) -> Vec<HeaderValueOption> {
+    let option = |(name, value): &(Arc<str>, Arc<str>), action: HeaderAppendAction| {
+        HeaderValueOption {
+            header: Some(HeaderValue {
+                key: name.to_string(),
+                // A percent sign begins a variable, which the author of a route has no business with.
+                value: value.replace('%', "%%"),
+                ..HeaderValue::default()
+            }),
+            append_action: action as i32,
+            keep_empty_value: value.is_empty(),
+            ..HeaderValueOption::default()
+        }
+    };
+    let set = modifier.set.iter().map(|header| option(header, HeaderAppendAction::OverwriteIfExistsOrAdd));
+    let add = modifier.add.iter().map(|header| option(header, HeaderAppendAction::AppendIfExistsOrAdd));
+    set.chain(add).collect()
+}
+
+pub(super) fn headers_to_remove(modifier: &HeaderModifier) -> Vec<String> {
+    modifier.remove.iter().map(ToString::to_string).collect()
+}
+
+pub(super) fn mirror(mirror: &Mirror) -> RequestMirrorPolicy {
+    RequestMirrorPolicy {
+        cluster: mirror.cluster.to_string(),
+        runtime_fraction: mirror.fraction.map(|(numerator, denominator)| RuntimeFractionalPercent {
+            default_value: Some(fraction(numerator, denominator)),
+            ..RuntimeFractionalPercent::default()
+        }),
+        // A copy is a copy, its host included.
+        disable_shadow_host_suffix_append: true,
+        ..RequestMirrorPolicy::default()
+    }
+}
+
+/// Exact where Envoy's denominators allow it, else to the nearest millionth; never zero unless it is.
+fn fraction(numerator: u32, denominator: u32) -> FractionalPercent {
+    let (numerator, denominator) = (u64::from(numerator.min(denominator)), u64::from(denominator.max(1)));
+    let scales = [
+        (100, DenominatorType::Hundred),
+        (10_000, DenominatorType::TenThousand),
+        (1_000_000, DenominatorType::Million),
+    ];
+    let exact = scales.into_iter().find(|(scale, _)| (numerator * scale) % denominator == 0);
+    let (scale, kind) = exact.unwrap_or((1_000_000, DenominatorType::Million));
+    let rounded = (numerator * scale + denominator / 2) / denominator;
+    let rounded = if numerator > 0 { rounded.max(1) } else { 0 };
+    FractionalPercent { numerator: u32::try_from(rounded).unwrap_or_default(), denominator: kind as i32 }
+}
+
+/// Retries and the time that one try may take, which Envoy keeps in one message.
+pub(super) fn retry_policy(rule: &Rule) -> Option<RetryPolicy> {
+    let per_try_timeout = rule.timeouts.backend_request.filter(|timeout| !timeout.is_zero()).map(duration);
+    let Some(retry) = &rule.retry else {
+        return per_try_timeout.map(|timeout| RetryPolicy { per_try_timeout: Some(timeout), ..RetryPolicy::default() });
+    };
+    // Connection errors are always tried again (Gateway API, `HTTPRouteRetry`).
+    let mut retry_on = "connect-failure,refused-stream,reset".to_owned();
+    if !retry.codes.is_empty() {
+        retry_on.push_str(",retriable-status-codes");
+    }
+    Some(RetryPolicy {
+        retry_on,
+        num_retries: Some(uint32(retry.attempts.unwrap_or(1))),
+        per_try_timeout,
+        retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
+        retry_back_off: retry.backoff.filter(|backoff| !backoff.is_zero()).map(back_off),
+        // Another endpoint, if there is one.
+        retry_host_predicate: vec![RetryHostPredicate {
+            name: "envoy.retry_host_predicates.previous_hosts".into(),
+            config_type: Some(retry_host_predicate::ConfigType::TypedConfig(any(&PreviousHostsPredicate {}))),
+        }],
+        host_selection_retry_max_attempts: 3,
+        ..RetryPolicy::default()
+    })
+}
+
+/// Where an interval ends to grow: some hundred years. Envoy refuses one whose nanoseconds do not fit 64 bits.
+const LONGEST: Duration = Duration::from_hours(876_000);
+
+/// Envoy waits a random time between zero and a bound that doubles from `base_interval` on. Twice what is asked for
+/// makes the first wait what is asked for on average, which is as near as Envoy comes to a least one.
+fn back_off(least: Duration) -> RetryBackOff {
+    let base = least.max(Duration::from_millis(1)).saturating_mul(2);
+    RetryBackOff {
+        base_interval: Some(duration(base.min(LONGEST))),
+        max_interval: Some(duration(base.saturating_mul(10).min(LONGEST))),
+    }
+}
+
+/// Configuration of the filters that a rule switches on, by filter.
+pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
+    let cors = rule.filters.cors.as_ref().map(|cors| (slots::CORS, any(&cors_policy(cors)).encode_to_vec()));
+    let session = rule
+        .session
+        .as_ref()
+        .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
+    cors.into_iter().chain(session).collect()
+}
+
+fn cors_policy(cors: &Cors) -> CorsPolicy {
+    let expose_headers = cors.expose_headers.iter().filter(|name| !(cors.allow_credentials && &***name == "*"));
+    CorsPolicy {
+        allow_origin_string_match: cors.allow_origins.iter().map(|origin| origin_match(origin)).collect(),
+        allow_methods: joined(&cors.allow_methods),
+        allow_headers: joined(&cors.allow_headers),
+        expose_headers: joined(expose_headers),
+        // Gateway API's default.
+        max_age: cors.max_age.map_or(5, |age| age.as_secs()).to_string(),
+        allow_credentials: cors.allow_credentials.then(|| boolean(true)),
+        // A backend that answers preflight requests itself would be asked past these rules.
+        forward_not_matching_preflights: Some(boolean(false)),
+        ..CorsPolicy::default()
+    }
+}
+
+fn joined<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> String {
+    names.into_iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
+}
+
+/// A wildcard takes any number of labels, never a port; a port that the scheme implies counts as left out, which is
+/// how browsers write it.
+fn origin_match(origin: &str) -> StringMatcher {
+    if origin == "*" {
+        return string(MatchPattern::SafeRegex(regex(".*".into())));
+    }
+    let origin = origin.to_ascii_lowercase();
+    let origin = match origin.split_once("://") {
+        Some(("http", rest)) => rest.strip_suffix(":80").map(|host| format!("http://{host}")),
+        Some(("https", rest)) => rest.strip_suffix(":443").map(|host| format!("https://{host}")),
+        _ => None,
+    }
+    .unwrap_or(origin);
+    if origin.contains('*') {
+        let pattern = origin.split('*').map(quoted).collect::<Vec<_>>().join("[^/:]+");
+        string(MatchPattern::SafeRegex(regex(pattern)))
+    } else {
+        string(MatchPattern::Exact(origin))
+    }
+}
+
+/// The cookie of a rule that names none: one of its own, since two that share a name and a host overwrite each other.
+fn cookie_name(source: &Source) -> String {
+    let Source { kind, route, rule, rule_name, .. } = source;
+    // A name stays where rules are added before it, a place does not. Neither part before it has a slash.
+    let rule = rule_name.as_ref().map_or_else(|| rule.to_string(), |name| format!("/{name}"));
+    let hash = version([format!("{kind}/{route}/{rule}").as_bytes()]);
+    format!("portcullis-session-{}", short_name(&hash))
+}
+
+fn stateful_session(source: &Source, session: &SessionPersistence) -> StatefulSessionPerRoute {
+    let (name, state) = match &session.carrier {
+        SessionCarrier::Cookie { name, path, ttl } => {
+            let name = name.as_ref().map_or_else(|| cookie_name(source), ToString::to_string);
+            let cookie = Cookie { name, path: path.to_string(), ttl: ttl.map(duration), ..Cookie::default() };
+            let state = CookieBasedSessionState { cookie: Some(cookie) };
+            ("envoy.http.stateful_session.cookie", any(&state))
+        }
+        SessionCarrier::Header { name } => {
+            let state = HeaderBasedSessionState { name: name.to_string() };
+            ("envoy.http.stateful_session.header", any(&state))
+        }
+    };
+    StatefulSessionPerRoute {
+        r#override: Some(stateful_session_per_route::Override::StatefulSession(session_state(name, state))),
+    }
+}
+
+/// Not strict: a session whose backend is gone begins anew elsewhere.
+fn session_state(name: &str, state: Any) -> StatefulSession {
+    StatefulSession {
+        session_state: Some(TypedExtensionConfig { name: name.into(), typed_config: Some(state) }),
+        ..StatefulSession::default()
+    }
+}

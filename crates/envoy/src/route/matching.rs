@@ -1,0 +1,83 @@
+//! What an Envoy route matches.
+
+use envoy_types::pb::envoy::{
+    config::route::v3::{
+        HeaderMatcher, QueryParameterMatcher, RouteMatch, header_matcher::HeaderMatchSpecifier,
+        query_parameter_matcher::QueryParameterMatchSpecifier, route_match::PathSpecifier,
+    },
+    r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
+};
+use ir::matching::{Condition, PathMatch, RequestMatch, ValueMatch};
+use validate::regex::literal_prefix;
+
+/// What of a request an Envoy route compares.
+pub fn route_match(request: &RequestMatch) -> RouteMatch {
+    let path = match &request.path {
+        PathMatch::Exact(path) => PathSpecifier::Path(path.to_string()),
+        PathMatch::Segments(path) => PathSpecifier::PathSeparatedPrefix(path.to_string()),
+        PathMatch::Prefix(path) => PathSpecifier::Prefix(path.to_string()),
+        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern.to_string())),
+    };
+    let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
+    let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
+    // Envoy holds headers against a request before the path, and each in turn.
+    let guard = guard(request).map(|prefix| header(":path", MatchPattern::Prefix(prefix)));
+    let with_port = [
+        header(":authority", MatchPattern::Contains(":".into())),
+        // An address of IPv6 alone.
+        HeaderMatcher { invert_match: true, ..header(":authority", MatchPattern::Suffix("]".into())) },
+    ];
+    let host = with_port.into_iter().filter(|_| request.host_with_port);
+    RouteMatch {
+        path_specifier: Some(path),
+        headers: method.chain(guard).chain(host).chain(headers).collect(),
+        query_parameters: request
+            .queries
+            .iter()
+            .map(|condition| QueryParameterMatcher {
+                name: condition.name.to_string(),
+                query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(string(pattern(
+                    &condition.value,
+                )))),
+            })
+            .collect(),
+        ..RouteMatch::default()
+    }
+}
+
+/// What the path of each request begins with that this match takes; none where nothing is known, or where the match costs
+/// no more than this would.
+pub fn guard(request: &RequestMatch) -> Option<String> {
+    let is_regex = |condition: &Condition| matches!(condition.value, ValueMatch::Regex(_));
+    let prefix = match &request.path {
+        PathMatch::Regex(pattern) => literal_prefix(pattern),
+        _ if !request.headers.iter().chain(&request.queries).any(is_regex) => return None,
+        PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path) => path.to_string(),
+    };
+    // All paths begin with a slash.
+    (prefix.len() > 1).then_some(prefix)
+}
+
+fn header(name: &str, pattern: MatchPattern) -> HeaderMatcher {
+    HeaderMatcher {
+        name: name.into(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(string(pattern))),
+        ..HeaderMatcher::default()
+    }
+}
+
+fn pattern(value: &ValueMatch) -> MatchPattern {
+    match value {
+        ValueMatch::Exact(text) => MatchPattern::Exact(text.to_string()),
+        ValueMatch::Regex(pattern) => MatchPattern::SafeRegex(regex(pattern.to_string())),
+    }
+}
+
+pub(super) fn string(pattern: MatchPattern) -> StringMatcher {
+    StringMatcher { match_pattern: Some(pattern), ..StringMatcher::default() }
+}
+
+/// An RE2 pattern, matched whole where it matches and anywhere where it substitutes.
+pub(super) fn regex(regex: String) -> RegexMatcher {
+    RegexMatcher { regex, ..RegexMatcher::default() }
+}

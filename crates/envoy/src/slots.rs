@@ -1,0 +1,158 @@
+//! The filters that policies of routes switch on. Every HTTP listener has all of them from the start, in the same order
+//! and disabled: a connection keeps the filters that its listener had when it was opened, while it follows every change of
+//! routes, so a filter that came with the first policy would let older connections past that policy.
+//!
+//! A row enables a slot, and says what it does, under the slot's name. What stands here is the least that Envoy takes; a
+//! slot that a row enabled without words of its own would do nothing, or let nobody through.
+//!
+//! A change of this list drains every listener once.
+
+use std::sync::LazyLock;
+
+use envoy_types::pb::{
+    envoy::{
+        config::core::v3::{
+            DataSource, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier,
+        },
+        extensions::{
+            compression::{brotli, gzip, zstd},
+            filters::{
+                http::{
+                    api_key_auth::v3::ApiKeyAuth,
+                    basic_auth::v3::BasicAuth,
+                    buffer::v3::Buffer,
+                    composite::v3::Composite,
+                    compressor::v3::Compressor,
+                    cors::v3::Cors,
+                    csrf::v3::CsrfPolicy,
+                    decompressor::v3::{
+                        Decompressor,
+                        decompressor::{CommonDirectionConfig, ResponseDirectionConfig},
+                    },
+                    fault::v3::HttpFault,
+                    filter_chain::v3::FilterChainConfig,
+                    grpc_web::v3::GrpcWeb,
+                    local_ratelimit::v3::LocalRateLimit,
+                    rbac::v3::Rbac,
+                },
+                network::http_connection_manager::v3::{HttpFilter, http_filter},
+            },
+        },
+        r#type::v3::FractionalPercent,
+    },
+    google::protobuf::Any,
+};
+
+use crate::bytes::any;
+use crate::{boolean, uint32};
+
+/// The slot of native CORS, and of policies of a rule.
+pub const CORS: &str = "cors";
+
+/// The filters, in the order in which a request meets them.
+static FILTERS: LazyLock<Vec<HttpFilter>> =
+    LazyLock::new(|| slots().into_iter().map(|(name, config)| disabled(name, config)).collect());
+
+/// The filters, in the order in which a request meets them. All are disabled.
+pub(super) fn filters() -> Vec<HttpFilter> {
+    FILTERS.clone()
+}
+
+fn disabled(name: &str, config: Any) -> HttpFilter {
+    HttpFilter {
+        name: name.into(),
+        disabled: true,
+        config_type: Some(http_filter::ConfigType::TypedConfig(config)),
+        ..HttpFilter::default()
+    }
+}
+
+/// Slots by name. What asks a JWT's issuer or runs a program joins where the comments say, in one change.
+fn slots() -> Vec<(&'static str, Any)> {
+    vec![
+        // First: what is behind it sees gRPC, and its answers become gRPC-Web.
+        ("grpcWeb", any(&GrpcWeb {})),
+        ("extProc.start", wrapper()),
+        ("fault", any(&HttpFault::default())),
+        ("extProc.fault", wrapper()),
+        ("acl", any(&Composite::default())),
+        ("extProc.acl", wrapper()),
+        ("cors.wide", any(&Cors {})),
+        (CORS, any(&Cors {})),
+        ("compress.gzip", compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
+        ("compress.brotli", compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
+        ("compress.zstd", compressor("zstd", any(&zstd::compressor::v3::Zstd::default()))),
+        ("decompress.gzip", decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
+        ("decompress.brotli", decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
+        ("decompress.zstd", decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
+        ("oauth2", wrapper()),
+        ("extProc.oauth2", wrapper()),
+        ("apiKeyAuth", any(&ApiKeyAuth::default())),
+        ("basicAuth", basic_auth()),
+        // oauth2.jwt
+        ("extAuth.wide.0", wrapper()),
+        ("extAuth.wide.1", wrapper()),
+        ("extAuth.wide.2", wrapper()),
+        ("extAuth.wide.3", wrapper()),
+        ("extAuth.0", wrapper()),
+        ("extAuth.1", wrapper()),
+        ("extAuth.2", wrapper()),
+        ("extAuth.3", wrapper()),
+        ("extProc.extAuth", wrapper()),
+        // jwtAuth
+        ("extProc.jwtAuth", wrapper()),
+        ("rbac", any(&Rbac::default())),
+        ("extProc.rbac.0", wrapper()),
+        ("extProc.rbac.1", wrapper()),
+        ("extProc.rbac.2", wrapper()),
+        ("extProc.rbac.3", wrapper()),
+        ("rateLimit.local", any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
+        ("rateLimit.global", wrapper()),
+        ("extProc.rateLimit.global", wrapper()),
+        ("buffer", any(&Buffer { max_request_bytes: Some(uint32(1)) })),
+        ("transformation", wrapper()),
+        // transformation.lua
+        ("extProc.transformation", wrapper()),
+        ("headerModifiers", wrapper()),
+        ("csrf", csrf()),
+        ("extProc.csrf", wrapper()),
+    ]
+}
+
+/// Stands for a filter that a row has to say completely, since what Envoy takes for it a route is not all there is to say.
+fn wrapper() -> Any {
+    any(&FilterChainConfig::default())
+}
+
+fn compressor(name: &str, library: Any) -> Any {
+    any(&Compressor { compressor_library: Some(codec(name, library)), ..Compressor::default() })
+}
+
+/// Of requests alone.
+fn decompressor(name: &str, library: Any) -> Any {
+    let off = RuntimeFeatureFlag { default_value: Some(boolean(false)), ..RuntimeFeatureFlag::default() };
+    let responses = CommonDirectionConfig { enabled: Some(off), ..CommonDirectionConfig::default() };
+    any(&Decompressor {
+        decompressor_library: Some(codec(name, library)),
+        response_direction_config: Some(ResponseDirectionConfig { common_config: Some(responses) }),
+        ..Decompressor::default()
+    })
+}
+
+fn codec(name: &str, library: Any) -> TypedExtensionConfig {
+    TypedExtensionConfig { name: name.into(), typed_config: Some(library) }
+}
+
+/// Nobody; Envoy refuses an empty text.
+fn basic_auth() -> Any {
+    let users = DataSource { specifier: Some(Specifier::InlineString("\n".into())), ..DataSource::default() };
+    any(&BasicAuth { users: Some(users), ..BasicAuth::default() })
+}
+
+fn csrf() -> Any {
+    let never = RuntimeFractionalPercent {
+        default_value: Some(FractionalPercent::default()),
+        ..RuntimeFractionalPercent::default()
+    };
+    any(&CsrfPolicy { filter_enabled: Some(never), ..CsrfPolicy::default() })
+}
