@@ -58,7 +58,7 @@ async fn measure(routes: usize) -> Result<()> {
     controller.quiet().await?;
     let mut envoy = Envoy::connect(&controller, &world).await?;
     steps::idle(&controller).await?;
-    let alone = steps::one_route(&world, &relay, &controller, &mut envoy).await?;
+    let alone = steps::one_route(&world, &relay, &controller, &mut envoy, "alone").await?;
     steps::one_route_while_asked(&world, &relay, &controller, &mut envoy).await?;
     steps::one_endpoint(&world, &relay, &controller, &mut envoy).await?;
     steps::new_routes(&world, &controller, &mut envoy).await?;

@@ -58,16 +58,17 @@ pub(crate) async fn idle(controller: &Controller) -> Result<f64> {
     Ok(share)
 }
 
-/// CPU time of one change, with its status.
+/// CPU time of one change, with its status. What is written begins with `word`, so that no other step wrote it before.
 pub(crate) async fn one_route(
     world: &World,
     relay: &Relay,
     controller: &Controller,
     envoy: &mut Envoy,
+    word: &str,
 ) -> Result<Duration> {
     let mut measured = Measured::begin(controller, envoy)?;
     for turn in 0..TURNS {
-        let marker = format!("turn-{turn:06}-");
+        let marker = format!("{word}-{turn:06}-");
         relay.look_for(&marker);
         world.change_route(turn * 7_919 % world.routes(), &marker).await?;
         let arrived = envoy.until(ResourceType::RouteConfiguration, &marker).await?;
@@ -89,7 +90,7 @@ pub(crate) async fn one_route_while_asked(
     println!("  while somebody scrapes every second and asks /debug/explain without a pause:");
     tokio::select! {
         asked = Box::pin(controller.ask(&gateway, host)) => asked,
-        changed = Box::pin(one_route(world, relay, controller, envoy)) => changed.map(drop),
+        changed = Box::pin(one_route(world, relay, controller, envoy, "asked")) => changed.map(drop),
     }
 }
 
