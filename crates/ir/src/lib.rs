@@ -12,6 +12,7 @@ pub mod id;
 pub mod listener;
 pub mod matching;
 pub mod problem;
+pub mod route;
 pub mod rule;
 pub mod settings;
 

@@ -7,12 +7,13 @@ use std::{
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
+use ir::{Chain, Hostname, ListenerId, NsName, Port, Problem, Severity, route::Head};
 
 use crate::{
-    delegation, internal,
+    delegation,
+    grant::GATEWAY_API,
+    internal,
     resolve::ResolvedRule,
-    route::head::{self, ParentRef},
     status::listed_with,
     tables::{
         attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname, Unacceptable},
@@ -20,8 +21,9 @@ use crate::{
         delegation::Branch,
         gateway::{Admission, Fault, GatewayRow},
         host::VirtualHost,
-        input::{Gateways, Namespaces, Routes},
+        input::{Gateways, Namespaces},
         listener::{Brief, Bucket, ListenerIndex, ListenerRow},
+        route::RouteHead,
     },
 };
 
@@ -145,6 +147,58 @@ impl Derived for Attachment {
     }
 }
 
+/// A parent that is a Gateway.
+#[derive(Debug)]
+struct GatewayParent {
+    /// Its place in the spec.
+    index: usize,
+    gateway: NsName,
+    section: Option<Arc<str>>,
+    port: Option<i32>,
+}
+
+impl GatewayParent {
+    /// The parents of a route that are Gateways, each once, in the order of the spec.
+    fn of(head: &Head, route: &NsName, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let mut parents: Vec<Self> = Vec::with_capacity(head.parents.len());
+        for (index, parent) in head.parents.iter().enumerate() {
+            if (&*parent.group, &*parent.kind) != (GATEWAY_API, "Gateway") {
+                continue; // another controller's
+            }
+            let parent = Self {
+                index,
+                gateway: parent.target(&route.namespace),
+                section: parent.section().cloned(),
+                port: parent.port,
+            };
+            let is_same = |other: &&Self| {
+                (&other.gateway, &other.section, other.port) == (&parent.gateway, &parent.section, parent.port)
+            };
+            if let Some(same) = parents.iter().find(is_same) {
+                let field = format!("spec.parentRefs[{index}]");
+                let message = format!("repeats spec.parentRefs[{}]; remove one", same.index);
+                problems.push(Problem::new(Severity::Warning, "UnsupportedValue", field, message));
+            } else {
+                parents.push(parent);
+            }
+        }
+        parents
+    }
+
+    /// Whether it means this listener.
+    fn selects(&self, listener: &Brief) -> bool {
+        self.section.as_ref().is_none_or(|section| *section == listener.name)
+            && self.port.is_none_or(|port| Port::try_from(port).is_ok_and(|port| port == listener.port))
+    }
+
+    /// What it asks of a listener, as the end of "no listener…".
+    fn describe(&self) -> String {
+        let section = self.section.as_ref().map(|section| format!(" named {section}"));
+        let port = self.port.map(|port| format!(" on port {port}"));
+        format!("{}{}", section.unwrap_or_default(), port.unwrap_or_default())
+    }
+}
+
 /// How much is said of a route that is not attached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Words {
@@ -154,14 +208,17 @@ enum Words {
 }
 
 fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached> {
-    let route = scope.get::<Routes>(key)?;
-    delegation::file(scope, key, &route);
-    let mut head = head::read(&route, &key.namespace);
-    let mut parents = Vec::with_capacity(head.parents.len());
+    let head = scope.get::<RouteHead>(key)?;
+    delegation::file(scope, key, &head);
+    let mut problems = Vec::new();
+    let named = GatewayParent::of(&head, key, &mut problems);
+    problems.extend(head.problems.iter().cloned());
+    let hostnames: Vec<_> = head.hostnames.iter().map(|(_, hostname)| hostname.clone()).collect();
+    let mut parents = Vec::with_capacity(named.len());
     let mut listeners = BTreeMap::new();
     let mut served = BTreeMap::new();
     let mut all_ours = true;
-    for parent in &head.parents {
+    for parent in &named {
         match scope.get::<Presence>(&parent.gateway).as_deref() {
             Some(Present::Foreign) => all_ours = false,
             Some(Present::Unknown) => {
@@ -169,10 +226,10 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
                 parents.push(ParentState { index: parent.index, refused: Some(Box::new(internal::fault())) });
             }
             Some(Present::Ours) => {
-                let any = attach(scope, key, &head.hostnames, parent, &mut listeners, &mut served);
+                let any = attach(scope, key, &hostnames, parent, &mut listeners, &mut served);
                 // Without a hostname that can be served, the hostnames are what is wrong, not the parent.
-                let refused = (!any && !head.hostnames.is_empty()).then(|| match words {
-                    Words::All => why_not(scope, key, &head.hostnames, parent),
+                let refused = (!any && !hostnames.is_empty()).then(|| match words {
+                    Words::All => why_not(scope, key, &hostnames, parent),
                     Words::Few => internal::fault(),
                 });
                 parents.push(ParentState { index: parent.index, refused: refused.map(Box::new) });
@@ -181,14 +238,14 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
                 all_ours = false;
                 let field = format!("spec.parentRefs[{}].name", parent.index);
                 let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
-                head.problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
+                problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
             }
         }
     }
     if words == Words::Few {
-        head.problems.push(internal::problem(Severity::Warning, ""));
+        problems.push(internal::problem(Severity::Warning, ""));
     } else if all_ours && !listeners.is_empty() {
-        head.problems.extend(without_listener(&route, listeners.values().flatten()));
+        problems.extend(without_listener(&head, listeners.values().flatten()));
     }
     for (listener, brief) in &served {
         let Some(config) = brief.route_config(&listener.gateway) else { continue };
@@ -199,17 +256,17 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     }
     if !served.is_empty() {
         let chain = Chain::root(key.clone());
-        delegation::grow(scope, &chain, &route);
+        delegation::grow(scope, &chain, &head);
         scope.demand::<Branch>(chain);
     }
     Some(Attached {
-        created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
-        rules: head.rules,
-        without_hostname: head.hostnames.is_empty(),
+        created: head.created,
+        rules: u32::try_from(head.rules.len()).unwrap_or(u32::MAX),
+        without_hostname: hostnames.is_empty(),
         parents: parents.into(),
         listeners: listeners.into_iter().map(|(listener, hostnames)| (listener, hostnames.into())).collect(),
         served: served.into_keys().collect(),
-        problems: head.problems.into(),
+        problems: problems.into(),
     })
 }
 
@@ -231,13 +288,11 @@ impl Derived for Unacceptable {
 
 /// Hostnames that none of a route's listeners serves, though others of its hostnames are served.
 fn without_listener<'a>(
-    route: &api::HttpRoute,
+    head: &Head,
     served: impl Iterator<Item = &'a ServedHostname> + Clone,
 ) -> impl Iterator<Item = Problem> {
-    let written =
-        route.spec.hostnames.iter().enumerate().filter(|(_, written)| validate::hostname::check(written).is_ok());
-    written.filter_map(move |(index, written)| {
-        let hostname = Hostname::parse(written);
+    let written = head.names_hostnames.then_some(&head.hostnames).into_iter().flatten();
+    written.filter_map(move |(index, hostname)| {
         let is_served = served.clone().any(|served| hostname.covers(&served.hostname));
         let message = format!("{hostname} is a hostname of no listener that the route is attached to; remove it");
         let field = || format!("spec.hostnames[{index}]");
@@ -267,7 +322,7 @@ fn attach(
     scope: &Scope<'_>,
     route: &NsName,
     hostnames: &[Hostname],
-    parent: &ParentRef,
+    parent: &GatewayParent,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
     served: &mut BTreeMap<ListenerId, Arc<Brief>>,
 ) -> bool {
@@ -303,7 +358,7 @@ fn attach(
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
-fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &ParentRef) -> Fault {
+fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &GatewayParent) -> Fault {
     let field = format!("spec.parentRefs[{}]", parent.index);
     let none = format!("no listener{} of Gateway {}", parent.describe(), parent.gateway);
     let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));

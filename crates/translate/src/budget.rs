@@ -27,10 +27,7 @@ use met::Met;
 use crate::{
     resolve::EnvoyRoute,
     share::{Payer, shares},
-    tables::{
-        attachment::Attached,
-        input::{Config, Routes},
-    },
+    tables::{attachment::Attached, input::Config, route::RouteHead},
 };
 
 /// The hostnames that share a part of the time of a request.
@@ -119,8 +116,8 @@ pub(crate) fn charge(
     if costs.is_empty() {
         return Some(());
     }
-    let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
-    let age = Age { created: created.map_or(0, jiff::Timestamp::as_second), name: chain.route().clone() };
+    let created = scope.get::<RouteHead>(chain.route())?.created;
+    let age = Age { created, name: chain.route().clone() };
     for served in attached.hostnames(listener) {
         let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
         let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());

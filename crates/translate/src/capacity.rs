@@ -27,7 +27,8 @@ use crate::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
         capacity::{AskedCluster, AskedHost, Room},
-        input::{Config, Routes},
+        input::Config,
+        route::RouteHead,
     },
 };
 
@@ -173,8 +174,7 @@ impl Lookup for Overflow {
         }
         let rules = claims.iter().filter_map(|(key, weight)| {
             let (chain, rule, listener) = key;
-            let created = scope.get::<Routes>(chain.route())?.metadata.creation_timestamp;
-            let created = created.map_or(0, jiff::Timestamp::as_second);
+            let created = scope.get::<RouteHead>(chain.route())?.created;
             let asked = (scope.get::<Attachment>(chain.top())?, scope.get::<ResolvedRule>(&(chain.clone(), *rule))?);
             Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
         });

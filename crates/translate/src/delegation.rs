@@ -9,7 +9,6 @@
 //!
 //! A parent's side of a match is always the merged one, that of all its ancestors included.
 
-mod annotations;
 mod bound;
 mod branch;
 mod candidate;
@@ -26,7 +25,6 @@ mod standing;
 
 pub(crate) use select::{Children, LABEL, UNASKED, consents, published_unasked};
 
-pub(crate) use annotations::{Annotations, problems as annotation_problems};
 pub(crate) use bound::{
     ExcessOf, HasTooManyMatches, Planned, Rendering, SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches,
     UsedRoutes, beyond, beyond_fault, why_too_many,

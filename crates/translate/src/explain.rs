@@ -8,7 +8,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use engine::{Engine, View};
 use envoy::{route::route_match, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, RouteConfigId, filter::Scheme};
+use ir::{
+    Chain, Hostname, ListenerId, NsName, Problem, RouteConfigId,
+    filter::Scheme,
+    route::{Head, RuleSpec},
+};
 use serde::Serialize;
 
 use crate::{
@@ -22,8 +26,8 @@ use crate::{
         delegation::{Delegating, Delegation, Selections},
         gateway::{Fault, GatewayRow},
         host::HostsOf,
-        input::Routes,
         listener::{ListenerRow, PortHosts, PortListeners},
+        route::{RouteHead, RouteRule},
     },
     tree,
 };
@@ -275,19 +279,21 @@ struct Taken {
 /// What the translator knows of a route and of those above it. Shared with it.
 #[derive(Default)]
 pub struct Way {
-    /// The leaf's rule as it is served.
+    /// The leaf's rule as it is written.
+    pub(crate) rule: Option<Arc<RuleSpec>>,
+    /// The same as it is served.
     pub(crate) resolved: Option<Arc<Resolved>>,
     /// From the leaf's parent upwards.
     pub(crate) above: Vec<Above>,
     /// The leaf.
-    pub(crate) route: Option<Arc<api::HttpRoute>>,
+    pub(crate) route: Option<Arc<Head>>,
     /// What is to be said of the leaf's rule where proxies have no room for it.
     pub(crate) no_room: Vec<Problem>,
 }
 
 /// A delegating rule on the way to a leaf.
 pub(crate) struct Above {
-    pub(crate) route: Option<Arc<api::HttpRoute>>,
+    pub(crate) route: Option<Arc<Head>>,
     pub(crate) delegation: Option<Arc<Delegation>>,
     /// The place of the reference that selects the next route.
     pub(crate) selecting: Option<u32>,
@@ -344,13 +350,14 @@ impl Chosen {
             let children = delegation.iter().flat_map(|delegation| &delegation.children);
             Above {
                 selecting: children.map(|(position, _)| *position).find(selects),
-                route: engine.get::<Routes>(parent.route()),
+                route: engine.get::<RouteHead>(parent.route()),
                 delegation,
             }
         });
         Way {
             above: above.collect(),
-            route: engine.get::<Routes>(chain.route()),
+            route: engine.get::<RouteHead>(chain.route()),
+            rule: engine.get::<RouteRule>(&(chain.route().clone(), rule)),
             resolved: engine.get::<ResolvedRule>(&(chain.clone(), rule)),
             no_room: Overruns::seen(engine, chain).problems(rule).collect(),
         }
@@ -504,10 +511,7 @@ fn virtual_host(engine: &Engine, config: &RouteConfigId, host: &str) -> Result<(
 
 /// The way from the root to a leaf.
 fn links(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
-    let name = |route: Option<&Arc<api::HttpRoute>>, rule: u32| {
-        let name = route?.spec.rules.get(rule as usize)?.name.as_ref()?;
-        (!name.is_empty()).then(|| name.to_string())
-    };
+    let name = |route: Option<&Arc<Head>>, rule: u32| Some(route?.rules.get(rule as usize)?.name.as_ref()?.to_string());
     let chain = winner.place.via();
     let mut links = vec![Link {
         route: chain.route().to_string(),

@@ -13,6 +13,7 @@ mod capacity;
 mod class;
 mod delegation;
 pub mod explain;
+mod fold;
 mod gateway;
 mod grant;
 mod host;

@@ -23,8 +23,9 @@ use crate::{
     grant::GATEWAY_API,
     internal,
     tables::{
-        input::{Gateways, RewritePolicies, Routes, TrafficPolicies},
+        input::{Gateways, RewritePolicies, TrafficPolicies},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
+        route::RouteHead,
     },
 };
 pub(crate) use read::weight_problem;
@@ -151,7 +152,7 @@ impl Lookup for PoliciesOf {
         };
         match object.kind {
             Kind::Gateway => select(&scope.get::<Gateways>(&key)?.metadata.labels),
-            _ => select(&scope.get::<Routes>(&key)?.metadata.labels),
+            _ => select(&scope.get::<RouteHead>(&key)?.labels),
         }
         ranks.sort_unstable();
         ranks.dedup();
@@ -167,7 +168,7 @@ impl Lookup for Sections {
             Kind::Gateway => {
                 scope.get::<Gateways>(&key)?.spec.listeners.iter().map(|listener| listener.name.clone()).collect()
             }
-            _ => scope.get::<Routes>(&key)?.spec.rules.iter().filter_map(|rule| rule.name.clone()).collect(),
+            _ => scope.get::<RouteHead>(&key)?.rule_names().cloned().collect(),
         })
     }
 }

@@ -13,6 +13,7 @@ use ir::{
     Chain, Problem, Severity,
     filter::{PathModifier, Scheme},
     matching::{Path, RequestMatch, Step},
+    route::Handling,
     rule::{HTTP_ROUTE, Rule, Source},
 };
 
@@ -21,12 +22,12 @@ use crate::{
     capacity::weight,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     internal,
-    route::{filters::ReadFilters, rule},
     tables::{
         backend::{ClusterId, SessionCluster, Shares},
         delegation::{Beyond, Branch, Serving},
         gateway::Fault,
-        input::{Config, Routes},
+        input::Config,
+        route::{RouteHead, RouteRule},
     },
 };
 use backends::Resolver;
@@ -251,31 +252,32 @@ tables! {
 impl Lookup for ResolvedRule {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Resolved> {
         let (chain, index) = key;
-        let route = scope.get::<Routes>(chain.route())?;
+        let route = scope.get::<RouteHead>(chain.route())?;
+        let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let field = format!("spec.rules[{index}]");
-        let read = rule::read(route.spec.rules.get(*index as usize)?, &field);
         let standing = Standing::of(scope, chain, &route)?;
-        let Outcome { matches, .. } = standing.render(*index, &read.matches);
+        let Outcome { matches, .. } = standing.render(*index, &rule.matches);
         let config = scope.get::<Config>(&())?;
-        let mut findings = Findings { dropped: read.dropped, warnings: read.ignored, ..Findings::default() };
+        let mut findings =
+            Findings { dropped: rule.dropped.to_vec(), warnings: rule.ignored.to_vec(), ..Findings::default() };
         let mut unwritten = Unwritten {
             chain: chain.clone(),
             index: *index,
-            name: read.name,
+            name: rule.name.clone(),
             matches,
             rule: Rule::direct_response(500, ""),
             states: 0,
         };
         let mut meter = Meter::new(scope, Limits::of(&config));
-        if let Some(session) = read.does.as_ref().ok().and_then(|does| does.session.as_ref()) {
+        if let Some(session) = rule.handling.as_ref().ok().and_then(|handling| handling.fields.session.as_ref()) {
             findings.warnings.push(session::warning(session, &field));
         }
-        let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), read.does.as_ref().ok(), &field);
+        let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), rule.handling.as_ref().ok(), &field);
         let mut prefixless = Vec::new();
         let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
         let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
-        let ruled = read.does.and_then(|does| {
+        let ruled = rule.handling.clone().and_then(|handling| {
             let terms = terms?;
             let closed = standing.fault.is_none().then(|| no_room(scope, chain)).flatten();
             if let Some(fault) = standing.fault.as_ref().or(closed.as_ref()) {
@@ -284,28 +286,27 @@ impl Lookup for ResolvedRule {
             if let Some(broken) = policies.broken.take() {
                 return Err(broken);
             }
-            if !does.delegates.is_empty() {
-                let not_allowed = not_allowed(&standing, &terms, chain.route(), &does);
+            if !handling.delegates.is_empty() {
+                let not_allowed = not_allowed(&standing, &terms, chain.route(), &handling);
                 if !not_allowed.is_empty() {
                     resolver.unresolved.extend(not_allowed);
                     return Ok(Ok(Rule::direct_response(500, "")));
                 }
-                resolver.handed_down(&does.filters.mirrors);
-                return Ok(Err(does));
+                resolver.handed_down(&handling.fields.mirrors);
+                return Ok(Err(handling));
             }
-            let does = terms::apply(does, &terms, &chain.route().namespace, &field)?;
-            let not_allowed = not_allowed(&standing, &terms, chain.route(), &does);
+            let handling = terms::apply(handling, &terms, &chain.route().namespace, &field)?;
+            let not_allowed = not_allowed(&standing, &terms, chain.route(), &handling);
             if !not_allowed.is_empty() {
                 resolver.unresolved.extend(not_allowed);
                 return Ok(Ok(Rule::direct_response(500, "")));
             }
             let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
-            let levels: Vec<_> = levels.collect();
-            let (mut does, mirrors) = combine(does, chain.route(), levels.into_iter(), &field)?;
-            replaceable(&does.filters, &unwritten.matches, &field)?;
-            prefixless = policies.apply(&mut does, &mut unwritten.matches, &field)?;
-            states = affordable(&does, &mut meter, &field)?.memory;
-            resolver.rule(&does, &mirrors).map(Ok)
+            let mut handling = combine(handling, &levels.collect::<Vec<_>>(), &field)?;
+            replaceable(&handling, &unwritten.matches, &field)?;
+            prefixless = policies.apply(&mut handling, &mut unwritten.matches, &field)?;
+            states = affordable(&handling, &mut meter, &field)?.memory;
+            resolver.rule(&handling).map(Ok)
         });
         let delegates = match ruled {
             Ok(Ok(rule)) => {
@@ -313,7 +314,7 @@ impl Lookup for ResolvedRule {
                 session::place(&mut unwritten.rule, &unwritten.matches);
                 None
             }
-            Ok(Err(does)) => Some(does),
+            Ok(Err(handling)) => Some(handling),
             Err(problem) => {
                 resolver.clear();
                 if config.replacement.enabled {
@@ -335,8 +336,8 @@ impl Lookup for ResolvedRule {
         findings.unresolved = unresolved;
         findings.warnings.extend(warnings);
         let routes = match delegates {
-            Some(does) => {
-                EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &does, &mut meter, &mut findings))
+            Some(handling) => {
+                EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &handling, &mut meter, &mut findings))
             }
             None => unwritten.routes(aside, &mut meter, &mut findings),
         };
@@ -352,27 +353,27 @@ impl Lookup for ResolvedRule {
 
     /// It answers 500 to what it matches. The children of one that delegates go on.
     fn poisoned(scope: &Scope<'_>, (chain, index): &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
-        let route = scope.get::<Routes>(chain.route())?;
+        let route = scope.get::<RouteHead>(chain.route())?;
+        let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let field = format!("spec.rules[{index}]");
-        let written = route.spec.rules.get(*index as usize)?;
-        let (read, dropped) = rule::read_matches(written, &field);
         let standing = Standing::of(scope, chain, &route)?;
-        let mut matches = standing.render(*index, &read).matches;
-        if written.backend_refs.iter().any(rule::delegates) {
-            let terms = scope.attempt(|| standing.terms(scope, chain.route(), &route, written.name.as_ref()));
+        let mut matches = standing.render(*index, &rule.matches).matches;
+        if route.rules.get(*index as usize)?.delegates {
+            let terms = scope.attempt(|| standing.terms(scope, chain.route(), &route, rule.name.as_ref()));
             let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
             matches = matches.iter().map(|rendered| rendered.behind(sort, true)).collect();
         }
         let unwritten = Unwritten {
             chain: chain.clone(),
             index: *index,
-            name: written.name.clone(),
+            name: rule.name.clone(),
             matches,
             rule: Rule::direct_response(500, ""),
             states: 0,
         };
         let limits = Limits::of(&*scope.get::<Config>(&())?);
         let replaced = Some(internal::problem(Severity::Replaced, &field));
+        let dropped = rule.dropped.to_vec();
         let mut findings =
             Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
         let priced = scope.attempt(|| unwritten.clone().priced(&mut Meter::new(scope, limits)));
@@ -407,9 +408,10 @@ impl Findings {
 }
 
 /// Refuses to replace a prefix where, its parents counted in, a match has none.
-fn replaceable(filters: &ReadFilters, matches: &[Rendered], field: &str) -> Result<(), Problem> {
-    let of_redirect = filters.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
-    let modifiers = [filters.filters.rewrite.path.as_ref(), of_redirect];
+fn replaceable(handling: &Handling, matches: &[Rendered], field: &str) -> Result<(), Problem> {
+    let of_redirect = handling.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
+    let of_rewrite = handling.fields.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref());
+    let modifiers = [of_rewrite, of_redirect];
     let replaces = modifiers.into_iter().flatten().any(|modifier| matches!(modifier, PathModifier::Prefix(_)));
     let all = || matches.iter().all(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
     if replaces && !all() {

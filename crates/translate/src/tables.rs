@@ -48,3 +48,4 @@ pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod proxies;
 pub(crate) mod replacement;
+pub(crate) mod route;

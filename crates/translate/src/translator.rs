@@ -57,6 +57,7 @@ use crate::{
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
+        route::{RouteHead, RouteRule},
     },
     tls::{Certificate, CertificateState},
 };
@@ -441,6 +442,8 @@ fn tables() -> Engine {
         .input::<Nacks>()
         .input::<Unapplied>()
         .input::<UnusablePorts>()
+        .lookup::<RouteHead>()
+        .lookup::<RouteRule>()
         .derived_for_each::<RefusedResponses, DirectResponses>(same)
         .track::<RefusedResponses>()
         .lookup::<MatchingTime>()

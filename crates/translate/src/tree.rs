@@ -12,7 +12,6 @@ use crate::{
     Translator,
     delegation::{Children, LABEL, published_unasked},
     resolve::{ANYWHERE, EnvoyRoutes, Resolved},
-    route::rule,
     seen::{Answer, SeenRoute, Told, written_in_words},
     tables::delegation::Serving,
 };
@@ -236,12 +235,12 @@ fn child(name: &NsName, below: &Below) -> Arc<Node> {
 
 fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
     let Some(route) = &rows.route else { return Vec::new() };
-    let rules = route.spec.rules.iter().zip(&rows.rules).zip(0..).map(|((written, rule), index)| {
+    let rules = route.rules.iter().zip(&rows.rules).zip(0..).map(|((head, rule), index)| {
         let mut matches = matches(rule);
         if left_out.iter().any(|(rule, ..)| *rule == index) {
-            let (read, _) = rule::read_matches(written, "");
             matches.extend(left_out.iter().filter(|(rule, ..)| *rule == index).map(|(_, matching, why)| {
-                let read = read.iter().find(|read| read.index == *matching);
+                let mut read = rule.written.iter().flat_map(|written| &written.matches);
+                let read = read.find(|read| read.index == *matching);
                 Match {
                     index: *matching,
                     written: read.map(|read| written_in_words(&read.written)).unwrap_or_default(),
@@ -261,7 +260,7 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
         });
         Rule {
             rule: index,
-            name: written.name.as_ref().filter(|name| !name.is_empty()).map(ToString::to_string),
+            name: head.name.as_ref().map(ToString::to_string),
             matches,
             problems: no_room.chain(problems(&rows.chain, rule.resolved.as_deref())).collect(),
             references: references.collect(),

@@ -7,13 +7,14 @@ use ir::{
     Problem, Settings, Severity,
     filter::PathModifier,
     matching::{Condition, Match, Path, ValueMatch},
+    route::{Fields, Handling},
 };
 use validate::{
     cors::{self, Origin},
     regex::time::{self, Estimate},
 };
 
-use crate::{route::rule::Does, tables::input::Config};
+use crate::tables::input::Config;
 
 /// No estimate is longer, in nanoseconds, so that sums of them never overflow.
 pub(super) const LONGEST: u64 = 1 << 40;
@@ -192,14 +193,14 @@ fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> Taken {
 }
 
 /// What a rule's own expressions take, which only its requests meet. Refuses those that cost too much together.
-pub(crate) fn affordable(does: &Does, meter: &mut Meter<'_, '_>, field: &str) -> Result<Taken, Problem> {
+pub(crate) fn affordable(handling: &Handling, meter: &mut Meter<'_, '_>, field: &str) -> Result<Taken, Problem> {
     let nothing = Taken { nanos: 0, memory: 0 };
-    let filters = &does.filters.filters;
-    let rewriting = match &filters.rewrite.path {
+    let Fields { rewrite, cors, .. } = &handling.fields;
+    let rewriting = match rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref()) {
         Some(PathModifier::Regex { pattern, .. }) => replacing(meter.scope, pattern, meter.limits),
         _ => nothing,
     };
-    let origins = filters.cors.iter().flat_map(|cors| &cors.allow_origins);
+    let origins = cors.iter().flat_map(|cors| &cors.allow_origins);
     let patterns = origins.filter_map(|origin| match cors::origin(origin) {
         Ok(Origin::Pattern(pattern)) => Some(pattern.into_string().into()),
         _ => None,

@@ -1,8 +1,8 @@
 //! How a tree grows from depth to depth.
 
-use api::{HttpRoute, Kind, ObjectId};
+use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, NsName, settings::Consent};
+use ir::{Chain, NsName, route::Head, settings::Consent};
 
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
@@ -10,19 +10,14 @@ use super::{
     policy::said_of,
     select::{Children, consents},
     share::Claim,
-    standing::created,
 };
-use crate::{
-    route::rule,
-    tables::{
-        attachment::{Attached, Attachment},
-        delegation::{
-            Beyond, Branch, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, Serving,
-        },
-        host::Placement,
-        input::{Config, Routes},
-        policy::PolicyAt,
-    },
+use crate::tables::{
+    attachment::{Attached, Attachment},
+    delegation::{Beyond, Branch, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, Serving},
+    host::Placement,
+    input::Config,
+    policy::PolicyAt,
+    route::RouteHead,
 };
 
 tables! {
@@ -55,10 +50,10 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
     } else if has_too_many_matches(scope, chain) {
         return None;
     }
-    let route = scope.get::<Routes>(chain.route())?;
+    let route = scope.get::<RouteHead>(chain.route())?;
     let mut count = 0;
-    for (written, rule) in route.spec.rules.iter().zip(0..) {
-        if written.backend_refs.iter().any(rule::delegates)
+    for (head, rule) in route.rules.iter().zip(0..) {
+        if head.delegates
             && let Some(selected) = selected(rule)
         {
             count += selected;
@@ -66,7 +61,7 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
         }
     }
     if depth > 0 && count > 0 {
-        let claim = Claim { count, created: created(&route) };
+        let claim = Claim { count, created: route.created };
         scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
         scope.demand::<TooManyRoutes>((chain.top().clone(), depth));
     }
@@ -88,8 +83,8 @@ fn selects(scope: &Scope<'_>, children: &Children) -> u64 {
 }
 
 /// Asks for what stands below a route, if it delegates.
-pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute) {
-    if route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).any(rule::delegates) {
+pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &Head) {
+    if route.delegates() {
         scope.demand::<Growth>(chain.clone());
         if chain.depth() > 0 {
             scope.demand::<TooManyMatches>((chain.top().clone(), chain.depth()));
@@ -101,8 +96,8 @@ impl Derived for Branch {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<Serving> {
         let serving = serving(scope, chain)?;
         let attached = scope.get::<Attachment>(chain.top())?;
-        let route = scope.get::<Routes>(chain.route())?;
-        let names = route.spec.rules.iter().filter_map(|rule| rule.name.clone()).map(Some);
+        let route = scope.get::<RouteHead>(chain.route())?;
+        let names = route.rule_names().cloned().map(Some);
         for section in names.chain([None]) {
             if let Some(said) = said_of(scope, chain.route(), section) {
                 let policy = ObjectId::new(Kind::DelegationPolicy, said.0.namespace.clone(), said.0.name.clone());
@@ -118,7 +113,7 @@ impl Derived for Branch {
     /// What its rules claim must not fall to others.
     fn poisoned(scope: &Emitter<'_>, chain: &Chain, _: &engine::Fault) -> Option<Serving> {
         let serving = serving(scope, chain)?;
-        place(scope, chain, &*scope.get::<Routes>(chain.route())?, &*scope.get::<Attachment>(chain.top())?);
+        place(scope, chain, &*scope.get::<RouteHead>(chain.route())?, &*scope.get::<Attachment>(chain.top())?);
         Some(serving)
     }
 }
@@ -133,8 +128,8 @@ fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
 }
 
 /// Has the rules of a route served wherever its root is.
-fn place(scope: &Emitter<'_>, chain: &Chain, route: &HttpRoute, attached: &Attached) {
-    for (_, rule) in route.spec.rules.iter().zip(0..) {
+fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) {
+    for (_, rule) in route.rules.iter().zip(0..) {
         for listener in &attached.served {
             scope.demand::<Placement>((chain.clone(), rule, listener.clone()));
         }

@@ -5,18 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use engine::{Derived, Emitter, Scope};
 use ir::Chain;
 
-use super::{
-    Children, Rendering, Standing,
-    branch::grow,
-    share::Claim,
-    standing::{NOT_ALLOWED, created},
-};
+use super::{Children, Rendering, Standing, branch::grow, share::Claim, standing::NOT_ALLOWED};
 use crate::{
     internal,
-    route::rule,
     tables::{
         delegation::{Branch, Candidate, Delegating, Fit, Fitting, Overfull, Place, Places, Selection, Selections},
-        input::{Config, Routes},
+        input::Config,
+        route::{RouteHead, RouteRule},
     },
 };
 
@@ -67,19 +62,20 @@ struct Judged {
 }
 
 fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
-    let route = scope.get::<Routes>(chain.route())?;
-    let standing = Standing::of(scope, chain, &route)?;
+    let name = chain.route();
+    let head = scope.get::<RouteHead>(name)?;
+    let standing = Standing::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
     let mut below = BTreeMap::new();
     let mut rendered = 0;
     // One that alone exceeds the bound is not rendered further: it goes without.
     let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
-    for (rule, index) in route.spec.rules.iter().zip(0..) {
+    for (_, index) in head.rules.iter().zip(0..) {
         if rendered > most {
             break;
         }
-        let (read, _) = rule::read_matches(rule, &format!("spec.rules[{index}]"));
-        let outcome = standing.render_some(index, &read, most - rendered);
+        let rule = scope.get::<RouteRule>(&(name.clone(), index))?;
+        let outcome = standing.render_some(index, &rule.matches, most - rendered);
         rendered += outcome.matches.len();
         served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
         left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
@@ -100,7 +96,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let mut fits: Vec<_> = below.into_iter().map(|(matching, as_much)| (matching, fit(as_much))).collect();
     fits.extend(standing.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
     let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
-    let claim = Claim { count: rendered as u64, created: created(&route) };
+    let claim = Claim { count: rendered as u64, created: head.created };
     Some(Judged { place, fits, claim, allowed })
 }
 
@@ -116,7 +112,7 @@ fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
         scope.emit::<Rendering>((chain.top().clone(), chain.depth()), chain.clone(), claim);
     }
     if allowed && !place.served.is_empty() {
-        grow(scope, chain, &*scope.get::<Routes>(name)?);
+        grow(scope, chain, &*scope.get::<RouteHead>(name)?);
         scope.demand::<Branch>(chain.clone());
     }
     scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));

@@ -5,12 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use api::shared::ParentReference;
 use engine::{Derived, Emitter, Group, Lookup, Scope};
-use ir::NsName;
+use ir::{
+    NsName,
+    route::{Head, ParentRef},
+};
 
 use super::select::{Children, LABEL, may_consent};
-use crate::tables::input::Routes;
+use crate::tables::route::RouteHead;
 
 /// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket
 /// alone. As many as a number has bits.
@@ -22,7 +24,7 @@ tables! {
     /// Which buckets hold anything, a bit each: most routes that come or go change nothing of that.
     Filled: Children => u64;
     /// What a parent needs to know of a route to select it.
-    ChildHead: NsName => Head;
+    ChildHead: NsName => Child;
 }
 
 groups! {
@@ -46,8 +48,8 @@ impl Group for Buckets {
 }
 
 /// Files a route under its namespace and its label, if it can be anybody's child.
-pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &api::HttpRoute) {
-    if !may_consent(&route.spec.parent_refs) {
+pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &Head) {
+    if !may_consent(&route.parents) {
         return;
     }
     let bucket = bucket(key);
@@ -56,7 +58,7 @@ pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &api::HttpRoute) {
         scope.demand::<BucketRow>((children, bucket));
     };
     file(Children::InNamespace(key.namespace.clone()));
-    if let Some(label) = route.metadata.labels.get(LABEL) {
+    if let Some(label) = route.labels.get(LABEL) {
         let label: Arc<str> = label.as_ref().into();
         file(Children::Labelled(label.clone(), Some(key.namespace.clone())));
         file(Children::Labelled(label, None));
@@ -102,22 +104,22 @@ impl Derived for BucketRow {
 
 /// What a parent needs to know of a route to select it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct Child {
     /// The parents that it names.
-    pub(crate) parents: Box<[ParentReference]>,
+    pub(crate) parents: Box<[ParentRef]>,
 }
 
 impl Lookup for ChildHead {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Head> {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Child> {
         head(scope, key)
     }
 
     /// A child must not be missed.
-    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Head> {
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Child> {
         head(scope, key)
     }
 }
 
-fn head(scope: &Scope<'_>, route: &NsName) -> Option<Head> {
-    Some(Head { parents: scope.get::<Routes>(route)?.spec.parent_refs.clone().into() })
+fn head(scope: &Scope<'_>, route: &NsName) -> Option<Child> {
+    Some(Child { parents: scope.get::<RouteHead>(route)?.parents.clone() })
 }

@@ -2,131 +2,164 @@
 
 use ir::{
     NsName, Problem, Severity,
-    filter::{Filters, HeaderModifier, Rewrite},
-    rule::{Retry, SessionPersistence, Timeouts},
+    filter::HeaderModifier,
+    route::{Fields, Handling, MirrorSpec},
 };
 use validate::header;
 
-use crate::route::{
-    filters::{ReadFilters, ReadMirror},
-    rule::Does,
-};
-
-mod provenance;
-
-pub(crate) use provenance::provenance;
+use crate::fold::{Folded, Inherit, Said, fold};
 
 /// What one delegating rule hands down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// Its route, in whose namespace references are followed.
+    /// Its route.
     pub(crate) route: NsName,
     /// Whether it wins over all below.
-    prefers_parent: bool,
-    filters: ReadFilters,
-    timeouts: Timeouts,
-    retry: Option<Retry>,
-    session: Option<SessionPersistence>,
+    pub(crate) prefers_parent: bool,
+    /// Its fields.
+    pub(crate) fields: Fields,
 }
 
-impl Level {
-    /// What a rule of `route` hands down.
-    pub(crate) fn of(route: NsName, does: Does, prefers_parent: bool) -> Self {
-        let Does { filters, timeouts, retry, session, .. } = does;
-        Self { route, prefers_parent, filters, timeouts, retry, session }
+/// A field of a rule with those who have a say in it: none for the rule itself, else the place of a level, counted from the
+/// root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Provenance {
+    /// As in [`crate::explain::Effect::what`].
+    pub(crate) what: &'static str,
+    /// Who supplies it; several where it is joined.
+    pub(crate) from: Vec<Option<usize>>,
+    /// Who has it too and is not heard.
+    pub(crate) overridden: Vec<Option<usize>>,
+}
+
+/// Joins fields of all levels, each by its own rule.
+macro_rules! inherited {
+    ($($what:literal: $field:ident;)+) => {
+        /// A rule's fields with those that it inherits, and whose each is; `levels` from the root on.
+        fn inherit(own: Fields, levels: &[&Level]) -> (Fields, Vec<Provenance>) {
+            let mut provenance = Vec::new();
+            let fields = Fields {$(
+                $field: {
+                    let above = levels.iter().enumerate().rev().map(|(place, level)| Said {
+                        by: Some(place),
+                        prefers_itself: level.prefers_parent,
+                        value: &level.fields.$field,
+                    });
+                    let Folded { value, from, overridden } = fold(own.$field, None, above);
+                    if !from.is_empty() {
+                        provenance.push(Provenance { what: $what, from, overridden });
+                    }
+                    value
+                },
+            )+};
+            (fields, provenance)
+        }
+    };
+}
+
+inherited! {
+    "timeouts": timeouts;
+    "retry": retry;
+    "sessionPersistence": session;
+    "urlRewrite": rewrite;
+    "cors": cors;
+    "requestHeaderModifier": request_headers;
+    "responseHeaderModifier": response_headers;
+    "requestMirror": mirrors;
+}
+
+/// All changes are made; those of the preferred side last.
+impl Inherit for HeaderModifier {
+    const JOINED: bool = true;
+
+    fn is_set(&self) -> bool {
+        !self.is_empty()
+    }
+
+    fn merge(&mut self, above: &Self, above_is_preferred: bool) {
+        *self = if above_is_preferred { self.then(above) } else { above.then(self) };
     }
 }
 
-/// A mirror with the route whose it is.
-pub(crate) type OwnedMirror<'a> = (&'a NsName, ReadMirror);
+/// All copies are made.
+impl Inherit for Vec<MirrorSpec> {
+    const JOINED: bool = true;
 
-/// A rule with what it inherits.
-pub(crate) fn combine<'a>(
-    own: Does,
-    route: &'a NsName,
-    levels: impl DoubleEndedIterator<Item = &'a Level>,
-    field: &str,
-) -> Result<(Does, Vec<OwnedMirror<'a>>), Problem> {
-    let mut does = own;
-    let mut mirrors: Vec<_> = std::mem::take(&mut does.filters.mirrors).into_iter().map(|own| (route, own)).collect();
-    for level in levels.rev() {
-        let first = level.prefers_parent;
-        let answers = does.filters.redirect.is_some() || does.filters.direct_response().is_some();
-        if answers && (!level.filters.mirrors.is_empty() || level.filters.filters.rewrite != Rewrite::default()) {
-            let message = format!(
-                "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that HTTPRoute {} hands down; answer otherwise, \
-                 or have them moved there",
-                level.route
-            );
-            return Err(Problem::new(Severity::Replaced, "IncompatibleFilters", format!("{field}.filters"), message));
-        }
-        let Does { filters, timeouts, retry, session, .. } = &mut does;
-        *timeouts = if *timeouts == Timeouts::default() || (first && level.timeouts != Timeouts::default()) {
-            level.timeouts
-        } else {
-            *timeouts
-        };
-        prefer(retry, level.retry.as_ref(), first);
-        prefer(session, level.session.as_ref(), first);
-        let (own, theirs) = (&mut filters.filters, &level.filters.filters);
-        prefer(&mut own.cors, theirs.cors.as_ref(), first);
-        if own.rewrite == Rewrite::default() || (first && theirs.rewrite != Rewrite::default()) {
-            own.rewrite = theirs.rewrite.clone();
-        }
-        join(&mut own.request_headers, &theirs.request_headers, first);
-        join(&mut own.response_headers, &theirs.response_headers, first);
-        mirrors.extend(level.filters.mirrors.iter().map(|mirror| (&level.route, mirror.clone())));
+    fn is_set(&self) -> bool {
+        !self.is_empty()
     }
+
+    fn merge(&mut self, above: &Self, _: bool) {
+        self.extend_from_slice(above);
+    }
+}
+
+/// Whose each field of a rule is; `levels` from the root on.
+pub(crate) fn provenance(own: &Handling, levels: &[&Level]) -> Vec<Provenance> {
+    let (_, mut provenance) = inherit(own.fields.clone(), levels);
+    if own.redirect.is_some() {
+        provenance.push(Provenance { what: "requestRedirect", from: vec![None], overridden: Vec::new() });
+    }
+    provenance
+}
+
+/// A rule with what it inherits; `levels` from the root on.
+///
+/// # Errors
+/// Where the rule answers by itself and something is handed down that an answer cannot have, and where all headers
+/// together are more than Envoy takes.
+pub(crate) fn combine(own: Handling, levels: &[&Level], field: &str) -> Result<Handling, Problem> {
+    let has_rewrite_or_mirror = |level: &&&Level| level.fields.rewrite.is_some() || !level.fields.mirrors.is_empty();
+    if let Some(level) = levels.iter().rev().find(has_rewrite_or_mirror).filter(|_| own.answers()) {
+        let message = format!(
+            "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that HTTPRoute {} hands down; answer otherwise, \
+             or have them moved there",
+            level.route
+        );
+        return Err(Problem::new(Severity::Replaced, "IncompatibleFilters", format!("{field}.filters"), message));
+    }
+    let (fields, _) = inherit(own.fields, levels);
     // Each of them has no more than Envoy takes, but all together may.
-    let Filters { request_headers, response_headers, .. } = &does.filters.filters;
-    for headers in [request_headers, response_headers] {
+    for headers in [&fields.request_headers, &fields.response_headers] {
         header::changes(headers.set.len() + headers.add.len()).map_err(|invalid| {
             let message = format!("with what is handed down: {invalid}");
             Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message)
         })?;
     }
-    Ok((does, mirrors))
+    Ok(Handling { fields, ..own })
 }
-
-fn prefer<T: Clone>(own: &mut Option<T>, theirs: Option<&T>, theirs_first: bool) {
-    if own.is_none() || (theirs_first && theirs.is_some()) {
-        *own = theirs.cloned();
-    }
-}
-
-/// Both sets of changes; the preferred one is applied last.
-fn join(own: &mut HeaderModifier, theirs: &HeaderModifier, theirs_first: bool) {
-    *own = if theirs_first { own.then(theirs) } else { theirs.then(own) };
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use api::http_route::HttpRouteRule;
+    use ir::rule::Timeouts;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::route::rule;
+    use crate::route::read_http_rule;
 
-    fn does(rule: Value) -> Does {
+    fn handling(name: &str, rule: Value) -> Handling {
         let rule: HttpRouteRule = serde_json::from_value(rule).expect("a rule");
-        rule::read(&rule, "spec.rules[0]").does.expect("sound")
+        read_http_rule(&rule, &NsName::new("ns", name), "spec.rules[0]").handling.expect("sound")
     }
 
     fn level(name: &str, rule: Value, prefers_parent: bool) -> Level {
-        Level::of(NsName::new("ns", name), does(rule), prefers_parent)
+        Level { route: NsName::new("ns", name), prefers_parent, fields: handling(name, rule).fields }
     }
 
-    fn combined(own: Value, levels: &[Level]) -> Does {
-        let leaf = NsName::new("ns", "leaf");
-        combine(does(own), &leaf, levels.iter(), "spec.rules[0]").expect("sound").0
+    fn combine(own: Value, levels: &[Level]) -> Result<Handling, Problem> {
+        super::combine(handling("leaf", own), &levels.iter().collect::<Vec<_>>(), "spec.rules[0]")
+    }
+
+    fn combined(own: Value, levels: &[Level]) -> Fields {
+        combine(own, levels).expect("sound").fields
     }
 
     #[test]
     fn a_field_is_the_childs_or_else_that_of_the_nearest_ancestor() {
         let timeout = |seconds: &str| json!({"timeouts": {"request": seconds}});
-        let request = |does: &Does| does.timeouts.request.map(|timeout| timeout.as_secs());
+        let request = |fields: &Fields| fields.timeouts?.request.map(|timeout| timeout.as_secs());
         let levels = [level("root", timeout("1s"), false), level("mid", timeout("2s"), false)];
         assert_eq!(request(&combined(json!({}), &levels)), Some(2));
         assert_eq!(request(&combined(timeout("3s"), &levels)), Some(3));
@@ -138,7 +171,7 @@ mod tests {
         let levels = [level("root", json!({"timeouts": {"backendRequest": "1s"}}), false)];
         assert_eq!(
             combined(timeout("3s"), &levels).timeouts,
-            Timeouts { request: Some(Duration::from_secs(3)), backend_request: None }
+            Some(Timeouts { request: Some(Duration::from_secs(3)), backend_request: None })
         );
     }
 
@@ -152,16 +185,15 @@ mod tests {
         let pair = |name: &str, value: &str| (name.into(), value.into());
         for (prefers_parent, winner) in [(false, "leaf"), (true, "root")] {
             let levels = [level("root", setting("x", "root"), prefers_parent)];
-            let headers = combined(setting("x", "leaf"), &levels).filters.filters.request_headers;
+            let headers = combined(setting("x", "leaf"), &levels).request_headers;
             assert_eq!(headers.set, [pair("x", winner)]);
-            let headers = combined(setting("y", "leaf"), &levels).filters.filters.request_headers;
+            let headers = combined(setting("y", "leaf"), &levels).request_headers;
             assert_eq!(headers.set.len(), 2, "{headers:?}");
         }
     }
 
     #[test]
     fn more_header_changes_than_envoy_takes_are_refused_though_each_level_has_few() {
-        let leaf = NsName::new("ns", "leaf");
         for kind in ["request", "response"] {
             let many = |name: &str, count: usize| {
                 let headers: Vec<_> =
@@ -171,8 +203,8 @@ mod tests {
                 json!({"filters": [filter]})
             };
             let levels = [level("root", many("root", 200), false), level("mid", many("mid", 200), false)];
-            assert!(combine(does(many("leaf", 100)), &leaf, levels.iter(), "spec.rules[0]").is_ok());
-            let refused = combine(does(many("leaf", 101)), &leaf, levels.iter(), "spec.rules[0]");
+            assert!(combine(many("leaf", 100), &levels).is_ok());
+            let refused = combine(many("leaf", 101), &levels);
             assert_eq!(refused.expect_err("refused").reason, "UnsupportedValue");
         }
     }
@@ -186,12 +218,12 @@ mod tests {
             ]})
         };
         let levels = [level("root", rule("root"), false)];
-        let leaf = NsName::new("ns", "leaf");
-        let (does, mirrors) = combine(does(rule("leaf")), &leaf, levels.iter(), "").expect("sound");
-        assert_eq!(does.filters.filters.rewrite.hostname.as_deref(), Some("leaf"));
-        let owners: Vec<_> = mirrors.iter().map(|(owner, _)| &*owner.name).collect();
+        let host = |fields: &Fields| fields.rewrite.as_ref().and_then(|rewrite| rewrite.hostname.clone());
+        let fields = combined(rule("leaf"), &levels);
+        assert_eq!(host(&fields).as_deref(), Some("leaf"));
+        let owners: Vec<_> = fields.mirrors.iter().map(|mirror| &*mirror.owner.name).collect();
         assert_eq!(owners, ["leaf", "root"]);
-        assert_eq!(combined(json!({}), &levels).filters.filters.rewrite.hostname.as_deref(), Some("root"));
+        assert_eq!(host(&combined(json!({}), &levels)).as_deref(), Some("root"));
     }
 
     #[test]
@@ -199,8 +231,7 @@ mod tests {
         let levels =
             [level("root", json!({"filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "h"}}]}), false)];
         let redirect = json!({"filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "other"}}]});
-        let leaf = NsName::new("ns", "leaf");
-        let refused = combine(does(redirect), &leaf, levels.iter(), "spec.rules[0]");
+        let refused = combine(redirect, &levels);
         assert_eq!(refused.expect_err("refused").reason, "IncompatibleFilters");
     }
 }

@@ -8,36 +8,39 @@ use ir::Chain;
 use super::{Children, Level, Standing};
 use crate::{
     resolve::not_allowed,
-    route::rule,
     tables::{
         delegation::{Delegating, Delegation},
-        input::{Config, Routes},
+        input::Config,
+        route::{RouteHead, RouteRule},
     },
 };
 
 impl Lookup for Delegating {
     fn compute(scope: &Scope<'_>, (chain, index): &(Chain, u32)) -> Option<Delegation> {
         let name = chain.route();
-        let route = scope.get::<Routes>(name)?;
-        let written = route.spec.rules.get(*index as usize)?;
-        let read = rule::read(written, &format!("spec.rules[{index}]"));
-        let does = read.does.ok().filter(|does| !does.delegates.is_empty())?;
+        let route = scope.get::<RouteHead>(name)?;
+        let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
+        let handling = rule.handling.as_ref().ok().filter(|handling| !handling.delegates.is_empty())?;
         let standing = Standing::of(scope, chain, &route).filter(|standing| standing.fault.is_none())?;
-        let matches = standing.render(*index, &read.matches).matches;
+        let matches = standing.render(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
-        let children = does.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
+        let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
             Some((position, Children::of(&delegate.reference, &name.namespace, &everywhere)?))
         });
         let children = children.collect();
-        let terms = standing.terms(scope, chain.route(), &route, read.name.as_ref()).ok()?;
+        let terms = standing.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;
         // What it hands down goes to its children's requests, so it is bound as they are.
-        if !not_allowed(&standing, &terms, name, &does).is_empty() {
+        if !not_allowed(&standing, &terms, name, handling).is_empty() {
             return None;
         }
         let above = standing.above.iter().flat_map(|above| above.levels.iter().cloned());
-        let level = Level::of(chain.route().clone(), does, standing.annotations.prefers_parent);
+        let level = Level {
+            route: name.clone(),
+            prefers_parent: standing.annotations.prefers_parent,
+            fields: handling.fields.clone(),
+        };
         Some(Delegation {
-            rule_name: read.name,
+            rule_name: rule.name.clone(),
             children,
             by_prefix: Delegation::sorted_by_prefix(&matches),
             matches: matches.into(),

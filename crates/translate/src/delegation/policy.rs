@@ -3,13 +3,13 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{
-    DelegationPolicy, HttpRoute, Kind, Object, ObjectId,
+    DelegationPolicy, Kind, Object, ObjectId,
     delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
     meta::LabelSelector,
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Severity, matching::Age};
+use ir::{NsName, Problem, Severity, matching::Age, route::Head};
 
 use super::SortMethod;
 use crate::{
@@ -275,14 +275,14 @@ impl Terms {
     pub(crate) fn of(
         scope: &Scope<'_>,
         route: &NsName,
-        object: &HttpRoute,
+        head: &Head,
         rule: Option<&Arc<str>>,
         above: Option<&Self>,
     ) -> Result<Self, Problem> {
         let mut terms = above.cloned().unwrap_or_default();
         // Its own parent's choice.
         terms.sort = SortMethod::default();
-        if object.metadata.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
+        if head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
             let what = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
             let who = || Demand { namespace: route.namespace.clone(), what: what() };
             terms.requires_auth.get_or_insert_with(who);

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{
-    HttpRoute,
-    shared::{BackendObjectReference, ParentReference},
+use ir::{
+    Chain, NsName, Problem, Severity,
+    route::{BackendRef, Head, ParentRef},
 };
-use ir::{Chain, NsName, Problem, Severity};
 
 use crate::grant::GATEWAY_API;
 
@@ -30,16 +29,16 @@ pub(crate) enum Children {
 impl Children {
     /// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend.
     /// `everywhere` is the word that means all namespaces in a reference by label, and only there.
-    pub(crate) fn of(reference: &BackendObjectReference, own: &Arc<str>, everywhere: &str) -> Option<Self> {
-        let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+    pub(crate) fn of(reference: &BackendRef, own: &Arc<str>, everywhere: &str) -> Option<Self> {
+        let NsName { namespace, name } = reference.target(own);
         match (&*reference.group, &*reference.kind) {
             (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
-                "" | "*" => Self::InNamespace(namespace.clone()),
-                _ => Self::Named(NsName::new(namespace.clone(), reference.name.clone())),
+                "" | "*" => Self::InNamespace(namespace),
+                _ => Self::Named(NsName { namespace, name }),
             }),
             (LABEL_GROUP, "label") => {
-                let namespace = (**namespace != *everywhere).then(|| namespace.clone());
-                Some(Self::Labelled(reference.name.clone(), namespace))
+                let namespace = (*namespace != *everywhere).then_some(namespace);
+                Some(Self::Labelled(name, namespace))
             }
             _ => None,
         }
@@ -47,16 +46,16 @@ impl Children {
 }
 
 /// Whether a reference means routes.
-pub(crate) fn is_delegate(reference: &BackendObjectReference) -> bool {
-    matches!((&*reference.group, &*reference.kind), (GATEWAY_API, "HTTPRoute") | (LABEL_GROUP, "label"))
+pub(crate) fn is_delegate(group: &str, kind: &str) -> bool {
+    matches!((group, kind), (GATEWAY_API, "HTTPRoute") | (LABEL_GROUP, "label"))
 }
 
 /// Whether a route lets any other delegate to it. Most routes stand at Gateways and do not.
-pub(crate) fn may_consent(own: &[ParentReference]) -> bool {
+pub(crate) fn may_consent(own: &[ParentRef]) -> bool {
     own.is_empty() || own.iter().any(names_route)
 }
 
-fn names_route(reference: &ParentReference) -> bool {
+fn names_route(reference: &ParentRef) -> bool {
     (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
 }
 
@@ -64,10 +63,10 @@ fn names_route(reference: &ParentReference) -> bool {
 pub(crate) const UNASKED: &str = "PublishedUnasked";
 
 /// What its owner is told of a route at `chain` that names no parent, where one of another namespace publishes it.
-pub(crate) fn published_unasked(chain: &Chain, route: &HttpRoute) -> Option<Problem> {
+pub(crate) fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
     let (parent, _) = chain.above()?;
     let parent = parent.route();
-    if !route.spec.parent_refs.is_empty() || parent.namespace == chain.route().namespace {
+    if !route.parents.is_empty() || parent.namespace == chain.route().namespace {
         return None;
     }
     let message = format!(
@@ -79,26 +78,26 @@ pub(crate) fn published_unasked(chain: &Chain, route: &HttpRoute) -> Option<Prob
 
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
 /// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
-pub(crate) fn consents(own: &[ParentReference], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
+pub(crate) fn consents(own: &[ParentRef], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
     own.is_empty()
         || own.iter().any(|reference| {
-            let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
-            let section = reference.section_name.as_deref().filter(|section| !section.is_empty());
             names_route(reference)
-                && reference.name == parent.name
-                && *namespace.unwrap_or(own_namespace) == parent.namespace
-                && section.is_none_or(|section| rule == Some(section))
+                && reference.target(own_namespace) == *parent
+                && reference.section().is_none_or(|section| rule == Some(section))
         })
 }
 
 #[cfg(test)]
 mod tests {
+    use api::shared::{BackendObjectReference, ParentReference};
     use serde_json::{Value, json};
 
     use super::*;
 
     fn children(reference: Value) -> Option<Children> {
-        let reference = serde_json::from_value(reference).expect("a reference");
+        let BackendObjectReference { group, kind, namespace, name, port } =
+            serde_json::from_value(reference).expect("a reference");
+        let reference = BackendRef { group, kind, namespace, name, port };
         Children::of(&reference, &"own".into(), "all")
     }
 
@@ -138,6 +137,11 @@ mod tests {
         let parent = NsName::new("infra", "parent");
         let consents = |references: Value, rule: Option<&str>| {
             let references: Vec<ParentReference> = serde_json::from_value(references).expect("references");
+            let references = references.into_iter().map(|reference| {
+                let ParentReference { group, kind, namespace, name, section_name, port } = reference;
+                ParentRef { group, kind, namespace, name, section_name, port }
+            });
+            let references: Vec<_> = references.collect();
             consents(&references, &"team".into(), &parent, rule)
         };
         let naming = |more: Value| {

@@ -6,16 +6,16 @@ use engine::Scope;
 use ir::{
     Chain, NsName, Problem,
     matching::{Age, At, Match, Path, Specificity, Step},
+    route::{Annotations, Head, MatchSpec},
 };
 
 use super::{
-    Annotations, Terms,
+    Terms,
     contain::Inner,
     inherit::{join, joinable},
 };
 use crate::{
     attach::NamespaceLabels,
-    route::rule::ReadMatch,
     tables::{
         delegation::{Delegating, Delegation},
         gateway::Fault,
@@ -72,7 +72,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// None where the parent's rule delegates nothing.
-    pub(crate) fn of(scope: &Scope<'_>, chain: &Chain, route: &api::HttpRoute) -> Option<Self> {
+    pub(crate) fn of(scope: &Scope<'_>, chain: &Chain, route: &Head) -> Option<Self> {
         let above = match chain.above() {
             None => None,
             Some((parent, rule)) => Some(scope.get::<Delegating>(&(parent.clone(), rule))?),
@@ -82,8 +82,8 @@ impl Standing {
             fault: above
                 .as_ref()
                 .and_then(|above| not_allowed(scope, above, name).or_else(|| fault(scope, chain, route))),
-            annotations: Annotations::of(&route.metadata),
-            age: Age { created: created(route), name: name.clone() },
+            annotations: route.annotations,
+            age: Age { created: route.created, name: name.clone() },
             // Those that are not named come behind those that are.
             position: above.as_ref().map_or(0, |above| above.position(name).unwrap_or(u32::MAX)),
             above,
@@ -98,19 +98,19 @@ impl Standing {
         &self,
         scope: &Scope<'_>,
         name: &NsName,
-        route: &api::HttpRoute,
+        route: &Head,
         rule: Option<&Arc<str>>,
     ) -> Result<Terms, Problem> {
         Terms::of(scope, name, route, rule, self.above.as_ref().map(|above| &above.terms))
     }
 
     /// What the matches of rule number `rule` become.
-    pub(crate) fn render(&self, rule: u32, read: &[ReadMatch]) -> Outcome {
+    pub(crate) fn render(&self, rule: u32, read: &[MatchSpec]) -> Outcome {
         self.render_some(rule, read, usize::MAX)
     }
 
     /// [`Self::render`], given up when there are more than `most`: each match can be joined with many of its parent's.
-    pub(super) fn render_some(&self, rule: u32, read: &[ReadMatch], most: usize) -> Outcome {
+    pub(super) fn render_some(&self, rule: u32, read: &[MatchSpec], most: usize) -> Outcome {
         let mut outcome = Outcome::default();
         let Some(above) = &self.above else {
             outcome.matches.extend(read.iter().map(|read| Rendered {
@@ -232,11 +232,6 @@ impl Rendered {
     }
 }
 
-/// When a route was made, in seconds.
-pub(super) fn created(route: &api::HttpRoute) -> i64 {
-    route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second)
-}
-
 /// How much a match asks for, the part of it that stands first.
 fn asks_for(written: &Match) -> Option<Specificity> {
     written.requests().next().map(|request| request.specificity())
@@ -276,8 +271,8 @@ fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &NsName) -> Option<
 }
 
 /// Why a child does nothing of what it says.
-fn fault(scope: &Scope<'_>, chain: &Chain, route: &api::HttpRoute) -> Option<Fault> {
-    if !route.spec.hostnames.is_empty() {
+fn fault(scope: &Scope<'_>, chain: &Chain, route: &Head) -> Option<Fault> {
+    if route.names_hostnames {
         let message = "a route that others delegate to is served for the hostnames of their root; remove them here";
         return Some(Fault::at("UnsupportedValue", "spec.hostnames", message));
     }

@@ -3,16 +3,16 @@
 use ir::Chain;
 
 use super::{Effect, Way, effects};
-use crate::{delegation::provenance, route::rule, seen::SeenRoute};
+use crate::{delegation::provenance, seen::SeenRoute};
 
 /// What is done to the request, each with whose it is.
 pub(super) fn effects(way: &Way, chain: &Chain, seen: &SeenRoute) -> Vec<Effect> {
     let rule = seen.rule;
-    let supplied = way.route.as_ref().and_then(|route| {
-        let own = rule::read(route.spec.rules.get(rule as usize)?, "").does.ok()?;
+    let supplied = way.rule.as_ref().and_then(|rule| {
+        let own = rule.handling.as_ref().ok()?;
         let above = way.above.first().and_then(|above| above.delegation.as_ref());
         let levels: Vec<_> = above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect();
-        Some(provenance(&own, &levels))
+        Some(provenance(own, &levels))
     });
     let rule_of = |level: &Option<usize>| {
         // Levels are counted from the root, as depths are.

@@ -8,15 +8,15 @@ use std::{mem, sync::Arc};
 
 use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
-use ir::{Chain, NsName, Problem, Severity, filter::PathModifier};
+use ir::{
+    Chain, NsName, Problem, Severity,
+    filter::PathModifier,
+    route::{ExtensionKind, ExtensionRef},
+};
 
-use crate::{
-    delegation::Annotations,
-    route::{filters::ReadExtension, rule},
-    tables::{
-        input::Routes,
-        policy::{PoliciesOf, PolicyRow, Target},
-    },
+use crate::tables::{
+    policy::{PoliciesOf, PolicyRow, Target},
+    route::{RouteHead, RouteRule},
 };
 
 /// Paths of requests as a policy wants them.
@@ -93,11 +93,16 @@ tables! {
 
 impl Level {
     /// The policies of a rule: `extensions` are those that its filters name.
-    pub(crate) fn of(scope: &Scope<'_>, route: &NsName, rule: Option<&Arc<str>>, extensions: &[ReadExtension]) -> Self {
+    pub(crate) fn of(scope: &Scope<'_>, route: &NsName, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
         let mut level = Self::default();
         let mut named = Vec::new();
-        for extension in extensions.iter().filter(|extension| extension.kind != Kind::DirectResponse) {
-            let id = ObjectId::new(extension.kind, route.namespace.clone(), extension.name.clone());
+        for extension in extensions {
+            let kind = match extension.kind {
+                ExtensionKind::TrafficPolicy => Kind::TrafficPolicy,
+                ExtensionKind::RewritePolicy => Kind::RewritePolicy,
+                ExtensionKind::DirectResponse => continue,
+            };
+            let id = ObjectId::new(kind, route.namespace.clone(), extension.name.clone());
             match scope.get::<PolicyRow>(&id) {
                 Some(policy) => named.push(policy.rank.clone()),
                 None => {
@@ -186,11 +191,11 @@ fn join(policies: &mut Vec<(ObjectId, bool)>, more: &[(ObjectId, bool)]) {
 
 impl Lookup for RulePolicies {
     fn compute(scope: &Scope<'_>, (name, index): &(NsName, u32)) -> Option<(Level, bool)> {
-        let route = scope.get::<Routes>(name)?;
-        let read = rule::read(route.spec.rules.get(*index as usize)?, &format!("spec.rules[{index}]"));
-        let extensions = read.does.map(|does| does.filters.extensions).unwrap_or_default();
-        let level = Level::of(scope, name, read.name.as_ref(), &extensions);
-        (!level.is_empty()).then(|| (level, Annotations::of(&route.metadata).prefers_parent))
+        let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
+        let extensions = rule.handling.as_ref().map_or(&[][..], |handling| &handling.extensions);
+        let level = Level::of(scope, name, rule.name.as_ref(), extensions);
+        let prefers_itself = scope.get::<RouteHead>(name)?.annotations.prefers_parent;
+        (!level.is_empty()).then_some((level, prefers_itself))
     }
 }
 

@@ -3,19 +3,16 @@
 use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
-    Chain, NsName, Port, Problem, Severity,
+    Chain, Port, Problem, Severity,
     backend::{Protocol, ServicePort},
-    filter::{HeaderModifier, Mirror},
+    filter::{Filters, HeaderModifier, Mirror, Redirect},
+    route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
     rule::{Action, Rule, WeightedBackend},
 };
 
 use crate::{
     grant::{Referrer, permits},
-    route::{
-        direct_response,
-        filters::ReadMirror,
-        rule::{Changes, Does, ReadBackend},
-    },
+    route::direct_response,
     tables::backend::{ClusterId, ServicePorts, Shares, Unusable},
 };
 
@@ -64,15 +61,23 @@ impl<'a, 'b> Resolver<'a, 'b> {
         self.session = None;
     }
 
-    /// A rule with its references followed. Each mirror comes with the route whose it is.
-    pub(super) fn rule(&mut self, does: &Does, mirrors: &[(&NsName, ReadMirror)]) -> Result<Rule, Problem> {
-        let action = match (&does.filters.redirect, does.filters.direct_response()) {
-            (Some(redirect), _) => Action::Redirect(redirect.clone()),
+    /// A rule with its references followed.
+    pub(super) fn rule(&mut self, handling: &Handling) -> Result<Rule, Problem> {
+        let action = match (&handling.redirect, handling.direct_response()) {
+            (Some(redirect), _) => Action::Redirect(Redirect::clone(redirect)),
             (None, Some(answer)) => direct_response::action(self.scope, &self.rule.0.route().namespace, answer)?,
-            (None, None) => self.forward(does)?,
+            (None, None) => self.forward(handling)?,
         };
-        let mut filters = does.filters.filters.clone();
-        for (owner, mirror) in mirrors {
+        let fields = &handling.fields;
+        let mut filters = Filters {
+            request_headers: fields.request_headers.clone(),
+            response_headers: fields.response_headers.clone(),
+            rewrite: fields.rewrite.clone().unwrap_or_default(),
+            mirrors: Vec::with_capacity(fields.mirrors.len()),
+            cors: fields.cors.clone(),
+        };
+        for mirror in &fields.mirrors {
+            let owner = &mirror.owner;
             // A mirror that does not resolve takes nothing from the request itself.
             match self.follow(Referrer::gateway_api("HTTPRoute", &owner.namespace), &mirror.backend, &mirror.field) {
                 Ok((port, _)) => {
@@ -80,17 +85,23 @@ impl<'a, 'b> Resolver<'a, 'b> {
                     self.clusters.push(ClusterId::Service(port));
                 }
                 // One that is handed down is told to the route that does so.
-                Err(problem) if *owner == self.rule.0.route() => {
+                Err(problem) if owner == self.rule.0.route() => {
                     self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
                 }
                 Err(_) => {}
             }
         }
-        Ok(Rule { action, filters, timeouts: does.timeouts, retry: does.retry.clone(), session: does.session.clone() })
+        Ok(Rule {
+            action,
+            filters,
+            timeouts: fields.timeouts.unwrap_or_default(),
+            retry: fields.retry.clone(),
+            session: fields.session.clone(),
+        })
     }
 
     /// The mirrors that a delegating rule hands down: what is wrong with them is told to its route.
-    pub(super) fn handed_down(&mut self, mirrors: &[ReadMirror]) {
+    pub(super) fn handed_down(&mut self, mirrors: &[MirrorSpec]) {
         for mirror in mirrors {
             let namespace = &self.rule.0.route().namespace;
             if let Err(problem) =
@@ -101,8 +112,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
         }
     }
 
-    fn forward(&mut self, does: &Does) -> Result<Action, Problem> {
-        let shares: Vec<_> = does.backends.iter().map(|backend| self.share(backend)).collect();
+    fn forward(&mut self, handling: &Handling) -> Result<Action, Problem> {
+        let shares: Vec<_> = handling.backends.iter().map(|backend| self.share(backend)).collect();
         let served = shares.iter().any(|share| share.weight > 0 && share.port.is_some());
         if !served {
             // A rule that a filter left without a backend is broken itself.
@@ -111,14 +122,14 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
             };
         }
-        Ok(Action::Forward(if does.session.is_some() && shares.len() > 1 {
-            self.session(&shares, does)?
+        Ok(Action::Forward(if handling.fields.session.is_some() && shares.len() > 1 {
+            self.session(&shares, handling)?
         } else {
             shares.iter().filter(|share| share.weight > 0).map(|share| self.weighted(share)).collect()
         }))
     }
 
-    fn share<'d>(&mut self, backend: &'d ReadBackend) -> Share<'d> {
+    fn share<'d>(&mut self, backend: &'d BackendSpec) -> Share<'d> {
         let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
         let from = match &backend.policy {
             None => Referrer::gateway_api("HTTPRoute", &self.rule.0.route().namespace),
@@ -146,7 +157,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     /// What the owner of the route may know: nothing of a policy of another namespace, nor of what it refers to.
-    fn conceal(&self, backend: &ReadBackend, problem: Problem) -> Problem {
+    fn conceal(&self, backend: &BackendSpec, problem: Problem) -> Problem {
         let Some(policy) = &backend.policy else { return problem };
         if policy.namespace == self.rule.0.route().namespace {
             return problem;
@@ -172,9 +183,9 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     /// A session holds across backends, one at weight zero included: they become one cluster with a weighted locality
     /// each, since Envoy looks for a session's endpoint only after it chose the cluster.
-    fn session(&mut self, shares: &[Share<'_>], does: &Does) -> Result<Vec<WeightedBackend>, Problem> {
+    fn session(&mut self, shares: &[Share<'_>], handling: &Handling) -> Result<Vec<WeightedBackend>, Problem> {
         let usable = || shares.iter().filter(|share| share.port.is_some());
-        let field = does.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
+        let field = handling.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
         let refuse = |message: &str| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
         if usable().any(|share| share.changes.is_some_and(|changes| !changes.is_empty())) {
             return Err(refuse("a session cannot hold across backends with filters of their own; remove either"));
@@ -204,12 +215,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
-    fn follow(
-        &mut self,
-        from: Referrer<'_>,
-        to: &api::shared::BackendObjectReference,
-        field: &str,
-    ) -> Result<(ServicePort, Protocol), Problem> {
+    fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<(ServicePort, Protocol), Problem> {
         let refuse =
             |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
         if !to.group.is_empty() || &*to.kind != "Service" {
@@ -217,8 +223,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
             return Err(refuse("InvalidKind", ".kind", message));
         }
-        let namespace = to.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(from.namespace);
-        let service = NsName::new(namespace.clone(), to.name.clone());
+        let service = to.target(from.namespace);
         if !permits(self.scope, from, "Service", &service) {
             let own = from.namespace;
             let message = format!(

@@ -1,14 +1,13 @@
 //! What a delegating rule answers itself: nothing, where its children serve.
 
 use engine::Scope;
-use ir::{Problem, Severity, rule::Rule};
+use ir::{Problem, Severity, route::Handling, rule::Rule};
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     budget::cost::Meter,
     delegation::{Children, Rendered, describe, why_too_many},
     internal,
-    route::rule::Does,
     tables::delegation::{Branch, Delegating, FitsBelow, Referred, Selection},
 };
 
@@ -16,7 +15,7 @@ use crate::{
 pub(super) fn answers(
     scope: &Scope<'_>,
     unwritten: &Unwritten,
-    does: &Does,
+    handling: &Handling,
     meter: &mut Meter<'_, '_>,
     findings: &mut Findings,
 ) -> Box<[EnvoyRoute]> {
@@ -31,7 +30,7 @@ pub(super) fn answers(
         findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
         return write(unwritten, unwritten.matches.clone(), 500, meter, findings);
     }
-    let References { missing, selected } = references(scope, unwritten, does, findings);
+    let References { missing, selected } = references(scope, unwritten, handling, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for (rendered, matching) in unwritten.matches.iter().zip(0..) {
         let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
@@ -90,14 +89,14 @@ struct References {
 }
 
 /// Follows the references of a rule, and tells of those that select nobody or close a circle.
-fn references(scope: &Scope<'_>, unwritten: &Unwritten, does: &Does, findings: &mut Findings) -> References {
+fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, findings: &mut Findings) -> References {
     let (chain, rule) = (&unwritten.chain, unwritten.index);
     let Some(delegation) = scope.get::<Delegating>(&(chain.clone(), rule)) else {
         return References::default();
     };
     let References { mut missing, mut selected } = References::default();
     for (position, children) in &delegation.children {
-        let field = does.delegates.get(*position as usize).map_or("", |delegate| &delegate.field);
+        let field = handling.delegates.get(*position as usize).map_or("", |delegate| &delegate.field);
         let mut tell = |reason, name: &str, message: String| {
             findings.unresolved.push(Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message));
         };

@@ -8,6 +8,7 @@ use ir::{
     Chain, Problem, Severity,
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
+    route::Handling,
     rule::Rule,
     settings::Replacement,
 };
@@ -17,7 +18,6 @@ use crate::{
     budget::cost::Meter,
     delegation::{Rendered, describe},
     policy::rule::{Effective, Level, above},
-    route::rule::Does,
     tables::policy::Winner,
 };
 
@@ -45,10 +45,10 @@ impl Policies {
         scope: &Scope<'_>,
         chain: &Chain,
         name: Option<&Arc<str>>,
-        does: Option<&Does>,
+        handling: Option<&Handling>,
         field: &str,
     ) -> Self {
-        let extensions = does.map_or(&[][..], |does| &does.filters.extensions);
+        let extensions = handling.map_or(&[][..], |handling| &handling.extensions);
         let level = Level::of(scope, chain.route(), name, extensions);
         let Effective { broken, says, policies } =
             level.below(above(scope, chain).as_deref(), &chain.route().namespace, field);
@@ -60,14 +60,14 @@ impl Policies {
     /// given back.
     pub(super) fn apply(
         &mut self,
-        does: &mut Does,
+        handling: &mut Handling,
         matches: &mut Vec<Rendered>,
         field: &str,
     ) -> Result<Vec<(Rendered, Problem)>, Problem> {
         let (in_force, path) = (self.in_force.take(), self.path.take());
-        let answers = does.filters.redirect.is_some() || does.filters.direct_response().is_some();
-        let (Some(policy), Some(path), false) = (in_force, path, answers) else { return Ok(Vec::new()) };
-        if does.filters.filters.rewrite.path.is_some() {
+        let (Some(policy), Some(path), false) = (in_force, path, handling.answers()) else { return Ok(Vec::new()) };
+        let rewrite = handling.fields.rewrite.get_or_insert_default();
+        if rewrite.path.is_some() {
             self.winner = Some(Winner::Filter);
             return Ok(Vec::new());
         }
@@ -100,7 +100,7 @@ impl Policies {
             self.entries.sort_unstable();
             self.entries.dedup();
         }
-        does.filters.filters.rewrite.path = Some(path);
+        rewrite.path = Some(path);
         Ok(aside)
     }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use api::{ObjectId, direct_response::DirectResponseSpec};
+use api::{Kind, ObjectId, direct_response::DirectResponseSpec};
 use engine::{Derived, Emitter, Scope};
 use ir::{
     NsName, Problem, Severity,
+    route::ExtensionRef,
     rule::{Action, BodyContent, BodyFormat},
 };
 use validate::{self, Invalid};
 
-use super::filters::ReadExtension;
 use crate::{internal, tables::input::DirectResponses};
 
 /// The longest body that Envoy takes, in bytes.
@@ -33,8 +33,8 @@ impl Derived for RefusedResponses {
 }
 
 /// The answer that a filter names.
-pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ReadExtension) -> Result<Action, Problem> {
-    let id = ObjectId::new(named.kind, namespace.clone(), named.name.clone());
+pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ExtensionRef) -> Result<Action, Problem> {
+    let id = ObjectId::new(Kind::DirectResponse, namespace.clone(), named.name.clone());
     let refuse =
         |message| Problem::new(Severity::Replaced, "UnsupportedValue", format!("{}.name", named.field), message);
     let Some(response) = scope.get::<DirectResponses>(&NsName::new(id.namespace.clone(), id.name.clone())) else {

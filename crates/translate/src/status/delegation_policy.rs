@@ -15,8 +15,9 @@ use crate::{
     tables::{
         delegation::{Branch, Places},
         gateway::Fault,
-        input::{DelegationPolicies, Routes},
+        input::DelegationPolicies,
         policy::PolicyGateways,
+        route::RouteHead,
     },
 };
 
@@ -34,13 +35,13 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>>
             continue; // a policy with such a target is refused
         }
         let section = section(target.section_name.as_ref());
-        let Some(object) = scope.get::<Routes>(&route) else {
+        let Some(object) = scope.get::<RouteHead>(&route) else {
             let message = format!("HTTPRoute {route} does not exist; create it, or correct the name");
             lacking.push((target, Fault::at("TargetNotFound", format!("spec.targetRefs[{index}].name"), message)));
             continue;
         };
         if let Some(section) = &section
-            && object.spec.rules.iter().all(|rule| rule.name.as_ref() != Some(section))
+            && object.rule_names().all(|name| name != section)
         {
             let message = format!("HTTPRoute {route} has no rule named {section}; name one so, or correct the name");
             let field = format!("spec.targetRefs[{index}].sectionName");

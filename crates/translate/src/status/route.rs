@@ -6,12 +6,14 @@ use std::{
 };
 
 use api::{
-    HttpRoute,
     shared::ParentReference,
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
 use engine::{Derived, Emitter, Scope, View};
-use ir::{Chain, NsName, Problem, Severity};
+use ir::{
+    Chain, NsName, Problem, Severity,
+    route::{Head, ParentRef},
+};
 
 use super::{Conditions, MAX_LISTED, and_notes, listed};
 use crate::{
@@ -20,12 +22,12 @@ use crate::{
     delegation::{UNASKED, beyond, beyond_fault, consents, may_consent, published_unasked},
     grant::GATEWAY_API,
     resolve::ResolvedRule,
-    route::rule::delegates,
     tables::{
         attachment::{Attached, Attachment, ParentState, Unacceptable},
         delegation::{Branch, Delegating, Overfull, Place, Places, Serving, Unlisted},
         gateway::Fault,
-        input::{Config, Routes},
+        input::Config,
+        route::RouteHead,
     },
 };
 
@@ -75,9 +77,9 @@ struct Wrong {
 
 impl Derived for RouteStatus {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Verdict> {
-        let route = scope.get::<Routes>(key)?;
+        let route = scope.get::<RouteHead>(key)?;
         let attached = scope.get::<Attachment>(key)?;
-        let places = may_consent(&route.spec.parent_refs).then(|| scope.group::<Places>(key));
+        let places = may_consent(&route.parents).then(|| scope.group::<Places>(key));
         let mut elsewhere = None;
         let mut own = None;
         if !attached.parents.is_empty() || places.as_ref().is_none_or(View::is_empty) {
@@ -89,15 +91,15 @@ impl Derived for RouteStatus {
             parents.push(match (entry, &own) {
                 (Entry::Gateway(state), own) => {
                     let (wrong, refused) = own.clone().unwrap_or_default();
-                    let reference = route.spec.parent_refs.get(state.index).cloned().unwrap_or_default();
+                    let reference = route.parents.get(state.index).map(reference_of).unwrap_or_default();
                     Parent { reference, detached: state.refused.clone(), refused, wrong }
                 }
-                (Entry::Selecting(reference, _, places), _) => child(scope, &attached, reference, &places),
+                (Entry::Selecting(reference, _, places), _) => child(scope, &attached, &reference, &places),
                 (Entry::Never(reference, parent), _) => {
                     let message =
                         format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
                     let detached = Some(Box::new(Fault::new("NoMatchingParent", message)));
-                    Parent { reference, detached, refused: None, wrong: None }
+                    Parent { reference: reference_of(&reference), detached, refused: None, wrong: None }
                 }
             });
         }
@@ -108,7 +110,7 @@ impl Derived for RouteStatus {
             return None;
         }
         Some(Verdict {
-            generation: route.metadata.generation,
+            generation: route.generation,
             controller_name: scope.get::<Config>(&())?.controller_name.clone(),
             parents: parents.into(),
             elsewhere,
@@ -116,14 +118,20 @@ impl Derived for RouteStatus {
     }
 }
 
+/// A parent as a status names it.
+fn reference_of(parent: &ParentRef) -> ParentReference {
+    let ParentRef { group, kind, namespace, name, section_name, port } = parent.clone();
+    ParentReference { group, kind, namespace, name, section_name, port }
+}
+
 /// What one entry of a status is about.
 enum Entry<'a> {
     /// A Gateway of ours that the route names.
     Gateway(&'a ParentState),
     /// An HTTPRoute that selects it, and where it stands below that.
-    Selecting(ParentReference, NsName, Vec<(&'a Chain, &'a Place)>),
+    Selecting(ParentRef, NsName, Vec<(&'a Chain, &'a Place)>),
     /// An HTTPRoute that it names, and that never selects it.
-    Never(ParentReference, NsName),
+    Never(ParentRef, NsName),
 }
 
 /// The entries of a route's status, more than there is room for: first those for its own `parentRefs`, then parents of its
@@ -132,7 +140,7 @@ enum Entry<'a> {
 fn entries<'a>(
     scope: &Scope<'_>,
     key: &NsName,
-    route: &HttpRoute,
+    route: &Head,
     attached: &'a Attached,
     places: Option<&'a View<Places>>,
 ) -> Vec<Entry<'a>> {
@@ -144,13 +152,12 @@ fn entries<'a>(
         }
     }
     let mut named = HashSet::new();
-    for reference in &route.spec.parent_refs {
+    for reference in &route.parents {
         let Some(parent) = route_named(reference, key) else { continue };
         if let Some(places) = below.remove(&parent) {
             named.insert(parent.clone());
             // One that names a rule that selects it, if there are several.
-            let mut all =
-                route.spec.parent_refs.iter().filter(|other| route_named(other, key).as_ref() == Some(&parent));
+            let mut all = route.parents.iter().filter(|other| route_named(other, key).as_ref() == Some(&parent));
             let reference = all.find(|other| admits(scope, other, key, &places)).unwrap_or(reference);
             entries.push(Entry::Selecting(reference.clone(), parent, places));
         } else if !named.contains(&parent) && stands_in_a_tree(scope, &parent) {
@@ -169,12 +176,13 @@ fn entries<'a>(
         .collect();
     unnamed.sort_by_key(|(turn, ..)| *turn);
     entries.extend(unnamed.into_iter().map(|(_, parent, places)| {
-        let reference = ParentReference {
+        let reference = ParentRef {
             group: GATEWAY_API.into(),
             kind: "HTTPRoute".into(),
             namespace: Some(parent.namespace.clone()),
             name: parent.name.clone(),
-            ..ParentReference::default()
+            section_name: None,
+            port: None,
         };
         Entry::Selecting(reference, parent.clone(), places)
     }));
@@ -182,7 +190,7 @@ fn entries<'a>(
 }
 
 /// Whether a reference of `own` admits a rule that selects it.
-fn admits(scope: &Scope<'_>, reference: &ParentReference, own: &NsName, places: &[(&Chain, &Place)]) -> bool {
+fn admits(scope: &Scope<'_>, reference: &ParentRef, own: &NsName, places: &[(&Chain, &Place)]) -> bool {
     let mut rules = places.iter().filter_map(|(chain, _)| chain.above());
     rules.any(|(parent, rule)| {
         let delegation = scope.get::<Delegating>(&(parent.clone(), rule));
@@ -194,8 +202,8 @@ fn admits(scope: &Scope<'_>, reference: &ParentReference, own: &NsName, places: 
 impl Derived for Overfull {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
         let places = scope.group::<Places>(key);
-        let route = scope.get::<Routes>(key)?;
-        if places.len() + route.spec.parent_refs.len() <= MAX_PARENTS {
+        let route = scope.get::<RouteHead>(key)?;
+        if places.len() + route.parents.len() <= MAX_PARENTS {
             return None;
         }
         let attached = scope.get::<Attachment>(key)?;
@@ -210,8 +218,7 @@ impl Derived for Overfull {
 
 /// What is to be said of the children of a route whose statuses do not tell of it.
 fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
-    let route = scope.get::<Routes>(parent)?;
-    if !route.spec.rules.iter().flat_map(|rule| &rule.backend_refs).any(delegates) {
+    if !scope.get::<RouteHead>(parent)?.delegates() {
         return None;
     }
     let children = scope.group::<Unlisted>(parent);
@@ -236,10 +243,9 @@ fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
 }
 
 /// The HTTPRoute that a reference of `own` names as a parent.
-fn route_named(reference: &ParentReference, own: &NsName) -> Option<NsName> {
+fn route_named(reference: &ParentRef, own: &NsName) -> Option<NsName> {
     let is_route = (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute");
-    let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(&own.namespace);
-    is_route.then(|| NsName::new(namespace.clone(), reference.name.clone()))
+    is_route.then(|| reference.target(&own.namespace))
 }
 
 /// Whether a route stands below a Gateway of ours, somewhere.
@@ -248,7 +254,8 @@ fn stands_in_a_tree(scope: &Scope<'_>, route: &NsName) -> bool {
 }
 
 /// What is to be said of a route at a parent that selects it, wherever that stands.
-fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, places: &[(&Chain, &Place)]) -> Parent {
+fn child(scope: &Scope<'_>, attached: &Attached, reference: &ParentRef, places: &[(&Chain, &Place)]) -> Parent {
+    let reference = reference_of(reference);
     let works = |chain: &Chain| scope.get::<Branch>(chain).is_some_and(|serving| *serving == Serving::AsWritten);
     let sound: Vec<_> = places.iter().filter(|(chain, place)| place.fault.is_none() && works(chain)).collect();
     let sound = || sound.iter().copied();
@@ -266,7 +273,7 @@ fn child(scope: &Scope<'_>, attached: &Attached, reference: ParentReference, pla
     }
     let mut wrong = Wrong::of(scope, attached, sound().map(|(chain, _)| *chain));
     let unasked = || {
-        let route = scope.get::<Routes>(sound().next()?.0.route())?;
+        let route = scope.get::<RouteHead>(sound().next()?.0.route())?;
         sound().find_map(|(chain, _)| published_unasked(chain, &route))
     };
     wrong.warnings.extend(unasked());

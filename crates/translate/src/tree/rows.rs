@@ -5,9 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use api::HttpRoute;
 use engine::Engine;
-use ir::{Chain, ListenerId, NsName, Problem};
+use ir::{Chain, ListenerId, NsName, Problem, route::RuleSpec};
 
 use super::State;
 use crate::{
@@ -21,8 +20,9 @@ use crate::{
             Branch, Delegating, Delegation, Excess, FitsBelow, Place, Places, Selection, Selections, Serving,
         },
         gateway::{Fault, GatewayModel, GatewayRow},
-        input::{Config, Routes},
+        input::Config,
         listener::{ListenerRow, ListenerState},
+        route::{RouteHead, RouteRule},
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) struct NodeRows {
     pub(super) head: Head,
     /// None if it is not served there.
     pub(super) serving: Option<Arc<Serving>>,
-    pub(super) route: Option<Arc<HttpRoute>>,
+    pub(super) route: Option<Arc<ir::route::Head>>,
     /// As many as the route has.
     pub(super) rules: Vec<RuleRows>,
 }
@@ -74,6 +74,7 @@ pub(super) enum Head {
 }
 
 pub(super) struct RuleRows {
+    pub(super) written: Option<Arc<RuleSpec>>,
     pub(super) resolved: Option<Arc<Resolved>>,
     /// What is to be said where proxies have no room for it.
     pub(super) no_room: Vec<Problem>,
@@ -104,10 +105,9 @@ impl Rows {
             for parent in &row.parents {
                 let Some(fault) = &parent.refused else { continue };
                 let written =
-                    engine.get::<Routes>(&route).and_then(|route| route.spec.parent_refs.get(parent.index).cloned());
+                    engine.get::<RouteHead>(&route).and_then(|route| route.parents.get(parent.index).cloned());
                 let Some(written) = written else { continue };
-                let namespace = written.namespace.filter(|namespace| !namespace.is_empty());
-                let gateway = NsName::new(namespace.unwrap_or(route.namespace.clone()), written.name);
+                let gateway = written.target(&route.namespace);
                 detached.entry(gateway).or_default().push((route.clone(), (**fault).clone()));
             }
         }
@@ -150,8 +150,8 @@ impl NodeRows {
     }
 
     fn of(engine: &Engine, chain: Chain, head: Head) -> Self {
-        let (serving, route) = (engine.get::<Branch>(&chain), engine.get::<Routes>(chain.route()));
-        let rules = route.iter().flat_map(|route| &route.spec.rules).zip(0..);
+        let (serving, route) = (engine.get::<Branch>(&chain), engine.get::<RouteHead>(chain.route()));
+        let rules = route.iter().flat_map(|route| &route.rules).zip(0..);
         let overruns = Overruns::seen(engine, &chain);
         let rules = rules.map(|(_, index)| {
             let no_room = overruns.problems(index).collect();
@@ -173,7 +173,8 @@ impl RuleRows {
             Some(delegation) if served => selected(engine, key, delegation),
             _ => Vec::new(),
         };
-        Self { resolved: engine.get::<ResolvedRule>(key), no_room: Vec::new(), delegation, fits, selected }
+        let written = engine.get::<RouteRule>(&(key.0.route().clone(), key.1));
+        Self { written, resolved: engine.get::<ResolvedRule>(key), no_room: Vec::new(), delegation, fits, selected }
     }
 }
 

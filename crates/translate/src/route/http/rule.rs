@@ -5,129 +5,56 @@ use std::sync::Arc;
 use api::{
     http_route::{HttpBackendRef, HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType},
     shared::{
-        BackendObjectReference, BackendRef, CookieLifetimeType, SessionPersistence as ApiSession,
+        BackendObjectReference, BackendRef as ApiBackendRef, CookieLifetimeType, SessionPersistence as ApiSession,
         SessionPersistenceType,
     },
 };
 use ir::{
     NsName, Problem, Severity,
-    filter::{HeaderModifier, Rewrite},
-    matching::Match,
+    route::{BackendRef, BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
 use validate::{self, Invalid};
 
 use super::{
-    filters::{self, Level, ReadFilters},
+    filters::{self, Level},
     matches,
 };
 use crate::delegation::is_delegate;
 
-/// A rule as its own text decides it; backends are still references.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadRule {
-    /// Its name, if it has one.
-    pub(crate) name: Option<Arc<str>>,
-    /// What it matches: the matches that can be expressed.
-    pub(crate) matches: Vec<ReadMatch>,
-    /// Matches that were dropped.
-    pub(crate) dropped: Vec<Problem>,
-    /// What has no effect.
-    pub(crate) ignored: Vec<Problem>,
-    /// What it does, or why it is replaced.
-    pub(crate) does: Result<Does, Problem>,
-}
-
-/// What a sound rule does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Does {
-    pub(crate) filters: ReadFilters,
-    /// Where its requests go, unless it delegates.
-    pub(crate) backends: Vec<ReadBackend>,
-    /// Whom it delegates to, unless it has backends.
-    pub(crate) delegates: Vec<ReadDelegate>,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) retry: Option<Retry>,
-    pub(crate) session: Option<SessionPersistence>,
-}
-
-/// A share of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadBackend {
-    /// Where it stands.
-    pub(crate) field: String,
-    /// The DelegationPolicy whose default it is; none for one of the rule's own.
-    pub(crate) policy: Option<NsName>,
-    pub(crate) backend: BackendObjectReference,
-    pub(crate) weight: u32,
-    /// What is changed for this share alone, or why the share is broken.
-    pub(crate) changes: Result<Changes, Problem>,
-}
-
-/// A reference to routes that a rule delegates to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadDelegate {
-    /// Where it stands.
-    pub(crate) field: String,
-    pub(crate) reference: BackendObjectReference,
-}
-
-/// What is changed for one share alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
-    pub(crate) request_headers: HeaderModifier,
-    pub(crate) response_headers: HeaderModifier,
-    pub(crate) hostname: Option<Arc<str>>,
-}
-
-impl Changes {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// A match that can be expressed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadMatch {
-    /// Its place in the rule.
-    pub(crate) index: u32,
-    /// The match itself.
-    pub(crate) written: Match,
-}
-
-/// Reads a rule that stands at `field`.
-pub(crate) fn read(rule: &HttpRouteRule, field: &str) -> ReadRule {
-    let (matches, dropped) = read_matches(rule, field);
+/// Reads a rule of `owner` that stands at `field`.
+pub(crate) fn read(rule: &HttpRouteRule, owner: &NsName, field: &str) -> RuleSpec {
     let prefixes_only = rule.matches.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
-    ReadRule {
-        name: rule.name.clone().filter(|name| !name.is_empty()),
-        matches,
-        dropped,
-        ignored: ignored(rule, field),
-        does: does(rule, prefixes_only, field),
+    RuleSpec {
+        ignored: ignored(rule, field).into(),
+        handling: handling(rule, prefixes_only, owner, field),
+        ..claims(rule, field)
     }
 }
 
-/// The matches of a rule, and those that were dropped.
-pub(crate) fn read_matches(rule: &HttpRouteRule, field: &str) -> (Vec<ReadMatch>, Vec<Problem>) {
+/// A rule with what it matches alone.
+pub(in crate::route) fn claims(rule: &HttpRouteRule, field: &str) -> RuleSpec {
     let everything = [HttpRouteMatch::default()];
     let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
-    let mut read_matches = Vec::new();
-    let mut dropped = Vec::new();
+    let (mut sound, mut dropped) = (Vec::with_capacity(written.len()), Vec::new());
     for (index, written) in written.iter().enumerate() {
         match matches::read(index, written, field) {
-            Ok(written) => read_matches.push(ReadMatch { index: u32::try_from(index).unwrap_or(u32::MAX), written }),
+            Ok(written) => sound.push(MatchSpec { index: u32::try_from(index).unwrap_or(u32::MAX), written }),
             Err(problem) => dropped.push(problem),
         }
     }
-    // These rows stay as long as the route: no spare room.
-    read_matches.shrink_to_fit();
-    (read_matches, dropped)
+    RuleSpec {
+        name: rule.name.clone().filter(|name| !name.is_empty()),
+        matches: sound.into(),
+        dropped: dropped.into(),
+        ignored: Box::default(),
+        handling: Ok(Handling::default()),
+    }
 }
 
 /// Whether a reference means routes.
-pub(crate) fn delegates(written: &HttpBackendRef) -> bool {
-    is_delegate(&written.backend_ref)
+pub(super) fn delegates(written: &HttpBackendRef) -> bool {
+    is_delegate(&written.backend_ref.group, &written.backend_ref.kind)
 }
 
 fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
@@ -141,41 +68,35 @@ fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
     weighted.map(problem).collect()
 }
 
-fn does(rule: &HttpRouteRule, prefixes_only: bool, field: &str) -> Result<Does, Problem> {
-    let filters = filters::read(&rule.filters, Level::Rule { prefixes_only }, field)?;
-    if filters.redirect.is_some() && !rule.backend_refs.is_empty() {
+fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &NsName, field: &str) -> Result<Handling, Problem> {
+    let mut handling = filters::read(&rule.filters, Level::Rule { prefixes_only, owner }, field)?;
+    if handling.redirect.is_some() && !rule.backend_refs.is_empty() {
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
         return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
     }
-    if filters.direct_response().is_some() && !rule.backend_refs.is_empty() {
+    if handling.direct_response().is_some() && !rule.backend_refs.is_empty() {
         let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
         return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
     }
-    let mut backends = Vec::with_capacity(rule.backend_refs.len());
-    let mut delegates = Vec::new();
-    for (index, backend) in rule.backend_refs.iter().enumerate() {
+    for (index, written) in rule.backend_refs.iter().enumerate() {
         let field = format!("{field}.backendRefs[{index}]");
-        if is_delegate(&backend.backend_ref) {
-            delegates.push(read_delegate(backend, field)?);
+        if delegates(written) {
+            handling.delegates.push(read_delegate(written, field)?);
         } else {
-            backends.push(read_backend(backend, field)?);
+            handling.backends.push(read_backend(written, field)?);
         }
     }
-    if !delegates.is_empty() && !backends.is_empty() {
+    if !handling.delegates.is_empty() && !handling.backends.is_empty() {
         let message = "a rule either delegates to routes or has backends; make two rules of it";
         return Err(fault("UnsupportedValue", &format!("{field}.backendRefs"), message));
     }
-    let weights = backends.iter().map(|backend| backend.weight);
+    let weights = handling.backends.iter().map(|backend| backend.weight);
     validate::number::total_weight(weights).map_err(at(format!("{field}.backendRefs")))?;
-    let timeouts = rule.timeouts.as_ref().map_or(Ok(Timeouts::default()), |written| timeouts(written, field))?;
-    Ok(Does {
-        filters,
-        backends,
-        delegates,
-        timeouts,
-        retry: rule.retry.as_ref().map(|written| retry(written, field)).transpose()?,
-        session: rule.session_persistence.as_ref().map(|written| session(written, field)).transpose()?,
-    })
+    let timeouts = rule.timeouts.as_ref().map(|written| timeouts(written, field)).transpose()?;
+    handling.fields.timeouts = timeouts.filter(|timeouts| *timeouts != Timeouts::default());
+    handling.fields.retry = rule.retry.as_ref().map(|written| retry(written, field)).transpose()?;
+    handling.fields.session = rule.session_persistence.as_ref().map(|written| session(written, field)).transpose()?;
+    Ok(handling)
 }
 
 fn fault(reason: &'static str, field: &str, message: &str) -> Problem {
@@ -186,31 +107,33 @@ fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
     move |invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string())
 }
 
-fn read_delegate(written: &HttpBackendRef, field: String) -> Result<ReadDelegate, Problem> {
+fn read_delegate(written: &HttpBackendRef, field: String) -> Result<DelegateSpec, Problem> {
     if !written.filters.is_empty() {
         let message = "a reference to routes cannot have filters of its own; move them to the rule";
         return Err(fault("UnsupportedValue", &format!("{field}.filters"), message));
     }
-    Ok(ReadDelegate { field, reference: written.backend_ref.clone() })
+    Ok(DelegateSpec { field, reference: backend_ref(&written.backend_ref) })
 }
 
-fn read_backend(written: &HttpBackendRef, field: String) -> Result<ReadBackend, Problem> {
+fn read_backend(written: &HttpBackendRef, field: String) -> Result<BackendSpec, Problem> {
     let weight = validate::number::weight(written.weight.into()).map_err(at(format!("{field}.weight")))?;
-    let changes = filters::read(&written.filters, Level::Backend, &field).map(|read| {
-        let Rewrite { hostname, .. } = read.filters.rewrite;
-        Changes {
-            request_headers: read.filters.request_headers,
-            response_headers: read.filters.response_headers,
-            hostname,
-        }
+    let changes = filters::read(&written.filters, Level::Backend, &field).map(|Handling { fields, .. }| Changes {
+        request_headers: fields.request_headers,
+        response_headers: fields.response_headers,
+        hostname: fields.rewrite.and_then(|rewrite| rewrite.hostname),
     });
-    Ok(ReadBackend { field, policy: None, backend: written.backend_ref.clone(), weight, changes })
+    Ok(BackendSpec { field, policy: None, backend: backend_ref(&written.backend_ref), weight, changes })
+}
+
+pub(super) fn backend_ref(written: &BackendObjectReference) -> BackendRef {
+    let BackendObjectReference { group, kind, name, namespace, port } = written.clone();
+    BackendRef { group, kind, name, namespace, port }
 }
 
 /// A backend that a policy gives to rules without any.
-pub(crate) fn default_backend(written: BackendRef, policy: &NsName, index: usize) -> Result<ReadBackend, Problem> {
+pub(crate) fn default_backend(written: ApiBackendRef, policy: &NsName, index: usize) -> Result<BackendSpec, Problem> {
     let read = read_backend(&written.into(), format!("spec.defaultBackendRefs[{index}] of DelegationPolicy {policy}"))?;
-    Ok(ReadBackend { policy: Some(policy.clone()), ..read })
+    Ok(BackendSpec { policy: Some(policy.clone()), ..read })
 }
 
 fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Problem> {

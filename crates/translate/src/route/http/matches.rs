@@ -10,7 +10,7 @@ use ir::{
 use validate::{self, Invalid};
 
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
-pub(crate) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {
+pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {
     let field = format!("{field}.matches[{index}]");
     let refuse = |name: &str| {
         let field = format!("{field}.{name}");

@@ -1,31 +1,18 @@
 //! What routes say in annotations.
 
 use api::meta::ObjectMeta;
-use ir::{Problem, Severity};
+use ir::{Problem, Severity, route::Annotations};
 
 const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
 const WEIGHT: &str = "kgateway.dev/route-weight";
 const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
 
-/// What a route's annotations say. A value that means nothing counts as none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Annotations {
-    /// Whether its matches are joined with its parent's.
-    pub(crate) inherits_matcher: bool,
-    /// Its place among its siblings, the greater first.
-    pub(crate) weight: i32,
-    /// Whether what it hands down wins over what its descendants say.
-    pub(crate) prefers_parent: bool,
-}
-
-impl Annotations {
-    pub(crate) fn of(metadata: &ObjectMeta) -> Self {
-        let value = |name| metadata.annotations.get(name).map(AsRef::as_ref);
-        Self {
-            inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),
-            weight: value(WEIGHT).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default(),
-            prefers_parent: value(PRIORITY).and_then(prefers_parent).unwrap_or_default(),
-        }
+pub(super) fn read(metadata: &ObjectMeta) -> Annotations {
+    let value = |name| metadata.annotations.get(name).map(AsRef::as_ref);
+    Annotations {
+        inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),
+        weight: value(WEIGHT).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default(),
+        prefers_parent: value(PRIORITY).and_then(prefers_parent).unwrap_or_default(),
     }
 }
 
@@ -46,7 +33,7 @@ fn prefers_parent(value: &str) -> Option<bool> {
 }
 
 /// The annotations whose value means nothing.
-pub(crate) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
+pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
     let is_weight = |value: &str| value.trim().parse::<i32>().is_ok();
     let written = [INHERIT_MATCHER, WEIGHT, PRIORITY].into_iter().filter_map(|name| {
         let value = metadata.annotations.get(name)?;
@@ -98,11 +85,11 @@ mod tests {
             for value in nonsense {
                 let metadata = metadata(name, value);
                 assert_eq!(problems(&metadata).len(), 1, "{name} {value}");
-                assert_eq!(Annotations::of(&metadata), Annotations::default(), "{name} {value}");
+                assert_eq!(read(&metadata), Annotations::default(), "{name} {value}");
             }
         }
-        assert!(Annotations::of(&metadata(INHERIT_MATCHER, "YES")).inherits_matcher);
-        assert_eq!(Annotations::of(&metadata(WEIGHT, "-5")).weight, -5);
-        assert!(Annotations::of(&metadata(PRIORITY, "DeepMergePreferParent")).prefers_parent);
+        assert!(read(&metadata(INHERIT_MATCHER, "YES")).inherits_matcher);
+        assert_eq!(read(&metadata(WEIGHT, "-5")).weight, -5);
+        assert!(read(&metadata(PRIORITY, "DeepMergePreferParent")).prefers_parent);
     }
 }

@@ -9,71 +9,33 @@ use api::{
         HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type,
         HttpUrlRewriteFilter, Scheme as ApiScheme,
     },
-    shared::BackendObjectReference,
 };
 use ir::{
-    Problem, Severity,
-    filter::{Cors, Filters, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
+    NsName, Problem, Severity,
+    filter::{Cors, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
+    route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
 use validate::{self, Invalid};
 
-/// The filters of a rule. Mirrors still name their backend.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReadFilters {
-    /// What needs no other object.
-    pub(crate) filters: Filters,
-    /// Copies.
-    pub(crate) mirrors: Vec<ReadMirror>,
-    /// The redirect, which stands in place of backends.
-    pub(crate) redirect: Option<Redirect>,
-    /// Policies, and an answer that stands in place of backends.
-    pub(crate) extensions: Vec<ReadExtension>,
-}
-
-impl ReadFilters {
-    /// The answer that stands in place of backends.
-    pub(crate) fn direct_response(&self) -> Option<&ReadExtension> {
-        self.extensions.iter().find(|extension| extension.kind == Kind::DirectResponse)
-    }
-}
-
-/// An object of the rule's namespace that a filter names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadExtension {
-    /// Where the reference stands.
-    pub(crate) field: String,
-    /// TrafficPolicy, RewritePolicy or DirectResponse.
-    pub(crate) kind: Kind,
-    /// Its name.
-    pub(crate) name: Arc<str>,
-}
-
-/// A mirror that still names its backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadMirror {
-    /// Where the reference stands.
-    pub(crate) field: String,
-    /// The backend.
-    pub(crate) backend: BackendObjectReference,
-    /// The share that is copied; none means all.
-    pub(crate) fraction: Option<(u32, u32)>,
-}
+use super::rule::backend_ref;
 
 /// Where filters stand, which decides what is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// On a rule; tells whether each of its matches is a prefix, which `ReplacePrefixMatch` needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Level<'a> {
+    /// On a rule.
     Rule {
-        /// Whether all matches are prefixes.
+        /// Whether all its matches are prefixes, which `ReplacePrefixMatch` needs.
         prefixes_only: bool,
+        /// Its route.
+        owner: &'a NsName,
     },
     /// On a backend, where Envoy can change headers and the host only.
     Backend,
 }
 
-/// Reads all filters of a list. The first fault is told for the list: one is enough to have it replaced.
-pub(crate) fn read(list: &[HttpRouteFilter], level: Level, field: &str) -> Result<ReadFilters, Problem> {
-    let mut read = ReadFilters::default();
+/// Reads all filters of a list into what a rule does, references to backends left out. The first fault is told for the list: one is enough to have it replaced.
+pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> Result<Handling, Problem> {
+    let mut read = Handling::default();
     let mut seen: Vec<&Type> = Vec::new();
     for (index, filter) in list.iter().enumerate() {
         let field = format!("{field}.filters[{index}]");
@@ -98,9 +60,9 @@ pub(crate) fn read(list: &[HttpRouteFilter], level: Level, field: &str) -> Resul
 }
 
 /// A rule that answers by itself has nothing to send elsewhere.
-fn alone(read: &ReadFilters, seen: &[&Type]) -> Result<(), Problem> {
+fn alone(read: &Handling, seen: &[&Type]) -> Result<(), Problem> {
     let Some(answer) = read.direct_response() else { return Ok(()) };
-    let answers = read.extensions.iter().filter(|extension| extension.kind == Kind::DirectResponse);
+    let answers = read.extensions.iter().filter(|extension| extension.kind == ExtensionKind::DirectResponse);
     let beside =
         [Type::RequestRedirect, Type::UrlRewrite, Type::RequestMirror].into_iter().find(|kind| seen.contains(&kind));
     let message = match beside {
@@ -113,9 +75,9 @@ fn alone(read: &ReadFilters, seen: &[&Type]) -> Result<(), Problem> {
     Err(fault("IncompatibleFilters", &answer.field, message))
 }
 
-fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilters) -> Result<(), Problem> {
+fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handling) -> Result<(), Problem> {
     let kind = &filter.r#type;
-    if level == Level::Backend
+    if matches!(level, Level::Backend)
         && !matches!(kind, Type::RequestHeaderModifier | Type::ResponseHeaderModifier | Type::UrlRewrite)
     {
         let message = format!("{kind} cannot be done for one backend alone; move it to the rule");
@@ -124,41 +86,44 @@ fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilte
     match kind {
         Type::RequestHeaderModifier => {
             let at = format!("{field}.requestHeaderModifier");
-            read.filters.request_headers = headers(config(filter.request_header_modifier.as_deref(), kind, &at)?, &at)?;
+            read.fields.request_headers = headers(config(filter.request_header_modifier.as_deref(), kind, &at)?, &at)?;
         }
         Type::ResponseHeaderModifier => {
             let at = format!("{field}.responseHeaderModifier");
-            read.filters.response_headers =
+            read.fields.response_headers =
                 headers(config(filter.response_header_modifier.as_deref(), kind, &at)?, &at)?;
         }
         Type::RequestMirror => {
             let at = format!("{field}.requestMirror");
-            read.mirrors.push(mirror(config(filter.request_mirror.as_deref(), kind, &at)?, &at)?);
+            if let Level::Rule { owner, .. } = level {
+                read.fields.mirrors.push(mirror(config(filter.request_mirror.as_deref(), kind, &at)?, owner, &at)?);
+            }
         }
         Type::RequestRedirect => {
             let at = format!("{field}.requestRedirect");
-            read.redirect = Some(redirect(config(filter.request_redirect.as_deref(), kind, &at)?, level, &at)?);
+            read.redirect =
+                Some(Box::new(redirect(config(filter.request_redirect.as_deref(), kind, &at)?, level, &at)?));
         }
         Type::UrlRewrite => {
             let at = format!("{field}.urlRewrite");
-            read.filters.rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, &at)?, level, &at)?;
+            let rewrite = rewrite(config(filter.url_rewrite.as_deref(), kind, &at)?, level, &at)?;
+            read.fields.rewrite = Some(rewrite).filter(|rewrite| *rewrite != Rewrite::default());
         }
         Type::Cors => {
             let at = format!("{field}.cors");
-            read.filters.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?, &at)?);
+            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?, &at)?);
         }
         Type::ExtensionRef => {
             let at = format!("{field}.extensionRef");
             let reference = config(filter.extension_ref.as_deref(), kind, &at)?;
-            let known = [Kind::TrafficPolicy, Kind::RewritePolicy, Kind::DirectResponse];
-            let Some(kind) = Kind::find(&reference.group, &reference.kind).filter(|kind| known.contains(kind)) else {
+            let Some(kind) = extension_kind(&reference.group, &reference.kind) else {
                 let message = format!(
                     "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
                     reference.kind, reference.name, reference.group
                 );
                 return Err(fault("UnsupportedValue", &at, message));
             };
-            read.extensions.push(ReadExtension { field: at, kind, name: reference.name.clone() });
+            read.extensions.push(ExtensionRef { field: at, kind, name: reference.name.clone() });
         }
         Type::ExternalAuth => {
             let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";
@@ -170,6 +135,15 @@ fn one(filter: &HttpRouteFilter, level: Level, field: &str, read: &mut ReadFilte
         }
     }
     Ok(())
+}
+
+fn extension_kind(group: &str, kind: &str) -> Option<ExtensionKind> {
+    match Kind::find(group, kind)? {
+        Kind::TrafficPolicy => Some(ExtensionKind::TrafficPolicy),
+        Kind::RewritePolicy => Some(ExtensionKind::RewritePolicy),
+        Kind::DirectResponse => Some(ExtensionKind::DirectResponse),
+        _ => None,
+    }
 }
 
 fn fault(reason: &'static str, field: &str, message: String) -> Problem {
@@ -210,7 +184,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
     Ok(modifier)
 }
 
-fn mirror(written: &HttpRequestMirrorFilter, field: &str) -> Result<ReadMirror, Problem> {
+fn mirror(written: &HttpRequestMirrorFilter, owner: &NsName, field: &str) -> Result<MirrorSpec, Problem> {
     let fraction = match (&written.percent, &written.fraction) {
         (Some(_), Some(_)) => {
             let message = "percent and fraction exclude each other; keep one of them";
@@ -225,10 +199,15 @@ fn mirror(written: &HttpRequestMirrorFilter, field: &str) -> Result<ReadMirror, 
         }
         (None, None) => None,
     };
-    Ok(ReadMirror { field: format!("{field}.backendRef"), backend: written.backend_ref.clone(), fraction })
+    Ok(MirrorSpec {
+        owner: owner.clone(),
+        field: format!("{field}.backendRef"),
+        backend: backend_ref(&written.backend_ref),
+        fraction,
+    })
 }
 
-fn redirect(written: &HttpRequestRedirectFilter, level: Level, field: &str) -> Result<Redirect, Problem> {
+fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) -> Result<Redirect, Problem> {
     let scheme = match &written.scheme {
         None => None,
         Some(ApiScheme::Http) => Some(Scheme::Http),
@@ -254,8 +233,8 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level, field: &str) -> R
     })
 }
 
-fn rewrite(written: &HttpUrlRewriteFilter, level: Level, field: &str) -> Result<Rewrite, Problem> {
-    if level == Level::Backend && written.path.is_some() {
+fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: &str) -> Result<Rewrite, Problem> {
+    if matches!(level, Level::Backend) && written.path.is_some() {
         let message = "the path cannot be rewritten for one backend alone; move it to the rule";
         return Err(fault("UnsupportedValue", &format!("{field}.path"), message.into()));
     }
@@ -282,7 +261,7 @@ type Judge = fn(&str) -> Result<(), Invalid>;
 /// What becomes of the path; `full` and `prefix` judge what takes the place of all of it, and of the matched prefix.
 fn path(
     written: Option<&HttpPathModifier>,
-    level: Level,
+    level: Level<'_>,
     field: &str,
     [full, prefix]: [Judge; 2],
 ) -> Result<Option<PathModifier>, Problem> {
@@ -294,7 +273,7 @@ fn path(
         }
         (HttpPathModifierType::ReplacePrefixMatch, _, Some(path)) => {
             let field = format!("{field}.replacePrefixMatch");
-            if level != (Level::Rule { prefixes_only: true }) {
+            if !matches!(level, Level::Rule { prefixes_only: true, .. }) {
                 let message = "there is no prefix to replace, since not every match of the rule is a PathPrefix; \
                                make them so, or use ReplaceFullPath";
                 return Err(fault("IncompatibleFilters", &field, message.into()));
