@@ -8,8 +8,10 @@ use std::{
 use crate::{chain::Chain, hostname::HostPrecedence, id::NsName};
 
 mod lead;
+mod origin;
 
 pub use lead::Lead;
+pub use origin::{Origin, Part};
 
 /// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -23,7 +23,7 @@ pub struct Source {
     pub rule_name: Option<Arc<str>>,
     /// The index of the match.
     pub matching: u32,
-    /// Tells apart the Envoy routes of one match; zero for the first.
+    /// Tells apart the Envoy routes of one match; zero for the first ([`crate::matching::Part::number`]).
     pub part: u32,
 }
 
@@ -35,15 +35,6 @@ impl Source {
         let kind = if *kind == HTTP_ROUTE { String::new() } else { format!("{kind}/") };
         let part = if *part == 0 { String::new() } else { format!("/{part}") };
         format!("{kind}{route}/{rule}/{matching}{part}")
-    }
-
-    /// The rule, match and part of an Envoy route of this name; none where [`Source::name`] gives no such name.
-    pub fn places(name: &str) -> Option<[u32; 3]> {
-        let has_kind = name.starts_with(|first: char| first.is_ascii_uppercase());
-        let mut places = name.split('/').skip(if has_kind { 3 } else { 2 }).map(str::parse);
-        let (rule, matching) = (places.next()?.ok()?, places.next()?.ok()?);
-        let part = places.next().unwrap_or(Ok(0)).ok()?;
-        places.next().is_none().then_some([rule, matching, part])
     }
 }
 
@@ -198,10 +189,6 @@ mod tests {
             (Source { kind: "GRPCRoute", route: NsName::new("1", "2"), ..http(1, 7) }, "GRPCRoute/1/2/3/1/7"),
         ] {
             assert_eq!(source.name(), name);
-            assert_eq!(Source::places(name), Some([source.rule, source.matching, source.part]), "{name}");
-        }
-        for other in ["", "apps", "apps/shop", "apps/shop/0", "apps/shop/0/x", "apps/shop/0/0/0/0", "GRPCRoute/a/b/0"] {
-            assert_eq!(Source::places(other), None, "{other}");
         }
     }
 }

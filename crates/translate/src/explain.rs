@@ -340,7 +340,7 @@ impl Chosen {
     pub fn way(&self, translator: &Translator) -> Way {
         let Ok(Taken { winner, .. }) = &self.taken else { return Way::default() };
         let engine = translator.engine();
-        let (chain, rule) = (winner.place.via(), winner.seen.rule);
+        let (chain, rule) = (winner.place.via(), winner.seen.origin.rule);
         let above = chain.upwards().filter_map(|child| child.above().map(|above| (child, above)));
         let above = above.map(|(child, (parent, rule))| {
             let delegation = engine.get::<Delegating>(&(parent.clone(), rule));
@@ -515,8 +515,8 @@ fn links(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
     let chain = winner.place.via();
     let mut links = vec![Link {
         route: chain.route().to_string(),
-        rule: winner.seen.rule,
-        rule_name: name(way.route.as_ref(), winner.seen.rule),
+        rule: winner.seen.origin.rule,
+        rule_name: name(way.route.as_ref(), winner.seen.origin.rule),
         written: winner.leaf().written,
         selects: None,
     }];
@@ -580,7 +580,7 @@ fn answer(way: &Way, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         Answer::DirectResponse { status, body } => {
             let all = problems();
             // What is said of this very match counts before what is said of the rule.
-            let field = format!("spec.rules[{}].matches[{}]", winner.seen.rule, winner.seen.matching);
+            let field = format!("spec.rules[{}].matches[{}]", winner.seen.origin.rule, winner.seen.origin.matching);
             let of_match: Vec<_> = all.iter().filter(|told| told.field == field).cloned().collect();
             let of_rule = all.into_iter().filter(|told| !told.field.contains(".matches["));
             let because = if of_match.is_empty() { of_rule.collect() } else { of_match };

@@ -12,7 +12,7 @@ use envoy::{
 use ir::{
     Chain, Problem, Severity,
     filter::{PathModifier, Scheme},
-    matching::{Path, RequestMatch, Step},
+    matching::{Part, Path, RequestMatch, Step},
     route::Handling,
     rule::{HTTP_ROUTE, Rule, Source},
 };
@@ -91,7 +91,7 @@ pub(crate) enum EnvoyRoutes {
 pub(crate) struct EnvoyRoute {
     /// Its place among all matches of its tree.
     pub(crate) steps: Arc<[Step]>,
-    /// The order of what one match becomes.
+    /// The order of what one match becomes ([`Part::order`]).
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,
@@ -184,15 +184,14 @@ impl Unwritten {
         at: RouteAt,
         told: &mut Vec<Problem>,
     ) -> Option<EnvoyRoute> {
-        // What asks for a port goes before the other, which takes every host.
-        let (part, order) = if request.host_with_port { (part + PARTS, 2 * part) } else { (part, 2 * part + 1) };
+        let part = Part { ordinal: rendered.ordinal, path: part, host_with_port: request.host_with_port };
         let source = Source {
             kind: HTTP_ROUTE,
             route: self.chain.route().clone(),
             rule: self.index,
             rule_name: self.name.clone(),
             matching: rendered.index,
-            part: part + 2 * PARTS * rendered.ordinal,
+            part: part.number(),
         };
         let row = match route::route(&source, request, &self.rule, at) {
             Ok(row) => row,
@@ -208,7 +207,7 @@ impl Unwritten {
         };
         let mut steps = rendered.steps.clone();
         // The parts of one match do not ask for equally much.
-        if let (Some(Step::At(first)), true) = (steps.last(), !part.is_multiple_of(PARTS))
+        if let (Some(Step::At(first)), true) = (steps.last(), part.path > 0)
             && first.specificity.is_some()
         {
             let mut parted = steps.to_vec();
@@ -220,12 +219,9 @@ impl Unwritten {
         let prefix = || route::guard(request).unwrap_or_default().into();
         let cost = taken.map(|taken| Box::new(Cost { prefix: prefix(), nanos: taken.nanos }));
         let memory = weight::route(&row) + weight::of_rule(&self.rule) + self.states + weight::of_match(request, taken);
-        Some(EnvoyRoute { steps, order: order + 4 * PARTS * rendered.ordinal, row, cost, memory })
+        Some(EnvoyRoute { steps, order: part.order(), row, cost, memory })
     }
 }
-
-/// More than the parts of one match's path.
-pub(crate) const PARTS: u32 = 2;
 
 impl Resolved {
     /// Whether it has matches with regular expressions.

@@ -20,12 +20,16 @@ use envoy_types::pb::{
     },
     google::protobuf::UInt32Value,
 };
-use ir::{Problem, matching::Match, problem::legible, rule::Source};
+use ir::{
+    Problem,
+    matching::{Match, Origin},
+    problem::legible,
+};
 use prost::Message;
 use serde::Serialize;
 
 use crate::{
-    resolve::{PARTS, Resolved},
+    resolve::Resolved,
     tables::{
         backend::{ClusterId, Shares},
         gateway::Fault,
@@ -133,23 +137,14 @@ impl fmt::Display for Answer {
 pub(crate) struct SeenRoute {
     /// The message.
     pub(crate) message: Route,
-    /// The place of its rule in the HTTPRoute that it is made from.
-    pub(crate) rule: u32,
-    /// The place of its match in the rule.
-    pub(crate) matching: u32,
-    /// Which of the matches of its parents it stands below.
-    pub(crate) ordinal: u32,
-    /// Whether it is the first of the Envoy routes that its match becomes.
-    pub(crate) primary: bool,
+    /// The match that it is made from.
+    pub(crate) origin: Origin,
 }
 
 impl SeenRoute {
     /// None for what is no route of ours.
-    pub(crate) fn read(row: &Row) -> Option<Self> {
-        let message = Route::decode(&*row.bytes).ok()?;
-        let [rule, matching, part] = Source::places(&message.name)?;
-        let each = 2 * PARTS;
-        Some(Self { message, rule, matching, ordinal: part / each, primary: part % each == 0 })
+    pub(crate) fn read(origin: Option<Origin>, row: &Row) -> Option<Self> {
+        Some(Self { message: Route::decode(&*row.bytes).ok()?, origin: origin? })
     }
 
     /// What it does; `resolved` is its rule.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ir::{Chain, NsName, filter::Scheme};
+use ir::{Chain, NsName, filter::Scheme, matching::Origin};
 use serde::Serialize;
 
 use crate::{
@@ -281,11 +281,11 @@ fn matches(rule: &RuleRows) -> Vec<Match> {
         }
         None => &[],
     };
-    let seen: Vec<_> =
-        routes.iter().filter_map(|route| SeenRoute::read(&route.row)).filter(|seen| seen.primary).collect();
+    let seen = routes.iter().filter_map(|route| SeenRoute::read(Origin::of(&route.steps, route.order), &route.row));
+    let seen: Vec<_> = seen.filter(|seen| seen.origin.part.is_first()).collect();
     let Some(delegation) = &rule.delegation else {
         let matches = seen.iter().map(|seen| Match {
-            index: seen.matching,
+            index: seen.origin.matching,
             written: seen.message.r#match.as_ref().map(crate::seen::match_in_words).unwrap_or_default(),
             children: false,
             answer: Some(seen.answer(resolved)),
@@ -294,7 +294,8 @@ fn matches(rule: &RuleRows) -> Vec<Match> {
         return matches.collect();
     };
     let matches = delegation.matches.iter().zip(&rule.fits).map(|(rendered, fits)| {
-        let own = seen.iter().find(|seen| (seen.matching, seen.ordinal) == (rendered.index, rendered.ordinal));
+        let place = |origin: Origin| (origin.matching, origin.part.ordinal);
+        let own = seen.iter().find(|seen| place(seen.origin) == (rendered.index, rendered.ordinal));
         Match {
             index: rendered.index,
             written: written_in_words(&rendered.written),

@@ -26,7 +26,7 @@ pub(super) struct Candidate {
 
 impl Candidate {
     fn read(hostname: &Hostname, place: &Precedence, row: &Row, sent: &Sent<'_>) -> Option<Self> {
-        let seen = SeenRoute::read(row)?;
+        let seen = SeenRoute::read(place.origin(), row)?;
         let misses = sent.misses(seen.message.r#match.as_ref()?);
         Some(Self { hostname: hostname.clone(), place: place.clone(), seen, misses })
     }
@@ -36,8 +36,8 @@ impl Candidate {
         Leaf {
             namespace: route.namespace.to_string(),
             name: route.name.to_string(),
-            rule: self.seen.rule,
-            matching: self.seen.matching,
+            rule: self.seen.origin.rule,
+            matching: self.seen.origin.matching,
             written: self.seen.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
             envoy_route: self.seen.message.name.clone(),
         }
@@ -50,8 +50,8 @@ impl Candidate {
 
     /// Whether it is another Envoy route of the same match.
     fn is_same(&self, other: &Self) -> bool {
-        (self.place.via(), self.seen.rule, self.seen.matching)
-            == (other.place.via(), other.seen.rule, other.seen.matching)
+        let of = |candidate: &Self| (candidate.seen.origin.rule, candidate.seen.origin.matching);
+        self.place.via() == other.place.via() && of(self) == of(other)
     }
 
     /// Whether it has a part in what is told: that it needs a port is a matter between routes of one match.

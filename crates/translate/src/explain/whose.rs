@@ -7,7 +7,7 @@ use crate::{delegation::provenance, seen::SeenRoute};
 
 /// What is done to the request, each with whose it is.
 pub(super) fn effects(way: &Way, chain: &Chain, seen: &SeenRoute) -> Vec<Effect> {
-    let rule = seen.rule;
+    let rule = seen.origin.rule;
     let supplied = way.rule.as_ref().and_then(|rule| {
         let own = rule.handling.as_ref().ok()?;
         let above = way.above.first().and_then(|above| above.delegation.as_ref());
