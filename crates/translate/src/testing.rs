@@ -1,14 +1,17 @@
-//! Generated objects for tests of this and of other crates: worlds that Envoy must survive whatever stands in them.
+//! Objects for tests of this and of other crates: generated worlds that Envoy must survive whatever stands in them, and
+//! small scenes.
 
 mod draws;
 mod edit;
+mod one_of_each;
 mod policy;
 mod rule;
+pub mod scene;
 pub mod tenant;
 pub mod values;
 pub mod world;
 
-pub use self::draws::Draws;
+pub use self::{draws::Draws, one_of_each::one_of_each};
 
 #[cfg(test)]
 mod tests;

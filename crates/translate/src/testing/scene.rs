@@ -1,23 +1,43 @@
 //! A few objects, translated, and what is said of them in one line each.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
-use api::{Kind, ObjectId};
+use api::{Kind, Object, ObjectId};
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::object;
 use crate::{Change, Changes, Translator};
 
+/// Decodes an object as a source would.
+pub fn object(value: Value) -> Object {
+    api::decode(value).expect("a sound object").object
+}
+
+/// Two certificates with their keys, RSA-free and made once.
+pub fn certificates() -> &'static [(String, String); 2] {
+    static MADE: OnceLock<[(String, String); 2]> = OnceLock::new();
+    MADE.get_or_init(|| {
+        ["a.example.com", "example.com"].map(|name| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        })
+    })
+}
+
 /// A translator with a class of ours, named `portcullis`.
-pub(super) struct Scene(pub(super) Translator);
+pub struct Scene(
+    /// The translator.
+    pub Translator,
+);
 
 impl Scene {
-    pub(super) fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+    /// These objects and the class, with the defaults of all settings.
+    pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         Self::with(ir::Settings::default(), objects)
     }
 
-    pub(super) fn with(settings: ir::Settings, objects: impl IntoIterator<Item = Value>) -> Self {
+    /// The same with these settings.
+    pub fn with(settings: ir::Settings, objects: impl IntoIterator<Item = Value>) -> Self {
         let mut translator = Translator::new(settings);
         for value in [class()].into_iter().chain(objects) {
             translator.apply(Change::Put(object(value)));
@@ -26,75 +46,86 @@ impl Scene {
         Self(translator)
     }
 
-    pub(super) fn put(&mut self, value: Value) -> Changes {
+    /// Puts an object, and tells what changed.
+    pub fn put(&mut self, value: Value) -> Changes {
         self.0.apply(Change::Put(object(value)));
         self.0.settle()
     }
 
-    pub(super) fn remove(&mut self, value: Value) -> Changes {
+    /// Removes an object, and tells what changed.
+    pub fn remove(&mut self, value: Value) -> Changes {
         self.0.apply(Change::Remove(object(value).id()));
         self.0.settle()
     }
 
     /// The status of an object; null where it has none.
-    pub(super) fn status(&self, kind: Kind, name: &str) -> Value {
+    pub fn status(&self, kind: Kind, name: &str) -> Value {
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         let status = self.0.status(&ObjectId::new(kind, namespace, name));
         status.map(|status| serde_json::from_str(&status).expect("JSON")).unwrap_or_default()
     }
 
     /// `True Accepted`, or nothing where there is no such condition.
-    pub(super) fn class(&self, name: &str, condition: &str) -> String {
+    pub fn class(&self, name: &str, condition: &str) -> String {
         said(&self.status(Kind::GatewayClass, name), condition, false)
     }
 
-    pub(super) fn gateway(&self, name: &str, condition: &str) -> String {
+    /// A condition of a Gateway, as [`Scene::class`] has it.
+    pub fn gateway(&self, name: &str, condition: &str) -> String {
         said(&self.status(Kind::Gateway, name), condition, false)
     }
 
-    pub(super) fn addresses(&self, name: &str) -> Vec<String> {
+    /// The addresses in the status of a Gateway.
+    pub fn addresses(&self, name: &str) -> Vec<String> {
         let status = self.status(Kind::Gateway, name);
         let addresses = status["addresses"].as_array().into_iter().flatten();
         addresses.filter_map(|address| Some(address["value"].as_str()?.to_owned())).collect()
     }
 
-    pub(super) fn gateway_message(&self, name: &str, condition: &str) -> String {
+    /// A condition of a Gateway with its message.
+    pub fn gateway_message(&self, name: &str, condition: &str) -> String {
         said(&self.status(Kind::Gateway, name), condition, true)
     }
 
-    pub(super) fn listener(&self, gateway: &str, name: &str, condition: &str) -> String {
+    /// A condition of a listener.
+    pub fn listener(&self, gateway: &str, name: &str, condition: &str) -> String {
         said(&self.listener_status(gateway, name), condition, false)
     }
 
-    pub(super) fn listener_status(&self, gateway: &str, name: &str) -> Value {
+    /// The status of a listener; null where it has none.
+    pub fn listener_status(&self, gateway: &str, name: &str) -> Value {
         let status = self.status(Kind::Gateway, gateway);
         let listeners = status["listeners"].as_array().into_iter().flatten();
         listeners.into_iter().find(|listener| listener["name"] == name).cloned().unwrap_or_default()
     }
 
-    pub(super) fn attached(&self, gateway: &str, name: &str) -> Value {
+    /// How many routes a listener has, by its status.
+    pub fn attached(&self, gateway: &str, name: &str) -> Value {
         self.listener_status(gateway, name)["attachedRoutes"].clone()
     }
 
     /// What is said of a route at the parent with this place in its status.
-    pub(super) fn route(&self, name: &str, parent: usize, condition: &str) -> String {
+    pub fn route(&self, name: &str, parent: usize, condition: &str) -> String {
         said(&self.status(Kind::HttpRoute, name)["parents"][parent], condition, false)
     }
 
     /// The same with the message.
-    pub(super) fn route_message(&self, name: &str, parent: usize, condition: &str) -> String {
+    pub fn route_message(&self, name: &str, parent: usize, condition: &str) -> String {
         said(&self.status(Kind::HttpRoute, name)["parents"][parent], condition, true)
     }
 
-    pub(super) fn parents(&self, name: &str) -> usize {
+    /// How many parents a route has in its status.
+    pub fn parents(&self, name: &str) -> usize {
         self.status(Kind::HttpRoute, name)["parents"].as_array().map_or(0, Vec::len)
     }
 
-    pub(super) fn parent_ref(&self, name: &str, parent: usize) -> Value {
+    /// The reference of the parent with this place in a route's status.
+    pub fn parent_ref(&self, name: &str, parent: usize) -> Value {
         self.status(Kind::HttpRoute, name)["parents"][parent]["parentRef"].clone()
     }
 
-    pub(super) fn resource(&self, gateway: &str, kind: ResourceKind, name: &str) -> Option<Value> {
+    /// A resource of a Gateway as JSON.
+    pub fn resource(&self, gateway: &str, kind: ResourceKind, name: &str) -> Option<Value> {
         let resources = self.0.resources();
         let (_, list) = resources.iter().find(|(key, _)| key.to_string() == gateway)?;
         let (_, encoded) = list.iter().find(|(key, _)| key.kind == kind && &*key.name == name)?;
@@ -102,7 +133,7 @@ impl Scene {
     }
 
     /// The virtual hosts of a route configuration of `infra/edge` by domain, each with the names of its routes.
-    pub(super) fn hosts(&self, config: &str) -> BTreeMap<String, Vec<String>> {
+    pub fn hosts(&self, config: &str) -> BTreeMap<String, Vec<String>> {
         let config = self.resource("infra/edge", ResourceKind::RouteConfiguration, config).unwrap_or_default();
         let mut hosts = BTreeMap::new();
         for host in config["virtualHosts"].as_array().into_iter().flatten() {
@@ -118,7 +149,7 @@ impl Scene {
     }
 
     /// The filter chains of a listener of `infra/edge`: server names, and whether connections are handled at all.
-    pub(super) fn chains(&self, listener: &str) -> Vec<(Vec<String>, bool)> {
+    pub fn chains(&self, listener: &str) -> Vec<(Vec<String>, bool)> {
         let listener = self.resource("infra/edge", ResourceKind::Listener, listener).unwrap_or_default();
         let chains = listener["filterChains"].as_array().into_iter().flatten();
         chains
@@ -130,7 +161,7 @@ impl Scene {
     }
 
     /// Everything that is wrong, a line each.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let problems = self.0.problems().into_iter();
         problems
             .map(|(id, problem)| format!("{} {} {}: {problem}", id.name, problem.severity, problem.reason))
@@ -153,7 +184,8 @@ fn said(status: &Value, kind: &str, with_message: bool) -> String {
     format!("{} {}{message}", text("status"), text("reason"))
 }
 
-pub(super) fn class() -> Value {
+/// The class.
+pub fn class() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "portcullis"},
         "spec": {"controllerName": "portcullis.dev/gateway-controller"},
@@ -162,7 +194,7 @@ pub(super) fn class() -> Value {
 
 /// Gateway `infra/NAME`.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
-pub(super) fn gateway(name: &str, listeners: Value) -> Value {
+pub fn gateway(name: &str, listeners: Value) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
         "metadata": {"name": name, "namespace": "infra", "generation": 3},
@@ -171,7 +203,7 @@ pub(super) fn gateway(name: &str, listeners: Value) -> Value {
 }
 
 /// A plain listener that admits everybody.
-pub(super) fn http(name: &str, port: u16, hostname: &str) -> Value {
+pub fn http(name: &str, port: u16, hostname: &str) -> Value {
     let mut listener =
         json!({"name": name, "port": port, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}});
     if !hostname.is_empty() {
@@ -181,7 +213,7 @@ pub(super) fn http(name: &str, port: u16, hostname: &str) -> Value {
 }
 
 /// The same over TLS, with a Secret of the Gateway's namespace.
-pub(super) fn https(name: &str, port: u16, hostname: &str, secret: &str) -> Value {
+pub fn https(name: &str, port: u16, hostname: &str, secret: &str) -> Value {
     let mut listener = http(name, port, hostname);
     listener["protocol"] = json!("HTTPS");
     listener["tls"] = json!({"certificateRefs": [{"name": secret}]});
@@ -189,8 +221,8 @@ pub(super) fn https(name: &str, port: u16, hostname: &str, secret: &str) -> Valu
 }
 
 /// Secret `infra/NAME` with a certificate that can be used.
-pub(super) fn secret(name: &str) -> Value {
-    let (chain, key) = &super::certificates()[0];
+pub fn secret(name: &str) -> Value {
+    let (chain, key) = &certificates()[0];
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {"name": name, "namespace": "infra"}, "stringData": {"tls.crt": chain, "tls.key": key},
@@ -198,7 +230,7 @@ pub(super) fn secret(name: &str) -> Value {
 }
 
 /// HTTPRoute `apps/NAME`, for `infra/edge` unless it says otherwise, with a rule that goes to `apps/s`.
-pub(super) fn route(name: &str, spec: Value) -> Value {
+pub fn route(name: &str, spec: Value) -> Value {
     let mut all = json!({
         "parentRefs": [{"name": "edge", "namespace": "infra"}],
         "rules": [{"backendRefs": [{"name": "s", "port": 80}]}],
@@ -213,7 +245,7 @@ pub(super) fn route(name: &str, spec: Value) -> Value {
 }
 
 /// Service `apps/NAME`.
-pub(super) fn service(name: &str) -> Value {
+pub fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "apps"},
         "spec": {"ports": [{"port": 80}]},
@@ -221,27 +253,27 @@ pub(super) fn service(name: &str) -> Value {
 }
 
 /// The group of Gateway API's kinds.
-pub(super) const GATEWAY_API: &str = "gateway.networking.k8s.io";
+pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 /// A match of the paths at and below one.
-pub(super) fn prefix(path: &str) -> Value {
+pub fn prefix(path: &str) -> Value {
     json!({"path": {"type": "PathPrefix", "value": path}})
 }
 
 /// A rule that sends a path and all below it to `apps/s`.
-pub(super) fn forward(path: &str) -> Value {
+pub fn forward(path: &str) -> Value {
     json!({"matches": [prefix(path)], "backendRefs": [{"name": "s", "port": 80}]})
 }
 
 /// A rule that hands a path and all below it to HTTPRoutes of its namespace.
-pub(super) fn to(path: &str, names: &[&str]) -> Value {
+pub fn to(path: &str, names: &[&str]) -> Value {
     let references = names.iter().map(|name| json!({"group": GATEWAY_API, "kind": "HTTPRoute", "name": name}));
     json!({"matches": [prefix(path)], "backendRefs": references.collect::<Vec<_>>()})
 }
 
 /// HTTPRoute `apps/NAME` without parents of its own.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
-pub(super) fn child(name: &str, rules: Value) -> Value {
+pub fn child(name: &str, rules: Value) -> Value {
     let mut child = route(name, json!({"rules": rules}));
     child["spec"].as_object_mut().expect("a spec").remove("parentRefs");
     child

@@ -1,0 +1,197 @@
+//! A world that reaches every table.
+
+use serde_json::{Value, json};
+
+use super::scene::{GATEWAY_API, child, class, gateway, http, https, prefix, route, secret, service, to};
+#[cfg(debug_assertions)]
+use crate::Translator;
+
+#[cfg(debug_assertions)]
+impl Translator {
+    /// The rows that are computed, by table and by key: what [`Translator::fail_at`] can be tried on.
+    pub fn computed_rows(&self) -> Vec<(&'static str, String)> {
+        self.engine().computed_rows()
+    }
+}
+
+/// A rule of `/PATH` for a Service of its own.
+fn rule(path: &str, service: &str, more: Value) -> Value {
+    with(json!({"matches": [prefix(path)], "backendRefs": [{"name": service, "port": 80}]}), more)
+}
+
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}
+
+fn labelled(mut object: Value, name: &str, value: &str) -> Value {
+    object["metadata"]["labels"][name] = json!(value);
+    object
+}
+
+fn in_namespace(mut object: Value, namespace: &str) -> Value {
+    object["metadata"]["namespace"] = json!(namespace);
+    object
+}
+
+fn policy(kind: &str, name: &str, target: (&str, &str), spec: Value) -> Value {
+    let group = if kind == "TrafficPolicy" { "gateway.kgateway.dev" } else { "gateway.portcullis.dev" };
+    let target = json!({"targetRefs": [{"group": GATEWAY_API, "kind": target.0, "name": target.1}]});
+    json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind,
+        "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": with(target, spec)})
+}
+
+fn slice(service: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": format!("{service}-1"), "namespace": "apps", "labels": {"kubernetes.io/service-name": service}},
+        "ports": [{"name": "", "port": 8080}], "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+    })
+}
+
+/// One of each: listeners, ways to attach, filters that are written for each listener, trees, policies, references.
+#[allow(clippy::too_many_lines, reason = "a list")]
+pub fn one_of_each() -> Vec<Value> {
+    let selecting = json!({"namespaces": {"from": "Selector", "selector": {"matchLabels": {"team": "a"}}}});
+    let mut all = vec![
+        class(),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps", "labels": {"team": "a"}}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kids"}}),
+        secret("one"),
+        secret("two"),
+        gateway(
+            "edge",
+            json!([
+                http("web", 80, ""),
+                with(http("narrow", 80, "narrow.example.com"), json!({"allowedRoutes": selecting})),
+                https("tls", 443, "*.example.com", "one"),
+                https("own", 443, "own.example.com", "two"),
+            ]),
+        ),
+        // One of its listeners has no routes.
+        gateway(
+            "other",
+            json!([
+                http("web", 8080, ""),
+                with(http("idle", 8081, ""), json!({"allowedRoutes": {"namespaces": {"from": "Same"}}})),
+            ]),
+        ),
+        // What is missing elsewhere would fall to this one.
+        route("site", json!({"rules": [rule("/", "site", json!({}))]})),
+        route("bystander", json!({"hostnames": ["by.example.com"], "rules": [rule("/", "by", json!({}))]})),
+        route(
+            "elsewhere",
+            json!({"parentRefs": [{"name": "other", "namespace": "infra"}], "rules": [rule("/", "by", json!({}))]}),
+        ),
+        route(
+            "shop",
+            json!({
+                "hostnames": ["shop.example.com", "narrow.example.com", "own.example.com"],
+                "parentRefs": [{"name": "edge", "namespace": "infra"}, {"name": "other", "namespace": "infra"}],
+                "rules": [
+                    rule("/admin", "admin", json!({"name": "admin"})),
+                    {"matches": [prefix("/moved")], "filters": [
+                        {"type": "RequestRedirect", "requestRedirect": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/"}}},
+                    ]},
+                    {"matches": [prefix("/kept")], "sessionPersistence": {"sessionName": "kept", "type": "Cookie"},
+                        "backendRefs": [{"name": "admin", "port": 80}, {"name": "a", "port": 80}]},
+                    {"matches": [prefix("/said")], "filters": [{"type": "ExtensionRef", "extensionRef":
+                        {"group": "gateway.kgateway.dev", "kind": "DirectResponse", "name": "said"}}]},
+                    {"matches": [{"path": {"type": "RegularExpression", "value": "/re/[a-z]+"}}],
+                        "backendRefs": [{"name": "admin", "port": 80}]},
+                    {"matches": [prefix("/far")], "backendRefs": [{"name": "far", "namespace": "kids", "port": 80}]},
+                ],
+            }),
+        ),
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse",
+            "metadata": {"name": "said", "namespace": "apps"}, "spec": {"status": 418}}),
+        in_namespace(service("far"), "kids"),
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
+            "metadata": {"name": "far", "namespace": "kids"},
+            "spec": {
+                "from": [{"group": GATEWAY_API, "kind": "HTTPRoute", "namespace": "apps"}],
+                "to": [{"group": "", "kind": "Service"}],
+            },
+        }),
+        route(
+            "root",
+            json!({"hostnames": ["tree.example.com"], "rules": [
+                to("/named", &["leafy", "catch"]),
+                {"matches": [prefix("/label")], "backendRefs": [
+                    {"group": "delegation.kgateway.dev", "kind": "label", "name": "many"}]},
+                {"matches": [prefix("/all")], "backendRefs": [
+                    {"group": GATEWAY_API, "kind": "HTTPRoute", "name": "*", "namespace": "kids"}]},
+            ]}),
+        ),
+        child("leafy", json!([rule("/named/a", "a", json!({})), to("/named/deep", &["leaf"])])),
+        child("leaf", json!([rule("/named/deep/er", "leaf", json!({}))])),
+        child("catch", json!([rule("/named", "catch", json!({}))])),
+        labelled(
+            child("first", json!([rule("/label/one", "first", json!({}))])),
+            "delegation.kgateway.dev/label",
+            "many",
+        ),
+        labelled(
+            child("second", json!([rule("/label", "second", json!({}))])),
+            "delegation.kgateway.dev/label",
+            "many",
+        ),
+        in_namespace(child("kid", json!([rule("/all/one", "far", json!({}))])), "kids"),
+        // What is broken from the beginning.
+        gateway("shut", json!([http("web", 9090, "")])),
+        in_namespace(
+            policy(
+                "TrafficPolicy",
+                "shut",
+                ("Gateway", "shut"),
+                json!({"urlRewrite": {"pathRegex": {"pattern": "^/", "substitution": "/"}}}),
+            ),
+            "infra",
+        ),
+        route("behind", json!({"parentRefs": [{"name": "shut", "namespace": "infra"}]})),
+        route(
+            "exact",
+            json!({"hostnames": ["exact.example.com"], "rules": [
+                {"matches": [{"path": {"type": "Exact", "value": "/exact"}}, prefix("/admin")],
+                    "backendRefs": [{"name": "s", "port": 80}]},
+                {"matches": [prefix("/broken")], "filters": [{"type": "ExternalAuth"}]},
+            ]}),
+        ),
+        policy(
+            "RewritePolicy",
+            "prefixes",
+            ("HTTPRoute", "exact"),
+            json!({"replacePrefix": [{"replacement": "/new"}]}),
+        ),
+        policy(
+            "DelegationPolicy",
+            "rules",
+            ("HTTPRoute", "root"),
+            json!({
+            "allowedChildren": {"namespaces": {"names": ["apps", "kids"]}}}),
+        ),
+        policy("RewritePolicy", "rewrite", ("HTTPRoute", "shop"), json!({"replacePrefix": [{"replacement": "/new"}]})),
+        policy(
+            "TrafficPolicy",
+            "traffic",
+            ("HTTPRoute", "leafy"),
+            json!({
+            "urlRewrite": {"pathRegex": {"pattern": "^/named", "substitution": "/renamed"}}}),
+        ),
+        policy(
+            "TrafficPolicy",
+            "handed",
+            ("HTTPRoute", "root"),
+            json!({
+            "urlRewrite": {"pathRegex": {"pattern": "^/label", "substitution": "/relabelled"}}}),
+        ),
+        in_namespace(policy("TrafficPolicy", "wide", ("Gateway", "edge"), json!({})), "infra"),
+    ];
+    for (number, name) in ["s", "site", "by", "admin", "a", "leaf", "catch", "first", "second"].iter().enumerate() {
+        all.extend([service(name), slice(name, &format!("10.0.0.{}", number + 1))]);
+    }
+    all
+}
