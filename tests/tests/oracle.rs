@@ -2,12 +2,12 @@
 //! explains.
 
 use anyhow::{Context, Result, ensure};
+use explain::Request;
 use portcullis_tests::client;
 use portcullis_tests::oracle::stage::Stage;
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
 use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings};
 use proptest::strategy::ValueTree;
-use translate::explain::{self, Request};
 use translate::testing::Draws;
 use translate::{Change, Translator};
 

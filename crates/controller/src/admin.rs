@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use explain::tree;
 use ir::NsName;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
@@ -19,7 +20,6 @@ use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
-use translate::{explain::Asked, tree};
 
 use crate::{
     cluster_snapshot::report::{Selection, StatusReport},
@@ -269,25 +269,25 @@ async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, St
         "yaml" => Format::Yaml,
         other => return refuse(format!("{other:?} is no format: ask for text, json or yaml")),
     };
-    let request = match translate::explain::Request::new(one("method").unwrap_or("GET"), url, all("header")) {
+    let request = match explain::Request::new(one("method").unwrap_or("GET"), url, all("header")) {
         Ok(request) => request,
         Err(error) => return refuse(error.to_string()),
     };
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
     // The engine lends its rows, and regular expressions are tried on them elsewhere: a pattern takes its time.
-    let asked = admin.engine.ask(move |view| (Asked::of(view.translator, &gateway, request), permit));
-    let chosen = match asked.await {
-        Ok((asked, permit)) => tokio::task::spawn_blocking(move || (asked.choose(), permit)).await,
+    let query = admin.engine.ask(move |view| (explain::Query::new(view.translator, &gateway, request), permit));
+    let matched = match query.await {
+        Ok((query, permit)) => tokio::task::spawn_blocking(move || (query.match_routes(), permit)).await,
         Err(error) => return stopped(&error),
     };
-    let (chosen, permit) = match chosen {
-        Ok(chosen) => chosen,
+    let (matched, permit) = match matched {
+        Ok(matched) => matched,
         Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
-    let way = admin.engine.ask(move |view| (chosen.way(view.translator), chosen, permit));
-    match way.await {
-        Ok((way, chosen, permit)) => {
-            written(format, permit, move || document::render(&chosen.explain(&way), format)).await
+    let lineage = admin.engine.ask(move |view| (matched.lineage(view.translator), matched, permit));
+    match lineage.await {
+        Ok((lineage, matched, permit)) => {
+            written(format, permit, move || document::render(&matched.explain(&lineage), format)).await
         }
         Err(error) => stopped(&error),
     }

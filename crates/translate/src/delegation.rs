@@ -23,7 +23,8 @@ mod select;
 mod share;
 mod standing;
 
-pub(crate) use select::{Children, LABEL, UNASKED, consents, published_unasked};
+pub use select::{Children, LABEL, published_unasked};
+pub(crate) use select::{UNASKED, consents};
 
 pub(crate) use bound::{
     ExcessOf, HasTooManyMatches, Planned, Rendering, SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches,
@@ -31,6 +32,7 @@ pub(crate) use bound::{
 };
 pub(crate) use branch::{Expansion, Fan, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
+pub use inheritance::Provenance;
 pub(crate) use inheritance::{Level, combine, provenance};
 pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};
 pub(crate) use select::{is_delegate, may_consent};

@@ -12,11 +12,11 @@ mod budget;
 mod capacity;
 mod class;
 mod delegation;
-pub mod explain;
 mod fold;
 mod gateway;
 mod grant;
 mod host;
+pub mod inspect;
 mod internal;
 mod output;
 mod policy;
@@ -24,14 +24,12 @@ mod proxies;
 mod replacement;
 mod resolve;
 mod route;
-pub mod seen;
 mod share;
 mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;
 pub mod translator;
-pub mod tree;
 
 pub use engine::{Fault, Turned};
 pub use status::StatusRow;

@@ -6,7 +6,6 @@ mod capacity;
 mod changes;
 mod delegation;
 mod delegation_policy;
-mod explain;
 mod faults;
 mod gateways;
 mod listeners;
@@ -16,8 +15,6 @@ mod proxies;
 mod regexes;
 mod replacement;
 mod shares;
-mod tenant;
-mod tree;
 mod wide_policies;
 mod world;
 

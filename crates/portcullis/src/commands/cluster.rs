@@ -38,7 +38,7 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
         Answers::Files(loaded) => &loaded.translator,
         Answers::Snapshot(snapshot) => &snapshot.translator,
     };
-    let mut tree = translate::tree::tree(translator);
+    let mut tree = explain::tree::tree(translator);
     tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, source.namespace.as_deref()));
     print(&document::render(&tree, output.into())?)
 }
@@ -47,7 +47,7 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
 pub(crate) async fn explain(args: cli::Explain) -> anyhow::Result<ExitCode> {
     let cli::ToldArgs { source, output } = args.told;
     let headers = args.headers.iter().map(String::as_str);
-    let request = translate::explain::Request::new(&args.method, &args.url, headers)?;
+    let request = explain::Request::new(&args.method, &args.url, headers)?;
     let mut source = Source::open(source).await?;
     let gateway = gateway(&source, args.gateway.name)?;
     let translator = match &mut source.answers {
@@ -61,7 +61,7 @@ pub(crate) async fn explain(args: cli::Explain) -> anyhow::Result<ExitCode> {
         Answers::Files(loaded) => &loaded.translator,
         Answers::Snapshot(snapshot) => &snapshot.translator,
     };
-    let explanation = translate::explain::explain(translator, &gateway, &request);
+    let explanation = explain::explain(translator, &gateway, &request);
     print(&document::render(&explanation, output.into())?)
 }
 

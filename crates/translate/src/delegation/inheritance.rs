@@ -23,13 +23,13 @@ pub(crate) struct Level {
 /// A field of a rule with those who have a say in it: none for the rule itself, else the place of a level, counted from the
 /// root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Provenance {
-    /// As in [`crate::explain::Effect::what`].
-    pub(crate) what: &'static str,
+pub struct Provenance {
+    /// The field, as rules and filters write it: `timeouts`, `urlRewrite`.
+    pub what: &'static str,
     /// Who supplies it; several where it is joined.
-    pub(crate) from: Vec<Option<usize>>,
+    pub from: Vec<Option<usize>>,
     /// Who has it too and is not heard.
-    pub(crate) overridden: Vec<Option<usize>>,
+    pub overridden: Vec<Option<usize>>,
 }
 
 /// Joins fields of all levels, each by its own rule.

@@ -13,11 +13,11 @@ use crate::grant::GATEWAY_API;
 const LABEL_GROUP: &str = "delegation.kgateway.dev";
 
 /// The label by whose value routes are selected.
-pub(crate) const LABEL: &str = "delegation.kgateway.dev/label";
+pub const LABEL: &str = "delegation.kgateway.dev/label";
 
 /// The HTTPRoutes that a reference delegates to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Children {
+pub enum Children {
     /// This one.
     Named(NsName),
     /// All of a namespace.
@@ -63,7 +63,7 @@ fn names_route(reference: &ParentRef) -> bool {
 pub(crate) const UNASKED: &str = "PublishedUnasked";
 
 /// What its owner is told of a route at `chain` that names no parent, where one of another namespace publishes it.
-pub(crate) fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
+pub fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
     let (parent, _) = chain.above()?;
     let parent = parent.route();
     if !route.parents.is_empty() || parent.namespace == chain.route().namespace {

@@ -176,7 +176,7 @@ pub(crate) enum Fit {
 
 /// How a route is served at its place in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Serving {
+pub enum Serving {
     /// As it says.
     AsWritten,
     /// Its matches answer 500, since they are more than its share.

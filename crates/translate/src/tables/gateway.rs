@@ -109,11 +109,13 @@ pub(crate) enum Admission {
 
 /// Why something is not as its author wants it: a reason of Gateway API, the field, and words. Prints as both of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) reason: &'static str,
-    /// Empty where it is not one field that is wrong.
-    pub(crate) field: String,
-    pub(crate) message: String,
+pub struct Fault {
+    /// The reason, as in a condition.
+    pub reason: &'static str,
+    /// The field; empty where it is not one field that is wrong.
+    pub field: String,
+    /// What is wrong, and the remedy.
+    pub message: String,
 }
 
 impl Fault {

@@ -6,10 +6,6 @@ use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, forward, gateway, http, route, service};
-use crate::{
-    explain::{self, Outcome},
-    tree,
-};
 
 /// About 100 plain routes.
 const SMALL: u64 = 700_000;
@@ -112,35 +108,6 @@ fn hostnames_that_exceed_their_share_answer_500_and_leave_routes_of_all_hosts_al
     // The routes of all hosts are not joined there, and do not answer in its place.
     let hosts = scene.hosts("http/80");
     assert_eq!(hosts["14.1.evil.example.com"], ["replaced"]);
-    let explained = |host: &str| {
-        let request = explain::Request::new("GET", &format!("http://{host}/p/1"), []).expect("a request");
-        explain::explain(&scene.0, &ir::NsName::new("infra", "edge"), &request).outcome
-    };
-    let Outcome::DirectResponse { status: 500, because, .. } = explained("14.1.evil.example.com") else {
-        panic!("{:?}", explained("14.1.evil.example.com"))
-    };
-    assert!(because[0].to_string().contains("namespace evil"), "{because:?}");
-    assert!(matches!(explained("shop.example.com"), Outcome::Redirect { .. }));
-}
-
-#[test]
-fn a_closed_rule_says_why_where_somebody_asks_for_a_request_or_a_tree() {
-    let shop = of("shop", "shop", 0, on(&["shop.example.com"], rules("s", 3)));
-    let evil =
-        |at: usize| of("evil", &format!("e{at}"), 1 + at, on(&["shop.example.com"], rules(&format!("e/{at}"), 15)));
-    let scene = scene(SMALL, [shop].into_iter().chain((0..20).map(evil)));
-    assert_eq!(served(&scene, "shop"), 3);
-    let evil = routes_of(&scene, "evil");
-    let (closed, _) = evil["shop.example.com"].iter().find(|(_, closed)| *closed).expect("a closed route");
-    let path = closed["match"]["pathSeparatedPrefix"].as_str().expect("a path");
-    let request = explain::Request::new("GET", &format!("http://shop.example.com{path}"), []).expect("a request");
-    let explained = explain::explain(&scene.0, &ir::NsName::new("infra", "edge"), &request);
-    let Outcome::DirectResponse { status: 500, because, .. } = &explained.outcome else {
-        panic!("{:?}", explained.outcome)
-    };
-    assert!(because.iter().any(|told| told.message.contains("have no room")), "{because:?}");
-    let tree = tree::tree(&scene.0).to_string();
-    assert!(tree.contains("have no room"), "{tree}");
 }
 
 #[test]

@@ -17,14 +17,14 @@ const KEPT: usize = 64;
 const LARGEST: usize = 10 << 20;
 
 /// Whether all of `text` matches.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     compiled(&format!(r"\A(?:{pattern})\z")).is_some_and(|regex| regex.is_match(text.as_bytes()))
 }
 
 /// What passed validation means the same here and in RE2. Only its size could be too much.
 ///
 /// Compiling takes its time, and whoever asks once asks again: what was compiled last is kept.
-pub(super) fn compiled(pattern: &str) -> Option<Regex> {
+pub(crate) fn compiled(pattern: &str) -> Option<Regex> {
     static COMPILED: Mutex<VecDeque<(String, Option<Regex>)>> = Mutex::new(VecDeque::new());
     let kept = || COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, regex)) = kept().iter().find(|(known, _)| known == pattern) {

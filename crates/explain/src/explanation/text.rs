@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{Considered, Effect, Explanation, Leaf, Link, ListenerSeen, Outcome};
-use crate::seen::{Answer, Told};
+use super::{Considered, Effect, Explanation, Leaf, Link, MatchedListener, Outcome};
+use crate::{finding::Finding, served_route::Answer};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,7 +13,7 @@ impl fmt::Display for Explanation {
             let how = "dot segments removed, slashes merged, escapes as in a URL";
             writeln!(f, "path       {normalised} ({how})")?;
         }
-        if let Some(ListenerSeen { name, port, hostname }) = listener {
+        if let Some(MatchedListener { name, port, hostname }) = listener {
             writeln!(f, "listener   {name} (port {port}, {hostname})")?;
         }
         if let Some(domain) = virtual_host {
@@ -65,20 +65,20 @@ fn write_considered(f: &mut fmt::Formatter<'_>, considered: &Considered) -> fmt:
 }
 
 fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    let told = |f: &mut fmt::Formatter<'_>, because: &[Told]| {
-        because.iter().try_for_each(|problem| writeln!(f, "           ! {problem}"))
+    let findings = |f: &mut fmt::Formatter<'_>, because: &[Finding]| {
+        because.iter().try_for_each(|finding| writeln!(f, "           ! {finding}"))
     };
     write!(f, "{:<11}", "answer")?;
     match outcome {
         Outcome::Backends { backends, url, because } => {
             writeln!(f, "{}", Answer::Backends { backends: backends.clone() })?;
             writeln!(f, "{:<11}{url}", "asked for")?;
-            told(f, because)
+            findings(f, because)
         }
         Outcome::Redirect { status, location } => writeln!(f, "{status} to {location}"),
         Outcome::DirectResponse { status, body, because } => {
             writeln!(f, "{}", Answer::DirectResponse { status: *status, body: body.clone() })?;
-            told(f, because)
+            findings(f, because)
         }
         Outcome::NotFound { why } => writeln!(f, "404: {why}"),
         Outcome::Misdirected => {
@@ -87,7 +87,7 @@ fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
         Outcome::BadRequest { why } => writeln!(f, "400: {why}"),
         Outcome::Unreachable { why, because } => {
             writeln!(f, "nobody: {why}")?;
-            told(f, because)
+            findings(f, because)
         }
     }
 }

@@ -1,90 +1,91 @@
 //! Which route of a virtual host takes a request. Needs no tables: it reads the routes that Envoy has.
 
-use engine::View;
 use envoy::bytes::Row;
 use ir::{
     Hostname,
     matching::{Lead, Precedence},
 };
+use translate::inspect::EnvoyRoutes;
 
-use super::{
-    Considered, Explanation, Leaf, NAMED, Outcome,
-    matching::{Miss, Sent},
-};
 use crate::{
-    host::RoutesAt,
-    seen::{SeenRoute, match_in_words},
+    explanation::{Considered, Explanation, Leaf, Outcome},
+    matching::{Mismatch, Sent},
+    served_route::ServedRoute,
+    words::match_in_words,
 };
+
+/// How many routes are named of those that were tried before, and of those that would have matched too.
+const NAMED: usize = 20;
 
 /// A route of the virtual host.
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     hostname: Hostname,
-    pub(super) place: Precedence,
-    pub(super) seen: SeenRoute,
-    misses: Vec<Miss>,
+    pub(crate) place: Precedence,
+    pub(crate) route: ServedRoute,
+    mismatches: Vec<Mismatch>,
 }
 
 impl Candidate {
     fn read(hostname: &Hostname, place: &Precedence, row: &Row, sent: &Sent<'_>) -> Option<Self> {
-        let seen = SeenRoute::read(place.origin(), row)?;
-        let misses = sent.misses(seen.message.r#match.as_ref()?);
-        Some(Self { hostname: hostname.clone(), place: place.clone(), seen, misses })
+        let route = ServedRoute::read(place.origin()?, row)?;
+        let mismatches = sent.mismatches(route.message.r#match.as_ref()?);
+        Some(Self { hostname: hostname.clone(), place: place.clone(), route, mismatches })
     }
 
-    pub(super) fn leaf(&self) -> Leaf {
-        let route = self.place.via().route();
+    pub(crate) fn leaf(&self) -> Leaf {
+        let name = self.place.via().route();
         Leaf {
-            namespace: route.namespace.to_string(),
-            name: route.name.to_string(),
-            rule: self.seen.origin.rule,
-            matching: self.seen.origin.matching,
-            written: self.seen.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
-            envoy_route: self.seen.message.name.clone(),
+            namespace: name.namespace.to_string(),
+            name: name.name.to_string(),
+            rule: self.route.origin.rule,
+            matching: self.route.origin.matching,
+            written: self.route.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
+            envoy_route: self.route.message.name.clone(),
         }
     }
 
     fn missed(&self) -> Considered {
-        let why: Vec<_> = self.misses.iter().map(Miss::in_words).collect();
+        let why: Vec<_> = self.mismatches.iter().map(Mismatch::in_words).collect();
         Considered { leaf: self.leaf(), why: why.join(", ") }
     }
 
     /// Whether it is another Envoy route of the same match.
     fn is_same(&self, other: &Self) -> bool {
-        let of = |candidate: &Self| (candidate.seen.origin.rule, candidate.seen.origin.matching);
+        let of = |candidate: &Self| (candidate.route.origin.rule, candidate.route.origin.matching);
         self.place.via() == other.place.via() && of(self) == of(other)
     }
 
     /// Whether it has a part in what is told: that it needs a port is a matter between routes of one match.
     fn counts(&self) -> bool {
-        !self.misses.contains(&Miss::HostPort)
+        !self.mismatches.contains(&Mismatch::HostPort)
     }
 }
 
 /// The route that takes a request, or what comes of one that none takes.
-pub(super) fn choose(
-    routes: &[(Hostname, View<RoutesAt>)],
+pub(crate) fn choose(
+    routes: &[(Hostname, EnvoyRoutes)],
     sent: &Sent<'_>,
-    told: &mut Explanation,
+    explanation: &mut Explanation,
 ) -> Result<Candidate, Outcome> {
     let mut candidates = Vec::new();
     for (hostname, routes) in routes {
         candidates.extend(routes.iter().filter_map(|(place, row)| Candidate::read(hostname, place, row, sent)));
     }
-    told.tried.routes = candidates.len();
-    let Some(place) = candidates.iter().position(|candidate| candidate.misses.is_empty()) else {
-        told.tried.before = candidates.len();
-        told.tried.missed = nearest(candidates, sent);
-        let why = if told.tried.routes == 0 { "the virtual host has no routes" } else { "no route matches" };
+    explanation.tried.routes = candidates.len();
+    let Some(place) = candidates.iter().position(|candidate| candidate.mismatches.is_empty()) else {
+        explanation.tried.before = candidates.len();
+        explanation.tried.missed = nearest(candidates, sent);
+        let why = if explanation.tried.routes == 0 { "the virtual host has no routes" } else { "no route matches" };
         return Err(Outcome::NotFound { why: why.into() });
     };
     let winner = &candidates[place];
     let before = candidates[..place]
         .iter()
-        .filter(|other| other.counts() && !other.misses.contains(&Miss::Path) && !other.is_same(winner));
-    let behind = candidates[place + 1..].iter().filter(|other| other.misses.is_empty() && !other.is_same(winner));
-    told.tried.before = place;
-    told.tried.missed = before.take(NAMED).map(Candidate::missed).collect();
-    told.tried.behind =
+        .filter(|other| other.counts() && !other.mismatches.contains(&Mismatch::Path) && !other.is_same(winner));
+    let behind = candidates[place + 1..].iter().filter(|other| other.mismatches.is_empty() && !other.is_same(winner));
+    explanation.tried.before = place;
+    explanation.tried.missed = before.take(NAMED).map(Candidate::missed).collect();
+    explanation.tried.behind =
         behind.take(NAMED).map(|other| Considered { leaf: other.leaf(), why: behind_why(winner, other) }).collect();
     Ok(candidates.swap_remove(place))
 }
@@ -102,14 +103,14 @@ fn behind_why(winner: &Candidate, other: &Candidate) -> String {
 fn nearest(candidates: Vec<Candidate>, sent: &Sent<'_>) -> Vec<Considered> {
     let mut near: Vec<_> = candidates.into_iter().filter(Candidate::counts).collect();
     let distance = |candidate: &Candidate| {
-        let off_path = candidate.misses.contains(&Miss::Path);
+        let off_path = candidate.mismatches.contains(&Mismatch::Path);
         let path = candidate.leaf().written;
         let path = path.split_once('/').map(|(_, path)| path.split(", ").next().unwrap_or(path).to_owned());
         let common = path.map_or(0, |path| {
             let own = sent.path.trim_start_matches('/');
             own.split('/').zip(path.split('/')).take_while(|(a, b)| a == b).count()
         });
-        (off_path, usize::MAX - common, candidate.misses.len())
+        (off_path, usize::MAX - common, candidate.mismatches.len())
     };
     near.sort_by_cached_key(distance);
     near.truncate(5);

@@ -100,12 +100,12 @@ impl Request {
     }
 
     /// The host that is asked for, as virtual hosts are chosen by it: in lower case, without port and last dot.
-    pub(super) fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         host_and_port(&self.asked()).0.to_ascii_lowercase()
     }
 
     /// The host that is asked for without the dot that a name may end with.
-    pub(super) fn asked(&self) -> String {
+    pub(crate) fn asked(&self) -> String {
         match host_and_port(&self.authority) {
             (host, Some(port)) => format!("{}:{port}", host.strip_suffix('.').unwrap_or(host)),
             (host, None) => host.strip_suffix('.').unwrap_or(host).to_owned(),
@@ -119,7 +119,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// The brackets of an IPv6 address stay.
-pub(super) fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+pub(crate) fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (authority, None),
@@ -128,7 +128,7 @@ pub(super) fn host_and_port(authority: &str) -> (&str, Option<&str>) {
 
 /// What Envoy makes of path and query string before it looks for a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Normal {
+pub(crate) enum Normal {
     /// This is routed.
     Target(String),
     /// An escaped slash was found: the client is sent here.
@@ -139,7 +139,7 @@ pub(super) enum Normal {
 
 /// As every listener of ours has it: escaped slashes unescaped and redirected, then dot segments removed and characters
 /// escaped as in a URL, then slashes merged. The query string stays as it is.
-pub(super) fn normalise(target: &str) -> Normal {
+pub(crate) fn normalise(target: &str) -> Normal {
     if !target.is_ascii() {
         return Normal::Refused("the path has a character beyond ASCII in it that is not escaped");
     }

@@ -7,14 +7,14 @@ use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use prost::Message as _;
 use serde_json::{Value, json};
-
-use crate::{
+use translate::{
     Change, Translator,
-    explain::{self, Request},
     testing::tenant::{
         HEALTHY, NAMESPACES, NEIGHBOUR, OWN, OWNED_HOST, Place, SHARED, TREE_HOST, VICTIMS, rules, tenant, victims,
     },
 };
+
+use crate::{Request, explain};
 
 const PLACE: Place = Place { http: 80, https: 443, open: 81, own: 80, foreign: 80, backend: ("10.0.0.1", 8080) };
 
@@ -192,7 +192,7 @@ fn answers(translator: &Translator) -> Vec<Value> {
     let ask = |(gateway, url): (&str, String)| {
         let (namespace, name) = gateway.split_once('/').expect("a Gateway");
         let request = Request::new("GET", &url, std::iter::empty::<&str>()).expect("a request");
-        let told = explain::explain(translator, &ir::NsName::new(namespace, name), &request);
+        let told = explain(translator, &ir::NsName::new(namespace, name), &request);
         json!([url, told.leaf, told.chain, told.outcome, told.effects])
     };
     requests.into_iter().map(ask).collect()

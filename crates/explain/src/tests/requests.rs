@@ -2,9 +2,10 @@
 
 use ir::NsName;
 use serde_json::{Value, json};
+use translate::testing::scene::{Scene, child, forward, gateway, http, https, prefix, route, secret, service, to};
 
-use super::scene::{Scene, child, forward, gateway, http, https, prefix, route, secret, service, to};
-use crate::explain::{Explanation, Outcome, Request, explain};
+use super::{ask, get};
+use crate::{Explanation, Outcome, Request, explain};
 
 fn with(mut rule: Value, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("a mapping") };
@@ -15,15 +16,6 @@ fn with(mut rule: Value, more: Value) -> Value {
 fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
     let base = [gateway("edge", json!([http("web", 80, "")])), service("s"), service("t")];
     Scene::new(base.into_iter().chain(objects))
-}
-
-fn ask(scene: &Scene, method: &str, url: &str, headers: &[&str]) -> Explanation {
-    let request = Request::new(method, url, headers.iter().copied()).expect("a request");
-    explain(&scene.0, &NsName::new("infra", "edge"), &request)
-}
-
-fn get(scene: &Scene, url: &str) -> Explanation {
-    ask(scene, "GET", url, &[])
 }
 
 /// The leaf, and what comes of it, in one line.
@@ -121,7 +113,7 @@ fn those_tried_before_say_why_they_did_not_match_and_those_behind_why_they_came_
     let scene = scene([older, named, wide]);
     let told = get(&scene, "http://x.org/a/b/c");
     assert_eq!(said(&told), "z-older.0.0 apps/s:1 http://x.org/a/b/c");
-    let lines = |list: &[crate::explain::Considered]| -> Vec<_> {
+    let lines = |list: &[crate::Considered]| -> Vec<_> {
         list.iter().map(|other| format!("{}.{}: {}", other.leaf.name, other.leaf.rule, other.why)).collect()
     };
     assert_eq!(lines(&told.tried.missed), ["newer.1: it needs header x: 1"]);

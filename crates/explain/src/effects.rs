@@ -28,10 +28,10 @@ use ir::{filter::Scheme, problem::legible};
 use prost::Message;
 use regex::bytes::Captures;
 
-use super::{bytewise::compiled, matching::Sent, request::host_and_port};
+use crate::{bytewise::compiled, matching::Sent, request::host_and_port};
 
 /// The URL that a backend is asked for.
-pub(super) fn forwarded(route: &Route, action: &RouteAction, sent: &Sent<'_>) -> String {
+pub(crate) fn forwarded(route: &Route, action: &RouteAction, sent: &Sent<'_>) -> String {
     let path = new_path(route.r#match.as_ref(), &action.prefix_rewrite, action.regex_rewrite.as_ref(), sent.path);
     let host = match &action.host_rewrite_specifier {
         Some(HostRewriteSpecifier::HostRewriteLiteral(host)) => host,
@@ -83,7 +83,7 @@ fn substituted(substitution: &str, found: &Captures<'_>) -> Vec<u8> {
 }
 
 /// Where a client is sent.
-pub(super) fn location(route: &Route, redirect: &RedirectAction, sent: &Sent<'_>) -> String {
+pub(crate) fn location(route: &Route, redirect: &RedirectAction, sent: &Sent<'_>) -> String {
     let own = sent.request.scheme;
     let scheme = match &redirect.scheme_rewrite_specifier {
         Some(SchemeRewriteSpecifier::SchemeRedirect(scheme)) => scheme,
@@ -110,7 +110,7 @@ pub(super) fn location(route: &Route, redirect: &RedirectAction, sent: &Sent<'_>
 }
 
 /// Each thing that a route does to a request or its response: what, and in words how.
-pub(super) fn effects(route: &Route) -> Vec<(&'static str, String)> {
+pub(crate) fn effects(route: &Route) -> Vec<(&'static str, String)> {
     let mut effects = Vec::new();
     let mut add = |what, value: String| {
         if !value.is_empty() {

@@ -5,15 +5,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ir::{Chain, NsName, filter::Scheme, matching::Origin};
+use ir::{Hostname, NsName, filter::Scheme, matching::Origin};
 use serde::Serialize;
+use translate::{
+    Translator,
+    inspect::{AttachedRoute, Delegation, ServedRule, Serving, published_unasked},
+};
 
 use crate::{
-    Translator,
-    delegation::{Children, LABEL, published_unasked},
-    resolve::{ANYWHERE, EnvoyRoutes, Resolved},
-    seen::{Answer, SeenRoute, Told, written_in_words},
-    tables::delegation::Serving,
+    finding::Finding,
+    served_route::{Answer, ServedRoute},
+    words::{children, http_route, match_in_words, written_in_words},
 };
 use rows::{Below, GatewayRows, Head, NodeRows, RuleRows};
 
@@ -36,12 +38,12 @@ pub struct Gateway {
     pub gateway: String,
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Told>,
+    pub refused: Option<Finding>,
     /// In the order of its spec.
     pub listeners: Vec<Listener>,
     /// HTTPRoutes that name it as a parent and are attached to none of its listeners, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub detached: Vec<Told>,
+    pub detached: Vec<Finding>,
 }
 
 /// A listener of a Gateway.
@@ -57,7 +59,7 @@ pub struct Listener {
     pub hostname: String,
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Told>,
+    pub refused: Option<Finding>,
     /// The root routes, sorted by name.
     pub routes: Vec<Root>,
 }
@@ -97,7 +99,7 @@ pub struct Node {
     pub state: State,
     /// Why it does not stand there as it was written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Told>,
+    pub problems: Vec<Finding>,
     /// Its rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
@@ -115,7 +117,7 @@ pub struct Rule {
     pub matches: Vec<Match>,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Told>,
+    pub problems: Vec<Finding>,
     /// Whom it delegates to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
@@ -161,17 +163,16 @@ pub fn tree(translator: &Translator) -> Tree {
 impl Rows {
     /// The tree of these rows: each is read and put into words, which takes several times as long as to take them.
     pub fn tree(&self) -> Tree {
-        let mut roots = BTreeMap::new();
-        let gateways = self.gateways.iter().map(|GatewayRows { name, model, listeners, detached }| {
-            let of_gateway = format!("Gateway {name}");
-            let listeners = model.listeners.iter().zip(listeners).map(|(listener, rows)| {
-                let withheld = rows.state.as_ref().and_then(|state| state.withheld.as_ref());
-                let routes = rows.routes.iter().map(|(row, root)| Root {
-                    hostnames: row.hostnames(&rows.id).iter().map(|served| served.hostname.domain()).collect(),
-                    route: roots.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
+        let mut nodes = BTreeMap::new();
+        let gateways = self.gateways.iter().map(|GatewayRows { gateway, roots, detached }| {
+            let object = format!("Gateway {}", gateway.name);
+            let listeners = gateway.listeners.iter().zip(roots).map(|(listener, roots)| {
+                let routes = roots.iter().map(|(attached, root)| Root {
+                    hostnames: attached.hostnames(&listener.id).map(Hostname::domain).collect(),
+                    route: nodes.entry(root.chain.route()).or_insert_with(|| Arc::new(node(root))).clone(),
                 });
                 Listener {
-                    name: listener.name.to_string(),
+                    name: listener.id.name.to_string(),
                     port: listener.port,
                     protocol: match listener.scheme {
                         Some(Scheme::Http) => "HTTP",
@@ -179,43 +180,39 @@ impl Rows {
                         None => "",
                     },
                     hostname: listener.hostname.domain(),
-                    refused: withheld.map(|fault| Told::fault(&of_gateway, fault)),
+                    refused: listener.withheld.as_ref().map(|fault| Finding::fault(&object, fault)),
                     routes: routes.collect(),
                 }
             });
             Gateway {
-                gateway: name.to_string(),
-                refused: model.refused.as_ref().map(|fault| Told::fault(&of_gateway, fault)),
+                gateway: gateway.name.to_string(),
+                refused: gateway.refused.as_ref().map(|fault| Finding::fault(&object, fault)),
                 listeners: listeners.collect(),
-                detached: detached.iter().map(|(route, fault)| Told::fault(&object(route), fault)).collect(),
+                detached: detached.iter().map(|(route, fault)| Finding::fault(&http_route(route), fault)).collect(),
             }
         });
         Tree { gateways: gateways.collect() }
     }
 }
 
-pub(crate) fn object(route: &NsName) -> String {
-    format!("HTTPRoute {route}")
-}
-
 /// A route at its place.
 fn node(rows: &NodeRows) -> Node {
     let route = rows.chain.route();
-    let of_route = object(route);
+    let object = http_route(route);
     let (problems, fault, left_out): (Vec<_>, _, _) = match &rows.head {
         // What is wrong with all of its rules is told at each of them.
-        Head::Root { row, fault } => {
-            let problems = row.iter().flat_map(|row| &row.problems);
-            (problems.map(|problem| Told::problem(&of_route, problem)).collect(), fault.is_some(), &[][..])
+        Head::Root { attached, fault } => {
+            let problems = attached.iter().flat_map(AttachedRoute::problems);
+            (problems.map(|problem| Finding::problem(&object, problem)).collect(), fault.is_some(), &[][..])
         }
-        Head::Child { place, beyond } => {
-            let faults = place.fault.iter().chain(beyond).map(|fault| Told::fault(&of_route, fault));
+        Head::Child(state) => {
+            let faults = state.fault().into_iter().chain(state.excess()).map(|fault| Finding::fault(&object, fault));
             let unasked = rows.route.as_ref().and_then(|route| published_unasked(&rows.chain, route));
-            let told = faults.chain(unasked.map(|warning| Told::problem(&of_route, &warning)));
-            (told.collect(), place.fault.is_some(), &place.left_out[..])
+            let problems = faults.chain(unasked.map(|warning| Finding::problem(&object, &warning)));
+            (problems.collect(), state.fault().is_some(), state.left_out())
         }
     };
-    let state = match (rows.serving.as_deref(), fault) {
+    let state = match (rows.serving, fault) {
         (None, _) => State::LeftOut,
         (Some(Serving::Closed), _) | (Some(_), true) => State::Replaced,
         (Some(Serving::AsWritten), false) => State::Served,
@@ -239,11 +236,11 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
         let mut matches = matches(rule);
         if left_out.iter().any(|(rule, ..)| *rule == index) {
             matches.extend(left_out.iter().filter(|(rule, ..)| *rule == index).map(|(_, matching, why)| {
-                let mut read = rule.written.iter().flat_map(|written| &written.matches);
-                let read = read.find(|read| read.index == *matching);
+                let mut written = rule.written.iter().flat_map(|written| &written.matches);
+                let written = written.find(|written| written.index == *matching);
                 Match {
                     index: *matching,
-                    written: read.map(|read| written_in_words(&read.written)).unwrap_or_default(),
+                    written: written.map(|written| written_in_words(&written.written)).unwrap_or_default(),
                     children: false,
                     answer: None,
                     left_out: Some(why.clone()),
@@ -251,18 +248,20 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
             }));
             matches.sort_by_key(|matching| matching.index);
         }
-        let no_room = rule.no_room.iter().map(|problem| Told::problem(&object(rows.chain.route()), problem));
-        let references = rule.delegation.iter().flat_map(|delegation| &delegation.children).zip(&rule.selected);
-        let references = references.map(|((position, children), selected)| Reference {
+        let object = http_route(rows.chain.route());
+        let of_rule = rule.served.iter().flat_map(ServedRule::problems);
+        let problems = rule.no_room.iter().chain(of_rule).map(|problem| Finding::problem(&object, problem));
+        let references = rule.delegation.iter().flat_map(Delegation::references).zip(&rule.selected);
+        let references = references.map(|((position, selected), below)| Reference {
             index: *position,
-            selects: selects(children),
-            children: selected.iter().map(|(name, below)| child(name, below)).collect(),
+            selects: children(selected),
+            children: below.iter().map(|(name, below)| child(name, below)).collect(),
         });
         Rule {
             rule: index,
             name: head.name.as_ref().map(ToString::to_string),
             matches,
-            problems: no_room.chain(problems(&rows.chain, rule.resolved.as_deref())).collect(),
+            problems: problems.collect(),
             references: references.collect(),
         }
     });
@@ -271,65 +270,30 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
 
 /// The matches that stand at a place.
 fn matches(rule: &RuleRows) -> Vec<Match> {
-    let resolved = rule.resolved.as_deref();
-    let written;
-    let routes = match resolved.map(|resolved| &resolved.routes) {
-        Some(EnvoyRoutes::Everywhere(routes)) => &routes[..],
-        Some(EnvoyRoutes::ByListener(unwritten)) => {
-            written = unwritten.write(ANYWHERE, &mut Vec::new());
-            &written
-        }
-        None => &[],
-    };
-    let seen = routes.iter().filter_map(|route| SeenRoute::read(Origin::of(&route.steps, route.order), &route.row));
-    let seen: Vec<_> = seen.filter(|seen| seen.origin.part.is_first()).collect();
+    let served = rule.served.as_ref();
+    let routes = served.into_iter().flat_map(ServedRule::envoy_routes);
+    let routes = routes.filter(|(origin, _)| origin.part.is_first());
+    let routes: Vec<_> = routes.filter_map(|(origin, row)| ServedRoute::read(origin, &row)).collect();
     let Some(delegation) = &rule.delegation else {
-        let matches = seen.iter().map(|seen| Match {
-            index: seen.origin.matching,
-            written: seen.message.r#match.as_ref().map(crate::seen::match_in_words).unwrap_or_default(),
+        let matches = routes.iter().map(|route| Match {
+            index: route.origin.matching,
+            written: route.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),
             children: false,
-            answer: Some(seen.answer(resolved)),
+            answer: Some(route.answer(served)),
             left_out: None,
         });
         return matches.collect();
     };
-    let matches = delegation.matches.iter().zip(&rule.fits).map(|(rendered, fits)| {
+    let matches = delegation.matches().zip(&rule.fits).map(|(merged, fits)| {
         let place = |origin: Origin| (origin.matching, origin.part.ordinal);
-        let own = seen.iter().find(|seen| place(seen.origin) == (rendered.index, rendered.ordinal));
+        let own = routes.iter().find(|route| place(route.origin) == (merged.index, merged.ordinal));
         Match {
-            index: rendered.index,
-            written: written_in_words(&rendered.written),
+            index: merged.index,
+            written: written_in_words(merged.written),
             children: *fits,
-            answer: own.map(|seen| seen.answer(resolved)),
+            answer: own.map(|route| route.answer(served)),
             left_out: None,
         }
     });
     matches.collect()
-}
-
-/// What is wrong with a rule, worst first.
-pub(crate) fn problems(chain: &Chain, resolved: Option<&Resolved>) -> Vec<Told> {
-    let Some(findings) = resolved.and_then(|resolved| resolved.findings.as_deref()) else { return Vec::new() };
-    let lists = [
-        findings.replaced.as_slice(),
-        &findings.dropped,
-        &findings.closed,
-        &findings.unresolved,
-        &findings.empty,
-        &findings.shares,
-        &findings.warnings,
-    ];
-    lists.into_iter().flatten().map(|problem| Told::problem(&object(chain.route()), problem)).collect()
-}
-
-/// Whom a reference means.
-pub(crate) fn selects(children: &Children) -> String {
-    match children {
-        Children::Named(name) => object(name),
-        Children::InNamespace(namespace) => format!("all HTTPRoutes of namespace {namespace}"),
-        Children::Labelled(label, Some(namespace)) => {
-            format!("HTTPRoutes of namespace {namespace} with label {LABEL}={label}")
-        }
-        Children::Labelled(label, None) => format!("HTTPRoutes of any namespace with label {LABEL}={label}"),
-    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{Gateway, Listener, Match, Node, Reference, Root, Rule, State, Tree};
-use crate::seen::Told;
+use crate::finding::Finding;
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,13 +18,17 @@ fn line(f: &mut fmt::Formatter<'_>, depth: usize, text: fmt::Arguments<'_>) -> f
     writeln!(f, "{:width$}{text}", "", width = 2 * depth)
 }
 
-fn told<'a>(f: &mut fmt::Formatter<'_>, depth: usize, problems: impl IntoIterator<Item = &'a Told>) -> fmt::Result {
-    problems.into_iter().try_for_each(|problem| line(f, depth, format_args!("! {problem}")))
+fn findings<'a>(
+    f: &mut fmt::Formatter<'_>,
+    depth: usize,
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> fmt::Result {
+    findings.into_iter().try_for_each(|finding| line(f, depth, format_args!("! {finding}")))
 }
 
 fn write_gateway(f: &mut fmt::Formatter<'_>, gateway: &Gateway) -> fmt::Result {
     line(f, 0, format_args!("Gateway {}", gateway.gateway))?;
-    told(f, 1, &gateway.refused)?;
+    findings(f, 1, &gateway.refused)?;
     // A route of several listeners is written at the first.
     let mut written = BTreeMap::new();
     for listener in &gateway.listeners {
@@ -32,7 +36,7 @@ fn write_gateway(f: &mut fmt::Formatter<'_>, gateway: &Gateway) -> fmt::Result {
     }
     if !gateway.detached.is_empty() {
         line(f, 1, format_args!("attached to no listener"))?;
-        told(f, 2, &gateway.detached)?;
+        findings(f, 2, &gateway.detached)?;
     }
     Ok(())
 }
@@ -45,7 +49,7 @@ fn write_listener<'a>(
     let Listener { name, port, protocol, hostname, refused, routes } = listener;
     let served = if refused.is_some() { ", not served" } else { "" };
     line(f, 1, format_args!("listener {name} ({protocol} {port}, {hostname}){served}"))?;
-    told(f, 2, refused)?;
+    findings(f, 2, refused)?;
     if routes.is_empty() {
         line(f, 2, format_args!("no routes"))?;
     }
@@ -74,7 +78,7 @@ fn state(state: State) -> &'static str {
 
 /// What stands below the line of a route.
 fn write_node(f: &mut fmt::Formatter<'_>, depth: usize, node: &Node) -> fmt::Result {
-    told(f, depth, &node.problems)?;
+    findings(f, depth, &node.problems)?;
     node.rules.iter().try_for_each(|rule| write_rule(f, depth, rule))
 }
 
@@ -91,7 +95,7 @@ fn write_rule(f: &mut fmt::Formatter<'_>, depth: usize, rule: &Rule) -> fmt::Res
             }
         }
     }
-    told(f, depth + 1, &rule.problems)?;
+    findings(f, depth + 1, &rule.problems)?;
     rule.references.iter().try_for_each(|reference| write_reference(f, depth + 1, reference))
 }
 

@@ -8,23 +8,26 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::string_matcher::MatchPattern,
 };
 
-use super::{bytewise, request::Request};
-use crate::seen::{header_in_words, header_pattern};
+use crate::{
+    bytewise,
+    request::Request,
+    words::{header_in_words, header_pattern},
+};
 
 /// A request as routes are matched with it.
-pub(super) struct Sent<'a> {
-    pub(super) request: &'a Request,
+pub(crate) struct Sent<'a> {
+    pub(crate) request: &'a Request,
     /// The host that is asked for.
-    pub(super) asked: String,
+    pub(crate) asked: String,
     /// The normalised path.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     /// The query string, without its question mark.
-    pub(super) query: Option<&'a str>,
+    pub(crate) query: Option<&'a str>,
 }
 
 /// In what a request is not what a route matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(crate) enum Mismatch {
     Path,
     Method(String),
     Header(String),
@@ -33,8 +36,8 @@ pub(super) enum Miss {
     HostPort,
 }
 
-impl Miss {
-    pub(super) fn in_words(&self) -> String {
+impl Mismatch {
+    pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Path => "the path does not match".into(),
             Self::Method(method) => format!("the method is not {method}"),
@@ -46,13 +49,13 @@ impl Miss {
 }
 
 impl<'a> Sent<'a> {
-    pub(super) fn new(request: &'a Request, target: &'a str) -> Self {
+    pub(crate) fn new(request: &'a Request, target: &'a str) -> Self {
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         Self { request, asked: request.asked(), path, query }
     }
 
     /// In what it is not what `matching` asks for; nothing where it is.
-    pub(super) fn misses(&self, matching: &RouteMatch) -> Vec<Miss> {
+    pub(crate) fn mismatches(&self, matching: &RouteMatch) -> Vec<Mismatch> {
         let path = match &matching.path_specifier {
             Some(PathSpecifier::Path(path)) => self.path == path,
             Some(PathSpecifier::Prefix(prefix)) => self.path.starts_with(&**prefix),
@@ -62,20 +65,20 @@ impl<'a> Sent<'a> {
             Some(PathSpecifier::SafeRegex(pattern)) => bytewise::matches(&pattern.regex, self.path),
             _ => false,
         };
-        let mut misses = if path { Vec::new() } else { vec![Miss::Path] };
+        let mut mismatches = if path { Vec::new() } else { vec![Mismatch::Path] };
         let headers = matching.headers.iter().filter(|header| header.name != ":path");
-        misses.extend(headers.filter_map(|header| self.header(header)));
-        misses.extend(matching.query_parameters.iter().filter_map(|query| self.query(query)));
-        misses
+        mismatches.extend(headers.filter_map(|header| self.header(header)));
+        mismatches.extend(matching.query_parameters.iter().filter_map(|query| self.query(query)));
+        mismatches
     }
 
     /// Envoy compares repeated headers one by one.
-    fn header(&self, header: &HeaderMatcher) -> Option<Miss> {
+    fn header(&self, header: &HeaderMatcher) -> Option<Mismatch> {
         let pattern = header_pattern(header)?;
         let is = |value: &str| matches(pattern, value);
         match &*header.name {
-            ":method" => (!is(&self.request.method)).then(|| Miss::Method(text(pattern).to_owned())),
-            ":authority" => (is(&self.asked) == header.invert_match).then_some(Miss::HostPort),
+            ":method" => (!is(&self.request.method)).then(|| Mismatch::Method(text(pattern).to_owned())),
+            ":authority" => (is(&self.asked) == header.invert_match).then_some(Mismatch::HostPort),
             name => {
                 let own = match name {
                     "host" => Some(&*self.asked),
@@ -85,13 +88,13 @@ impl<'a> Sent<'a> {
                 };
                 let sent = self.request.headers.iter().filter(|(sent, _)| own.is_none() && sent == name);
                 let found = own.into_iter().chain(sent.map(|(_, value)| &**value)).any(is);
-                (!found).then(|| Miss::Header(header_in_words(header)))
+                (!found).then(|| Mismatch::Header(header_in_words(header)))
             }
         }
     }
 
     /// Envoy compares the first parameter of a name, as it is written.
-    fn query(&self, matcher: &QueryParameterMatcher) -> Option<Miss> {
+    fn query(&self, matcher: &QueryParameterMatcher) -> Option<Mismatch> {
         let pattern = match &matcher.query_parameter_match_specifier {
             Some(QueryParameterMatchSpecifier::StringMatch(string)) => string.match_pattern.as_ref()?,
             _ => return None,
@@ -101,7 +104,7 @@ impl<'a> Sent<'a> {
         let found = parameters.find(|(name, _)| *name == matcher.name);
         let sign = if matches!(pattern, MatchPattern::SafeRegex(_)) { "~" } else { "=" };
         let found = found.is_some_and(|(_, value)| matches(pattern, value));
-        (!found).then(|| Miss::Query(format!("query {}{sign}{}", matcher.name, text(pattern))))
+        (!found).then(|| Mismatch::Query(format!("query {}{sign}{}", matcher.name, text(pattern))))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The tree as people see it.
 
 use serde_json::{Value, json};
+use translate::testing::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
 
-use super::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
 use crate::tree::tree;
 
 fn scene(listeners: Value, objects: impl IntoIterator<Item = Value>) -> Scene {
@@ -100,6 +100,44 @@ fn who_does_not_consent_is_not_named() {
     let (text, json) = (tree.to_string(), serde_json::to_string(&tree).expect("JSON"));
     assert!(text.contains("HTTPRoute apps/child\n"), "{text}");
     assert!(!text.contains("secretive") && !json.contains("secretive"), "{text}");
+}
+
+/// `/a` is for `other/child`, or for all routes of that namespace.
+fn of_another_namespace(named: &str) -> Scene {
+    let mut rule = to("/a", &[named]);
+    rule["backendRefs"][0]["namespace"] = json!("other");
+    scene(json!([http("web", 80, "")]), [route("root", json!({"rules": [rule]}))])
+}
+
+/// HTTPRoute `other/child`, with these parents.
+fn foreign(parents: &[&str]) -> Value {
+    let mut foreign = child("child", json!([forward("/a/x")]));
+    foreign["metadata"]["namespace"] = json!("other");
+    let names = parents
+        .iter()
+        .map(|name| json!({"group": GATEWAY_API, "kind": "HTTPRoute", "namespace": "apps", "name": name}));
+    foreign["spec"]["parentRefs"] = names.collect();
+    foreign
+}
+
+#[test]
+fn whether_a_route_of_another_namespace_exists_is_told_only_if_it_consents() {
+    let mut scene = of_another_namespace("child");
+    let absent = text(&scene);
+    scene.put(foreign(&["another"]));
+    assert_eq!(text(&scene), absent);
+    scene.put(foreign(&["root"]));
+    assert!(text(&scene).contains("HTTPRoute other/child\n"), "{}", text(&scene));
+}
+
+#[test]
+fn who_is_published_without_having_asked_for_it_is_told() {
+    let mut scene = of_another_namespace("*");
+    scene.put(foreign(&[]));
+    let told = "! PublishedUnasked: spec.parentRefs: HTTPRoute apps/root";
+    assert!(text(&scene).contains(told), "{}", text(&scene));
+    scene.put(foreign(&["root"]));
+    assert!(!text(&scene).contains("PublishedUnasked"), "{}", text(&scene));
 }
 
 #[test]

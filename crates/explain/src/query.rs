@@ -1,0 +1,279 @@
+//! A request on its way: to its virtual host, to the route that takes it, and to what is known of that.
+
+use std::sync::Arc;
+
+use envoy::{route::route_match, slots};
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use ir::{Chain, Hostname, NsName, Problem, route::RuleSpec};
+use translate::{
+    Translator,
+    inspect::{Delegation, EnvoyRoutes, Inspector, ServedRule},
+};
+
+use crate::{
+    choose::{Candidate, choose},
+    effects,
+    explanation::{Explanation, Link, MatchedListener, Outcome, Tried},
+    finding::Finding,
+    matching::Sent,
+    provenance,
+    request::{Normal, Request, normalise},
+    served_route::Answer,
+    virtual_host::{connect, shut, virtual_host},
+    words::{children, http_route, written_in_words},
+};
+
+/// Explains what becomes of `request` at a Gateway. Goes through the routes of one virtual host: for people, not for a hot
+/// path.
+pub fn explain(translator: &Translator, gateway: &NsName, request: &Request) -> Explanation {
+    let matched = Query::new(translator, gateway, request.clone()).match_routes();
+    let lineage = matched.lineage(translator);
+    matched.explain(&lineage)
+}
+
+/// A request at its virtual host, whose routes are not looked at yet. It shares them with the translator: to make it costs
+/// nothing that depends on how many there are, so that the translator's thread may do it, and [`Query::match_routes`] is
+/// for another one.
+pub struct Query {
+    request: Request,
+    explanation: Explanation,
+    /// Or what comes of the request before any route is looked for.
+    found: Result<Found, Outcome>,
+}
+
+/// The routes that are tried.
+struct Found {
+    /// Path and query string as they are routed.
+    target: String,
+    /// By the hostname under which they stand.
+    routes: Vec<(Hostname, EnvoyRoutes)>,
+}
+
+/// A request with the route that takes it, if any does.
+pub struct Matched {
+    request: Request,
+    explanation: Explanation,
+    taken: Result<Taken, Outcome>,
+}
+
+/// The route that takes a request.
+struct Taken {
+    target: String,
+    winner: Candidate,
+}
+
+/// What the translator knows of a route and of those above it. Shared with it.
+#[derive(Default)]
+pub struct Lineage {
+    /// The leaf's rule as it is served.
+    pub(crate) rule: Option<ServedRule>,
+    /// From the leaf's parent upwards.
+    pub(crate) above: Vec<Ancestor>,
+    /// The leaf's rule as it is written.
+    pub(crate) written: Option<Arc<RuleSpec>>,
+    /// What is to be said of the leaf's rule where proxies have no room for it.
+    pub(crate) no_room: Vec<Problem>,
+}
+
+/// A delegating rule on the way to a leaf.
+pub(crate) struct Ancestor {
+    /// The name of the rule, if it has one.
+    pub(crate) rule_name: Option<Arc<str>>,
+    pub(crate) delegation: Option<Delegation>,
+    /// The index of the reference that selects the next route.
+    pub(crate) reference: Option<u32>,
+}
+
+impl Query {
+    /// What is asked, at the routes as they are now.
+    pub fn new(translator: &Translator, gateway: &NsName, request: Request) -> Self {
+        let mut explanation = Explanation {
+            gateway: gateway.to_string(),
+            request: format!(
+                "{} {}://{}{}",
+                request.method,
+                request.scheme.as_str(),
+                request.authority,
+                request.target
+            ),
+            normalised: None,
+            listener: None,
+            virtual_host: None,
+            leaf: None,
+            chain: Vec::new(),
+            outcome: Outcome::Misdirected,
+            effects: Vec::new(),
+            tried: Tried::default(),
+        };
+        let found = find(translator.inspect(), gateway, &request, &mut explanation);
+        Self { request, explanation, found }
+    }
+
+    /// Looks through the routes.
+    pub fn match_routes(self) -> Matched {
+        let Self { request, mut explanation, found } = self;
+        let taken = found.and_then(|Found { target, routes }| {
+            let winner = choose(&routes, &Sent::new(&request, &target), &mut explanation)?;
+            Ok(Taken { target, winner })
+        });
+        Matched { request, explanation, taken }
+    }
+}
+
+impl Matched {
+    /// What is known of the route by now. Costs what the depth of its tree comes to.
+    pub fn lineage(&self, translator: &Translator) -> Lineage {
+        let Ok(Taken { winner, .. }) = &self.taken else { return Lineage::default() };
+        let tables = translator.inspect();
+        let (chain, rule) = (winner.place.via(), winner.route.origin.rule);
+        let above = chain.upwards().filter_map(|child| child.above().map(|above| (child, above)));
+        let above = above.map(|(child, (parent, rule))| Ancestor {
+            rule_name: tables.route(parent.route()).and_then(|route| route.rules.get(rule as usize)?.name.clone()),
+            delegation: tables.delegation(parent, rule),
+            reference: tables.reference_to(parent, rule, child.route()),
+        });
+        Lineage {
+            above: above.collect(),
+            written: tables.written_rule(chain.route(), rule),
+            rule: tables.rule(chain, rule),
+            no_room: tables.no_room(chain)(rule),
+        }
+    }
+
+    /// What becomes of the request.
+    pub fn explain(self, lineage: &Lineage) -> Explanation {
+        let Self { request, mut explanation, taken } = self;
+        explanation.outcome = match taken {
+            Err(outcome) => outcome,
+            Ok(Taken { target, winner }) => {
+                let sent = Sent::new(&request, &target);
+                explanation.leaf = Some(winner.leaf());
+                explanation.chain = links(lineage, &winner, &sent);
+                explanation.effects = provenance::effects(lineage, winner.place.via(), &winner.route);
+                answer(lineage, &winner, &sent)
+            }
+        };
+        explanation
+    }
+}
+
+/// Finds the routes that are tried. Ends early where no route is looked for.
+fn find(
+    tables: Inspector<'_>,
+    gateway: &NsName,
+    request: &Request,
+    explanation: &mut Explanation,
+) -> Result<Found, Outcome> {
+    let config = connect(tables, gateway, request)?;
+    if let Some((name, _)) = request.headers.iter().find(|(name, _)| name.contains('_')) {
+        return Err(Outcome::BadRequest { why: format!("header {name} has an underscore in its name") });
+    }
+    let target = match normalise(&request.target) {
+        Normal::Target(target) => target,
+        Normal::Redirect(location) => {
+            explanation.normalised = Some(location.clone());
+            return Err(Outcome::Redirect { status: 307, location });
+        }
+        Normal::Refused(why) => return Err(Outcome::BadRequest { why: why.into() }),
+    };
+    if target != request.target {
+        explanation.normalised = Some(target.clone());
+    }
+    let (listener, hostname) = virtual_host(tables, &config, &request.host())?;
+    explanation.virtual_host = Some(hostname.domain());
+    if let Some(namespaces) = tables.shut_by(&listener, &hostname) {
+        return Err(Outcome::DirectResponse {
+            status: 500,
+            body: String::new(),
+            because: vec![shut(gateway, &hostname, &namespaces)],
+        });
+    }
+    explanation.listener = tables.listener(&listener).map(|listener| MatchedListener {
+        name: listener.id.name.to_string(),
+        port: listener.port,
+        hostname: listener.hostname.domain(),
+    });
+    let routes = hostname.covering().map(|hostname| {
+        let routes = tables.envoy_routes(&listener, &hostname);
+        (hostname, routes)
+    });
+    Ok(Found { target, routes: routes.collect() })
+}
+
+/// The way from the root to a leaf.
+fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
+    let name_of = |name: Option<&Arc<str>>| name.map(ToString::to_string);
+    let chain = winner.place.via();
+    let mut links = vec![Link {
+        route: chain.route().to_string(),
+        rule: winner.route.origin.rule,
+        rule_name: name_of(lineage.written.as_ref().and_then(|written| written.name.as_ref())),
+        written: winner.leaf().written,
+        selects: None,
+    }];
+    for ((parent, rule), above) in chain.upwards().filter_map(Chain::above).zip(&lineage.above) {
+        let taking = above.delegation.iter().flat_map(Delegation::matches).filter(|matching| {
+            matching.written.requests().any(|request| sent.mismatches(&route_match(&request)).is_empty())
+        });
+        let narrowest =
+            taking.min_by_key(|matching| matching.written.requests().next().map(|request| request.specificity()));
+        let references = above.delegation.iter().flat_map(Delegation::references);
+        let selects = references.into_iter().find(|(index, _)| Some(*index) == above.reference);
+        links.push(Link {
+            route: parent.route().to_string(),
+            rule,
+            rule_name: name_of(above.rule_name.as_ref()),
+            written: narrowest.map(|matching| written_in_words(matching.written)).unwrap_or_default(),
+            selects: selects.map(|(index, selected)| format!("backendRefs[{index}], {}", children(selected))),
+        });
+    }
+    links.reverse();
+    links
+}
+
+fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
+    let rule = lineage.rule.as_ref();
+    let route = &winner.route.message;
+    let preflight = sent.request.method == "OPTIONS"
+        && ["origin", "access-control-request-method"]
+            .iter()
+            .all(|name| sent.request.headers.iter().any(|(sent, _)| sent == name))
+        && route.typed_per_filter_config.contains_key(slots::CORS);
+    if preflight {
+        let body = String::new();
+        return Outcome::DirectResponse { status: 200, body, because: Vec::new() };
+    }
+    let object = http_route(winner.place.via().route());
+    let finding = |problem: &Problem| Finding::problem(&object, problem);
+    match winner.route.answer(rule) {
+        Answer::Backends { backends } => {
+            let url = match &route.action {
+                Some(Action::Route(action)) => effects::forwarded(route, action, sent),
+                _ => String::new(),
+            };
+            let broken = backends.iter().any(|share| share.service.is_none());
+            Outcome::Backends {
+                backends,
+                url,
+                because: rule.filter(|_| broken).iter().flat_map(|rule| rule.broken_shares()).map(finding).collect(),
+            }
+        }
+        Answer::Redirect { status } => Outcome::Redirect {
+            status,
+            location: match &route.action {
+                Some(Action::Redirect(redirect)) => effects::location(route, redirect, sent),
+                _ => String::new(),
+            },
+        },
+        Answer::DirectResponse { status, body } => {
+            let of_rule = rule.into_iter().flat_map(ServedRule::problems);
+            let all: Vec<_> = lineage.no_room.iter().chain(of_rule).map(finding).collect();
+            // What is said of this very match counts before what is said of the rule.
+            let field = format!("spec.rules[{}].matches[{}]", winner.route.origin.rule, winner.route.origin.matching);
+            let of_match: Vec<_> = all.iter().filter(|finding| finding.field == field).cloned().collect();
+            let of_rule = all.into_iter().filter(|finding| !finding.field.contains(".matches["));
+            let because = if of_match.is_empty() { of_rule.collect() } else { of_match };
+            Outcome::DirectResponse { status, body, because }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Envoy routes, read back from their bytes.
+
+use std::fmt;
+
+use envoy::{bytes::Row, route::BROKEN_CLUSTER};
+use envoy_types::pb::{
+    envoy::config::{
+        core::v3::{DataSource, data_source::Specifier},
+        route::v3::{Route, redirect_action::RedirectResponseCode, route::Action, route_action::ClusterSpecifier},
+    },
+    google::protobuf::UInt32Value,
+};
+use ir::{matching::Origin, problem::legible};
+use prost::Message;
+use serde::Serialize;
+use translate::inspect::ServedRule;
+
+/// What an Envoy route does with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Answer {
+    /// It goes to one of these, by weight.
+    Backends {
+        /// Each share, in the order of the rule.
+        backends: Vec<Share>,
+    },
+    /// The client is sent elsewhere.
+    Redirect {
+        /// The status code.
+        status: u32,
+    },
+    /// Envoy answers by itself.
+    DirectResponse {
+        /// The status code.
+        status: u32,
+        /// The body.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        body: String,
+    },
+}
+
+/// One share of a rule's requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// The Service, as `NAMESPACE/NAME`; none for a share that is broken and answers 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The Service's port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Its part of the sum of all weights.
+    pub weight: u32,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backends { backends } => {
+                for (index, share) in backends.iter().enumerate() {
+                    let comma = if index > 0 { ", " } else { "" };
+                    match (&share.service, share.port) {
+                        (Some(service), Some(port)) => write!(f, "{comma}Service {service} port {port}")?,
+                        _ => write!(f, "{comma}500")?,
+                    }
+                    if backends.len() > 1 {
+                        write!(f, " (weight {})", share.weight)?;
+                    }
+                }
+                Ok(())
+            }
+            Self::Redirect { status } => write!(f, "a redirect, {status}"),
+            Self::DirectResponse { status, body } if body.is_empty() => write!(f, "{status}"),
+            Self::DirectResponse { status, body } => write!(f, "{status} {:?}", legible(body.clone())),
+        }
+    }
+}
+
+/// An Envoy route, read from its bytes.
+pub(crate) struct ServedRoute {
+    /// The message.
+    pub(crate) message: Route,
+    /// The match that it is made from.
+    pub(crate) origin: Origin,
+}
+
+impl ServedRoute {
+    /// None for what is no Envoy route.
+    pub(crate) fn read(origin: Origin, row: &Row) -> Option<Self> {
+        Some(Self { message: Route::decode(&*row.bytes).ok()?, origin })
+    }
+
+    /// What it does; `rule` is the one that it is made from.
+    pub(crate) fn answer(&self, rule: Option<&ServedRule>) -> Answer {
+        match &self.message.action {
+            Some(Action::Route(action)) => Answer::Backends {
+                backends: match &action.cluster_specifier {
+                    Some(ClusterSpecifier::Cluster(cluster)) => shares(rule, cluster, 1),
+                    Some(ClusterSpecifier::WeightedClusters(weighted)) => {
+                        let weight = |weight: &Option<_>| weight.map_or(0, |UInt32Value { value }| value);
+                        let clusters = weighted.clusters.iter();
+                        clusters.flat_map(|share| shares(rule, &share.name, weight(&share.weight))).collect()
+                    }
+                    _ => Vec::new(),
+                },
+            },
+            Some(Action::Redirect(redirect)) => Answer::Redirect {
+                status: match redirect.response_code() {
+                    RedirectResponseCode::MovedPermanently => 301,
+                    RedirectResponseCode::Found => 302,
+                    RedirectResponseCode::SeeOther => 303,
+                    RedirectResponseCode::TemporaryRedirect => 307,
+                    RedirectResponseCode::PermanentRedirect => 308,
+                },
+            },
+            Some(Action::DirectResponse(direct)) => {
+                Answer::DirectResponse { status: direct.status, body: inline(direct.body.as_ref()) }
+            }
+            _ => Answer::DirectResponse { status: 500, body: String::new() },
+        }
+    }
+}
+
+fn inline(body: Option<&DataSource>) -> String {
+    match body.and_then(|body| body.specifier.as_ref()) {
+        Some(Specifier::InlineString(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn shares(rule: Option<&ServedRule>, cluster: &str, weight: u32) -> Vec<Share> {
+    let backends = if cluster == BROKEN_CLUSTER { None } else { rule.and_then(|rule| rule.backends(cluster, weight)) };
+    let Some(backends) = backends else { return vec![Share { service: None, port: None, weight }] };
+    let shares = backends.into_iter().map(|(port, weight)| Share {
+        service: Some(port.service.to_string()),
+        port: Some(port.port),
+        weight,
+    });
+    shares.collect()
+}

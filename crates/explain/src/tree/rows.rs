@@ -1,0 +1,160 @@
+//! The rows that a tree is made of, as they stand together at one moment.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use ir::{Chain, ListenerId, NsName, Problem, route::RuleSpec};
+use translate::{
+    Translator,
+    inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
+};
+
+use super::State;
+
+/// The rows of all Gateways and of all routes below them. They are shared with the translator: to take them costs a look
+/// at each, so that the translator's thread may do it, and [`Rows::tree`] is for another one.
+pub struct Rows {
+    /// Sorted by name.
+    pub(super) gateways: Vec<GatewayRows>,
+}
+
+pub(super) struct GatewayRows {
+    pub(super) gateway: Gateway,
+    /// The root routes of each of its listeners, sorted by name.
+    pub(super) roots: Vec<Vec<(AttachedRoute, Arc<NodeRows>)>>,
+    /// Routes that are attached to none of its listeners, and why.
+    pub(super) detached: Vec<(NsName, Fault)>,
+}
+
+/// A route at its place.
+pub(super) struct NodeRows {
+    pub(super) chain: Chain,
+    pub(super) head: Head,
+    /// None if it is not served there.
+    pub(super) serving: Option<Serving>,
+    pub(super) route: Option<Arc<ir::route::Head>>,
+    /// As many as the route has.
+    pub(super) rules: Vec<RuleRows>,
+}
+
+/// What concerns all rules of a route.
+pub(super) enum Head {
+    Root { attached: Option<AttachedRoute>, fault: Option<Arc<Fault>> },
+    Child(ChildState),
+}
+
+pub(super) struct RuleRows {
+    pub(super) written: Option<Arc<RuleSpec>>,
+    pub(super) served: Option<ServedRule>,
+    /// What is to be said where proxies have no room for it.
+    pub(super) no_room: Vec<Problem>,
+    pub(super) delegation: Option<Delegation>,
+    /// Whether children serve them, for each match of the delegation.
+    pub(super) fits: Vec<bool>,
+    /// Whom its references select, if it is served.
+    pub(super) selected: Vec<Vec<(NsName, Below)>>,
+}
+
+/// A route that a rule selects.
+pub(super) enum Below {
+    Stands(NodeRows),
+    /// Nothing of it stands there, for this reason.
+    Absent(State),
+}
+
+impl Rows {
+    /// The rows as they are now.
+    pub fn of(translator: &Translator) -> Self {
+        let tables = translator.inspect();
+        let mut attached: BTreeMap<ListenerId, Vec<AttachedRoute>> = BTreeMap::new();
+        let mut detached: BTreeMap<NsName, Vec<(NsName, Fault)>> = BTreeMap::new();
+        for route in tables.attached_routes() {
+            for listener in route.listeners() {
+                attached.entry(listener.clone()).or_default().push(route.clone());
+            }
+            for (parent, fault) in route.refused() {
+                let written = tables.route(&route.route).and_then(|route| route.parents.get(parent).cloned());
+                let Some(written) = written else { continue };
+                let gateway = written.target(&route.route.namespace);
+                detached.entry(gateway).or_default().push((route.route.clone(), fault.clone()));
+            }
+        }
+        let mut roots = BTreeMap::new();
+        let gateways = tables.gateways().into_iter().map(|gateway| {
+            let roots = gateway.listeners.iter().map(|listener| {
+                let routes = attached.remove(&listener.id).unwrap_or_default().into_iter().map(|route| {
+                    let rows = roots.entry(route.route.clone());
+                    let rows = rows.or_insert_with_key(|route| Arc::new(NodeRows::root(tables, route)));
+                    (route, rows.clone())
+                });
+                routes.collect()
+            });
+            let (roots, detached) = (roots.collect(), detached.remove(&gateway.name).unwrap_or_default());
+            GatewayRows { gateway, roots, detached }
+        });
+        Self { gateways: gateways.collect() }
+    }
+}
+
+impl NodeRows {
+    fn root(tables: Inspector<'_>, route: &NsName) -> Self {
+        let head = Head::Root { attached: tables.attached_route(route), fault: tables.unacceptable(route) };
+        Self::of(tables, Chain::root(route.clone()), head)
+    }
+
+    /// A child that stands at `chain`, or would.
+    fn child(tables: Inspector<'_>, chain: Chain) -> Below {
+        match tables.child(&chain) {
+            Some(state) => Below::Stands(Self::of(tables, chain, Head::Child(state))),
+            // The rule that selects it is told why it looks at none.
+            None => Below::Absent(State::LeftOut),
+        }
+    }
+
+    fn of(tables: Inspector<'_>, chain: Chain, head: Head) -> Self {
+        let (serving, route) = (tables.serving(&chain), tables.route(chain.route()));
+        let no_room = tables.no_room(&chain);
+        let rules = route.iter().flat_map(|route| &route.rules).zip(0..).map(|(_, rule)| {
+            let rows = RuleRows::of(tables, &chain, rule, serving.is_some());
+            RuleRows { no_room: no_room(rule), ..rows }
+        });
+        let rules = rules.collect();
+        drop(no_room);
+        Self { chain, head, serving, route, rules }
+    }
+}
+
+impl RuleRows {
+    fn of(tables: Inspector<'_>, chain: &Chain, rule: u32, is_served: bool) -> Self {
+        let delegation = tables.delegation(chain, rule);
+        let matches = delegation.iter().flat_map(Delegation::matches).zip(0..);
+        let fits = matches.map(|(_, place)| tables.has_children_below(chain, rule, place)).collect();
+        let selected = match &delegation {
+            Some(delegation) if is_served => selected(tables, chain, rule, delegation),
+            _ => Vec::new(),
+        };
+        let written = tables.written_rule(chain.route(), rule);
+        Self { written, served: tables.rule(chain, rule), no_room: Vec::new(), delegation, fits, selected }
+    }
+}
+
+/// Whom each reference of a rule selects.
+fn selected(tables: Inspector<'_>, chain: &Chain, rule: u32, delegation: &Delegation) -> Vec<Vec<(NsName, Below)>> {
+    let mut seen = HashSet::new();
+    let references = delegation.references().iter().map(|(reference, _)| {
+        let children = tables.children(chain, rule, *reference).into_iter().map(|child| {
+            let below = if child.is_cycle {
+                Below::Absent(State::Cycle)
+            } else if !seen.insert(child.route.clone()) {
+                Below::Absent(State::Repeated)
+            } else {
+                NodeRows::child(tables, chain.below(rule, child.route.clone()))
+            };
+            (child.route, below)
+        });
+        children.collect()
+    });
+    references.collect()
+}

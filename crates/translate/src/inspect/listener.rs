@@ -1,0 +1,119 @@
+//! Gateways, their listeners, and which of these answers for a host.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme};
+
+use super::{Fault, Inspector};
+use crate::{
+    capacity::ShutHost,
+    host::{Owned, Owner},
+    internal,
+    tables::{
+        gateway::{GatewayModel, GatewayRow, ListenerModel},
+        host::HostsOf,
+        listener::{ListenerRow, PortHosts, PortListeners},
+    },
+};
+
+/// A Gateway of ours.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// Its name.
+    pub name: NsName,
+    /// Why all of it is not served.
+    pub refused: Option<Fault>,
+    /// In the order of its spec.
+    pub listeners: Vec<Listener>,
+}
+
+/// A listener of a Gateway of ours.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Its Gateway and name.
+    pub id: ListenerId,
+    /// The Gateway's port.
+    pub port: Port,
+    /// The port that Envoy binds.
+    pub bind_port: Port,
+    /// Plain or over TLS; none for a protocol that is not served.
+    pub scheme: Option<Scheme>,
+    /// The hostnames that it serves.
+    pub hostname: Hostname,
+    /// Why it is not served.
+    pub withheld: Option<Fault>,
+}
+
+impl Inspector<'_> {
+    /// All Gateways of ours, sorted by name. Looks at all of them.
+    pub fn gateways(self) -> Vec<Gateway> {
+        let rows = self.engine.rows::<GatewayRow>().into_iter();
+        rows.map(|(name, model)| self.read_gateway(name, &model)).collect()
+    }
+
+    /// A Gateway; none for one that does not exist or is another controller's.
+    pub fn gateway(self, name: &NsName) -> Option<Gateway> {
+        let model = self.engine.get::<GatewayRow>(name)?;
+        Some(self.read_gateway(name.clone(), &model))
+    }
+
+    fn read_gateway(self, name: NsName, model: &GatewayModel) -> Gateway {
+        let listeners = model.listeners.iter().map(|listener| {
+            let id = ListenerId { gateway: name.clone(), name: listener.name.clone() };
+            self.read_listener(id, listener)
+        });
+        Gateway { listeners: listeners.collect(), refused: model.refused.clone(), name }
+    }
+
+    fn read_listener(self, id: ListenerId, model: &ListenerModel) -> Listener {
+        let withheld = match self.engine.get::<ListenerRow>(&id) {
+            Some(row) => row.withheld.clone(),
+            None => Some(internal::fault()),
+        };
+        let ListenerModel { port, bind_port, scheme, hostname, .. } = model;
+        Listener { id, port: *port, bind_port: *bind_port, scheme: *scheme, hostname: hostname.clone(), withheld }
+    }
+
+    /// A listener of a Gateway of ours.
+    pub fn listener(self, id: &ListenerId) -> Option<Listener> {
+        let gateway = self.engine.get::<GatewayRow>(&id.gateway)?;
+        let model = gateway.listeners.iter().find(|listener| listener.name == id.name)?;
+        Some(self.read_listener(id.clone(), model))
+    }
+
+    /// The listener with the most specific hostname for a server name, over TLS, and whether it is served.
+    pub fn tls_listener(self, gateway: &NsName, port: Port, server: &Hostname) -> Option<(Arc<str>, bool)> {
+        server.covering().find_map(|hostname| {
+            let at = self.engine.group::<PortHosts>(&(gateway.clone(), port, Scheme::Https, hostname));
+            at.first().map(|((unserved, name), ())| (name.clone(), !unserved))
+        })
+    }
+
+    /// Whether a route configuration has a virtual host for this very hostname.
+    pub fn has_virtual_host(self, config: &RouteConfigId, hostname: &Hostname) -> bool {
+        self.engine.group::<HostsOf>(config).get(hostname).is_some()
+    }
+
+    /// The listener whose routes a virtual host has; none where it is kept for one that is not served.
+    pub fn owner(self, config: &RouteConfigId, hostname: &Hostname) -> Option<ListenerId> {
+        match &*self.engine.get::<Owner>(&(config.clone(), hostname.clone()))? {
+            Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
+            Owned::Nobody => None,
+        }
+    }
+
+    /// Whether a hostname is another listener's than that of this route configuration, over TLS.
+    pub fn is_of_another_listener(self, config: &RouteConfigId, hostname: &Hostname) -> bool {
+        let Some(own) = &config.listener else { return false };
+        let listeners = self.engine.group::<PortListeners>(&(config.gateway.clone(), config.port));
+        let mut over_tls = listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
+        over_tls.any(|((other, name), _)| other == hostname && name != own)
+    }
+
+    /// The namespaces whose routes ask for so much that a hostname of a listener answers 500 to everything; none where it
+    /// does not.
+    pub fn shut_by(self, listener: &ListenerId, hostname: &Hostname) -> Option<BTreeSet<Arc<str>>> {
+        let payers = self.engine.get::<ShutHost>(&(listener.clone(), hostname.clone()))?;
+        Some(payers.iter().map(|payer| payer.own.clone()).collect())
+    }
+}

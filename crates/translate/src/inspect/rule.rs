@@ -1,0 +1,84 @@
+//! Rules as they are served.
+
+use std::sync::Arc;
+
+use api::ObjectId;
+use envoy::bytes::Row;
+use ir::{Chain, Problem, backend::ServicePort, matching::Origin};
+
+use super::Inspector;
+use crate::{
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Resolved, ResolvedRule},
+    tables::backend::{ClusterId, Shares},
+};
+
+/// A rule as it is served.
+#[derive(Clone)]
+pub struct ServedRule(Arc<Resolved>);
+
+impl Inspector<'_> {
+    /// A rule of a route where it stands.
+    pub fn rule(self, chain: &Chain, rule: u32) -> Option<ServedRule> {
+        self.engine.get::<ResolvedRule>(&(chain.clone(), rule)).map(ServedRule)
+    }
+}
+
+impl ServedRule {
+    /// The Envoy routes that its matches become, in their order. Of those that differ from listener to listener it is
+    /// those of an HTTP listener.
+    pub fn envoy_routes(&self) -> Vec<(Origin, Row)> {
+        let written;
+        let routes: &[EnvoyRoute] = match &self.0.routes {
+            EnvoyRoutes::Everywhere(routes) => routes,
+            EnvoyRoutes::ByListener(unwritten) => {
+                written = unwritten.write(ANYWHERE, &mut Vec::new());
+                &written
+            }
+        };
+        let routes = routes.iter();
+        routes.filter_map(|route| Some((Origin::of(&route.steps, route.order)?, route.row.clone()))).collect()
+    }
+
+    /// What is wrong with it, worst first.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.0.findings.iter().flat_map(|findings| {
+            let lists = [
+                findings.replaced.as_slice(),
+                &findings.dropped,
+                &findings.closed,
+                &findings.unresolved,
+                &findings.empty,
+                &findings.shares,
+                &findings.warnings,
+            ];
+            lists.into_iter().flatten()
+        })
+    }
+
+    /// Why shares of it answer 500.
+    pub fn broken_shares(&self) -> impl Iterator<Item = &Problem> {
+        self.0.findings.iter().flat_map(|findings| findings.unresolved.iter().chain(&findings.shares))
+    }
+
+    /// The Services behind a cluster that it sends to, each with its weight: `weight`, or the weights of a rule whose
+    /// sessions hold across its backends. None for a cluster that it does not send to.
+    pub fn backends(&self, cluster: &str, weight: u32) -> Option<Vec<(ServicePort, u32)>> {
+        match self.0.clusters.iter().find(|id| id.name() == cluster)? {
+            ClusterId::Service(port) => Some(vec![(port.clone(), weight)]),
+            ClusterId::Rule(..) => {
+                let Shares { shares, .. } = self.0.session.as_deref()?;
+                Some(shares.clone())
+            }
+        }
+    }
+
+    /// The policy that decides on the path of its requests.
+    pub fn policy_in_force(&self) -> Option<&ObjectId> {
+        self.0.policies.as_deref()?.in_force.as_ref()
+    }
+
+    /// The policies in whose place another or a filter of the rule decides.
+    pub fn overridden_policies(&self) -> impl Iterator<Item = &ObjectId> {
+        self.0.policies.iter().flat_map(|policies| policies.overridden().map(|(policy, _)| policy))
+    }
+}
