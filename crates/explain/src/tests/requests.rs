@@ -59,6 +59,29 @@ fn the_way_from_the_root_to_the_leaf_is_told() {
 }
 
 #[test]
+fn a_leaf_is_the_match_that_the_name_of_its_envoy_route_has() {
+    let mut both = to("/a", &["missing", "child"]);
+    both["matches"] = json!([prefix("/a"), prefix("/b")]);
+    let mut inheriting =
+        child("child", json!([forward("/x"), with(forward("/y"), json!({"matches": [prefix("/y"), prefix("/z/")]}))]));
+    inheriting["metadata"]["annotations"] = json!({"delegation.kgateway.dev/inherit-parent-matcher": "true"});
+    let scene = scene([route("root", json!({"rules": [forward("/other"), both]})), inheriting]);
+    for (path, rule, matching, name) in [
+        ("/a/x", 0, 0, "apps/child/0/0"),
+        ("/b/x", 0, 0, "apps/child/0/0/4"),
+        ("/a/y", 1, 0, "apps/child/1/0"),
+        ("/a/z/", 1, 1, "apps/child/1/1"),
+        ("/a/z", 1, 1, "apps/child/1/1/1"),
+        ("/b/z", 1, 1, "apps/child/1/1/5"),
+        // For the child that is missing.
+        ("/b/none", 1, 1, "apps/root/1/1"),
+    ] {
+        let leaf = get(&scene, &format!("http://x.org{path}")).leaf.expect("a leaf");
+        assert_eq!((leaf.rule, leaf.matching, &*leaf.envoy_route), (rule, matching, name), "{path}");
+    }
+}
+
+#[test]
 fn each_kind_of_condition_is_met_or_told_as_missing() {
     let conditions = json!({"matches": [{
         "path": {"type": "RegularExpression", "value": "/[a-c]+(/x)?"}, "method": "PUT",
