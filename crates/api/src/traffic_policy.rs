@@ -1,11 +1,12 @@
-//! TrafficPolicy, of which `urlRewrite` is read.
+//! TrafficPolicy. What its fields mean is for others to say.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
+use serde_json::Value;
 
 use crate::{
     Violation,
@@ -35,42 +36,21 @@ pub struct TrafficPolicySpec {
     /// Objects that the policy applies to, by label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub target_selectors: Vec<LocalPolicyTargetSelector>,
-    /// How the path of a request is changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url_rewrite: Option<UrlRewrite>,
-    /// Every other field that is set, whatever its value, by name in alphabetical order. A field that this release has
-    /// never heard of is among them: it may be one that protects something.
-    #[serde(skip)]
-    pub unsupported: Vec<Arc<str>>,
+    /// All other fields that are set, as they are written, by name. A field that this release has never heard of is among
+    /// them: it may be one that protects something.
+    #[serde(flatten)]
+    pub fields: BTreeMap<Box<str>, Value>,
     /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
     #[serde(skip)]
     pub invalid: Box<[Violation]>,
 }
 
 impl TrafficPolicySpec {
-    /// Whether the field at a path such as `spec.cors` is among the [unsupported](Self::unsupported).
-    pub fn is_unsupported(&self, path: &str) -> bool {
-        path.strip_prefix("spec.").is_some_and(|field| self.unsupported.iter().any(|name| **name == *field))
+    /// Whether what stands at a path such as `spec.cors.maxAge` is part of one of the [fields](Self::fields).
+    pub fn is_of_field(&self, path: &str) -> bool {
+        let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
+        field.is_some_and(|field| self.fields.contains_key(field))
     }
-}
-
-/// How the path of a request is changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct UrlRewrite {
-    /// By a regular expression; the schema has no other way and demands this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path_regex: Option<PathRegexRewrite>,
-}
-
-/// Replaces what an expression finds in the path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PathRegexRewrite {
-    /// The expression, RE2; 1 to 1,024 characters.
-    pub pattern: Box<str>,
-    /// What takes the place of a match, `\1` standing for its first group; 1 to 1,024 characters.
-    pub substitution: Box<str>,
 }
 
 impl<'de> Deserialize<'de> for TrafficPolicySpec {
@@ -91,14 +71,12 @@ impl<'de> Deserialize<'de> for TrafficPolicySpec {
                     match &*field {
                         "targetRefs" => spec.target_refs = map.next_value()?,
                         "targetSelectors" => spec.target_selectors = map.next_value()?,
-                        "urlRewrite" => spec.url_rewrite = Some(map.next_value()?),
                         _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            spec.unsupported.push(field.into());
+                            let value = map.next_value()?;
+                            spec.fields.insert(field, value);
                         }
                     }
                 }
-                spec.unsupported.sort_unstable();
                 Ok(spec)
             }
         }

@@ -1,7 +1,5 @@
 //! `envoy.config.route.v3.Route`: one match of one rule.
 
-use std::time::Duration;
-
 use envoy_types::pb::envoy::config::{
     core::v3::{DataSource, SubstitutionFormatString, data_source::Specifier, substitution_format_string::Format},
     route::v3::{
@@ -16,7 +14,7 @@ use prost::Message;
 use ir::{
     filter::{HeaderModifier, Scheme},
     matching::RequestMatch,
-    rule::{Action, BodyContent, BodyFormat, Rule, Source, Timeouts, WeightedBackend},
+    rule::{Action, BodyContent, BodyFormat, Rule, Source, WeightedBackend},
 };
 
 use crate::bytes::{Fields, Row, Unreadable, json_structure, tag};
@@ -157,24 +155,11 @@ fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) ->
         host_rewrite_specifier: host_rewrite.map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.into())),
         // Zero switches off the 15 s that Envoy has otherwise, which cut long answers.
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
-        idle_timeout: idle_timeout(&rule.timeouts).map(duration),
+        idle_timeout: rule.timeouts.stream_idle.or_else(|| rule.timeouts.silence()).map(duration),
         retry_policy: filters::retry_policy(rule),
         request_mirror_policies: rule.filters.mirrors.iter().map(filters::mirror).collect(),
         ..RouteAction::default()
     })
-}
-
-/// A rule that asks for more time than streams may be silent by default gets it; one that switches its timeouts off
-/// is not cut for silence either.
-fn idle_timeout(timeouts: &Timeouts) -> Option<Duration> {
-    const LONG: Duration = Duration::from_mins(5);
-    let set = [timeouts.request, timeouts.backend_request];
-    let longest = set.into_iter().flatten().max()?;
-    if set.contains(&Some(Duration::ZERO)) {
-        Some(Duration::ZERO)
-    } else {
-        (longest >= LONG).then(|| longest + Duration::from_secs(5))
-    }
 }
 
 fn cluster_specifier(rule: &Rule, shares: &[&WeightedBackend]) -> ClusterSpecifier {

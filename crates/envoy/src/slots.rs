@@ -48,6 +48,8 @@ use crate::{boolean, uint32};
 
 /// The slot of native CORS, and of policies of a rule.
 pub const CORS: &str = "cors";
+/// The slot that reads requests whole.
+pub const BUFFER: &str = "buffer";
 
 /// The filters, in the order in which a request meets them.
 static FILTERS: LazyLock<Vec<HttpFilter>> =
@@ -109,7 +111,7 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("rateLimit.local", any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
         ("rateLimit.global", wrapper()),
         ("extProc.rateLimit.global", wrapper()),
-        ("buffer", any(&Buffer { max_request_bytes: Some(uint32(1)) })),
+        (BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
         ("transformation", wrapper()),
         // transformation.lua
         ("extProc.transformation", wrapper()),

@@ -1,28 +1,23 @@
 //! What becomes of a request that a route takes, read from the Envoy route.
 
-use std::time::Duration;
-
 use envoy::{extension, slots};
-use envoy_types::pb::{
-    envoy::{
-        config::{
-            core::v3::{HeaderValueOption, header_value_option::HeaderAppendAction},
-            route::v3::{
-                RedirectAction, Route, RouteAction, RouteMatch,
-                redirect_action::{PathRewriteSpecifier, SchemeRewriteSpecifier},
-                route::Action,
-                route_action::{ClusterSpecifier, HostRewriteSpecifier},
-                route_match::PathSpecifier,
-                weighted_cluster::cluster_weight,
-            },
+use envoy_types::pb::envoy::{
+    config::{
+        core::v3::{HeaderValueOption, header_value_option::HeaderAppendAction},
+        route::v3::{
+            RedirectAction, Route, RouteAction, RouteMatch,
+            redirect_action::{PathRewriteSpecifier, SchemeRewriteSpecifier},
+            route::Action,
+            route_action::{ClusterSpecifier, HostRewriteSpecifier},
+            route_match::PathSpecifier,
+            weighted_cluster::cluster_weight,
         },
-        extensions::{
-            filters::http::stateful_session::v3::{StatefulSessionPerRoute, stateful_session_per_route},
-            http::stateful_session::{cookie::v3::CookieBasedSessionState, header::v3::HeaderBasedSessionState},
-        },
-        r#type::matcher::v3::RegexMatchAndSubstitute,
     },
-    google::protobuf::Duration as ProtoDuration,
+    extensions::{
+        filters::http::stateful_session::v3::{StatefulSessionPerRoute, stateful_session_per_route},
+        http::stateful_session::{cookie::v3::CookieBasedSessionState, header::v3::HeaderBasedSessionState},
+    },
+    r#type::matcher::v3::RegexMatchAndSubstitute,
 };
 use ir::{filter::Scheme, problem::legible};
 use prost::Message;
@@ -117,10 +112,10 @@ pub(crate) fn effects(route: &Route) -> Vec<(&'static str, String)> {
             effects.push((what, legible(value)));
         }
     };
+    for (field, words) in units::explain(route) {
+        add(field, words);
+    }
     if let Some(Action::Route(action)) = &route.action {
-        add("timeouts", timeouts(action));
-        add("retry", retry(action));
-        add("urlRewrite", rewrite(action));
         let mirrors = action.request_mirror_policies.iter().map(|mirror| mirror.cluster.as_str());
         add("requestMirror", mirrors.collect::<Vec<_>>().join(", "));
     }
@@ -156,43 +151,6 @@ pub(crate) fn effects(route: &Route) -> Vec<(&'static str, String)> {
     }
     effects.sort();
     effects
-}
-
-fn timeouts(action: &RouteAction) -> String {
-    let request = action.timeout.as_ref().map(duration).filter(|timeout| !timeout.is_zero());
-    let one_try = action.retry_policy.as_ref().and_then(|policy| policy.per_try_timeout.as_ref()).map(duration);
-    let parts = [("request", request), ("backendRequest", one_try)];
-    let parts = parts.into_iter().filter_map(|(what, timeout)| Some(format!("{what} {:?}", timeout?)));
-    parts.collect::<Vec<_>>().join(", ")
-}
-
-fn duration(duration: &ProtoDuration) -> Duration {
-    Duration::new(duration.seconds.try_into().unwrap_or_default(), duration.nanos.try_into().unwrap_or_default())
-}
-
-fn retry(action: &RouteAction) -> String {
-    let Some(policy) = action.retry_policy.as_ref().filter(|policy| !policy.retry_on.is_empty()) else {
-        return String::new();
-    };
-    let attempts = policy.num_retries.map_or(1, |retries| retries.value);
-    let codes: Vec<_> = policy.retriable_status_codes.iter().map(ToString::to_string).collect();
-    let codes = if codes.is_empty() { String::new() } else { format!(" and on {}", codes.join(", ")) };
-    format!("at most {attempts} more, when a connection fails{codes}")
-}
-
-fn rewrite(action: &RouteAction) -> String {
-    let mut parts = Vec::new();
-    if let Some(HostRewriteSpecifier::HostRewriteLiteral(host)) = &action.host_rewrite_specifier {
-        parts.push(format!("host {host}"));
-    }
-    if !action.prefix_rewrite.is_empty() {
-        parts.push(format!("what is matched of the path becomes {}", action.prefix_rewrite));
-    }
-    if let Some(rewrite) = &action.regex_rewrite {
-        let pattern = rewrite.pattern.as_ref().map_or("", |pattern| &pattern.regex);
-        parts.push(format!("what {pattern} finds in the path becomes {}", rewrite.substitution));
-    }
-    parts.join(", ")
 }
 
 fn headers(added: &[HeaderValueOption], removed: &[String]) -> String {

@@ -22,9 +22,9 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
         let mut from: Vec<_> = field.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default();
         let mut overridden: Vec<_> =
             field.map(|field| field.overridden.iter().map(rule_of).collect()).unwrap_or_default();
-        if let Some(rule) = lineage.rule.as_ref().filter(|_| what == "urlRewrite") {
-            from.extend(rule.policy_in_force().map(ToString::to_string));
-            overridden.extend(rule.overridden_policies().map(ToString::to_string));
+        if let Some((holding, others)) = lineage.rule.as_ref().map(|rule| rule.policies(what)) {
+            from.extend(holding.into_iter().map(ToString::to_string));
+            overridden.extend(others.into_iter().map(ToString::to_string));
         }
         Effect { what, value, from, overridden }
     });

@@ -9,7 +9,7 @@ use crate::{
     id::NsName,
     matching::Match,
     problem::Problem,
-    rule::{Retry, SessionPersistence, Timeouts},
+    rule::{Retry, SessionPersistence, Slot, Timeouts},
 };
 
 /// A route without what its rules say.
@@ -160,6 +160,8 @@ pub struct Handling {
     pub delegates: Vec<DelegateSpec>,
     /// What a delegating rule hands down.
     pub fields: Fields,
+    /// What its policies say in slots of the filter chain.
+    pub slots: Vec<Slot>,
 }
 
 impl Handling {

@@ -51,6 +51,8 @@ pub struct Rule {
     pub retry: Option<Retry>,
     /// Whether a client stays with a backend.
     pub session: Option<SessionPersistence>,
+    /// What it says in slots of the filter chain.
+    pub slots: Vec<Slot>,
 }
 
 impl Rule {
@@ -62,6 +64,7 @@ impl Rule {
             timeouts: Timeouts::default(),
             retry: None,
             session: None,
+            slots: Vec::new(),
         }
     }
 }
@@ -122,24 +125,69 @@ pub struct WeightedBackend {
     pub hostname: Option<Arc<str>>,
 }
 
-/// Gateway API `HTTPRouteTimeouts`. None means no timeout is set; zero means it is switched off.
+/// Gateway API `HTTPRouteTimeouts`, and what policies add. None means no timeout is set; zero means it is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Timeouts {
     /// For the request as a whole, retries included.
     pub request: Option<Duration>,
     /// For one try.
     pub backend_request: Option<Duration>,
+    /// For silence on a stream; none leaves it to [`Timeouts::silence`].
+    pub stream_idle: Option<Duration>,
 }
 
-/// Gateway API `HTTPRouteRetry`.
+impl Timeouts {
+    /// How long a stream may be silent that nobody said anything of, if not as long as any: a rule that asks for more time
+    /// than streams may be silent by default gets it, and one that switches its timeouts off is not cut for silence either.
+    pub fn silence(&self) -> Option<Duration> {
+        const LONG: Duration = Duration::from_mins(5);
+        let set = [self.request, self.backend_request];
+        let longest = set.into_iter().flatten().max()?;
+        if set.contains(&Some(Duration::ZERO)) {
+            Some(Duration::ZERO)
+        } else {
+            (longest >= LONG).then(|| longest + Duration::from_secs(5))
+        }
+    }
+}
+
+/// When requests are tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
+    /// Envoy's conditions (`retry_on`); sorted, once each, that for `codes` included.
+    pub conditions: Vec<Arc<str>>,
     /// Response codes that are tried again; sorted, once each.
     pub codes: Vec<u16>,
     /// How often at most; none leaves it to the default.
     pub attempts: Option<u32>,
-    /// How long to wait before, at least.
+    /// The longest first wait; Envoy waits a random time up to it, and doubles it from try to try.
     pub backoff: Option<Duration>,
+}
+
+impl Retry {
+    /// The conditions of connections that fail.
+    pub const CONNECTION: [&str; 3] = ["connect-failure", "refused-stream", "reset"];
+    /// The condition that goes with `codes`.
+    pub const BY_STATUS: &str = "retriable-status-codes";
+
+    /// Gateway API `HTTPRouteRetry`: connections that fail, and `codes`, which are sorted and occur once each. `backoff` is
+    /// the least wait.
+    pub fn gateway_api(codes: Vec<u16>, attempts: Option<u32>, backoff: Option<Duration>) -> Self {
+        let by_status = (!codes.is_empty()).then_some(Self::BY_STATUS);
+        let conditions = Self::CONNECTION.into_iter().chain(by_status).map(Arc::from).collect();
+        // Twice what is asked for makes the first wait what is asked for on average, which is as near as Envoy comes to a
+        // least one.
+        Self { conditions, codes, attempts, backoff: backoff.map(|least| least.saturating_mul(2)) }
+    }
+}
+
+/// What a rule says in a slot of the filter chain.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// The slot.
+    pub name: &'static str,
+    /// An encoded `google.protobuf.Any`.
+    pub config: Arc<[u8]>,
 }
 
 /// Gateway API `SessionPersistence`.

@@ -174,13 +174,13 @@ pub(crate) fn place(attached: &Attached, served: &ServedHostname, chain: &Chain,
 
 /// Counts where the policies of a rule hold.
 fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, gateway: &NsName) {
-    for (policy, _) in &policies.all {
+    for policy in &policies.all {
         scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
     }
     for (policy, winner) in policies.overridden() {
         scope.demand::<Overridden>((policy.clone(), winner.clone()));
     }
-    if let Some(policy) = &policies.in_force {
+    for policy in policies.in_force() {
         scope.demand::<InForce>(policy.clone());
     }
     if let Some(policy) = policies.rewrite() {

@@ -17,6 +17,7 @@ use api::{
 };
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{NsName, Problem, Severity, filter::PathModifier, matching::Age};
+use units::{AnyUnit, UrlRewrite};
 
 use crate::{
     budget::cost::replaceable,
@@ -63,11 +64,13 @@ impl Derived for PolicyRow {
             id,
             |policy| {
                 sound(&Object::TrafficPolicy(policy.clone()))?;
-                let path = read::traffic(&policy.spec)?;
-                if let Some(PathModifier::Regex { pattern, .. }) = &path {
-                    replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
+                let units = read::traffic(&policy.spec)?;
+                for unit in &units {
+                    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
+                        replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
+                    }
                 }
-                Ok(path)
+                Ok(units)
             },
             |policy| sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec)),
         )
@@ -84,20 +87,20 @@ impl Derived for PolicyRow {
 fn row(
     scope: &Emitter<'_>,
     id: &ObjectId,
-    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Option<PathModifier>, Problem>,
-    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Option<PathModifier>, Problem>,
+    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<AnyUnit>, Problem>,
+    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<AnyUnit>, Problem>,
 ) -> Option<Policy> {
     let key = key_of(id);
     if id.kind == Kind::TrafficPolicy {
         let policy = scope.get::<TrafficPolicies>(&key)?;
         let api::TrafficPolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: file(scope, id, &written), path: traffic(&policy) })
+        Some(Policy { rank: file(scope, id, &written), units: traffic(&policy).map(Into::into) })
     } else {
         let policy = scope.get::<RewritePolicies>(&key)?;
         let api::RewritePolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: file(scope, id, &written), path: rewrite(&policy) })
+        Some(Policy { rank: file(scope, id, &written), units: rewrite(&policy).map(Into::into) })
     }
 }
 

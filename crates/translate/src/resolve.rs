@@ -22,6 +22,7 @@ use crate::{
     capacity::weight,
     delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
     internal,
+    policy::rule::effective,
     tables::{
         backend::{ClusterId, SessionCluster, Shares},
         delegation::{Beyond, Branch, Serving},
@@ -31,7 +32,7 @@ use crate::{
     },
 };
 use backends::Resolver;
-pub(crate) use policies::Policies;
+pub(crate) use policies::{Policies, UnitOutcome};
 pub(crate) use terms::not_allowed;
 
 mod backends;
@@ -268,7 +269,9 @@ impl Lookup for ResolvedRule {
         if let Some(session) = rule.handling.as_ref().ok().and_then(|handling| handling.fields.session.as_ref()) {
             findings.warnings.push(session::warning(session, &field));
         }
-        let mut policies = Policies::of(scope, chain, unwritten.name.as_ref(), rule.handling.as_ref().ok(), &field);
+        let extensions = rule.handling.as_ref().map_or(&[][..], |handling| &handling.extensions);
+        let effective = effective(scope, chain, unwritten.name.as_ref(), extensions, &field);
+        let mut policies = Policies::default();
         let mut prefixless = Vec::new();
         let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
@@ -279,8 +282,8 @@ impl Lookup for ResolvedRule {
             if let Some(fault) = standing.fault.as_ref().or(closed.as_ref()) {
                 return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
             }
-            if let Some(broken) = policies.broken.take() {
-                return Err(broken);
+            if let Some(broken) = &effective.broken {
+                return Err(broken.clone());
             }
             if !handling.delegates.is_empty() {
                 let not_allowed = not_allowed(&standing, &terms, chain.route(), &handling);
@@ -300,7 +303,7 @@ impl Lookup for ResolvedRule {
             let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
             let mut handling = combine(handling, &levels.collect::<Vec<_>>(), &field)?;
             replaceable(&handling, &unwritten.matches, &field)?;
-            prefixless = policies.apply(&mut handling, &mut unwritten.matches, &field)?;
+            prefixless = policies.apply(&effective, &mut handling, &mut unwritten.matches, &field)?;
             states = affordable(&handling, &mut meter, &field)?.memory;
             resolver.rule(&handling).map(Ok)
         });
@@ -342,7 +345,7 @@ impl Lookup for ResolvedRule {
             routes,
             clusters: clusters.into(),
             session: session.map(Box::new),
-            policies: policies.found(),
+            policies: policies.found(effective),
             findings: findings.tell_anything().then(|| Box::new(findings)),
         })
     }

@@ -16,6 +16,7 @@ pub mod hostname;
 pub mod name;
 pub mod number;
 pub mod path;
+pub mod quantity;
 pub mod regex;
 pub mod tls;
 

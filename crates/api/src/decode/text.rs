@@ -160,15 +160,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_as_for_a_manifest() {
         let manifest = json!({
-            "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+            "apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "RewritePolicy",
             "metadata": { "name": "p", "namespace": "n" },
-            "spec": { "targetRefs": [{ "group": "g", "kind": "k", "name": "r" }], "urlRewrite": 1 },
+            "spec": { "targetRefs": [{ "group": "g", "kind": "k", "name": "r" }], "replacePrefix": 1 },
         });
-        let Err(refused) = decode_json(Kind::TrafficPolicy, &manifest.to_string()) else { panic!("decodes") };
+        let Err(refused) = decode_json(Kind::RewritePolicy, &manifest.to_string()) else { panic!("decodes") };
         assert_eq!(Err(refused.clone()), decode_or_targets(manifest));
         let (error, targets) = refused;
-        assert_eq!(error.to_string(), "TrafficPolicy n/p: spec.urlRewrite must be a mapping, found a number 1");
-        let Some(Object::TrafficPolicy(policy)) = targets.map(|object| *object) else { panic!("no targets") };
+        assert_eq!(error.to_string(), "RewritePolicy n/p: spec.replacePrefix must be a list, found a number 1");
+        let Some(Object::RewritePolicy(policy)) = targets.map(|object| *object) else { panic!("no targets") };
         assert_eq!(&*policy.spec.target_refs[0].name, "r");
     }
 

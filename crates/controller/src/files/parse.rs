@@ -139,7 +139,7 @@ fn manifest(
             }
             let id = object.id();
             let refused = |field: &str| match &object {
-                Object::TrafficPolicy(policy) => policy.spec.is_unsupported(field),
+                Object::TrafficPolicy(policy) => policy.spec.is_of_field(field),
                 _ => false,
             };
             for field in decoded.unknown_fields {

@@ -33,7 +33,7 @@ use envoy_types::pb::{
 };
 use ir::{
     filter::{Cors, HeaderModifier, Mirror},
-    rule::{Rule, SessionCarrier, SessionPersistence, Source},
+    rule::{Rule, SessionCarrier, SessionPersistence, Slot, Source},
 };
 use prost::Message;
 
@@ -101,13 +101,9 @@ pub(super) fn retry_policy(rule: &Rule) -> Option<RetryPolicy> {
     let Some(retry) = &rule.retry else {
         return per_try_timeout.map(|timeout| RetryPolicy { per_try_timeout: Some(timeout), ..RetryPolicy::default() });
     };
-    // Connection errors are always tried again (Gateway API, `HTTPRouteRetry`).
-    let mut retry_on = "connect-failure,refused-stream,reset".to_owned();
-    if !retry.codes.is_empty() {
-        retry_on.push_str(",retriable-status-codes");
-    }
+    let conditions: Vec<_> = retry.conditions.iter().map(AsRef::as_ref).collect();
     Some(RetryPolicy {
-        retry_on,
+        retry_on: conditions.join(","),
         num_retries: Some(uint32(retry.attempts.unwrap_or(1))),
         per_try_timeout,
         retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
@@ -125,10 +121,8 @@ pub(super) fn retry_policy(rule: &Rule) -> Option<RetryPolicy> {
 /// Where an interval ends to grow: some hundred years. Envoy refuses one whose nanoseconds do not fit 64 bits.
 const LONGEST: Duration = Duration::from_hours(876_000);
 
-/// Envoy waits a random time between zero and a bound that doubles from `base_interval` on. Twice what is asked for
-/// makes the first wait what is asked for on average, which is as near as Envoy comes to a least one.
-fn back_off(least: Duration) -> RetryBackOff {
-    let base = least.max(Duration::from_millis(1)).saturating_mul(2);
+fn back_off(longest_first: Duration) -> RetryBackOff {
+    let base = longest_first.max(Duration::from_millis(1));
     RetryBackOff {
         base_interval: Some(duration(base.min(LONGEST))),
         max_interval: Some(duration(base.saturating_mul(10).min(LONGEST))),
@@ -142,7 +136,8 @@ pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static s
         .session
         .as_ref()
         .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
-    cors.into_iter().chain(session).collect()
+    let slots = rule.slots.iter().map(|Slot { name, config }| (*name, config.to_vec()));
+    cors.into_iter().chain(session).chain(slots).collect()
 }
 
 fn cors_policy(cors: &Cors) -> CorsPolicy {

@@ -106,8 +106,9 @@ fn a_rule_without_timeouts_has_none() {
 #[test]
 fn timeouts_hold_for_the_request_and_for_each_try() {
     let ms = Duration::from_millis;
-    let timeouts =
-        |request, backend_request| action(&Rule { timeouts: Timeouts { request, backend_request }, ..forward() });
+    let timeouts = |request, backend_request| {
+        action(&Rule { timeouts: Timeouts { request, backend_request, stream_idle: None }, ..forward() })
+    };
     let both = timeouts(Some(ms(1500)), Some(ms(200)));
     assert_eq!(both["timeout"], "1.500s");
     assert_eq!(both["retryPolicy"], json!({"perTryTimeout": "0.200s"}));
@@ -122,7 +123,7 @@ fn timeouts_hold_for_the_request_and_for_each_try() {
 #[test]
 fn retries_cover_connection_errors_and_the_given_codes() {
     let retry = |codes: &[u16], attempts, backoff| {
-        action(&Rule { retry: Some(Retry { codes: codes.into(), attempts, backoff }), ..forward() })["retryPolicy"]
+        action(&Rule { retry: Some(Retry::gateway_api(codes.into(), attempts, backoff)), ..forward() })["retryPolicy"]
             .clone()
     };
     let plain = retry(&[], None, None);

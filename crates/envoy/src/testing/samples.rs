@@ -54,7 +54,14 @@ pub fn share(cluster: Option<&str>, weight: u32) -> WeightedBackend {
 
 /// A rule that does this and nothing else.
 pub fn rule(action: Action) -> Rule {
-    Rule { action, filters: Filters::default(), timeouts: Timeouts::default(), retry: None, session: None }
+    Rule {
+        action,
+        filters: Filters::default(),
+        timeouts: Timeouts::default(),
+        retry: None,
+        session: None,
+        slots: Vec::new(),
+    }
 }
 
 /// A rule that forwards to the first cluster.
@@ -228,12 +235,19 @@ fn times() -> Vec<Rule> {
         (Some(Duration::from_hours(2)), None),
         (Some(Duration::from_hours(99_999)), Some(Duration::from_hours(99_999))),
     ]
-    .map(|(request, backend_request)| Rule { timeouts: Timeouts { request, backend_request }, ..forward() })
+    .map(|(request, backend_request)| Rule {
+        timeouts: Timeouts { request, backend_request, ..Timeouts::default() },
+        ..forward()
+    })
     .into();
     for backoff in [None, Some(Duration::ZERO), Some(Duration::from_micros(1)), Some(Duration::from_hours(99_999))] {
         for (attempts, codes) in [(None, vec![]), (Some(1), vec![500]), (Some(u32::MAX), vec![400, 503, 599])] {
-            let timeouts = Timeouts { request: None, backend_request: attempts.map(|_| ms(10)) };
-            rules.push(Rule { retry: Some(Retry { codes, attempts, backoff }), timeouts, ..forward() });
+            let timeouts =
+                Timeouts { backend_request: attempts.map(|_| ms(10)), stream_idle: backoff, ..Timeouts::default() };
+            let conditions =
+                Retry::CONNECTION.into_iter().chain(["5xx", "retriable-status-codes"]).map(Arc::from).collect();
+            let retry = Some(Retry { conditions, codes, attempts, backoff });
+            rules.push(Rule { retry, timeouts, ..forward() });
         }
     }
     rules

@@ -171,7 +171,7 @@ mod tests {
         let levels = [level("root", json!({"timeouts": {"backendRequest": "1s"}}), false)];
         assert_eq!(
             combined(timeout("3s"), &levels).timeouts,
-            Some(Timeouts { request: Some(Duration::from_secs(3)), backend_request: None })
+            Some(Timeouts { request: Some(Duration::from_secs(3)), backend_request: None, stream_idle: None })
         );
     }
 

@@ -8,8 +8,11 @@ use ir::{Chain, Problem, backend::ServicePort, matching::Origin};
 
 use super::Inspector;
 use crate::{
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Resolved, ResolvedRule},
-    tables::backend::{ClusterId, Shares},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Resolved, ResolvedRule, UnitOutcome},
+    tables::{
+        backend::{ClusterId, Shares},
+        policy::Winner,
+    },
 };
 
 /// A rule as it is served.
@@ -72,13 +75,18 @@ impl ServedRule {
         }
     }
 
-    /// The policy that decides on the path of its requests.
-    pub fn policy_in_force(&self) -> Option<&ObjectId> {
-        self.0.policies.as_deref()?.in_force.as_ref()
-    }
-
-    /// The policies in whose place another or a filter of the rule decides.
-    pub fn overridden_policies(&self) -> impl Iterator<Item = &ObjectId> {
-        self.0.policies.iter().flat_map(|policies| policies.overridden().map(|(policy, _)| policy))
+    /// The policies of which `field` holds, and those in whose place something else does.
+    pub fn policies(&self, field: &str) -> (Vec<&ObjectId>, Vec<&ObjectId>) {
+        let units = self.0.policies.iter().flat_map(|policies| &policies.units);
+        let mut found = (Vec::new(), Vec::new());
+        for UnitOutcome { winner, overridden, .. } in units.filter(|unit| unit.field == field) {
+            if let Winner::Policy(policy) = winner
+                && !found.0.contains(&policy)
+            {
+                found.0.push(policy);
+            }
+            found.1.extend(overridden);
+        }
+        found
     }
 }

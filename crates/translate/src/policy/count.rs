@@ -57,7 +57,7 @@ impl Derived for InvalidPolicies {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         let policy = scope.get::<PolicyRow>(id)?;
-        if let Err(fault) = &policy.path {
+        if let Err(fault) = &policy.units {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         if id.kind != Kind::RewritePolicy {

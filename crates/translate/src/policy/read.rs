@@ -1,7 +1,7 @@
 //! Reading policies. What a policy asks for and cannot have is a fault of all of it: nothing is served as if it had not
 //! asked.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 use api::{
     meta::ObjectMeta, policy::LocalPolicyTargetReference, rewrite_policy::RewritePolicySpec,
@@ -11,6 +11,7 @@ use ir::{
     Problem, Severity,
     filter::{PathModifier, PrefixReplacement},
 };
+use units::{AnyUnit, UrlRewrite};
 
 use super::target_kind;
 
@@ -37,40 +38,24 @@ fn refused(reason: &'static str, field: impl Into<String>, message: impl Into<St
     Problem::new(Severity::Refused, reason, field, message)
 }
 
-/// What a TrafficPolicy says of paths.
-pub(super) fn traffic(spec: &TrafficPolicySpec) -> Result<Option<PathModifier>, Problem> {
-    if let [first, rest @ ..] = &spec.unsupported[..] {
-        let others = rest.iter().fold(String::new(), |others, name| others + ", nor is " + name);
-        let message = format!(
-            "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
-        );
-        return Err(refused("Invalid", format!("spec.{first}"), message));
-    }
-    let Some(rewrite) = &spec.url_rewrite else { return Ok(None) };
-    let elsewhere = |kind: &str| kind != "HTTPRoute";
+/// What a TrafficPolicy says.
+pub(super) fn traffic(spec: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
+    let units = units::read(spec)?;
     let refs = spec.target_refs.iter().map(|target| &target.kind);
-    if let Some(kind) = refs.chain(spec.target_selectors.iter().map(|target| &target.kind)).find(|kind| elsewhere(kind))
-    {
-        let message =
-            format!("it can be set for HTTPRoutes only, and the policy targets a {kind}; make two policies of it");
-        return Err(refused("Invalid", "spec.urlRewrite", message));
+    let mut kinds = refs.chain(spec.target_selectors.iter().map(|target| &target.kind));
+    let is_wide = |kind: &&Arc<str>| &***kind == "Gateway" || kind.ends_with("ListenerSet");
+    if let (Some(unit), Some(kind)) = (units.first(), kinds.find(is_wide)) {
+        let message = format!(
+            "it is served for routes and rules alone so far, and the policy targets a {kind}; what the policy applies to is \
+             not served until it is removed"
+        );
+        return Err(refused("Invalid", format!("spec.{}", unit.field()), message));
     }
-    let field = "spec.urlRewrite.pathRegex";
-    let Some(regex) = &rewrite.path_regex else {
-        return Err(refused("Invalid", field, "missing; set it, or remove urlRewrite"));
-    };
-    let pattern = validate::regex::check(&regex.pattern)
-        .map_err(|invalid| refused("Invalid", format!("{field}.pattern"), invalid.to_string()))?;
-    validate::regex::substitution(&pattern, &regex.substitution)
-        .map_err(|invalid| refused("Invalid", format!("{field}.substitution"), invalid.to_string()))?;
-    Ok(Some(PathModifier::Regex {
-        pattern: pattern.into_string().into(),
-        substitution: regex.substitution.as_ref().into(),
-    }))
+    Ok(units)
 }
 
 /// What a RewritePolicy says.
-pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Option<PathModifier>, Problem> {
+pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Vec<AnyUnit>, Problem> {
     let is_route = |target: &&LocalPolicyTargetReference| {
         target_kind(api::Kind::RewritePolicy, &target.group, &target.kind).is_some()
     };
@@ -117,5 +102,5 @@ pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Option<PathModifier>, 
         }
         entries.push(PrefixReplacement { prefix, replacement: replacement.into() });
     }
-    Ok(Some(PathModifier::Prefixes(entries.into())))
+    Ok(vec![AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries.into()) })])
 }

@@ -1,46 +1,38 @@
-//! What the policies on a rule and on its ancestors come to.
-//!
-//! A level is a rule with its own policies: those named by its filters, those on the rule, those on its route. Below it
-//! stand its descendants; what they say counts, unless the level's route prefers its own. A policy that is broken at any
-//! level has the rule replaced, whatever else overrides it.
+//! What policies come to for a rule: those on it and those on the rules above it.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
     Chain, NsName, Problem, Severity,
-    filter::PathModifier,
     route::{ExtensionKind, ExtensionRef},
 };
+use units::AnyUnit;
 
-use crate::tables::{
-    policy::{PoliciesOf, PolicyRow, Target},
-    route::{RouteHead, RouteRule},
+use crate::{
+    fold::{Said, fold},
+    tables::{
+        policy::{PoliciesOf, PolicyRow, Rank, Target},
+        route::{RouteHead, RouteRule},
+    },
 };
 
-/// Paths of requests as a policy wants them.
+/// A unit with the policy that supplies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Says {
+pub(crate) struct Supplied {
     /// The policy.
     pub(crate) policy: ObjectId,
-    /// What becomes of the path.
-    pub(crate) path: PathModifier,
+    /// What it says.
+    pub(crate) unit: AnyUnit,
 }
 
-/// One field for each kind of policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields {
-    /// Of a RewritePolicy, which is the stronger.
-    rewrite: Option<Says>,
-    /// `urlRewrite` of a TrafficPolicy.
-    traffic: Option<Says>,
-}
-
-impl Fields {
-    /// Each field, or else that of `other`.
-    fn or(self, other: Self) -> Self {
-        Self { rewrite: self.rewrite.or(other.rewrite), traffic: self.traffic.or(other.traffic) }
+impl Supplied {
+    /// Units with the same key are one. What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and
+    /// goes before it.
+    fn key(&self) -> (bool, usize) {
+        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.unit.field());
+        (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
     }
 }
 
@@ -53,24 +45,16 @@ struct Broken {
 }
 
 /// The policies of one level.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    fields: Fields,
+    route: NsName,
+    /// Whether it wins over all below.
+    prefers_itself: bool,
+    /// All that they say, in the order in which it counts.
+    units: Vec<Supplied>,
     broken: Option<Broken>,
-    /// All of them, and whether they say anything.
-    policies: Vec<(ObjectId, bool)>,
-}
-
-/// What the levels above a rule come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Above {
-    /// What counts before the rule's own: the topmost level that prefers itself.
-    before: Fields,
-    /// What counts after it: the nearest.
-    after: Fields,
-    /// The route that hands down what is broken, and why it is.
-    broken: Option<(NsName, Arc<str>)>,
-    policies: Vec<(ObjectId, bool)>,
+    /// All of them.
+    policies: Vec<ObjectId>,
 }
 
 /// What all levels come to for a rule.
@@ -78,23 +62,24 @@ pub(crate) struct Above {
 pub(crate) struct Effective {
     /// Why the rule is replaced.
     pub(crate) broken: Option<Problem>,
-    /// What holds, unless a filter says otherwise.
-    pub(crate) says: Option<Says>,
-    /// All policies that apply, each once, and whether they say anything.
-    pub(crate) policies: Vec<(ObjectId, bool)>,
+    /// The units that hold, unless the rule itself says otherwise, each with those that say it too and are not heard.
+    pub(crate) units: Vec<(Supplied, Vec<ObjectId>)>,
+    /// All policies that apply, each once.
+    pub(crate) policies: Vec<ObjectId>,
 }
 
 tables! {
     /// The policies of a delegating rule, by route and place; absent where there are none.
-    RulePolicies: (NsName, u32) => (Level, bool);
-    /// What delegating rules hand down, by place in a tree; absent where that is nothing.
-    HandedDown: (Chain, u32) => Above;
+    RulePolicies: (NsName, u32) => Level;
+    /// What delegating rules hand down, by place in a tree, from the nearest on; absent where that is nothing.
+    HandedDown: (Chain, u32) => Box<[Arc<Level>]>;
 }
 
 impl Level {
     /// The policies of a rule: `extensions` are those that its filters name.
     pub(crate) fn of(scope: &Scope<'_>, route: &NsName, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
-        let mut level = Self::default();
+        let mut level =
+            Self { route: route.clone(), prefers_itself: false, units: Vec::new(), broken: None, policies: Vec::new() };
         let mut named = Vec::new();
         for extension in extensions {
             let kind = match extension.kind {
@@ -113,7 +98,7 @@ impl Level {
             }
         }
         named.sort_unstable();
-        level.add(scope, named.iter().map(crate::tables::policy::Rank::policy));
+        level.add(scope, named.iter().map(Rank::policy));
         let object = ObjectId::new(Kind::HttpRoute, route.namespace.clone(), route.name.clone());
         let target = |section| Target { object: object.clone(), section };
         if let Some(rule) = rule {
@@ -128,27 +113,21 @@ impl Level {
     /// The next policies; those before count first.
     fn add(&mut self, scope: &Scope<'_>, policies: impl Iterator<Item = ObjectId>) {
         for id in policies.filter(|id| id.kind != Kind::DelegationPolicy) {
-            if self.policies.iter().any(|(known, _)| *known == id) {
+            if self.policies.contains(&id) {
                 continue;
             }
             let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
-            let mut says_anything = false;
-            match &policy.path {
-                Ok(None) => {}
-                Ok(Some(path)) => {
-                    says_anything = true;
-                    let slot = match id.kind {
-                        Kind::RewritePolicy => &mut self.fields.rewrite,
-                        _ => &mut self.fields.traffic,
-                    };
-                    slot.get_or_insert_with(|| Says { policy: id.clone(), path: path.clone() });
+            match &policy.units {
+                Ok(units) => {
+                    let supplied = |unit: &AnyUnit| Supplied { policy: id.clone(), unit: unit.clone() };
+                    self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
                     let message = format!("{id} is not valid, and nothing is served without it: {fault}");
                     self.broken.get_or_insert(Broken { field: None, message });
                 }
             }
-            self.policies.push((id, says_anything));
+            self.policies.push(id);
         }
     }
 
@@ -156,66 +135,71 @@ impl Level {
         self.policies.is_empty() && self.broken.is_none()
     }
 
-    /// This level below others; `field` is that of its rule, which is one of `namespace`.
-    pub(crate) fn below(self, above: Option<&Above>, namespace: &str, field: &str) -> Effective {
-        if above.is_none() && self.is_empty() {
-            return Effective::default();
-        }
-        let nothing = Above::default();
-        let above = above.unwrap_or(&nothing);
-        let Fields { rewrite, traffic } = above.before.clone().or(self.fields).or(above.after.clone());
-        let own = self.broken.map(|Broken { field: at, message }| (at.unwrap_or_else(|| field.into()), message));
-        let handed_down = |(route, message): &(NsName, Arc<str>)| {
+    /// This level below others, from the nearest on; `field` is that of its rule.
+    pub(crate) fn below(self, above: &[Arc<Self>], field: &str) -> Effective {
+        let broken =
+            self.broken.as_ref().map(|Broken { field: at, message }| (at.as_deref().unwrap_or(field), message.clone()));
+        let handed_down = || {
+            let (level, broken) = above.iter().find_map(|level| Some((level, level.broken.as_ref()?)))?;
             // The policies of another namespace are not named: its owner is told of them on the route.
-            let what = if *route.namespace == *namespace { message } else { "a policy is not valid or not there" };
-            (field.into(), format!("HTTPRoute {route} hands down what is broken: {what}"))
+            let is_own = level.route.namespace == self.route.namespace;
+            let what = if is_own { &*broken.message } else { "a policy is not valid or not there" };
+            Some((field, format!("HTTPRoute {} hands down what is broken: {what}", level.route)))
         };
-        let broken = own.or_else(|| above.broken.as_ref().map(handed_down));
-        let mut policies = self.policies;
-        join(&mut policies, &above.policies);
-        Effective {
-            broken: broken.map(|(field, message)| Problem::new(Severity::Replaced, "UnsupportedValue", field, message)),
-            says: rewrite.or(traffic),
-            policies,
+        let broken = broken.or_else(handed_down);
+        let broken = broken.map(|(at, message)| Problem::new(Severity::Replaced, "UnsupportedValue", at, message));
+        let levels = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
+        let mut policies: Vec<ObjectId> = Vec::new();
+        for policy in levels().flat_map(|level| &level.policies) {
+            if !policies.contains(policy) {
+                policies.push(policy.clone());
+            }
         }
-    }
-}
-
-fn join(policies: &mut Vec<(ObjectId, bool)>, more: &[(ObjectId, bool)]) {
-    for policy in more {
-        if !policies.contains(policy) {
-            policies.push(policy.clone());
-        }
+        let mut keys: Vec<_> = levels().flat_map(|level| &level.units).map(Supplied::key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let unit = |key| {
+            let first = |level: &'_ Self| level.units.iter().position(|supplied| supplied.key() == key);
+            let firsts: Vec<_> =
+                levels().map(|level| (level.prefers_itself, first(level).map(|at| &level.units[at]))).collect();
+            let above = firsts[1..].iter().map(|(prefers_itself, value)| Said {
+                by: (),
+                prefers_itself: *prefers_itself,
+                value,
+            });
+            let supplied = fold(firsts[0].1, (), above).value?;
+            let mut overridden: Vec<ObjectId> = Vec::new();
+            for other in levels().flat_map(|level| &level.units).filter(|other| other.key() == key) {
+                if other.policy != supplied.policy && !overridden.contains(&other.policy) {
+                    overridden.push(other.policy.clone());
+                }
+            }
+            Some((supplied.clone(), overridden))
+        };
+        let units = keys.into_iter().filter_map(unit).collect();
+        Effective { broken, units, policies }
     }
 }
 
 impl Lookup for RulePolicies {
-    fn compute(scope: &Scope<'_>, (name, index): &(NsName, u32)) -> Option<(Level, bool)> {
+    fn compute(scope: &Scope<'_>, (name, index): &(NsName, u32)) -> Option<Level> {
         let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
         let extensions = rule.handling.as_ref().map_or(&[][..], |handling| &handling.extensions);
         let level = Level::of(scope, name, rule.name.as_ref(), extensions);
-        let prefers_itself = scope.get::<RouteHead>(name)?.annotations.prefers_parent;
-        (!level.is_empty()).then_some((level, prefers_itself))
+        if level.is_empty() {
+            return None;
+        }
+        Some(Level { prefers_itself: scope.get::<RouteHead>(name)?.annotations.prefers_parent, ..level })
     }
 }
 
 impl Lookup for HandedDown {
-    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Above> {
-        let above = chain.above().and_then(|(above, rule)| scope.get::<Self>(&(above.clone(), rule)));
-        let mut above = above.map(|above| Above::clone(&above)).unwrap_or_default();
-        if let Some(own) = scope.get::<RulePolicies>(&(chain.route().clone(), *rule)) {
-            let (level, prefers_itself) = &*own;
-            if *prefers_itself {
-                above.before = above.before.or(level.fields.clone());
-            }
-            above.after = level.fields.clone().or(above.after);
-            if let Some(Broken { message, .. }) = &level.broken {
-                above.broken = Some((chain.route().clone(), message.as_str().into()));
-            }
-            let further = mem::replace(&mut above.policies, level.policies.clone());
-            join(&mut above.policies, &further);
-        }
-        (above != Above::default()).then_some(above)
+    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Box<[Arc<Level>]>> {
+        let own = scope.get::<RulePolicies>(&(chain.route().clone(), *rule));
+        let further = above(scope, chain);
+        let levels: Box<[_]> =
+            own.into_iter().chain(further.iter().flat_map(|further| further.iter().cloned())).collect();
+        (!levels.is_empty()).then_some(levels)
     }
 
     fn depth((chain, _): &(Chain, u32)) -> u32 {
@@ -223,8 +207,23 @@ impl Lookup for HandedDown {
     }
 }
 
-/// What the levels above a route come to where it stands.
-pub(crate) fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<Above>> {
+/// What a rule's own policies and those above it come to.
+pub(crate) fn effective(
+    scope: &Scope<'_>,
+    chain: &Chain,
+    rule: Option<&Arc<str>>,
+    extensions: &[ExtensionRef],
+    field: &str,
+) -> Effective {
+    let own = Level::of(scope, chain.route(), rule, extensions);
+    match above(scope, chain) {
+        None if own.is_empty() => Effective::default(),
+        above => own.below(above.as_deref().map_or(&[][..], |above| above), field),
+    }
+}
+
+/// What the levels above a route hand down to it where it stands.
+fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<Box<[Arc<Level>]>>> {
     let (above, rule) = chain.above()?;
     scope.get::<HandedDown>(&(above.clone(), rule))
 }

@@ -32,7 +32,7 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: &'static str) -> Option<Fa
     let policies = scope.get::<PoliciesOf>(target)?;
     policies.iter().find_map(|id| {
         let policy = scope.get::<PolicyRow>(id)?;
-        let fault = policy.path.as_ref().err()?;
+        let fault = policy.units.as_ref().err()?;
         let message =
             format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}");
         Some(Fault::new(reason, message))

@@ -97,6 +97,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             timeouts: fields.timeouts.unwrap_or_default(),
             retry: fields.retry.clone(),
             session: fields.session.clone(),
+            slots: handling.slots.clone(),
         })
     }
 

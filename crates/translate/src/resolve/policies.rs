@@ -1,129 +1,136 @@
 //! What the policies of a rule do to it.
 
-use std::sync::Arc;
-
 use api::{Kind, ObjectId};
-use engine::Scope;
 use ir::{
-    Chain, Problem, Severity,
+    Problem, Severity,
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
     route::Handling,
     rule::Rule,
     settings::Replacement,
 };
+use units::{AnyUnit, UrlRewrite};
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     budget::cost::Meter,
     delegation::{Rendered, describe},
-    policy::rule::{Effective, Level, above},
+    policy::rule::{Effective, Supplied},
     tables::policy::Winner,
 };
 
-/// The policies of a rule and what became of each. As a part of a resolved rule it has no more to say of its breaking.
+/// The policies of a rule and what became of what they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policies {
-    /// Those that apply, and whether they say anything.
-    pub(crate) all: Vec<(ObjectId, bool)>,
-    /// The one that holds.
-    pub(crate) in_force: Option<ObjectId>,
-    /// What holds in place of each other.
-    pub(crate) winner: Option<Winner>,
-    /// The entries of the policy in force that are used, sorted.
+    /// Those that apply.
+    pub(crate) all: Box<[ObjectId]>,
+    /// What became of each unit that any of them has. Nothing where the rule does nothing of what it says.
+    pub(crate) units: Vec<UnitOutcome>,
+    /// The entries of the RewritePolicy in force that are used, sorted.
     pub(crate) entries: Vec<u32>,
-    /// Whether there are matches that the policy in force cannot hold for.
+    /// Whether there are matches that the RewritePolicy in force cannot hold for.
     pub(crate) prefixless: bool,
-    /// Why the rule is replaced.
-    pub(super) broken: Option<Problem>,
-    path: Option<PathModifier>,
+}
+
+/// What became of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitOutcome {
+    /// The field.
+    pub(crate) field: &'static str,
+    /// What holds.
+    pub(crate) winner: Winner,
+    /// The policies that say it too and are not heard.
+    pub(crate) overridden: Vec<ObjectId>,
 }
 
 impl Policies {
-    /// Those of a rule where it stands; none of its filters counts where it does nothing of what it says.
-    pub(super) fn of(
-        scope: &Scope<'_>,
-        chain: &Chain,
-        name: Option<&Arc<str>>,
-        handling: Option<&Handling>,
-        field: &str,
-    ) -> Self {
-        let extensions = handling.map_or(&[][..], |handling| &handling.extensions);
-        let level = Level::of(scope, chain.route(), name, extensions);
-        let Effective { broken, says, policies } =
-            level.below(above(scope, chain).as_deref(), &chain.route().namespace, field);
-        let (in_force, path) = says.map(|says| (says.policy, says.path)).unzip();
-        Self { all: policies, in_force, path, broken, ..Self::default() }
-    }
-
-    /// Has a rule that sends its requests somewhere change their paths. Matches for which that cannot be are taken away and
-    /// given back.
+    /// Has a rule do what its policies say. Matches for which that cannot be are taken away and given back.
     pub(super) fn apply(
         &mut self,
+        effective: &Effective,
         handling: &mut Handling,
         matches: &mut Vec<Rendered>,
         field: &str,
     ) -> Result<Vec<(Rendered, Problem)>, Problem> {
-        let (in_force, path) = (self.in_force.take(), self.path.take());
-        let (Some(policy), Some(path), false) = (in_force, path, handling.answers()) else { return Ok(Vec::new()) };
-        let rewrite = handling.fields.rewrite.get_or_insert_default();
-        if rewrite.path.is_some() {
-            self.winner = Some(Winner::Filter);
-            return Ok(Vec::new());
-        }
-        self.winner = Some(Winner::Policy(policy.clone()));
-        self.in_force = Some(policy.clone());
         let mut aside = Vec::new();
-        if let PathModifier::Prefixes(entries) = &path {
-            let (prefixes, others): (Vec<_>, Vec<_>) = std::mem::take(matches)
-                .into_iter()
-                .partition(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
-            *matches = prefixes;
-            self.prefixless = !others.is_empty();
-            aside.extend(others.into_iter().map(|rendered| {
-                let message = format!(
-                    "{policy} replaces prefixes, and {} is none; make it PathPrefix, or have the policy target other rules",
-                    describe(&rendered.written)
-                );
-                let field = format!("{field}.matches[{}]", rendered.index);
-                let problem = Problem::new(Severity::Replaced, "MustHavePrefix", field, message);
-                (rendered, problem)
-            }));
-            if matches.is_empty()
-                && let Some((_, problem)) = aside.first()
+        let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
+        for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
+            let mut overridden = overridden.clone();
+            let holds = unit.apply(handling);
+            let winner = if holds {
+                Winner::Policy(policy.clone())
+            } else {
+                overridden.push(policy.clone());
+                // What a RewritePolicy says was applied before.
+                let before = self.units.iter().find(|before| before.field == unit.field());
+                before.map_or(Winner::Rule(unit.field()), |before| before.winner.clone())
+            };
+            self.units.push(UnitOutcome { field: unit.field(), winner, overridden });
+            if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
+                && holds
             {
-                let problem = problem.clone();
-                *matches = aside.into_iter().map(|(rendered, _)| rendered).collect();
-                return Err(problem);
+                aside = self.replace_prefixes(policy, entries, matches, field)?;
             }
-            self.entries = matches.iter().filter_map(|rendered| entry(entries, &rendered.written.path)).collect();
-            self.entries.sort_unstable();
-            self.entries.dedup();
         }
-        rewrite.path = Some(path);
+        Ok(aside)
+    }
+
+    /// Notes which entries are used, and gives back the matches that have no prefix.
+    fn replace_prefixes(
+        &mut self,
+        policy: &ObjectId,
+        entries: &[PrefixReplacement],
+        matches: &mut Vec<Rendered>,
+        field: &str,
+    ) -> Result<Vec<(Rendered, Problem)>, Problem> {
+        let (prefixes, others): (Vec<_>, Vec<_>) =
+            std::mem::take(matches).into_iter().partition(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
+        *matches = prefixes;
+        self.prefixless = !others.is_empty();
+        let told = others.into_iter().map(|rendered| {
+            let message = format!(
+                "{policy} replaces prefixes, and {} is none; make it PathPrefix, or have the policy target other rules",
+                describe(&rendered.written)
+            );
+            let field = format!("{field}.matches[{}]", rendered.index);
+            (rendered, Problem::new(Severity::Replaced, "MustHavePrefix", field, message))
+        });
+        let aside: Vec<_> = told.collect();
+        if matches.is_empty()
+            && let Some((_, problem)) = aside.first()
+        {
+            let problem = problem.clone();
+            *matches = aside.into_iter().map(|(rendered, _)| rendered).collect();
+            return Err(problem);
+        }
+        self.entries = matches.iter().filter_map(|rendered| entry(entries, &rendered.written.path)).collect();
+        self.entries.sort_unstable();
+        self.entries.dedup();
         Ok(aside)
     }
 
     /// What is kept of it; most rules have no policies.
-    pub(super) fn found(mut self) -> Option<Box<Self>> {
-        if self.winner.is_none() {
-            // Broken, or with nothing to hold for.
-            self.in_force = None;
-        }
-        (self.broken, self.path) = (None, None);
-        (!self.all.is_empty()).then(|| Box::new(self))
+    pub(super) fn found(self, effective: Effective) -> Option<Box<Self>> {
+        let all: Box<[_]> = effective.policies.into();
+        (!all.is_empty()).then(|| Box::new(Self { all, ..self }))
     }
 
-    /// Those in whose place another holds.
+    /// Those of which something holds.
+    pub(crate) fn in_force(&self) -> impl Iterator<Item = &ObjectId> {
+        self.units.iter().filter_map(|unit| match &unit.winner {
+            Winner::Policy(policy) => Some(policy),
+            Winner::Rule(_) => None,
+        })
+    }
+
+    /// Those in whose place something else holds.
     pub(crate) fn overridden(&self) -> impl Iterator<Item = (&ObjectId, &Winner)> {
-        let says = self.all.iter().filter(|(_, says)| *says).map(|(policy, _)| policy);
-        let others = says.filter(|policy| self.in_force.as_ref() != Some(policy));
-        others.zip(std::iter::repeat(self.winner.as_ref())).filter_map(|(policy, winner)| Some((policy, winner?)))
+        self.units.iter().flat_map(|unit| unit.overridden.iter().map(move |policy| (policy, &unit.winner)))
     }
 
     /// The RewritePolicy in force.
     pub(crate) fn rewrite(&self) -> Option<&ObjectId> {
-        self.in_force.as_ref().filter(|policy| policy.kind == Kind::RewritePolicy)
+        self.in_force().find(|policy| policy.kind == Kind::RewritePolicy)
     }
 }
 

@@ -92,7 +92,7 @@ fn conditions(
     problems: &mut Vec<Problem>,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::new(written.metadata.generation);
-    let fault = scope.get::<PolicyRow>(id).and_then(|policy| policy.path.clone().err());
+    let fault = scope.get::<PolicyRow>(id).and_then(|policy| policy.units.clone().err());
     match (scope.get::<InvalidPolicies>(id), fault) {
         (Some(invalid), fault) => {
             conditions.no("Accepted", invalid.reason, &*invalid.error);
@@ -138,7 +138,8 @@ fn conditions(
 /// A winner, as the owner of a policy may know it.
 fn name(id: &ObjectId, winner: &Winner) -> String {
     match winner {
-        Winner::Filter => "the URLRewrite filter of a rule".into(),
+        Winner::Rule("urlRewrite") => "the URLRewrite filter of a rule".into(),
+        Winner::Rule(field) => format!("the {field} of a rule itself"),
         Winner::Policy(policy) if policy.namespace == id.namespace => policy.to_string(),
         Winner::Policy(policy) => format!("a {} of another namespace", policy.kind),
     }

@@ -3,7 +3,8 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
-use ir::{NsName, Problem, filter::PathModifier, matching::Age};
+use ir::{NsName, Problem, matching::Age};
+use units::AnyUnit;
 
 tables! {
     /// Policies as those need to know them that they apply to.
@@ -81,16 +82,15 @@ pub(crate) struct Selector {
 pub(crate) struct Policy {
     /// Where it stands among others.
     pub(crate) rank: Rank,
-    /// What becomes of the path of a request, if it says anything of it; or why nothing is served without the policy that
-    /// cannot be served with it.
-    pub(crate) path: Result<Option<PathModifier>, Problem>,
+    /// What it says; or why nothing is served without the policy that cannot be served with it.
+    pub(crate) units: Result<Box<[AnyUnit]>, Problem>,
 }
 
 /// What holds in place of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Winner {
-    /// The `URLRewrite` filter of a rule.
-    Filter,
+    /// What a rule says itself of this field of a policy.
+    Rule(&'static str),
     /// Another policy.
     Policy(ObjectId),
 }

@@ -66,15 +66,15 @@ pub(super) fn traffic(spec: &TrafficPolicySpec, broken: &mut Broken) {
         |_, kind| matches!(kind, "Gateway" | "HTTPRoute" | "GRPCRoute") || kind.ends_with("ListenerSet");
     let message = "must be Gateway, HTTPRoute, GRPCRoute or ListenerSet";
     targets(&spec.target_refs, &spec.target_selectors, known, message, broken);
-    if spec.url_rewrite.as_ref().is_some_and(|rewrite| rewrite.path_regex.is_none()) {
+    if spec.fields.get("urlRewrite").is_some_and(|rewrite| rewrite.get("pathRegex").is_none()) {
         broken.add_without_value("spec.urlRewrite.pathRegex", "is missing: set it, or remove urlRewrite");
     }
-    let set = |field: &str| spec.unsupported.iter().any(|name| &**name == field);
+    let set = |field: &str| spec.fields.contains_key(field);
     let http: Allows = |_, kind| kind == "HTTPRoute";
     let routes: Allows = |_, kind| matches!(kind, "HTTPRoute" | "GRPCRoute");
     let fields = [
         ("autoHostRewrite", set("autoHostRewrite"), http, "HTTPRoute"),
-        ("urlRewrite", spec.url_rewrite.is_some(), http, "HTTPRoute"),
+        ("urlRewrite", set("urlRewrite"), http, "HTTPRoute"),
         ("tracing", set("tracing"), routes, "HTTPRoute and GRPCRoute"),
         ("statPrefix", set("statPrefix"), routes, "HTTPRoute and GRPCRoute"),
     ];

@@ -150,7 +150,7 @@ fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Proble
         let message = "one try may not take longer than the whole request; shorten it, or lengthen request";
         return Err(fault("UnsupportedValue", &format!("{field}.timeouts.backendRequest"), message));
     }
-    Ok(Timeouts { request, backend_request })
+    Ok(Timeouts { request, backend_request, stream_idle: None })
 }
 
 fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
@@ -169,7 +169,8 @@ fn retry(written: &HttpRouteRetry, field: &str) -> Result<Retry, Problem> {
         })?),
     };
     let backoff = written.backoff.as_ref().map(|duration| validate::duration::positive(&duration.0)).transpose();
-    Ok(Retry { codes, attempts, backoff: backoff.map_err(at(format!("{field}.retry.backoff")))? })
+    let backoff = backoff.map_err(at(format!("{field}.retry.backoff")))?;
+    Ok(Retry::gateway_api(codes, attempts, backoff))
 }
 
 /// The header of a session whose author names none: clients must know it to send it again.

@@ -1,0 +1,73 @@
+//! `buffer`: requests are read whole before they are sent on, and refused where they are too large.
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy::slots;
+use envoy_types::pb::{
+    envoy::{
+        config::route::v3::Route,
+        extensions::filters::http::buffer::v3::{Buffer as EnvoyBuffer, BufferPerRoute, buffer_per_route},
+    },
+    google::protobuf::UInt32Value,
+};
+use ir::{route::Handling, rule::Slot};
+use prost::Message;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use validate::{Invalid, quantity};
+
+use super::{Refused, Unit};
+
+/// How large requests may be; none switches it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// In bytes, above zero.
+    pub max_request_bytes: Option<u32>,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    max_request_size: Option<Value>,
+    disable: Option<Map<String, Value>>,
+}
+
+impl Unit for Buffer {
+    const FIELD: &'static str = "buffer";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        let size = match (written.max_request_size, written.disable) {
+            (Some(size), None) => size,
+            (None, Some(_)) => return Ok(Self { max_request_bytes: None }),
+            _ => return Err(Refused::new("", "it must have either maxRequestSize or disable")),
+        };
+        let text = size.as_str().map_or_else(|| size.to_string(), str::to_owned);
+        let bytes = quantity::bytes(&text).map_err(Refused::at("maxRequestSize"))?;
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
+            let invalid = Invalid::new(&text, "it is not a size of requests", "use more than 0 and less than 4Gi");
+            Refused::at("maxRequestSize")(invalid)
+        })?;
+        Ok(Self { max_request_bytes: Some(bytes) })
+    }
+
+    fn apply(&self, rule: &mut Handling) -> bool {
+        if let Some(bytes) = self.max_request_bytes {
+            let size = EnvoyBuffer { max_request_bytes: Some(UInt32Value { value: bytes }) };
+            let message = BufferPerRoute { r#override: Some(buffer_per_route::Override::Buffer(size)) };
+            let config = envoy::bytes::any(&message).encode_to_vec();
+            rule.slots.push(Slot { name: slots::BUFFER, config: config.into() });
+        }
+        true
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let config = route.typed_per_filter_config.get(slots::BUFFER)?;
+        let buffer_per_route::Override::Buffer(buffer) = BufferPerRoute::decode(&*config.value).ok()?.r#override?
+        else {
+            return None;
+        };
+        Some(format!("requests of at most {} bytes, read whole", buffer.max_request_bytes?.value))
+    }
+}

@@ -1,0 +1,149 @@
+//! Units: what a TrafficPolicy says, each field by itself.
+//!
+//! A unit is merged and judged by itself: where two policies apply, each of their units may hold or not. All that a unit is
+//! stands in one file here, behind the trait [`Unit`], and in one line of [the list](AnyUnit) below; whoever reads, merges,
+//! places or explains units knows the list and no unit of it.
+
+mod buffer;
+mod retry;
+mod spec;
+mod timeouts;
+mod url_rewrite;
+
+use std::fmt;
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy_types::pb::envoy::config::route::v3::Route;
+use ir::{Problem, Severity, route::Handling};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use url_rewrite::UrlRewrite;
+
+/// A field of a TrafficPolicy that is served.
+pub trait Unit: Clone + fmt::Debug + Eq + Sized {
+    /// The field, as the spec writes it.
+    const FIELD: &'static str;
+    /// Whether it means anything where a rule answers by itself: what Envoy does in a filter does, what it does to choose
+    /// a backend does not.
+    const HOLDS_FOR_ANSWERS: bool;
+    /// What may be written. Its Deserialize refuses fields that it does not know.
+    type Spec: DeserializeOwned;
+
+    /// Reads what is written; `policy` is all of the policy.
+    fn read(written: Self::Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused>;
+
+    /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
+    fn apply(&self, rule: &mut Handling) -> bool;
+
+    /// What an Envoy route does of it, in words; none if nothing.
+    fn explain(route: &Route) -> Option<String>;
+}
+
+/// Why a unit cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Where, within the unit, such as `pathRegex.pattern`; empty for all of it.
+    pub field: String,
+    /// What is wrong, and the remedy.
+    pub message: String,
+}
+
+impl Refused {
+    fn new(field: &str, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+
+    /// What turns a refused value at `field` into this.
+    fn at(field: &str) -> impl FnOnce(validate::Invalid) -> Self {
+        move |invalid| Self::new(field, invalid.to_string())
+    }
+}
+
+macro_rules! units {
+    ($($(#[doc = $doc:literal])+ $unit:ident: $module:ident;)+) => {
+        /// Any unit. They count, and are told, in this order.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum AnyUnit {
+            $($(#[doc = $doc])+ $unit($module::$unit),)+
+        }
+
+        impl AnyUnit {
+            /// The fields, as the spec writes them.
+            pub const FIELDS: &'static [&'static str] = &[$(<$module::$unit as Unit>::FIELD),+];
+
+            /// The field, as the spec writes it.
+            pub fn field(&self) -> &'static str {
+                match self {
+                    $(Self::$unit(_) => <$module::$unit as Unit>::FIELD,)+
+                }
+            }
+
+            /// As [`Unit::HOLDS_FOR_ANSWERS`].
+            pub fn holds_for_answers(&self) -> bool {
+                match self {
+                    $(Self::$unit(_) => <$module::$unit as Unit>::HOLDS_FOR_ANSWERS,)+
+                }
+            }
+
+            /// As [`Unit::apply`].
+            pub fn apply(&self, rule: &mut Handling) -> bool {
+                match self {
+                    $(Self::$unit(unit) => unit.apply(rule),)+
+                }
+            }
+
+            fn read(field: &str, written: &Value, policy: &TrafficPolicySpec) -> Result<Option<Self>, Problem> {
+                match field {
+                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy).map(Self::$unit).map(Some),)+
+                    _ => Ok(None),
+                }
+            }
+        }
+
+        /// What an Envoy route does of each unit, in words.
+        pub fn explain(route: &Route) -> Vec<(&'static str, String)> {
+            let words = [$((<$module::$unit as Unit>::FIELD, <$module::$unit as Unit>::explain(route))),+];
+            words.into_iter().filter_map(|(field, words)| Some((field, words?))).collect()
+        }
+    };
+}
+
+units! {
+    /// How long requests may take.
+    Timeouts: timeouts;
+    /// Whether requests are tried again.
+    Retry: retry;
+    /// How large requests may be that are read before they are sent on.
+    Buffer: buffer;
+    /// How the path of a request is changed.
+    UrlRewrite: url_rewrite;
+}
+
+/// What a policy says, in the order of [`AnyUnit`].
+///
+/// # Errors
+/// Where anything that it says cannot be served: nothing is served as if the policy had not asked for it.
+pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
+    let mut unsupported = policy.fields.keys().filter(|field| !AnyUnit::FIELDS.contains(&&***field));
+    if let Some(first) = unsupported.next() {
+        let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
+        let message = format!(
+            "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
+        );
+        return Err(Problem::new(Severity::Refused, "Invalid", format!("spec.{first}"), message));
+    }
+    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, policy.fields.get(*field)?)));
+    written.filter_map(|(field, written)| AnyUnit::read(field, written, policy).transpose()).collect()
+}
+
+fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec) -> Result<U, Problem> {
+    let refused = |Refused { field, message }| {
+        let field = if field.is_empty() { U::FIELD.to_owned() } else { format!("{}.{field}", U::FIELD) };
+        Problem::new(Severity::Refused, "Invalid", format!("spec.{field}"), message)
+    };
+    spec::decode(written).and_then(|spec| U::read(spec, policy)).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests;
