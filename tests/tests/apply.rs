@@ -270,7 +270,7 @@ async fn what_is_no_longer_asked_for_goes_also_after_a_restart() -> Result<()> {
 
     // The next process knows nothing of what this one made.
     scene.applier.lead(false);
-    scene.applier.quiet().await;
+    scene.applier.drained().await;
     let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone());
     next.desire(&next.plan())?;
     next.settled().await?;
@@ -392,7 +392,7 @@ async fn who_does_not_lead_puts_nothing_right_and_does_once_it_leads() -> Result
     scene.desire(&scene.plan())?;
     scene.settled().await?;
     scene.applier.lead(false);
-    scene.applier.quiet().await;
+    scene.applier.drained().await;
     let services: Api<Service> = scene.api();
     services.delete("web-portcullis", &DeleteParams::default()).await?;
     let before = scene.applied("Service");
@@ -514,7 +514,7 @@ async fn what_a_gateway_left_that_went_while_nobody_led_goes_once_all_were_told_
     scene.desire(&scene.plan())?;
     scene.settled().await?;
     scene.applier.lead(false);
-    scene.applier.quiet().await;
+    scene.applier.drained().await;
     let next = Scene::in_namespace(scene.client.clone(), scene.namespace.clone());
     next.settled().await?;
     next.get::<Deployment>().await?;

@@ -166,7 +166,7 @@ async fn only_the_leader_writes_and_a_change_of_leaders_writes_nothing() -> Resu
         says(&routes, &n.to_string(), &[(US, "first")]).await?;
     }
     first.writer.lead(false);
-    first.writer.quiet().await;
+    first.writer.drained().await;
     second.writer.lead(true);
     tell("second");
     for n in 0..20 {

@@ -1,33 +1,39 @@
 //! Makes the objects of each Gateway be as they are to be, by server-side apply.
 //!
 //! ```text
-//! engine ── desired ──▶ ┌───────┐ ── list once, then apply and delete, one Gateway at a time ──▶ API server
-//! watch ─── seen ─────▶ │ queue │ ◀──────────────────── what became of them ─────────────────────┘
-//! lease ─── lead ─────▶ └───────┘ ── report ──▶ conditions
+//! engine ── desired ──▶ ┌────────────┐ ── list once, then apply and delete, one Gateway at a time ──▶ API server
+//! watch ─── applied ──▶ │ reconciler │ ◀──────────────────── what became of them ─────────────────────┘
+//! lease ─── lead ─────▶ └────────────┘ ── report ──▶ conditions
 //! ```
 //!
-//! * [`Queue`] says which Gateway is to be looked at and when: a state machine without IO.
+//! * `reconciler` says which Gateway is to be looked at and when: a state machine without IO, around a work queue of
+//!   Gateways.
 //! * [`Applier`] is the handle, and [`Applier::run`] the IO: it also watches the metadata of what is applied.
 //!
 //! What holds:
 //!
 //! * An object that is as it was applied is not applied again, until the watch says that somebody changed it.
 //! * Only objects of ours are touched: those that a Gateway of that name controls and that carry our label, or have fields
-//!   of ours. Any other that stands in the way is a conflict and told.
+//!   of ours. Any other that stands in the way is a conflict and reported.
 //! * What somebody changes of what we apply, or deletes, is put right; statuses, and what others add, are their business.
 //! * What a Gateway has no more is deleted, also what a process before this one has made; what another controller of this
 //!   kind has made is its.
 //! * No failure is given up on, and none of one object keeps another from being applied.
 
-mod follow;
+mod informer;
 mod kind;
 mod list;
 mod metrics;
 mod object;
-mod queue;
-mod work;
+mod reconciler;
+mod worker;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use ir::NsName;
@@ -38,10 +44,15 @@ use tokio::sync::watch;
 pub use self::{
     kind::{Kind, MANAGED_BY},
     metrics::{Labels, Metrics},
-    object::{CONTROLLER, Known, ObjectKey, Print},
-    queue::{Desired, Failure, Job, Ledger, Outcome, Queue, Retry, Step},
+    object::CONTROLLER,
+    reconciler::Failure,
 };
-use crate::driven::{Driven, Gather, Next};
+use self::{
+    object::{LiveObject, ObjectKey},
+    reconciler::{Outcome, Reconciler, Step},
+    worker::Worker,
+};
+use crate::workqueue::{Debounce, Dispatcher, Next, Reconcile as _};
 
 /// How objects are applied.
 #[derive(Clone, Debug)]
@@ -49,7 +60,7 @@ pub struct Settings {
     /// The name of this controller, as GatewayClasses have it. What was made under another is not looked for.
     pub controller: Arc<str>,
     /// The most Gateways that are worked on at once.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// How long an answer may take.
     pub timeout: Duration,
     /// The namespaces that are looked through for objects of ours; all, if there are none.
@@ -62,7 +73,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             controller: ir::Settings::default().controller_name,
-            under_way: 8,
+            in_flight: 8,
             timeout: Duration::from_secs(10),
             namespaces: Vec::new(),
             watches: crate::watch::Metrics::default(),
@@ -70,7 +81,7 @@ impl Default for Settings {
     }
 }
 
-/// What could not be done for a Gateway; empty once everything is. Told when it changes.
+/// What could not be done for a Gateway; empty once everything is. Reported when it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The Gateway.
@@ -85,7 +96,7 @@ pub struct Report {
 pub struct Applier(Arc<Shared>);
 
 struct Shared {
-    queue: Driven<Queue>,
+    reconciler: Dispatcher<Reconciler>,
     leads: watch::Sender<bool>,
     /// The kinds that any Gateway has asked for: others are not watched.
     kinds: watch::Sender<BTreeSet<Kind>>,
@@ -96,17 +107,21 @@ struct Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("queue", &self.queue).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("reconciler", &self.reconciler)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
 impl Applier {
-    /// An applier that knows nothing and does nothing: [`Applier::run`] must be running, and [`Applier::lead`] be told.
+    /// An applier that knows nothing and does nothing: it takes [`Applier::run`] and [`Applier::lead`].
     /// `report` is called from there and should not take long.
     pub fn new(settings: Settings, metrics: Metrics, report: impl Fn(Report) + Send + Sync + 'static) -> Self {
-        let queue = Driven::new(Queue::new(settings.under_way), Gather::default(), metrics.queue.clone());
+        let reconciler = Reconciler::new(settings.in_flight);
+        let reconciler = Dispatcher::new(reconciler, Debounce::default(), metrics.queue.clone());
         Self(Arc::new(Shared {
-            queue,
+            reconciler,
             leads: watch::Sender::new(false),
             kinds: watch::Sender::default(),
             settings,
@@ -125,73 +140,73 @@ impl Applier {
             known.len() > before
         });
         let desired = objects.map(|objects| objects.into_iter().map(Arc::new).collect());
-        self.tell(|queue, _| queue.desired(owner, desired));
+        self.update(|reconciler, now| reconciler.desired(owner, desired, now));
     }
 
     /// Nobody knows what a Gateway's objects shall be, since something is wrong with it, or is not there: what it has stays.
-    pub fn kept(&self, owner: &NsName) {
-        self.tell(|queue, _| queue.kept(owner));
+    pub fn retain(&self, owner: &NsName) {
+        self.update(|reconciler, _| reconciler.retain(owner));
     }
 
-    /// Every Gateway was told of by [`Applier::desired`] or [`Applier::kept`], so that what belongs to any other is left
+    /// [`Applier::desired`] or [`Applier::retain`] was called for every Gateway, so that what belongs to any other is left
     /// over and goes. To be called once, after the first complete translation.
     pub fn complete(&self) {
-        self.tell(|queue, _| queue.complete());
+        self.update(Reconciler::complete);
     }
 
     /// Whether [`Applier::complete`] was called.
     pub fn is_complete(&self) -> bool {
-        self.0.queue.with(|queue, _| queue.is_complete())
+        self.0.reconciler.with(|reconciler, _| reconciler.is_complete())
     }
 
-    /// Whether what a Gateway has stays, as [`Applier::kept`] said last.
-    pub fn keeps(&self, owner: &NsName) -> bool {
-        self.0.queue.with(|queue, _| queue.keeps(owner))
+    /// Whether what a Gateway has stays, as [`Applier::retain`] said last.
+    pub fn retains(&self, owner: &NsName) -> bool {
+        self.0.reconciler.with(|reconciler, _| reconciler.retains(owner))
     }
 
     /// Whether this process applies. On taking over it looks for what is there, and applies everything once.
     pub fn lead(&self, leads: bool) {
         self.0.leads.send_replace(leads);
-        self.tell(|queue, _| queue.lead(leads));
+        self.update(|reconciler, _| reconciler.lead(leads));
     }
 
-    /// Waits until nothing is under way: after [`Applier::lead`] with `false`, nothing of this process reaches the API
+    /// Waits until nothing is in flight: after [`Applier::lead`] with `false`, nothing of this process reaches the API
     /// server any more.
-    pub async fn quiet(&self) {
-        self.0.queue.quiet().await;
+    pub async fn drained(&self) {
+        self.0.reconciler.drained().await;
     }
 
     /// How many Gateways are to be looked at or are being worked on.
     pub fn pending(&self) -> usize {
-        self.0.queue.with(|queue, _| queue.len())
+        self.0.reconciler.with(|reconciler, _| reconciler.pending())
     }
 
-    /// Works, for ever; to be called once. Dropping the future ends it, whatever was under way.
+    /// Works, for ever; to be called once. Dropping the future ends it, whatever was in flight.
     ///
     /// `writing` should not try again on its own (see [`crate::status::client`]), and `watching` neither do that nor have a
     /// read timeout (see [`crate::watch::client`]).
     pub async fn run(&self, writing: Client, watching: Client) {
-        tokio::join!(self.work(writing), follow::run(self, watching));
+        tokio::join!(self.work(writing), informer::run(self, watching));
     }
 
     async fn work(&self, client: Client) {
-        let next = |queue: &mut Queue, now| match queue.next(now) {
+        let next = |reconciler: &mut Reconciler, now| match reconciler.next(now) {
             Step::List => {
                 let (client, settings) = (client.clone(), self.0.settings.clone());
                 Next::Start(async move { Ended::Listed(list::list(&client, &settings).await) }.boxed())
             }
             Step::Do(job) => {
-                let place = work::At {
+                let worker = Worker {
                     client: client.clone(),
                     settings: self.0.settings.clone(),
                     leads: self.0.leads.subscribe(),
                     metrics: self.0.metrics.clone(),
                 };
-                Next::Start(async move { Ended::Worked(place.work(&job).await, job.owner) }.boxed())
+                Next::Start(async move { Ended::Worked(worker.run(&job).await, job.owner) }.boxed())
             }
             Step::Wait(until) => Next::Wait(until),
         };
-        self.0.queue.run::<BoxFuture<'static, Ended>>(next, |ended| self.finished(ended)).await;
+        self.0.reconciler.run::<BoxFuture<'static, Ended>>(next, |ended| self.finished(ended)).await;
     }
 
     fn finished(&self, ended: Ended) {
@@ -200,11 +215,11 @@ impl Applier {
                 if let Err(message) = &found {
                     tracing::warn!(message, "cannot list the objects of proxies; it is tried again");
                 }
-                self.with(|queue, now| queue.listed(found.ok(), now));
+                self.with(|reconciler, now| reconciler.listed(found.ok(), now));
                 None
             }
             Ended::Worked(outcome, owner) => {
-                let failures = self.with(|queue, now| queue.finished(&owner, outcome, now));
+                let failures = self.with(|reconciler, now| reconciler.finished(&owner, outcome, now));
                 failures.map(|failures| Report { owner, failures })
             }
         };
@@ -215,25 +230,25 @@ impl Applier {
         (self.0.report)(report);
     }
 
-    fn tell(&self, tell: impl FnOnce(&mut Queue, std::time::Instant)) {
-        self.0.queue.tell(|queue, now| self.counted(queue, |queue| tell(queue, now)));
+    fn update(&self, update: impl FnOnce(&mut Reconciler, Instant)) {
+        self.0.reconciler.update(|reconciler, now| self.counted(reconciler, |reconciler| update(reconciler, now)));
     }
 
-    fn with<T>(&self, call: impl FnOnce(&mut Queue, std::time::Instant) -> T) -> T {
-        self.0.queue.with(|queue, now| self.counted(queue, |queue| call(queue, now)))
+    fn with<T>(&self, call: impl FnOnce(&mut Reconciler, Instant) -> T) -> T {
+        self.0.reconciler.with(|reconciler, now| self.counted(reconciler, |reconciler| call(reconciler, now)))
     }
 
-    fn counted<T>(&self, queue: &mut Queue, call: impl FnOnce(&mut Queue) -> T) -> T {
-        let result = call(queue);
+    fn counted<T>(&self, reconciler: &mut Reconciler, call: impl FnOnce(&mut Reconciler) -> T) -> T {
+        let result = call(reconciler);
         let metrics = &self.0.metrics;
-        metrics.foreign_changes.inc_by(queue.take_foreign_changes());
-        metrics.failures.set(i64::try_from(queue.failing()).unwrap_or(i64::MAX));
+        metrics.foreign_changes.inc_by(reconciler.take_foreign_changes());
+        metrics.failures.set(i64::try_from(reconciler.failing()).unwrap_or(i64::MAX));
         result
     }
 }
 
 /// What came to an end.
 enum Ended {
-    Listed(Result<Vec<(NsName, ObjectKey, Known)>, String>),
+    Listed(Result<Vec<(NsName, ObjectKey, LiveObject)>, String>),
     Worked(Outcome, NsName),
 }

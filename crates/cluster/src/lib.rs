@@ -8,9 +8,8 @@
 //! Nothing here knows a table of the translation, and nothing of the translation knows what is here.
 
 pub mod apply;
-mod backoff;
-mod driven;
 pub mod identity;
 pub mod lease;
 pub mod status;
 pub mod watch;
+mod workqueue;

@@ -1,13 +1,13 @@
 //! Writes statuses to their objects.
 //!
 //! ```text
-//! engine ── desired ──▶ ┌───────┐ ── merge patch, with the version that it was made for ──▶ API server
-//! watch ─── stored ───▶ │ queue │ ◀──────────── what the API server has now ────────────────┘
-//! lease ─── lead ─────▶ └───────┘
+//! engine ── desired ──▶ ┌────────────┐ ── merge patch, with the version that it was made for ──▶ API server
+//! watch ─── stored ───▶ │ reconciler │ ◀──────────── what the API server has now ────────────────┘
+//! lease ─── lead ─────▶ └────────────┘
 //! ```
 //!
 //! * [`merge()`] says what must be written so that an object's status says what is desired: a pure function.
-//! * [`Queue`] says when: a state machine without IO.
+//! * `reconciler` says when: a state machine without IO, around a work queue of objects.
 //! * [`Writer`] is the handle, and [`Writer::run`] the IO.
 //!
 //! What holds:
@@ -15,16 +15,16 @@
 //! * A status that says what is desired is not written. Our own write that comes back through the watch causes nothing.
 //! * Only entries of ours are touched. Each write names the `resourceVersion` that it was made for, so that no other
 //!   controller's word is lost.
-//! * Newer words about an object replace older ones; one request of an object is under way at once.
-//! * Who overwrites our words again and again is answered ever more rarely, and told of.
-//! * No failure is given up on. What the API server refuses is told once, and tried ever more rarely until something
-//!   turns; while the API server is away, one request asks whether it is back.
+//! * A newer status of an object replaces the one before it, and one request of an object is in flight at once.
+//! * A status that somebody overwrites again and again is written ever more rarely, and `/readyz` says so.
+//! * No failure is given up on. What the API server refuses is logged once, and tried ever more rarely until the object
+//!   changes. While the API server is away, one request asks whether it is back.
 
 mod compact;
 mod condition;
 mod merge;
 mod metrics;
-mod queue;
+mod reconciler;
 mod send;
 mod weave;
 
@@ -35,20 +35,22 @@ use jiff::Timestamp;
 use kube::{Client, Config};
 use serde_json::value::RawValue;
 
-use self::send::{Answer, send};
 pub use self::{
     merge::{Desired, merge},
     metrics::{Metrics, ResultLabel},
-    queue::{Job, Outcome, Queue, Report, Request, Step, Version},
+};
+use self::{
+    reconciler::{Job, Reconciler, Request, Step, Version},
+    send::{Answer, send},
 };
 use crate::{
-    driven::{Driven, Gather, Next},
     watch::Stored,
+    workqueue::{Debounce, Dispatcher, Next},
 };
 
 /// What serves traffic comes before what people read: while changes still come, the API server has other things to do, and
 /// an object that turns once more is written once.
-const GATHER: Gather = Gather { quiet: Duration::from_millis(50), most: Duration::from_millis(500) };
+const DEBOUNCE: Debounce = Debounce { after: Duration::from_millis(50), max: Duration::from_millis(500) };
 
 /// How the writer works.
 #[derive(Clone, Debug)]
@@ -57,8 +59,8 @@ pub struct Settings {
     pub controller_name: Arc<str>,
     /// Who writes, as the API server notes it: two installations with one controller name are told apart by it.
     pub field_manager: Arc<str>,
-    /// The most requests under way at once.
-    pub under_way: usize,
+    /// The most requests in flight at once.
+    pub in_flight: usize,
     /// How long an answer may take.
     pub timeout: Duration,
 }
@@ -69,7 +71,7 @@ impl Settings {
         Self {
             controller_name: controller_name.into(),
             field_manager: "portcullis".into(),
-            under_way: 16,
+            in_flight: 16,
             timeout: Duration::from_secs(10),
         }
     }
@@ -89,22 +91,23 @@ pub struct Writer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    queue: Driven<Queue>,
+    reconciler: Dispatcher<Reconciler>,
     settings: Settings,
     metrics: Metrics,
 }
 
 impl Writer {
-    /// A writer that knows nothing and writes nothing: [`Writer::run`] must be running, and [`Writer::lead`] be told.
+    /// A writer that knows nothing and writes nothing: it takes [`Writer::run`] and [`Writer::lead`].
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
-        let queue = Queue::new(Arc::clone(&settings.controller_name), settings.under_way);
-        Self(Arc::new(Shared { queue: Driven::new(queue, GATHER, metrics.queue.clone()), settings, metrics }))
+        let reconciler = Reconciler::new(Arc::clone(&settings.controller_name), settings.in_flight);
+        let reconciler = Dispatcher::new(reconciler, DEBOUNCE, metrics.queue.clone());
+        Self(Arc::new(Shared { reconciler, settings, metrics }))
     }
 
     /// What the status of an object shall say from now on, as JSON without `lastTransitionTime`; none if it is not ours to
     /// judge any more, and entries of ours are to go. Costs some microseconds: the text is kept, and compared elsewhere.
     pub fn desired(&self, id: &ObjectId, status: Option<&str>) {
-        self.0.queue.tell(|queue, now| queue.desired(id, status, now));
+        self.0.reconciler.update(|reconciler, now| reconciler.desired(id, status, now));
     }
 
     /// What the API server has, as the watch says; none if the object is gone.
@@ -114,31 +117,31 @@ impl Writer {
             resource_version: &stored.resource_version,
             status: stored.status.as_deref().map(RawValue::get),
         });
-        self.0.queue.tell(|queue, now| queue.stored(id, version, now));
+        self.0.reconciler.update(|reconciler, now| reconciler.stored(id, version, now));
     }
 
     /// Whether this process writes. On taking over, everything is compared once.
     pub fn lead(&self, leads: bool) {
-        self.0.queue.tell(|queue, now| queue.lead(leads, now));
+        self.0.reconciler.update(|reconciler, now| reconciler.lead(leads, now));
     }
 
-    /// Every object that has a status was told of by [`Writer::desired`], so that entries of ours on any other are stale
+    /// [`Writer::desired`] was called for every object that has a status, so that entries of ours on any other are stale
     /// and go. To be called once, after the first complete translation.
     pub fn complete(&self) {
-        self.0.queue.tell(Queue::complete);
+        self.0.reconciler.update(Reconciler::complete);
     }
 
-    /// Waits until no request is under way: after [`Writer::lead`] with `false`, nothing of this process reaches the API
+    /// Waits until no request is in flight: after [`Writer::lead`] with `false`, nothing of this process reaches the API
     /// server any more.
-    pub async fn quiet(&self) {
-        self.0.queue.quiet().await;
+    pub async fn drained(&self) {
+        self.0.reconciler.drained().await;
     }
 
-    /// About which objects somebody overwrites our words again and again, a line for each who does, for people.
+    /// The objects whose status somebody overwrites again and again, a line for each who does, for people.
     pub fn contested(&self) -> Vec<String> {
         let mut contested = BTreeMap::<_, (String, usize)>::new();
-        self.0.queue.with(|queue, now| {
-            for (id, by) in queue.contested(now) {
+        self.0.reconciler.with(|reconciler, now| {
+            for (id, by) in reconciler.contested(now) {
                 contested.entry(by.map(str::to_owned)).or_insert_with(|| (id.to_string(), 0)).1 += 1;
             }
         });
@@ -159,14 +162,14 @@ impl Writer {
         &self.0.metrics
     }
 
-    /// Writes, for ever; to be called once. Dropping the future ends it; what was under way may have been written or not.
+    /// Writes, for ever; to be called once. Dropping the future ends it; what was in flight may have been written or not.
     ///
     /// `client` should come from [`client`].
     pub async fn run(&self, client: Client) {
         let bound = self.0.settings.timeout;
-        let next = |queue: &mut Queue, now| {
-            let step = queue.next(now, Timestamp::now());
-            self.0.metrics.overwritten.inc_by(queue.take_overwritten());
+        let next = |reconciler: &mut Reconciler, now| {
+            let step = reconciler.next(now, Timestamp::now());
+            self.0.metrics.overwritten.inc_by(reconciler.take_overwritten());
             match step {
                 Step::Do(job) => {
                     let (client, field_manager) = (client.clone(), Arc::clone(&self.0.settings.field_manager));
@@ -179,11 +182,11 @@ impl Writer {
                 Step::Wait(until) => Next::Wait(until),
             }
         };
-        self.0.queue.run(next, |(job, answer)| self.finished(&job, &answer)).await;
+        self.0.reconciler.run(next, |(job, answer)| self.finished(&job, &answer)).await;
     }
 
     fn finished(&self, job: &Job, answer: &Answer) {
-        let report = self.0.queue.with(|queue, now| queue.finished(&job.id, job.serial, answer.outcome(), now));
+        let report = self.0.reconciler.with(|reconciler, now| reconciler.finished(&job.id, answer.outcome(), now));
         let metrics = &self.0.metrics;
         match job.request {
             Request::Read | Request::Who => drop(metrics.reads.inc()),
@@ -191,7 +194,7 @@ impl Writer {
         }
         if job.request == Request::Who
             && let Some(by) = answer.other_writer(&self.0.settings.field_manager)
-            && self.0.queue.with(|queue, _| queue.named(&job.id, &by))
+            && self.0.reconciler.with(|reconciler, _| reconciler.named(&job.id, &by))
         {
             let (object, controller) = (&job.id, &self.0.settings.controller_name);
             tracing::warn!(%object, by, %controller, "somebody else overwrites statuses; they are written ever more rarely");
@@ -199,7 +202,7 @@ impl Writer {
         if let Some(took) = report.took {
             metrics.seconds.observe(took.as_secs_f64());
         }
-        if report.tell {
+        if report.log {
             let (object, why) = (&job.id, answer.message());
             tracing::warn!(%object, why, "cannot write a status; it is tried again");
         }

@@ -37,7 +37,7 @@ mod wire;
 pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
 pub use self::reader::{causes, retry_after};
 pub(crate) use self::{
-    labelled::{Heard, follow},
+    labelled::{MetadataEvent, watch_metadata},
     request::Labelled,
 };
 

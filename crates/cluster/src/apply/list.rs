@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{
     Settings,
     kind::{Kind, MANAGED_BY},
-    object::{CONTROLLER, Known, ObjectKey, Print, owner},
+    object::{CONTROLLER, Fingerprint, LiveObject, ObjectKey, owner},
 };
 
 /// In one answer.
@@ -19,7 +19,7 @@ const PAGE: u32 = 500;
 
 /// All objects of ours with their Gateways. A kind that is not served has none, and one that we may not list is passed
 /// over: what is left of it stays, and what is desired is applied all the same.
-pub(super) async fn list(client: &Client, settings: &Settings) -> Result<Vec<(NsName, ObjectKey, Known)>, String> {
+pub(super) async fn list(client: &Client, settings: &Settings) -> Result<Vec<(NsName, ObjectKey, LiveObject)>, String> {
     let mut found = Vec::new();
     for kind in Kind::ALL {
         let resource = kind.resource();
@@ -52,7 +52,7 @@ async fn list_one(
     kind: Kind,
     api: &Api<DynamicObject>,
     settings: &Settings,
-    found: &mut Vec<(NsName, ObjectKey, Known)>,
+    found: &mut Vec<(NsName, ObjectKey, LiveObject)>,
 ) -> Result<(), String> {
     let (label, value) = MANAGED_BY;
     let mut parameters = ListParams::default().labels(&format!("{label}={value}")).limit(PAGE);
@@ -69,7 +69,7 @@ async fn list_one(
             }
             Ok(Err(error)) => return Err(format!("{}: {error}", kind.name())),
         };
-        found.extend(page.items.iter().filter_map(|object| known(kind, object, settings)));
+        found.extend(page.items.iter().filter_map(|object| live(kind, object, settings)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
             None => return Ok(()),
@@ -78,11 +78,11 @@ async fn list_one(
 }
 
 /// An object of ours, or none if it only has our label.
-fn known(
+fn live(
     kind: Kind,
     object: &PartialObjectMeta<DynamicObject>,
     settings: &Settings,
-) -> Option<(NsName, ObjectKey, Known)> {
+) -> Option<(NsName, ObjectKey, LiveObject)> {
     let metadata = &object.metadata;
     if metadata.annotations.as_ref()?.get(CONTROLLER)? != &*settings.controller {
         return None;
@@ -93,6 +93,6 @@ fn known(
     Some((
         NsName::new(namespace, owner(metadata)?),
         key,
-        Known { uid, applied: None, changed: false, print: Print::of(metadata) },
+        LiveObject { uid, applied: None, changed: false, fingerprint: Fingerprint::of(metadata) },
     ))
 }

@@ -19,11 +19,11 @@ pub(super) const FIELD_MANAGER: &str = "portcullis";
 
 /// Tells the objects of a Gateway apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectKey {
+pub(super) struct ObjectKey {
     /// The kind.
-    pub kind: Kind,
+    pub(super) kind: Kind,
     /// The name.
-    pub name: Arc<str>,
+    pub(super) name: Arc<str>,
 }
 
 impl fmt::Display for ObjectKey {
@@ -34,15 +34,15 @@ impl fmt::Display for ObjectKey {
 
 /// An object of ours that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub(super) struct LiveObject {
     /// `metadata.uid`.
-    pub uid: Arc<str>,
+    pub(super) uid: Arc<str>,
     /// What was applied; none if that was by a process before this one.
-    pub applied: Option<Arc<Value>>,
+    pub(super) applied: Option<Arc<Value>>,
     /// Whether somebody changed it since.
-    pub changed: bool,
-    /// How it looked then.
-    pub print: Print,
+    pub(super) changed: bool,
+    /// That of its metadata then.
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// What of an object's metadata changes when somebody changes what we apply, and hardly ever otherwise.
@@ -51,11 +51,11 @@ pub struct Known {
 /// autoscaler's replicas, and each status are in no note of ours. Only a Service's ports are looked at whoever set them,
 /// since one that somebody adds would serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print(u64);
+pub(super) struct Fingerprint(u64);
 
-impl Print {
+impl Fingerprint {
     /// That of an object with this metadata.
-    pub fn of(metadata: &ObjectMeta) -> Self {
+    pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let mut hasher = DefaultHasher::new();
         for entry in metadata.managed_fields.iter().flatten() {
             let Some(fields) = entry.fields_v1.as_ref().map(|fields| &fields.0) else { continue };
@@ -134,11 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn a_print_changes_with_fields_of_ours_and_ports_of_others_and_with_nothing_else() {
+    fn a_fingerprint_changes_with_fields_of_ours_and_ports_of_others_and_with_nothing_else() {
         let ours = |fields: Value| json!({"manager": "portcullis", "operation": "Apply", "fieldsV1": fields});
         let other = |fields: Value| json!({"manager": "kubectl", "operation": "Update", "fieldsV1": fields});
-        let print = |entries: Value| Print::of(&metadata(json!({"managedFields": entries, "resourceVersion": "1"})));
-        let before = print(json!([ours(json!({"f:spec": {"f:type": {}}}))]));
+        let fingerprint =
+            |entries: Value| Fingerprint::of(&metadata(json!({"managedFields": entries, "resourceVersion": "1"})));
+        let before = fingerprint(json!([ours(json!({"f:spec": {"f:type": {}}}))]));
         let same = [
             json!([ours(json!({"f:spec": {"f:type": {}}})), other(json!({"f:metadata": {"f:labels": {"f:a": {}}}}))]),
             json!([ours(json!({"f:spec": {"f:type": {}}})), {
@@ -146,7 +147,7 @@ mod tests {
             }]),
         ];
         for same in same {
-            assert_eq!(print(same.clone()), before, "{same}");
+            assert_eq!(fingerprint(same.clone()), before, "{same}");
         }
         let others = [
             json!([ours(json!({"f:spec": {}}))]),
@@ -157,7 +158,7 @@ mod tests {
             ]),
         ];
         for other in others {
-            assert_ne!(print(other.clone()), before, "{other}");
+            assert_ne!(fingerprint(other.clone()), before, "{other}");
         }
     }
 }

@@ -12,7 +12,7 @@ use kube::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::queue::{Job, Outcome, Request, Version};
+use super::reconciler::{Job, Outcome, Request, Version};
 use crate::watch::retry_after;
 
 /// What the API server answered.
@@ -52,7 +52,7 @@ struct Metadata<'a> {
 }
 
 impl Answer {
-    /// What it means to the queue.
+    /// What it means to the reconciler.
     pub(super) fn outcome(&self) -> Outcome<'_> {
         match self {
             Self::Object(body) => match serde_json::from_slice::<Object<'_>>(body) {

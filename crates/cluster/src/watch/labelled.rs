@@ -28,28 +28,28 @@ static NO_CRDS: LazyLock<watch::Sender<Arc<Crds>>> = LazyLock::new(|| watch::Sen
 
 /// What became known.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum MetadataEvent {
     /// An object is there, or is now so.
-    There(Box<ObjectMeta>),
+    Applied(Box<ObjectMeta>),
     /// An object has gone, or lost the label.
-    Gone {
+    Deleted {
         /// Its namespace.
         namespace: Arc<str>,
         /// Its name.
         name: Arc<str>,
     },
     /// There are these, by namespace and name, and no others: a list is complete.
-    All(HashSet<(Arc<str>, Arc<str>)>),
+    Relisted(HashSet<(Arc<str>, Arc<str>)>),
 }
 
-/// Watches for ever, in one namespace or all, and tells `hear`.
-pub(crate) async fn follow(
+/// Watches for ever, in one namespace or all, and calls `on_event`.
+pub(crate) async fn watch_metadata(
     client: Client,
     labelled: &'static Labelled,
     namespace: Option<Arc<str>>,
     limits: Limits,
     metrics: &Metrics,
-    mut hear: impl FnMut(Heard),
+    mut on_event: impl FnMut(MetadataEvent),
 ) {
     let target = Target::Labelled(labelled);
     let (out, mut messages) = mpsc::channel(WAITING);
@@ -65,7 +65,7 @@ pub(crate) async fn follow(
         };
         let Some(Message::Read(_, events)) = message else { return };
         for event in events {
-            state.take(event, labelled.kind, &mut hear);
+            state.take(event, labelled.kind, &mut on_event);
         }
     }
 }
@@ -80,7 +80,7 @@ struct State {
 }
 
 impl State {
-    fn take(&mut self, event: Event, kind: &'static str, hear: &mut impl FnMut(Heard)) {
+    fn take(&mut self, event: Event, kind: &'static str, on_event: &mut impl FnMut(MetadataEvent)) {
         match event {
             Event::Begin => self.listed = Some(HashSet::new()),
             Event::Put(said) => {
@@ -88,19 +88,19 @@ impl State {
                 if let Some(listed) = &mut self.listed {
                     listed.insert((said.name.namespace, said.name.name));
                 }
-                hear(Heard::There(metadata));
+                on_event(MetadataEvent::Applied(metadata));
             }
             Event::Gone(Name { namespace, name }) => {
                 if let Some(listed) = &mut self.listed {
                     listed.remove(&(Arc::clone(&namespace), Arc::clone(&name)));
                 }
-                hear(Heard::Gone { namespace, name });
+                on_event(MetadataEvent::Deleted { namespace, name });
             }
-            Event::End => hear(Heard::All(self.listed.take().unwrap_or_default())),
+            Event::End => on_event(MetadataEvent::Relisted(self.listed.take().unwrap_or_default())),
             // Without a CRD there are no objects.
             Event::NotServed => {
                 self.listed = None;
-                hear(Heard::All(HashSet::new()));
+                on_event(MetadataEvent::Relisted(HashSet::new()));
             }
             Event::Failing { why, .. } => {
                 if self.failing.as_ref() != Some(&why) {
@@ -145,9 +145,9 @@ mod tests {
         for event in events {
             state.take(event, SERVICE.kind, &mut |what| {
                 heard.push(match what {
-                    Heard::There(metadata) => format!("there {}", metadata.name.expect("a name")),
-                    Heard::Gone { name, .. } => format!("gone {name}"),
-                    Heard::All(all) => {
+                    MetadataEvent::Applied(metadata) => format!("there {}", metadata.name.expect("a name")),
+                    MetadataEvent::Deleted { name, .. } => format!("gone {name}"),
+                    MetadataEvent::Relisted(all) => {
                         let mut names: Vec<_> = all.iter().map(|(_, name)| name.to_string()).collect();
                         names.sort();
                         format!("all {}", names.join(" "))

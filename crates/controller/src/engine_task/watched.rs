@@ -177,7 +177,7 @@ impl Watched {
         let Some(applier) = &self.outlets.proxies else { return };
         for (gateway, proxies) in turned {
             match proxies {
-                Some(Proxies::Kept) => applier.kept(&gateway),
+                Some(Proxies::Kept) => applier.retain(&gateway),
                 Some(Proxies::Objects(objects)) => {
                     let objects = objects.iter().map(|manifest| manifest.object.clone()).collect();
                     applier.desired(&gateway, Some(objects));

@@ -254,9 +254,9 @@ impl Working {
         let quiet = async {
             if let Some(applier) = &self.applier {
                 applier.lead(false);
-                applier.quiet().await;
+                applier.drained().await;
             }
-            self.statuses.quiet().await;
+            self.statuses.drained().await;
         };
         if timeout(PATIENCE, quiet).await.is_err() {
             tracing::warn!("the API server does not answer, so what was written last may be written twice");

@@ -62,7 +62,7 @@ impl World {
     }
 
     fn keeps_edge(&self) -> bool {
-        self.applier.keeps(&NsName::new("web", "edge"))
+        self.applier.retains(&NsName::new("web", "edge"))
     }
 
     fn all_synced(&mut self) {
@@ -246,7 +246,7 @@ fn an_account_belongs_to_the_gateway_that_had_it_first_until_that_goes() {
     assert_eq!(owner().as_deref(), Some("web/web-edge"));
     w.write("d.yaml", &gateway("web", "edge-portcullis", 2));
     assert_eq!(owner().as_deref(), Some("web/web-edge"));
-    assert!(w.applier.keeps(&NsName::new("web", "web")));
+    assert!(w.applier.retains(&NsName::new("web", "web")));
     w.write("c.yaml", "");
     assert_eq!(owner().as_deref(), Some("web/web"));
     w.write("d.yaml", "");

@@ -14,8 +14,8 @@ use super::{
     Settings,
     kind::Kind,
     metrics::{Labels, Metrics},
-    object::{CONTROLLER, FIELD_MANAGER, Known, ObjectKey, Print, is_of},
-    queue::{Failure, Job, Outcome, Retry},
+    object::{CONTROLLER, FIELD_MANAGER, Fingerprint, LiveObject, ObjectKey, is_of},
+    reconciler::{Failure, Job, Outcome, Retry},
 };
 
 /// Who holds the count of replicas between us and an autoscaler, as the API server notes it.
@@ -25,45 +25,45 @@ const REPLICAS_MANAGER: &str = "portcullis-replicas";
 const PORTS_MANAGER: &str = "portcullis-ports";
 
 /// Why an object is not as it should be.
-struct Trouble {
+struct ApplyError {
     message: String,
     retry: Retry,
 }
 
-impl Trouble {
+impl ApplyError {
     fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), retry: Retry::Refused }
     }
 }
 
-/// Where and how long work is done.
-pub(super) struct At {
+/// Works on Gateways.
+pub(super) struct Worker {
     pub(super) client: Client,
     pub(super) settings: Settings,
     pub(super) leads: watch::Receiver<bool>,
     pub(super) metrics: Metrics,
 }
 
-impl At {
+impl Worker {
     /// Applies what is to be there and deletes what is not, unless we do not lead any more.
-    pub(super) async fn work(&self, job: &Job) -> Outcome {
-        let mut ledger = job.ledger.clone();
+    pub(super) async fn run(&self, job: &Job) -> Outcome {
+        let mut inventory = job.inventory.clone();
         let mut failures = Vec::new();
         let mut retry: Option<Retry> = None;
         let mut wanted = HashSet::new();
-        let mut failed = |object: String, trouble: Trouble| {
-            retry = Some(retry.take().map_or(trouble.retry, |before| before.min(trouble.retry)));
-            failures.push(Failure { object, message: trouble.message });
+        let mut failed = |object: String, error: ApplyError| {
+            retry = Some(retry.take().map_or(error.retry, |before| before.min(error.retry)));
+            failures.push(Failure { object, message: error.message });
         };
         for object in &job.objects {
             let (Some(kind), Some(name)) = (Kind::of(object), object["metadata"]["name"].as_str()) else {
                 let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
-                failed(what, Trouble::refused("is none of the kinds that are applied"));
+                failed(what, ApplyError::refused("is none of the kinds that are applied"));
                 continue;
             };
             let key = ObjectKey { kind, name: name.into() };
             wanted.insert(key.clone());
-            let known = ledger.get(&key);
+            let known = inventory.get(&key);
             if known.is_some_and(|known| !known.changed && known.applied.as_ref() == Some(object)) {
                 continue;
             }
@@ -71,36 +71,42 @@ impl At {
                 break;
             }
             let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &kind.resource());
-            let at = Place { api, name, owner: &job.owner.name, settings: &self.settings };
-            let answer = at.apply(object, known).await;
+            let client = ObjectClient { api, name, owner: &job.owner.name, settings: &self.settings };
+            let answer = client.apply(object, known).await;
             self.count(kind, "applied", &answer);
             match answer {
-                Ok(known) => drop(ledger.insert(key, known)),
-                Err(trouble) => failed(key.to_string(), trouble),
+                Ok(live) => drop(inventory.insert(key, live)),
+                Err(error) => {
+                    if error.retry == Retry::Conflict {
+                        // What is known of it is wrong.
+                        inventory.remove(&key);
+                    }
+                    failed(key.to_string(), error);
+                }
             }
         }
-        let gone: Vec<_> = ledger.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
+        let gone: Vec<_> = inventory.keys().filter(|key| !wanted.contains(*key)).cloned().collect();
         for key in gone {
             if !*self.leads.borrow() {
                 break;
             }
-            let Some(known) = ledger.get(&key) else { continue };
+            let Some(known) = inventory.get(&key) else { continue };
             let api = Api::namespaced_with(self.client.clone(), &job.owner.namespace, &key.kind.resource());
-            let at = Place { api, name: &key.name, owner: &job.owner.name, settings: &self.settings };
-            let answer = at.delete(&known.uid).await;
+            let client = ObjectClient { api, name: &key.name, owner: &job.owner.name, settings: &self.settings };
+            let answer = client.delete(&known.uid).await;
             self.count(key.kind, "deleted", &answer);
             match answer {
-                Ok(()) => drop(ledger.remove(&key)),
-                Err(trouble) => failed(key.to_string(), trouble),
+                Ok(()) => drop(inventory.remove(&key)),
+                Err(error) => failed(key.to_string(), error),
             }
         }
-        Outcome { ledger, failures, retry }
+        Outcome { inventory, failures, retry }
     }
 
-    fn count<T>(&self, kind: Kind, done: &'static str, answer: &Result<T, Trouble>) {
+    fn count<T>(&self, kind: Kind, done: &'static str, answer: &Result<T, ApplyError>) {
         let result = match answer {
             Ok(_) => done,
-            Err(trouble) => match trouble.retry {
+            Err(error) => match error.retry {
                 Retry::Conflict => "conflict",
                 Retry::Refused => "refused",
                 Retry::Everywhere | Retry::Soon => "retry",
@@ -111,22 +117,22 @@ impl At {
 }
 
 /// An object at the API server.
-struct Place<'a> {
+struct ObjectClient<'a> {
     api: Api<DynamicObject>,
     name: &'a str,
     owner: &'a str,
     settings: &'a Settings,
 }
 
-impl Place<'_> {
-    async fn apply(&self, object: &Arc<Value>, known: Option<&Known>) -> Result<Known, Trouble> {
+impl ObjectClient<'_> {
+    async fn apply(&self, object: &Arc<Value>, known: Option<&LiveObject>) -> Result<LiveObject, ApplyError> {
         if let Some(applied) = known.and_then(|known| known.applied.as_deref()) {
             self.hand_over_replicas(applied, object).await?;
         }
         if let Some(known) = known {
             match self.settle(object, Some(&known.uid)).await {
                 // It is not the one that we know: another has its name, or none.
-                Err(Trouble { retry: Retry::Conflict, .. }) => {}
+                Err(ApplyError { retry: Retry::Conflict, .. }) => {}
                 answer => return answer,
             }
         }
@@ -137,11 +143,11 @@ impl Place<'_> {
     /// Applies an object, and a Service's ports to the exclusion of any other: a port that somebody added would stay, since
     /// it is not ours, and one that somebody renumbered would stand in the way of the one that we apply, since it has its
     /// name.
-    async fn settle(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<Known, Trouble> {
+    async fn settle(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<LiveObject, ApplyError> {
         let answer = self.send(object, uid).await;
         let (true, Some(uid)) = (object["kind"] == "Service", uid) else { return answer };
         match &answer {
-            Ok(_) | Err(Trouble { retry: Retry::Refused, .. }) => {}
+            Ok(_) | Err(ApplyError { retry: Retry::Refused, .. }) => {}
             Err(_) => return answer,
         }
         let Some(there) = self.answer(self.api.get_opt(self.name)).await? else { return answer };
@@ -157,7 +163,7 @@ impl Place<'_> {
     }
 
     /// Whoever set the ports by a plain patch holds them from then on, and they would stay when we apply others.
-    async fn disown_ports(&self) -> Result<(), Trouble> {
+    async fn disown_ports(&self) -> Result<(), ApplyError> {
         let Some(there) = self.answer(self.api.get_metadata_opt(self.name)).await? else { return Ok(()) };
         let mut managers = there.metadata.managed_fields.unwrap_or_default();
         managers.retain(|entry| entry.manager.as_deref() != Some(PORTS_MANAGER));
@@ -167,7 +173,7 @@ impl Place<'_> {
     }
 
     /// Applies an object, if what is there is the one with that uid, or if there is none and none is named.
-    async fn send(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<Known, Trouble> {
+    async fn send(&self, object: &Arc<Value>, uid: Option<&str>) -> Result<LiveObject, ApplyError> {
         let mut body = (**object).clone();
         body["metadata"]["annotations"][CONTROLLER] = (*self.settings.controller).into();
         if let Some(uid) = uid {
@@ -177,31 +183,31 @@ impl Place<'_> {
         let patch = Patch::Apply(&body);
         let answer = self.answer(self.api.patch(self.name, &parameters, &patch)).await?;
         let metadata = &answer.metadata;
-        let uid = metadata.uid.as_deref().ok_or_else(|| Trouble::refused("was answered without a uid"))?;
-        let (applied, print) = (Some(Arc::clone(object)), Print::of(metadata));
-        Ok(Known { uid: uid.into(), applied, changed: false, print })
+        let uid = metadata.uid.as_deref().ok_or_else(|| ApplyError::refused("was answered without a uid"))?;
+        let (applied, fingerprint) = (Some(Arc::clone(object)), Fingerprint::of(metadata));
+        Ok(LiveObject { uid: uid.into(), applied, changed: false, fingerprint })
     }
 
     /// The uid of an object of ours; none if there is no object.
     ///
     /// Between this and the first apply somebody may make one of the same name, which is then taken over: server-side
     /// apply has no way to ask that there be none.
-    async fn look(&self) -> Result<Option<String>, Trouble> {
+    async fn look(&self) -> Result<Option<String>, ApplyError> {
         let Some(found) = self.answer(self.api.get_metadata_opt(self.name)).await? else { return Ok(None) };
         let metadata = found.metadata;
         if !is_of(&metadata, self.owner) {
             let message = "is there already and belongs to somebody else: remove or rename it";
-            return Err(Trouble::refused(message));
+            return Err(ApplyError::refused(message));
         }
         if metadata.deletion_timestamp.is_some() {
-            return Err(Trouble { message: "is being deleted".to_owned(), retry: Retry::Soon });
+            return Err(ApplyError { message: "is being deleted".to_owned(), retry: Retry::Soon });
         }
         Ok(metadata.uid)
     }
 
     /// Leaves the count of replicas to somebody else, when it is ours to say no more: a field that nobody claims gets its
     /// default, which is one, and most proxies would go at once.
-    async fn hand_over_replicas(&self, applied: &Value, object: &Value) -> Result<(), Trouble> {
+    async fn hand_over_replicas(&self, applied: &Value, object: &Value) -> Result<(), ApplyError> {
         let said = |object: &Value| object["kind"] == "Deployment" && object["spec"].get("replicas").is_some();
         if !said(applied) || said(object) {
             return Ok(());
@@ -218,7 +224,7 @@ impl Place<'_> {
         self.answer(self.api.patch(self.name, &parameters, &Patch::Apply(&patch))).await.map(drop)
     }
 
-    async fn delete(&self, uid: &str) -> Result<(), Trouble> {
+    async fn delete(&self, uid: &str) -> Result<(), ApplyError> {
         let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
         let deleted = async {
@@ -232,13 +238,13 @@ impl Place<'_> {
         self.answer(deleted).await
     }
 
-    async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, ApplyError> {
         match timeout(self.settings.timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(trouble(error)),
+            Ok(Err(error)) => Err(apply_error(error)),
             Err(_) => {
                 let message = format!("no answer within {} s", self.settings.timeout.as_secs_f32());
-                Err(Trouble { message, retry: Retry::Everywhere })
+                Err(ApplyError { message, retry: Retry::Everywhere })
             }
         }
     }
@@ -255,9 +261,9 @@ fn has_other_ports(there: &Value, wanted: &Value) -> bool {
     ports(there).iter().any(|port| !wanted.contains(port))
 }
 
-fn trouble(error: kube::Error) -> Trouble {
+fn apply_error(error: kube::Error) -> ApplyError {
     let kube::Error::Api(status) = error else {
-        return Trouble { message: error.to_string(), retry: Retry::Everywhere };
+        return ApplyError { message: error.to_string(), retry: Retry::Everywhere };
     };
     let retry = match status.code {
         // A conflict that force does not decide: another object has the name by now, or it changed meanwhile.
@@ -267,7 +273,7 @@ fn trouble(error: kube::Error) -> Trouble {
         _ => Retry::Refused,
     };
     let message = if status.message.is_empty() { format!("HTTP status {}", status.code) } else { status.message };
-    Trouble { message, retry }
+    ApplyError { message, retry }
 }
 
 #[cfg(test)]
@@ -278,7 +284,7 @@ mod tests {
 
     #[test]
     fn answers_mean_what_the_api_server_means() {
-        let retry = |code| trouble(kube::Error::Api(Box::new(Status { code, ..Status::default() }))).retry;
+        let retry = |code| apply_error(kube::Error::Api(Box::new(Status { code, ..Status::default() }))).retry;
         assert_eq!([403, 404, 422].map(retry), [Retry::Refused; 3]);
         assert_eq!([401, 429, 503].map(retry), [Retry::Everywhere; 3]);
         assert_eq!([409, 500].map(retry), [Retry::Conflict, Retry::Soon]);

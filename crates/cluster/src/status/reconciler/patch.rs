@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use super::entry::{Entry, Said};
+use super::entry::{DesiredStatus, Entry};
 use crate::status::{
     compact::Compact,
     merge::{Desired, merge},
@@ -22,13 +22,13 @@ pub(super) fn merged(
     wall: Timestamp,
 ) -> Option<String> {
     let known = entry.known.as_ref()?;
-    let text = match &entry.said {
-        Said::Untold if !complete => return None,
-        Said::Untold | Said::Nothing => None,
-        Said::Is(text) | Said::Was(text) => Some(serde_json::from_str::<Value>(text).ok()?),
+    let text = match &entry.desired {
+        DesiredStatus::Unknown if !complete => return None,
+        DesiredStatus::Unknown | DesiredStatus::None => None,
+        DesiredStatus::Status(text) | DesiredStatus::Withdrawn(text) => Some(serde_json::from_str::<Value>(text).ok()?),
     };
-    let desired = match (&entry.said, &text) {
-        (Said::Is(_), Some(status)) => Desired::Is(status),
+    let desired = match (&entry.desired, &text) {
+        (DesiredStatus::Status(_), Some(status)) => Desired::Is(status),
         (_, before) => Desired::Nothing(before.as_ref()),
     };
     let stored = known.status.as_ref().map(Compact::text);
@@ -49,7 +49,7 @@ pub(super) fn patch(entry: &Entry, status: String, hasher: &impl BuildHasher) ->
     }
     let known = entry.known.as_ref()?;
     // The API server took this very status and keeps another: it knows fewer fields than we do.
-    if entry.wrote == Some((entry.last, known.digest(hasher))) {
+    if entry.wrote == Some((entry.desired_digest, known.digest(hasher))) {
         return None;
     }
     let metadata = Metadata { resource_version: &known.resource_version };

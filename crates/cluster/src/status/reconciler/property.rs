@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps nothing fails there")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ enum Event {
     Deliver(usize),
     /// The watch begins anew: what it has not brought is lost, and everything is listed.
     Relist,
-    /// The queue is asked what to do, and requests reach the API server.
+    /// The state machine is asked what to do, and requests reach the API server.
     Ask,
     /// The API server answers the oldest request.
     Answer(Fault),
@@ -85,7 +85,7 @@ enum Answer {
 }
 
 struct World {
-    queue: Queue,
+    reconciler: Reconciler,
     now: Instant,
     revision: u64,
     objects: BTreeMap<usize, Object>,
@@ -112,10 +112,10 @@ fn entry(controller: &str, name: &str, message: &str) -> Value {
 impl World {
     fn new() -> Self {
         let now = Instant::now();
-        let mut queue = Queue::new(US, 2);
-        queue.complete(now);
+        let mut reconciler = Reconciler::new(US, 2);
+        reconciler.complete(now);
         Self {
-            queue,
+            reconciler,
             now,
             revision: 0,
             objects: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl World {
         match *event {
             Event::Desire(object, said) => {
                 let status = said.map(|said| json!({"parents": [entry(US, "gateway", &said.to_string())]}));
-                self.queue.desired(&id(object), status.as_ref().map(Value::to_string).as_deref(), self.now);
+                self.reconciler.desired(&id(object), status.as_ref().map(Value::to_string).as_deref(), self.now);
                 self.desired.insert(object, status);
             }
             Event::Foreign(object, said) => {
@@ -185,7 +185,7 @@ impl World {
             }
             Event::Ask => drop(self.ask()),
             Event::Answer(fault) => self.answer(fault),
-            Event::Lead(leads) => self.queue.lead(leads, self.now),
+            Event::Lead(leads) => self.reconciler.lead(leads, self.now),
             Event::Pass(millis) => self.now += Duration::from_millis(millis),
         }
     }
@@ -193,16 +193,16 @@ impl World {
     fn deliver(&mut self) {
         let Some((object, stored)) = self.events.pop_front() else { return };
         self.seen.insert(object, stored.is_some());
-        let Some(stored) = stored else { return self.queue.stored(&id(object), None, self.now) };
+        let Some(stored) = stored else { return self.reconciler.stored(&id(object), None, self.now) };
         let texts = (stored.uid.to_string(), stored.version.to_string(), stored.status.to_string());
         let version = Version { uid: &texts.0, resource_version: &texts.1, status: Some(&texts.2) };
-        self.queue.stored(&id(object), Some(version), self.now);
+        self.reconciler.stored(&id(object), Some(version), self.now);
     }
 
-    /// Gives when the queue wants to be asked again.
+    /// Gives when the state machine wants to be asked again.
     fn ask(&mut self) -> Option<Instant> {
         loop {
-            let job = match self.queue.next(self.now, Timestamp::UNIX_EPOCH) {
+            let job = match self.reconciler.next(self.now, Timestamp::UNIX_EPOCH) {
                 Step::Do(job) => job,
                 Step::Again => continue,
                 Step::Wait(until) => return until,
@@ -245,12 +245,12 @@ impl World {
                 Outcome::Done(Version { uid: &texts.0, resource_version: &texts.1, status: Some(&texts.2) })
             }
         };
-        self.queue.finished(&job.id, job.serial, outcome, self.now);
+        self.reconciler.finished(&job.id, outcome, self.now);
     }
 
     /// Nothing more happens but what follows.
     fn settle(&mut self) {
-        self.queue.lead(true, self.now);
+        self.reconciler.lead(true, self.now);
         for _ in 0..1000 {
             while !self.events.is_empty() {
                 self.deliver();
@@ -259,7 +259,7 @@ impl World {
             while !self.sent.is_empty() {
                 self.answer(Fault::None);
             }
-            if self.queue.is_empty() && self.events.is_empty() {
+            if self.reconciler.pending() == 0 && self.events.is_empty() {
                 return;
             }
             self.now = self.now.max(until.unwrap_or(self.now));
@@ -291,10 +291,10 @@ proptest! {
             }
             prop_assert_eq!(found, Value::Array(expected));
         }
-        let kept = world.queue.entries.len();
+        let kept = world.reconciler.entries.len();
         prop_assert!(kept <= 3);
         let writes = world.writes;
-        world.queue.lead(false, world.now);
+        world.reconciler.lead(false, world.now);
         world.settle();
         prop_assert_eq!(world.writes, writes, "taking over again writes nothing");
     }

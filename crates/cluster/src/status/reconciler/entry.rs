@@ -17,37 +17,64 @@ use crate::status::compact::{Compact, Texts};
 /// One object.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    pub(super) said: Said,
-    /// The digest of what is said; none of what was never told.
-    pub(super) last: Option<u64>,
+    pub(super) desired: DesiredStatus,
+    /// The digest of what is desired; none as long as that was never known.
+    pub(super) desired_digest: Option<u64>,
     pub(super) known: Option<Known>,
-    pub(super) phase: Phase,
-    /// Since when something else is desired than what is there, as far as nothing is under way for it.
+    /// The request that is in flight.
+    pub(super) in_flight: Option<Box<InFlight>>,
+    /// Why the object waits in the queue, if not for its turn alone.
+    pub(super) hold: Option<Hold>,
+    /// Since when something else is desired than what is there, as far as nothing is in flight for it.
     pub(super) since: Option<Instant>,
-    /// Not before then.
+    /// No write before then.
     pub(super) earliest: Option<Instant>,
-    /// Failures in a row.
-    pub(super) failures: u32,
-    /// The refusal that was told last.
-    pub(super) told: Option<u64>,
+    /// Digest of the refusal that was logged last.
+    pub(super) refusal: Option<u64>,
     /// Digests of what was written last and of what the API server made of it.
     pub(super) wrote: Option<(Option<u64>, u64)>,
     /// Somebody who overwrote that.
     pub(super) rival: Option<Box<Rival>>,
 }
 
-/// What is desired.
+/// What is desired of an object's status.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Said {
-    /// Nobody said anything yet.
+pub(super) enum DesiredStatus {
+    /// That is not known yet.
     #[default]
-    Untold,
+    Unknown,
     /// Nothing of ours.
-    Nothing,
-    /// Nothing any more; this was the last.
-    Was(Arc<str>),
+    None,
+    /// Nothing of ours any more; this was the last.
+    Withdrawn(Arc<str>),
     /// This.
-    Is(Arc<str>),
+    Status(Arc<str>),
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// Since when what is written was desired.
+    pub(super) since: Option<Instant>,
+    /// Digest of what is written.
+    pub(super) desired_digest: Option<u64>,
+    /// The version that it was made for.
+    pub(super) resource_version: Option<Arc<str>>,
+    /// Whether it reads.
+    pub(super) read: bool,
+}
+
+/// Why an object waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hold {
+    /// The watch is to explain a conflict.
+    Conflict,
+    /// The API server refused. If the object changes, it waits until `earliest` only.
+    Refused { earliest: Instant },
+    /// The request failed.
+    Failed,
+    /// Somebody else overwrites what is written.
+    Overwritten,
 }
 
 impl Entry {
@@ -57,8 +84,7 @@ impl Entry {
         let before = std::mem::replace(&mut self.known, known);
         let gone = before.is_some_and(|before| self.known.as_ref().is_none_or(|known| known.uid != before.uid));
         if gone {
-            (self.wrote, self.rival, self.told, self.earliest) = (None, None, None, None);
-            self.failures = 0;
+            (self.wrote, self.rival, self.refusal, self.earliest, self.hold) = (None, None, None, None, None);
         }
         gone
     }
@@ -66,9 +92,14 @@ impl Entry {
     /// What to do about somebody who overwrote the very words that are to be written, and whether that is news; none if
     /// nobody did.
     pub(super) fn overwritten(&mut self, now: Instant, hasher: &impl BuildHasher) -> Option<(Turn, bool)> {
-        let (said, kept) = self.wrote?;
-        let same = said == self.last && self.known.as_ref()?.digest(hasher) != kept;
+        let (written, kept) = self.wrote?;
+        let same = written == self.desired_digest && self.known.as_ref()?.digest(hasher) != kept;
         same.then(|| self.rival.get_or_insert_default().overwrites(now))
+    }
+
+    /// When the object may be compared at the earliest.
+    pub(super) fn not_before(&self, now: Instant) -> Instant {
+        self.earliest.map_or(now, |earliest| earliest.max(now))
     }
 
     /// What was to be written was, or came too late.
@@ -81,11 +112,11 @@ impl Entry {
     /// All that decides whether anything is to be written.
     pub(super) fn question(&self, kind: Kind, complete: bool) -> impl Hash {
         let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::words));
-        (kind, complete, &self.said, status)
+        (kind, complete, &self.desired, status)
     }
 }
 
-impl Said {
+impl DesiredStatus {
     pub(super) fn digest(&self, hasher: &impl BuildHasher) -> u64 {
         hasher.hash_one(self)
     }
@@ -121,46 +152,6 @@ impl Known {
     pub(super) fn digest(&self, hasher: &impl BuildHasher) -> u64 {
         hasher.hash_one(&self.status)
     }
-}
-
-/// What is being done about an object.
-#[derive(Debug, Default)]
-pub(super) enum Phase {
-    /// Nothing.
-    #[default]
-    Idle,
-    /// It is in the line, to be compared or to be read.
-    Queued { read: bool },
-    /// A request is made.
-    UnderWay {
-        serial: u64,
-        /// Whether something turned since.
-        turned: bool,
-        /// Since when what is written was desired.
-        since: Option<Instant>,
-        /// Digest of what is written.
-        said: Option<u64>,
-        /// The version that it was made for.
-        resource_version: Option<Arc<str>>,
-        read: bool,
-    },
-    /// It waits for a time.
-    Waiting { key: (Instant, u64), why: Waiting },
-}
-
-/// Why an object waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Waiting {
-    /// For the watch to explain a conflict.
-    News,
-    /// It was refused; once something turned, until `earliest` only.
-    Refused { earliest: Instant },
-    /// It failed.
-    Failed,
-    /// It was written a moment ago.
-    Spacing,
-    /// Somebody else overwrites what is written.
-    Rival,
 }
 
 pub(super) fn digest<T: Hash + ?Sized>(hasher: &impl BuildHasher, value: &T) -> u64 {

@@ -7,31 +7,31 @@ use crate::status::merge::{Desired, merge};
 
 const US: &str = "portcullis.dev/controller";
 
-/// A queue with a clock, and an API server that answers as the test says.
+/// A state machine with a clock, and an API server that answers as the test says.
 struct Fixture {
-    queue: Queue,
+    reconciler: Reconciler,
     now: Instant,
 }
 
 impl Fixture {
     fn leading() -> Self {
-        let mut fixture = Self { queue: Queue::new(US, 4), now: Instant::now() };
-        fixture.queue.complete(fixture.now);
-        fixture.queue.lead(true, fixture.now);
+        let mut fixture = Self { reconciler: Reconciler::new(US, 4), now: Instant::now() };
+        fixture.reconciler.complete(fixture.now);
+        fixture.reconciler.lead(true, fixture.now);
         fixture
     }
 
     fn desired(&mut self, name: &str, status: Option<&Value>) {
-        self.queue.desired(&route(name), status.map(Value::to_string).as_deref(), self.now);
+        self.reconciler.desired(&route(name), status.map(Value::to_string).as_deref(), self.now);
     }
 
     fn stored(&mut self, name: &str, version: &str, status: Option<&str>) {
-        self.queue.stored(&route(name), Some(Version { uid: "uid", resource_version: version, status }), self.now);
+        self.reconciler.stored(&route(name), Some(Version { uid: "uid", resource_version: version, status }), self.now);
     }
 
     fn step(&mut self) -> Step {
         loop {
-            match self.queue.next(self.now, Timestamp::UNIX_EPOCH) {
+            match self.reconciler.next(self.now, Timestamp::UNIX_EPOCH) {
                 Step::Again => {}
                 step => return step,
             }
@@ -45,7 +45,7 @@ impl Fixture {
         }
     }
 
-    /// Waits for as long as the queue wants.
+    /// Waits for as long as the state machine wants.
     fn wait(&mut self) -> Duration {
         let Step::Wait(Some(until)) = self.step() else { panic!("it does not wait for a time") };
         let wait = until - self.now;
@@ -54,11 +54,11 @@ impl Fixture {
     }
 
     fn idle(&mut self) -> bool {
-        self.step() == Step::Wait(None) && self.queue.is_empty()
+        self.step() == Step::Wait(None) && self.reconciler.pending() == 0
     }
 
     fn finish(&mut self, job: &Job, outcome: Outcome<'_>) -> Report {
-        self.queue.finished(&job.id, job.serial, outcome, self.now)
+        self.reconciler.finished(&job.id, outcome, self.now)
     }
 
     /// The API server takes what is written. Gives its answer.
@@ -123,9 +123,9 @@ fn what_comes_back_through_the_watch_causes_nothing() {
     let job = fixture.job();
     let answer = fixture.written(&job, "2");
     fixture.stored("a", "2", Some(&answer));
-    assert!(fixture.queue.is_empty(), "not even a comparison");
+    assert!(fixture.reconciler.pending() == 0, "not even a comparison");
     fixture.desired("a", Some(&status("words")));
-    assert!(fixture.queue.is_empty(), "not even a comparison");
+    assert!(fixture.reconciler.pending() == 0, "not even a comparison");
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn an_object_that_is_gone_and_made_again_gets_its_status_again() {
     let job = fixture.job();
     fixture.finish(&job, Outcome::Gone);
     assert!(fixture.idle());
-    fixture.queue.stored(&route("a"), None, fixture.now);
+    fixture.reconciler.stored(&route("a"), None, fixture.now);
     assert!(fixture.idle());
     let again = Version { uid: "another", resource_version: "7", status: None };
-    fixture.queue.stored(&route("a"), Some(again), fixture.now);
+    fixture.reconciler.stored(&route("a"), Some(again), fixture.now);
     assert_eq!(version(&fixture.job()), "7");
 }
 
@@ -236,15 +236,15 @@ fn an_answer_that_comes_after_the_object_went_is_forgotten() {
     fixture.desired("a", Some(&status("words")));
     fixture.stored("a", "1", None);
     let job = fixture.job();
-    fixture.queue.stored(&route("a"), None, fixture.now);
+    fixture.reconciler.stored(&route("a"), None, fixture.now);
     fixture.desired("a", None);
     fixture.written(&job, "2");
     assert!(fixture.idle());
-    assert!(fixture.queue.entries.is_empty(), "nothing is kept of it");
+    assert!(fixture.reconciler.entries.is_empty(), "nothing is kept of it");
 }
 
 #[test]
-fn a_refusal_is_told_once_and_tried_ever_more_rarely() {
+fn a_refusal_is_logged_once_and_tried_ever_more_rarely() {
     let mut fixture = Fixture::leading();
     fixture.desired("a", Some(&status("words")));
     fixture.stored("a", "1", None);
@@ -252,21 +252,21 @@ fn a_refusal_is_told_once_and_tried_ever_more_rarely() {
     let mut waits = Vec::new();
     for round in 0..11 {
         let job = fixture.job();
-        assert_eq!(fixture.finish(&job, refused).tell, round == 0);
+        assert_eq!(fixture.finish(&job, refused).log, round == 0);
         waits.push(fixture.wait().as_secs());
     }
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
     let job = fixture.job();
     fixture.finish(&job, refused);
     fixture.desired("a", Some(&status("others")));
-    assert_eq!(fixture.wait(), REFUSED.0, "something turned");
+    assert_eq!(fixture.wait(), REFUSED.base, "something turned");
     let job = fixture.job();
     assert_eq!(message(&job), "others");
-    assert!(fixture.finish(&job, Outcome::Refused { code: 422, message: "still no" }).tell, "other words");
+    assert!(fixture.finish(&job, Outcome::Refused { code: 422, message: "still no" }).log, "other words");
 }
 
 #[test]
-fn what_we_may_not_do_is_told_once_for_a_kind() {
+fn what_we_may_not_do_is_logged_once_for_a_kind() {
     let mut fixture = Fixture::leading();
     for name in ["a", "b"] {
         fixture.desired(name, Some(&status("words")));
@@ -274,12 +274,12 @@ fn what_we_may_not_do_is_told_once_for_a_kind() {
     }
     let forbidden = Outcome::Refused { code: 403, message: "no" };
     let (a, b) = (fixture.job(), fixture.job());
-    assert!(fixture.finish(&a, forbidden).tell);
-    assert!(!fixture.finish(&b, forbidden).tell);
+    assert!(fixture.finish(&a, forbidden).log);
+    assert!(!fixture.finish(&b, forbidden).log);
     fixture.wait();
     let (a, b) = (fixture.job(), fixture.job());
     fixture.written(&a, "2");
-    assert!(fixture.finish(&b, forbidden).tell, "it was allowed between");
+    assert!(fixture.finish(&b, forbidden).log, "it was allowed between");
 }
 
 #[test]
@@ -314,10 +314,10 @@ fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
     let probe = fixture.job();
     assert_eq!(fixture.step(), Step::Wait(None), "one asks");
     fixture.finish(&probe, later(None, true));
-    assert_eq!(fixture.wait(), AWAY.0 * 2, "the second failure of all");
+    assert_eq!(fixture.wait(), UNAVAILABLE.base * 2, "the second failure of all");
     let probe = fixture.job();
     fixture.written(&probe, "2");
-    fixture.now += AWAY.1;
+    fixture.now += UNAVAILABLE.max;
     for _ in 0..3 {
         let job = fixture.job();
         fixture.written(&job, "2");
@@ -337,7 +337,7 @@ fn no_pause_is_longer_than_five_minutes() {
 
 #[test]
 fn who_does_not_lead_writes_nothing_and_compares_everything_on_taking_over() {
-    let mut fixture = Fixture { queue: Queue::new(US, 4), now: Instant::now() };
+    let mut fixture = Fixture { reconciler: Reconciler::new(US, 4), now: Instant::now() };
     for name in ["a", "b"] {
         fixture.desired(name, Some(&status("words")));
     }
@@ -345,21 +345,21 @@ fn who_does_not_lead_writes_nothing_and_compares_everything_on_taking_over() {
     let merged = merge(Kind::HttpRoute, None, Desired::Is(&status("words")), US, Timestamp::UNIX_EPOCH).unwrap();
     fixture.stored("b", "1", Some(&merged));
     assert!(fixture.idle());
-    fixture.queue.lead(true, fixture.now);
+    fixture.reconciler.lead(true, fixture.now);
     let job = fixture.job();
     assert_eq!(job.id, route("a"));
-    fixture.queue.lead(false, fixture.now);
+    fixture.reconciler.lead(false, fixture.now);
     fixture.desired("a", Some(&status("others")));
     fixture.written(&job, "2");
     assert!(fixture.idle());
-    fixture.queue.lead(true, fixture.now);
+    fixture.reconciler.lead(true, fixture.now);
     assert_eq!(version(&fixture.job()), "2");
     assert_eq!(fixture.step(), Step::Wait(None), "b was right");
 }
 
 #[test]
 fn what_agrees_is_told_from_what_does_not_whatever_the_times_are() {
-    let mut fixture = Fixture { queue: Queue::new(US, 9), now: Instant::now() };
+    let mut fixture = Fixture { reconciler: Reconciler::new(US, 9), now: Instant::now() };
     let merged = |message: &str, time: i64| {
         let time = Timestamp::from_second(time).unwrap();
         merge(Kind::HttpRoute, None, Desired::Is(&status(message)), US, time).unwrap()
@@ -376,7 +376,7 @@ fn what_agrees_is_told_from_what_does_not_whatever_the_times_are() {
         fixture.desired(name, Some(&status(words)));
         fixture.stored(name, "1", Some(stored));
     }
-    fixture.queue.lead(true, fixture.now);
+    fixture.reconciler.lead(true, fixture.now);
     let mut written = [fixture.job(), fixture.job(), fixture.job()].map(|job| job.id.name.to_string());
     written.sort();
     assert_eq!(written, ["c", "d", "e"]);
@@ -384,13 +384,13 @@ fn what_agrees_is_told_from_what_does_not_whatever_the_times_are() {
 }
 
 #[test]
-fn stale_entries_go_only_once_everything_was_told() {
-    let mut fixture = Fixture { queue: Queue::new(US, 4), now: Instant::now() };
+fn stale_entries_go_only_once_all_desired_statuses_are_known() {
+    let mut fixture = Fixture { reconciler: Reconciler::new(US, 4), now: Instant::now() };
     let merged = merge(Kind::HttpRoute, None, Desired::Is(&status("stale")), US, Timestamp::UNIX_EPOCH).unwrap();
     fixture.stored("a", "1", Some(&merged));
-    fixture.queue.lead(true, fixture.now);
+    fixture.reconciler.lead(true, fixture.now);
     assert!(fixture.idle());
-    fixture.queue.complete(fixture.now);
+    fixture.reconciler.complete(fixture.now);
     let job = fixture.job();
     assert_eq!(body(&job)["status"], json!({"parents": []}));
 }
@@ -413,56 +413,25 @@ fn a_server_that_keeps_less_than_was_written_is_not_written_to_for_ever() {
 
 #[test]
 fn the_engine_is_not_kept_waiting_while_everything_is_compared() {
-    let mut queue = Queue::new(US, 4);
+    let mut reconciler = Reconciler::new(US, 4);
     let now = Instant::now();
     for n in 0..100 {
         let id = route(&n.to_string());
-        queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), now);
+        reconciler.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), now);
     }
-    queue.complete(now);
-    queue.lead(true, now);
-    assert_eq!(queue.next(now, Timestamp::UNIX_EPOCH), Step::Again);
-    assert_eq!(queue.len(), 100 - COMPARED_AT_ONCE);
+    reconciler.complete(now);
+    reconciler.lead(true, now);
+    assert_eq!(reconciler.next(now, Timestamp::UNIX_EPOCH), Step::Again);
+    assert_eq!(reconciler.pending(), 100 - COMPARED_AT_ONCE);
 }
 
 #[test]
 fn objects_without_a_status_are_not_kept() {
     let mut fixture = Fixture::leading();
     let id = ObjectId::new(Kind::Secret, "ns", "a");
-    fixture.queue.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
-    fixture.queue.desired(&id, Some("{}"), fixture.now);
-    assert!(fixture.queue.entries.is_empty());
-}
-
-#[test]
-fn an_api_server_that_was_overloaded_is_asked_by_fewer_and_then_by_more_again() {
-    let mut fixture = Fixture::leading();
-    for n in 0..200 {
-        fixture.desired(&n.to_string(), Some(&status("words")));
-        fixture.stored(&n.to_string(), "1", None);
-    }
-    let at_once = |fixture: &mut Fixture| {
-        let mut jobs = Vec::new();
-        while let Step::Do(job) = fixture.step() {
-            jobs.push(job);
-        }
-        jobs
-    };
-    let jobs = at_once(&mut fixture);
-    assert_eq!(jobs.len(), 4);
-    for job in &jobs {
-        fixture.finish(job, later(Some(1), true));
-    }
-    fixture.wait();
-    let mut numbers = Vec::new();
-    for _ in 0..30 {
-        let jobs = at_once(&mut fixture);
-        numbers.push(jobs.len());
-        for job in &jobs {
-            fixture.written(job, "2");
-        }
-    }
-    assert!(numbers.starts_with(&[1, 2]) && numbers.is_sorted() && numbers.ends_with(&[4]), "{numbers:?}");
+    fixture.reconciler.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
+    fixture.reconciler.desired(&id, Some("{}"), fixture.now);
+    assert!(fixture.reconciler.entries.is_empty());
 }
 
 #[test]
@@ -481,7 +450,7 @@ fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely()
             Step::Do(job) if job.request == Request::Who => {
                 asked += 1;
                 fixture.finish(&job, done(&version.to_string(), &theirs));
-                assert!(fixture.queue.named(&job.id, "them"));
+                assert!(fixture.reconciler.named(&job.id, "them"));
             }
             Step::Do(job) => {
                 writes += 1;
@@ -496,11 +465,11 @@ fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely()
             }
             Step::Again => {}
         }
-        found += fixture.queue.take_overwritten();
+        found += fixture.reconciler.take_overwritten();
     }
     assert!((15..25).contains(&writes), "{writes}");
     assert_eq!((asked, found), (1, writes));
-    let contested: Vec<_> = fixture.queue.contested(fixture.now).collect();
+    let contested: Vec<_> = fixture.reconciler.contested(fixture.now).collect();
     assert_eq!(contested, [(&route("a"), Some("them"))]);
 
     // Other words are written at once, and who gives in is forgotten.
@@ -509,7 +478,7 @@ fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely()
     assert_eq!(message(&job), "other");
     fixture.written(&job, &(version + 1).to_string());
     fixture.now += rival::FORGOTTEN;
-    assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+    assert_eq!(fixture.reconciler.contested(fixture.now).count(), 0);
 }
 
 #[test]
@@ -533,16 +502,16 @@ fn an_object_that_is_made_anew_does_not_wait_because_somebody_overwrote_the_one_
                 Step::Again => {}
             }
         }
-        assert_eq!(fixture.queue.contested(fixture.now).count(), 1);
+        assert_eq!(fixture.reconciler.contested(fixture.now).count(), 1);
         if deletion_is_seen {
-            fixture.queue.stored(&route("a"), None, fixture.now);
-            assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+            fixture.reconciler.stored(&route("a"), None, fixture.now);
+            assert_eq!(fixture.reconciler.contested(fixture.now).count(), 0);
         }
         let anew = Version { uid: "another", resource_version: "5000", status: None };
-        fixture.queue.stored(&route("a"), Some(anew), fixture.now);
+        fixture.reconciler.stored(&route("a"), Some(anew), fixture.now);
         let job = fixture.job();
         assert_eq!((version(&job), message(&job)), ("5000".into(), "ours".into()));
-        assert_eq!(fixture.queue.contested(fixture.now).count(), 0);
+        assert_eq!(fixture.reconciler.contested(fixture.now).count(), 0);
     }
 }
 
@@ -562,5 +531,5 @@ fn entries_of_another_controller_are_no_quarrel() {
         fixture.now += Duration::from_millis(100);
         assert!(fixture.idle());
     }
-    assert_eq!(fixture.queue.take_overwritten(), 0);
+    assert_eq!(fixture.reconciler.take_overwritten(), 0);
 }

@@ -8,12 +8,12 @@ use std::{
 
 use api::ObjectId;
 
-use crate::backoff;
+use crate::workqueue::Backoff;
 
 /// So often in a row words are written again at once: somebody may have edited by hand.
 const AT_ONCE: u32 = 2;
 /// After that, from one time to the next.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 /// Of so many objects at most it is asked who it is.
 const NAMED: usize = 16;
 /// Words that stayed for so long are nobody's quarrel any more.
@@ -56,7 +56,7 @@ impl Rival {
                 self.times = self.times.saturating_add(1);
                 self.last = Some(now);
                 let again = self.times.saturating_sub(AT_ONCE);
-                let until = if again == 0 { now } else { now + backoff::wait(again, WAITS.0, WAITS.1) };
+                let until = if again == 0 { now } else { now + WAITS.delay(again) };
                 *self.until.insert(until)
             }
         };
@@ -170,7 +170,7 @@ mod tests {
             rival.written();
         }
         assert_eq!(rival.overwrites(now), (Turn::Ask, true));
-        assert_eq!(rival.overwrites(now), (Turn::Wait(now + WAITS.0), false));
+        assert_eq!(rival.overwrites(now), (Turn::Wait(now + WAITS.base), false));
         rival.written();
         assert_eq!(rival.overwrites(now + FORGOTTEN), (Turn::Write, true));
     }

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use kube::Client;
 
 use super::{Applier, kind::Kind};
-use crate::watch::{self, Heard, Limits};
+use crate::watch::{self, Limits, MetadataEvent};
 
 /// How often a kind is looked for whose CRD is not there.
 const ABSENT: Duration = Duration::from_mins(1);
@@ -29,9 +29,10 @@ async fn all(applier: &Applier, client: &Client) {
         [] => vec![None],
         namespaces => namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
     };
-    let places = Kind::ALL.into_iter().flat_map(|kind| namespaces.iter().cloned().map(move |place| (kind, place)));
+    let targets =
+        Kind::ALL.into_iter().flat_map(|kind| namespaces.iter().cloned().map(move |namespace| (kind, namespace)));
     let mut watches: FuturesUnordered<_> =
-        places.map(|(kind, namespace)| one(applier, client.clone(), kind, namespace)).collect();
+        targets.map(|(kind, namespace)| one(applier, client.clone(), kind, namespace)).collect();
     while watches.next().await.is_some() {}
 }
 
@@ -41,11 +42,13 @@ async fn one(applier: &Applier, client: Client, kind: Kind, namespace: Option<Ar
         return;
     }
     let limits = Limits { absent_poll: ABSENT, ..Limits::default() };
-    let hear = |heard| match heard {
-        Heard::There(metadata) => applier.tell(|queue, now| queue.seen(kind, &metadata, now)),
-        Heard::Gone { namespace, name } => applier.tell(|queue, now| queue.gone(kind, &namespace, &name, now)),
-        Heard::All(there) => applier.tell(|queue, now| queue.there(kind, namespace.as_deref(), &there, now)),
+    let on_event = |event| {
+        applier.update(|reconciler, now| match event {
+            MetadataEvent::Applied(metadata) => reconciler.applied(kind, &metadata, now),
+            MetadataEvent::Deleted { namespace, name } => reconciler.deleted(kind, &namespace, &name, now),
+            MetadataEvent::Relisted(there) => reconciler.relisted(kind, namespace.as_deref(), &there, now),
+        });
     };
     let metrics = &applier.0.settings.watches;
-    watch::follow(client, kind.labelled(), namespace.clone(), limits, metrics, hear).await;
+    watch::watch_metadata(client, kind.labelled(), namespace.clone(), limits, metrics, on_event).await;
 }
