@@ -49,10 +49,10 @@ pub use self::{
 };
 use self::{
     object::{LiveObject, ObjectKey},
-    reconciler::{Outcome, Reconciler, Step},
+    reconciler::{Outcome, Reconciler, Work},
     worker::Worker,
 };
-use crate::workqueue::{Debounce, Dispatcher, Next, Reconcile as _};
+use crate::workqueue::{Debounce, Dispatcher, Reconcile as _};
 
 /// How objects are applied.
 #[derive(Clone, Debug)]
@@ -190,23 +190,20 @@ impl Applier {
     }
 
     async fn work(&self, client: Client) {
-        let next = |reconciler: &mut Reconciler, now| match reconciler.next(now) {
-            Step::List => {
-                let (client, settings) = (client.clone(), self.0.settings.clone());
-                Next::Start(async move { Ended::Listed(list::list(&client, &settings).await) }.boxed())
+        let next = |reconciler: &mut Reconciler, now| reconciler.next(now).map(|work| self.begin(work, client.clone()));
+        self.0.reconciler.run(next, |ended| self.finished(ended)).await;
+    }
+
+    fn begin(&self, work: Work, client: Client) -> BoxFuture<'static, Ended> {
+        let settings = self.0.settings.clone();
+        match work {
+            Work::List => async move { Ended::Listed(list::list(&client, &settings).await) }.boxed(),
+            Work::Gateway(job) => {
+                let (leads, metrics) = (self.0.leads.subscribe(), self.0.metrics.clone());
+                let worker = Worker { client, settings, leads, metrics };
+                async move { Ended::Worked(worker.run(&job).await, job.owner) }.boxed()
             }
-            Step::Do(job) => {
-                let worker = Worker {
-                    client: client.clone(),
-                    settings: self.0.settings.clone(),
-                    leads: self.0.leads.subscribe(),
-                    metrics: self.0.metrics.clone(),
-                };
-                Next::Start(async move { Ended::Worked(worker.run(&job).await, job.owner) }.boxed())
-            }
-            Step::Wait(until) => Next::Wait(until),
-        };
-        self.0.reconciler.run::<BoxFuture<'static, Ended>>(next, |ended| self.finished(ended)).await;
+        }
     }
 
     fn finished(&self, ended: Ended) {

@@ -33,19 +33,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use api::ObjectId;
 use jiff::Timestamp;
 use kube::{Client, Config};
-use serde_json::value::RawValue;
 
 pub use self::{
     merge::{Desired, merge},
     metrics::{Metrics, ResultLabel},
 };
 use self::{
-    reconciler::{Job, Reconciler, Request, Step, Version},
-    send::{Answer, send},
+    reconciler::{Job, Outcome, Reconciler, Request},
+    send::{label, send},
 };
 use crate::{
     watch::Stored,
-    workqueue::{Debounce, Dispatcher, Next},
+    workqueue::{Debounce, Dispatcher},
 };
 
 /// What serves traffic comes before what people read: while changes still come, the API server has other things to do, and
@@ -112,12 +111,7 @@ impl Writer {
 
     /// What the API server has, as the watch says; none if the object is gone.
     pub fn stored(&self, id: &ObjectId, stored: Option<&Stored>) {
-        let version = stored.map(|stored| Version {
-            uid: &stored.uid,
-            resource_version: &stored.resource_version,
-            status: stored.status.as_deref().map(RawValue::get),
-        });
-        self.0.reconciler.update(|reconciler, now| reconciler.stored(id, version, now));
+        self.0.reconciler.update(|reconciler, now| reconciler.stored(id, stored, now));
     }
 
     /// Whether this process writes. On taking over, everything is compared once.
@@ -168,33 +162,28 @@ impl Writer {
     pub async fn run(&self, client: Client) {
         let bound = self.0.settings.timeout;
         let next = |reconciler: &mut Reconciler, now| {
-            let step = reconciler.next(now, Timestamp::now());
+            let next = reconciler.next(now, Timestamp::now());
             self.0.metrics.overwritten.inc_by(reconciler.take_overwritten());
-            match step {
-                Step::Do(job) => {
-                    let (client, field_manager) = (client.clone(), Arc::clone(&self.0.settings.field_manager));
-                    Next::Start(async move {
-                        let answer = send(client, &job, &field_manager, bound).await;
-                        (job, answer)
-                    })
+            next.map(|job| {
+                let (client, field_manager) = (client.clone(), Arc::clone(&self.0.settings.field_manager));
+                async move {
+                    let outcome = send(client, &job, &field_manager, bound).await;
+                    (job, outcome)
                 }
-                Step::Again => Next::Again,
-                Step::Wait(until) => Next::Wait(until),
-            }
+            })
         };
-        self.0.reconciler.run(next, |(job, answer)| self.finished(&job, &answer)).await;
+        self.0.reconciler.run(next, |(job, outcome)| self.finished(&job, &outcome)).await;
     }
 
-    fn finished(&self, job: &Job, answer: &Answer) {
-        let report = self.0.reconciler.with(|reconciler, now| reconciler.finished(&job.id, answer.outcome(), now));
+    fn finished(&self, job: &Job, outcome: &Outcome) {
+        let report = self.0.reconciler.with(|reconciler, now| reconciler.finished(&job.id, outcome, now));
         let metrics = &self.0.metrics;
         match job.request {
             Request::Read | Request::Who => drop(metrics.reads.inc()),
-            Request::Write(_) => drop(metrics.writes.get_or_create(&ResultLabel { result: answer.label() }).inc()),
+            Request::Write(_) => drop(metrics.writes.get_or_create(&ResultLabel { result: label(outcome) }).inc()),
         }
-        if job.request == Request::Who
-            && let Some(by) = answer.other_writer(&self.0.settings.field_manager)
-            && self.0.reconciler.with(|reconciler, _| reconciler.named(&job.id, &by))
+        if let Outcome::Done { other_writer: Some(by), .. } = outcome
+            && self.0.reconciler.with(|reconciler, _| reconciler.named(&job.id, by))
         {
             let (object, controller) = (&job.id, &self.0.settings.controller_name);
             tracing::warn!(%object, by, %controller, "somebody else overwrites statuses; they are written ever more rarely");
@@ -202,9 +191,10 @@ impl Writer {
         if let Some(took) = report.took {
             metrics.seconds.observe(took.as_secs_f64());
         }
-        if report.log {
-            let (object, why) = (&job.id, answer.message());
-            tracing::warn!(%object, why, "cannot write a status; it is tried again");
+        if report.log
+            && let Outcome::Refused { message: why, .. } | Outcome::Later { message: why, .. } = outcome
+        {
+            tracing::warn!(object = %job.id, why, "cannot write a status; it is tried again");
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     kind::Kind,
     object::{Fingerprint, LiveObject, ObjectKey, owner},
 };
-use crate::workqueue::{Backoff, Concurrency, Get, Reconcile, WorkQueue};
+use crate::workqueue::{Backoff, Concurrency, Next, Reconcile, WorkQueue};
 
 /// From what somebody else changed until it is put right: whoever changes it again and again does not keep us busy.
 const SPACING: Duration = Duration::from_secs(1);
@@ -78,15 +78,13 @@ pub(super) struct Outcome {
     pub(super) retry: Option<Retry>,
 }
 
-/// What to do next.
+/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// List what is there of ours, and ask again.
+pub(super) enum Work {
+    /// List what is there of ours.
     List,
-    /// Work on a Gateway, and ask again.
-    Do(Job),
-    /// Nothing until then, or until something changes.
-    Wait(Option<Instant>),
+    /// Work on a Gateway.
+    Gateway(Job),
 }
 
 /// What is desired of a Gateway's objects.
@@ -298,7 +296,7 @@ impl Reconciler {
             Listing::InFlight { .. } => Listing::InFlight { stale: true },
             Listing::Needed | Listing::Done => Listing::Needed,
         };
-        self.queue.close();
+        self.queue.reset(false);
     }
 
     /// What was found of ours; none if it could not be listed.
@@ -309,7 +307,7 @@ impl Reconciler {
             return;
         }
         let Some(found) = found else {
-            self.queue.unavailable(Duration::ZERO, now);
+            self.queue.throttle.unavailable(Duration::ZERO, now);
             return;
         };
         self.listing = Listing::Done;
@@ -322,32 +320,32 @@ impl Reconciler {
         for (owner, key, live) in found {
             self.entries.entry(owner).or_default().inventory.insert(key, live);
         }
-        self.queue.open();
+        self.queue.reset(true);
         for owner in self.entries.keys().cloned().collect::<Vec<_>>() {
             self.add(&owner, now);
         }
     }
 
     /// What to do at this moment.
-    pub(super) fn next(&mut self, now: Instant) -> Step {
+    pub(super) fn next(&mut self, now: Instant) -> Next<Work> {
         if self.leads && self.listing != Listing::Done {
-            if let Some(until) = self.queue.paused(now) {
-                return Step::Wait(Some(until));
+            if let Some(until) = self.queue.throttle.paused(now) {
+                return Next::Wait(Some(until));
             }
             // What an earlier term began is seen through before what is there is listed.
             if self.in_flight() > 0 {
-                return Step::Wait(None);
+                return Next::Wait(None);
             }
             self.listing = Listing::InFlight { stale: false };
-            return Step::List;
+            return Next::Start(Work::List);
         }
         let owner = match self.queue.get(now) {
-            Get::Key(owner) => owner,
-            Get::Wait(until) => return Step::Wait(until),
+            Ok(owner) => owner,
+            Err(until) => return Next::Wait(until),
         };
         let Entry { desired, inventory, .. } = self.entries.entry(owner.clone()).or_default();
         let objects = if let DesiredState::Objects(objects) = desired { objects.clone() } else { Vec::new() };
-        Step::Do(Job { owner, objects, inventory: inventory.clone() })
+        Next::Start(Work::Gateway(Job { owner, objects, inventory: inventory.clone() }))
     }
 
     /// A job ended. Gives what failed, if that is not what was reported last.
@@ -368,9 +366,9 @@ impl Reconciler {
         self.failing = (self.failing + failures.len()).saturating_sub(entry.failures.len());
         entry.failures = failures;
         if retry == Some(Retry::Everywhere) {
-            self.queue.unavailable(Duration::ZERO, now);
+            self.queue.throttle.unavailable(Duration::ZERO, now);
         } else {
-            self.queue.available();
+            self.queue.throttle.available();
         }
         let count = if retry.is_some() { self.queue.failed(owner) } else { 0 };
         match retry {

@@ -29,7 +29,10 @@ use self::{
     rival::{Contested, Turn},
 };
 use super::compact::Texts;
-use crate::workqueue::{Backoff, Concurrency, Get, Reconcile, UNAVAILABLE, WorkQueue};
+use crate::{
+    watch::Stored,
+    workqueue::{Backoff, Concurrency, Next, Reconcile, UNAVAILABLE, WorkQueue},
+};
 
 /// How long the watch may take to bring what caused a conflict, before the object is read.
 const NEWS_BOUND: Duration = Duration::from_secs(2);
@@ -45,17 +48,6 @@ const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// So many objects are compared in one step, so that whoever else wants the state machine gets it.
 const COMPARED_AT_ONCE: usize = 16;
-
-/// What the API server has of an object.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Version<'a> {
-    /// `metadata.uid`.
-    pub(super) uid: &'a str,
-    /// `metadata.resourceVersion`.
-    pub(super) resource_version: &'a str,
-    /// The status as JSON; none if there is none.
-    pub(super) status: Option<&'a str>,
-}
 
 /// A request to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,40 +69,20 @@ pub(super) enum Request {
     Who,
 }
 
-/// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Make a request, and ask again.
-    Do(Job),
-    /// Ask again, after others had their turn.
-    Again,
-    /// Nothing until then, or until something changes.
-    Wait(Option<Instant>),
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Outcome<'a> {
-    /// Well: this is what the API server has now.
-    Done(Version<'a>),
+/// How a request ended. Messages are in the words of whoever answered.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Well: this is what the API server has now, and who else wrote to the status last, if that was asked.
+    Done { stored: Stored, other_writer: Option<String> },
     /// The object is not of the version that the patch was made for.
     Conflict,
     /// There is no such object.
     Gone,
-    /// The API server does not want it, and will not want it again.
-    Refused {
-        /// The HTTP status code.
-        code: u16,
-        /// In the words of the API server.
-        message: &'a str,
-    },
-    /// It may work later.
-    Later {
-        /// When the API server wants to be asked again at the earliest.
-        after: Option<Duration>,
-        /// Whether other objects would fare alike: the API server is away or overloaded.
-        everywhere: bool,
-    },
+    /// The API server does not want it, with this HTTP status code, and will not want it again.
+    Refused { code: u16, message: String },
+    /// It may work later, and not before the time that the API server asks for. `everywhere` says that other objects would
+    /// fare alike: the API server is away or overloaded.
+    Later { after: Option<Duration>, everywhere: bool, message: String },
 }
 
 /// What came of a request.
@@ -189,11 +161,11 @@ impl Reconciler {
     }
 
     /// What the API server has, as the watch says; none if the object is gone.
-    pub(super) fn stored(&mut self, id: &ObjectId, version: Option<Version<'_>>, now: Instant) {
+    pub(super) fn stored(&mut self, id: &ObjectId, stored: Option<&Stored>, now: Instant) {
         if !id.kind.has_status_of_ours() {
             return;
         }
-        let Some(version) = version else {
+        let Some(stored) = stored else {
             if self.entries.contains_key(id) {
                 self.learn(id, None);
                 self.touch(id, true, now);
@@ -203,16 +175,16 @@ impl Reconciler {
         };
         let entry = self.entries.entry(id.clone()).or_default();
         if let Some(known) = &mut entry.known {
-            if *known.resource_version == *version.resource_version {
+            if known.resource_version == stored.resource_version {
                 known.ahead_until = None;
                 return;
             }
             let ahead = known.ahead_until.is_some_and(|until| now < until);
-            if ahead && older(version.resource_version, &known.resource_version) {
+            if ahead && older(&stored.resource_version, &known.resource_version) {
                 return;
             }
         }
-        let known = Known::new(version, None, &mut self.texts, &self.hasher);
+        let known = Known::new(stored, None, &mut self.texts, &self.hasher);
         self.learn(id, Some(known));
         self.touch(id, true, now);
     }
@@ -231,11 +203,7 @@ impl Reconciler {
             return;
         }
         self.contested.clear();
-        if leads {
-            self.queue.open();
-        } else {
-            self.queue.close();
-        }
+        self.queue.reset(leads);
         for (id, entry) in &mut self.entries {
             (entry.earliest, entry.rival, entry.hold) = (None, None, None);
             if leads && entry.in_flight.is_none() {
@@ -257,25 +225,22 @@ impl Reconciler {
     }
 
     /// What to do now. `wall` is the time that is written.
-    pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
+    pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Next<Job> {
         for _ in 0..COMPARED_AT_ONCE {
             let id = match self.queue.get(now) {
-                Get::Key(id) => id,
-                Get::Wait(until) => return Step::Wait(until),
+                Ok(id) => id,
+                Err(until) => return Next::Wait(until),
             };
             if let Some(request) = self.request(&id, now, wall) {
-                return Step::Do(Job { id, request });
+                return Next::Start(Job { id, request });
             }
         }
-        Step::Again
+        Next::Again
     }
 
     /// The request for an object whose turn it is; none if there is nothing to do, or not yet.
     fn request(&mut self, id: &ObjectId, now: Instant, wall: Timestamp) -> Option<Request> {
-        let Some(entry) = self.entries.get_mut(id) else {
-            self.queue.done(id);
-            return None;
-        };
+        let entry = self.entries.entry(id.clone()).or_default();
         let request = if matches!(entry.hold.take(), Some(Hold::Conflict)) {
             Request::Read
         } else {
@@ -312,7 +277,7 @@ impl Reconciler {
     }
 
     /// How a request ended.
-    pub(super) fn finished(&mut self, id: &ObjectId, outcome: Outcome<'_>, now: Instant) -> Report {
+    pub(super) fn finished(&mut self, id: &ObjectId, outcome: &Outcome, now: Instant) -> Report {
         let changed = self.queue.done(id);
         let mut report = Report::default();
         let Some(entry) = self.entries.get_mut(id) else { return report };
@@ -320,12 +285,12 @@ impl Reconciler {
         let InFlight { since, desired_digest, resource_version, read } = *in_flight;
         let news = entry.known.as_ref().map(|known| &known.resource_version) != resource_version.as_ref();
         if !matches!(outcome, Outcome::Later { everywhere: true, .. }) {
-            self.queue.available();
+            self.queue.throttle.available();
         }
         let mut again = changed;
         let mut held = None;
         match outcome {
-            Outcome::Done(version) => {
+            Outcome::Done { stored, .. } => {
                 self.queue.forget(id);
                 entry.refusal = None;
                 if !read {
@@ -334,8 +299,8 @@ impl Reconciler {
                 self.forbidden.retain(|(kind, _)| *kind != id.kind || read);
                 // While it was in flight the watch may have brought what came after, or that the object is gone.
                 let newer = entry.known.as_ref().is_none_or(|known| {
-                    known.uid != entry::digest(&self.hasher, version.uid)
-                        || older(version.resource_version, &known.resource_version)
+                    known.uid != entry::digest(&self.hasher, &*stored.uid)
+                        || older(&stored.resource_version, &known.resource_version)
                 });
                 if read {
                     again = true;
@@ -343,7 +308,7 @@ impl Reconciler {
                 }
                 if !(news && newer) {
                     let ahead_until = Some(now + AHEAD_BOUND);
-                    let known = Known::new(version, ahead_until, &mut self.texts, &self.hasher);
+                    let known = Known::new(stored, ahead_until, &mut self.texts, &self.hasher);
                     if entry.learn(Some(known)) {
                         self.contested.remove(id);
                     }
@@ -374,8 +339,8 @@ impl Reconciler {
                 entry.since = since.or(entry.since);
                 let digest = entry::digest(&self.hasher, &(code, message));
                 // What we may not do at all is logged once a kind.
-                report.log = match code {
-                    403..=405 => self.forbidden.insert((id.kind, code)),
+                report.log = match *code {
+                    code @ 403..=405 => self.forbidden.insert((id.kind, code)),
                     _ => entry.refusal.replace(digest) != Some(digest),
                 };
                 again = false;
@@ -383,14 +348,14 @@ impl Reconciler {
                 let until = now + REFUSED.delay(self.queue.failed(id));
                 held = Some((if changed { earliest } else { until }, Hold::Refused { earliest }));
             }
-            Outcome::Later { after, everywhere } => {
+            Outcome::Later { after, everywhere, .. } => {
                 entry.since = since.or(entry.since);
                 let failures = self.queue.failed(id);
                 again = false;
                 let after = after.unwrap_or_default().min(LONGEST_PAUSE);
-                let backoff = if everywhere { UNAVAILABLE } else { FAILED };
+                let backoff = if *everywhere { UNAVAILABLE } else { FAILED };
                 held = Some((now + backoff.delay(failures).max(after), Hold::Failed));
-                report.log = if everywhere { self.queue.unavailable(after, now) } else { failures == 1 };
+                report.log = if *everywhere { self.queue.throttle.unavailable(after, now) } else { failures == 1 };
             }
         }
         if again {

@@ -12,26 +12,8 @@ use kube::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::reconciler::{Job, Outcome, Request, Version};
-use crate::watch::retry_after;
-
-/// What the API server answered.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// The object as it is now, as JSON.
-    Object(Vec<u8>),
-    Conflict,
-    Gone,
-    Refused {
-        code: u16,
-        message: String,
-    },
-    Later {
-        after: Option<Duration>,
-        everywhere: bool,
-        message: String,
-    },
-}
+use super::reconciler::{Job, Outcome, Request};
+use crate::watch::{Stored, retry_after};
 
 /// The part of an object that is looked at.
 #[derive(Deserialize)]
@@ -51,71 +33,39 @@ struct Metadata<'a> {
     resource_version: &'a str,
 }
 
-impl Answer {
-    /// What it means to the reconciler.
-    pub(super) fn outcome(&self) -> Outcome<'_> {
-        match self {
-            Self::Object(body) => match serde_json::from_slice::<Object<'_>>(body) {
-                Ok(Object { metadata: Metadata { uid, resource_version }, status }) => {
-                    Outcome::Done(Version { uid, resource_version, status: status.map(RawValue::get) })
-                }
-                // What stands between may have cut it.
-                Err(_) => Outcome::Later { after: None, everywhere: false },
-            },
-            Self::Conflict => Outcome::Conflict,
-            Self::Gone => Outcome::Gone,
-            Self::Refused { code, message } => Outcome::Refused { code: *code, message },
-            Self::Later { after, everywhere, .. } => Outcome::Later { after: *after, everywhere: *everywhere },
-        }
-    }
-
-    /// Who but `own` wrote to the status last, as the API server noted it.
-    pub(super) fn other_writer(&self, own: &str) -> Option<String> {
-        let Self::Object(body) = self else { return None };
-        let object: PartialObjectMeta = serde_json::from_slice(body).ok()?;
-        let managers = object.metadata.managed_fields.unwrap_or_default().into_iter();
-        let others = managers.filter(|entry| entry.subresource.as_deref() == Some("status"));
-        let others = others.filter(|entry| entry.manager.as_deref() != Some(own));
-        others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager
-    }
-
-    /// The value of the metric's label.
-    pub(super) fn label(&self) -> &'static str {
-        match self {
-            Self::Object(_) => "written",
-            Self::Conflict => "conflict",
-            Self::Gone => "gone",
-            Self::Refused { .. } => "refused",
-            Self::Later { .. } => "retry",
-        }
-    }
-
-    /// In the words of whoever answered; empty where there is nothing to say.
-    pub(super) fn message(&self) -> &str {
-        match self {
-            Self::Refused { message, .. } | Self::Later { message, .. } => message,
-            Self::Object(_) | Self::Conflict | Self::Gone => "",
-        }
+/// The value of the metric's label.
+pub(super) fn label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done { .. } => "written",
+        Outcome::Conflict => "conflict",
+        Outcome::Gone => "gone",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Later { .. } => "retry",
     }
 }
 
 /// Makes a request, in the name of `field_manager`, and waits for the answer, at most for `bound`.
-pub(super) async fn send(client: Client, job: &Job, field_manager: &str, bound: Duration) -> Answer {
-    let away = |message: String| Answer::Later { after: None, everywhere: true, message };
+pub(super) async fn send(client: Client, job: &Job, field_manager: &str, bound: Duration) -> Outcome {
+    let away = |message: String| Outcome::Later { after: None, everywhere: true, message };
     let request = match request(job, field_manager) {
         Ok(request) => request,
-        Err(error) => return Answer::Refused { code: 0, message: error.to_string() },
+        Err(error) => return Outcome::Refused { code: 0, message: error.to_string() },
     };
     let exchange = async {
         let response = client.send(request).await?;
         let (head, body) = response.into_parts();
         Ok::<_, kube::Error>((head, body.collect_bytes().await?))
     };
-    match tokio::time::timeout(bound, exchange).await {
-        Err(_) => away(format!("no answer within {} s", bound.as_secs_f32())),
-        Ok(Err(error)) => away(error.to_string()),
-        Ok(Ok((head, body))) => judge(head.status, retry_after(&head.headers), body.to_vec()),
+    let (head, body) = match tokio::time::timeout(bound, exchange).await {
+        Err(_) => return away(format!("no answer within {} s", bound.as_secs_f32())),
+        Ok(Err(error)) => return away(error.to_string()),
+        Ok(Ok(answer)) => answer,
+    };
+    let mut outcome = judge(head.status, retry_after(&head.headers), &body);
+    if let (Request::Who, Outcome::Done { other_writer: by, .. }) = (&job.request, &mut outcome) {
+        *by = other_writer(&body, field_manager);
     }
+    outcome
 }
 
 fn request(job: &Job, field_manager: &str) -> http::Result<http::Request<Body>> {
@@ -142,22 +92,42 @@ fn path(id: &ObjectId) -> String {
     }
 }
 
-fn judge(status: StatusCode, after: Option<Duration>, body: Vec<u8>) -> Answer {
+fn judge(status: StatusCode, after: Option<Duration>, body: &[u8]) -> Outcome {
     if status.is_success() {
-        return Answer::Object(body);
+        return match serde_json::from_slice(body) {
+            Ok(Object { metadata: Metadata { uid, resource_version }, status }) => Outcome::Done {
+                stored: Stored {
+                    uid: uid.into(),
+                    resource_version: resource_version.into(),
+                    status: status.map(ToOwned::to_owned),
+                },
+                other_writer: None,
+            },
+            // What stands between may have cut it.
+            Err(error) => Outcome::Later { after: None, everywhere: false, message: error.to_string() },
+        };
     }
     let code = status.as_u16();
-    let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
+    let answer: Status = serde_json::from_slice(body).unwrap_or_default();
     let message = if answer.message.is_empty() { status.to_string() } else { answer.message };
     match code {
-        409 => Answer::Conflict,
+        409 => Outcome::Conflict,
         // Where the kind is not served, or has no status, no object is named.
-        404 if answer.details.is_some_and(|StatusDetails { name, .. }| !name.is_empty()) => Answer::Gone,
+        404 if answer.details.is_some_and(|StatusDetails { name, .. }| !name.is_empty()) => Outcome::Gone,
         // A token that ended is replaced without our doing: it is no object's fault.
-        401 | 429 | 503 | 504 => Answer::Later { after, everywhere: true, message },
-        408 | 500.. => Answer::Later { after, everywhere: false, message },
-        _ => Answer::Refused { code, message },
+        401 | 429 | 503 | 504 => Outcome::Later { after, everywhere: true, message },
+        408 | 500.. => Outcome::Later { after, everywhere: false, message },
+        _ => Outcome::Refused { code, message },
     }
+}
+
+/// Who but `own` wrote to the status of an object last, as the API server noted it.
+fn other_writer(body: &[u8], own: &str) -> Option<String> {
+    let object: PartialObjectMeta = serde_json::from_slice(body).ok()?;
+    let managers = object.metadata.managed_fields.unwrap_or_default().into_iter();
+    let others = managers.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let others = others.filter(|entry| entry.manager.as_deref() != Some(own));
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager
 }
 
 #[cfg(test)]
@@ -166,9 +136,9 @@ mod tests {
 
     use super::*;
 
-    fn judged(code: u16, body: &serde_json::Value) -> Answer {
+    fn judged(code: u16, body: &serde_json::Value) -> Outcome {
         let status = StatusCode::from_u16(code).expect("a status code");
-        judge(status, Some(Duration::from_secs(3)), body.to_string().into_bytes())
+        judge(status, Some(Duration::from_secs(3)), body.to_string().as_bytes())
     }
 
     #[test]
@@ -182,22 +152,24 @@ mod tests {
     #[test]
     fn answers_mean_what_the_api_server_means() {
         let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "name": "n"}, "status": {"parents": []}});
-        let answer = judged(200, &object);
-        let Outcome::Done(version) = answer.outcome() else { panic!("{answer:?}") };
-        assert_eq!((version.uid, version.resource_version, version.status), ("u", "7", Some(r#"{"parents":[]}"#)));
+        let Outcome::Done { stored, .. } = judged(200, &object) else { panic!("{object}") };
+        let status = stored.status.as_deref().map(RawValue::get);
+        assert_eq!((&*stored.uid, &*stored.resource_version, status), ("u", "7", Some(r#"{"parents":[]}"#)));
 
         let gone = json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": {"name": "n"}});
-        assert!(matches!(judged(404, &gone), Answer::Gone));
-        assert!(matches!(judged(404, &json!("404 page not found")), Answer::Refused { code: 404, .. }));
-        assert!(matches!(judged(409, &json!({})), Answer::Conflict));
-        assert!(matches!(judged(422, &json!({"message": "bad"})), Answer::Refused { message, .. } if message == "bad"));
-        assert!(matches!(judged(403, &json!({})), Answer::Refused { code: 403, .. }));
+        assert!(matches!(judged(404, &gone), Outcome::Gone));
+        assert!(matches!(judged(404, &json!("404 page not found")), Outcome::Refused { code: 404, .. }));
+        assert!(matches!(judged(409, &json!({})), Outcome::Conflict));
+        assert!(
+            matches!(judged(422, &json!({"message": "bad"})), Outcome::Refused { message, .. } if message == "bad")
+        );
+        assert!(matches!(judged(403, &json!({})), Outcome::Refused { code: 403, .. }));
         for code in [401, 429, 503] {
             let after = Some(Duration::from_secs(3));
-            let Answer::Later { after: found, everywhere: true, .. } = judged(code, &json!({})) else { panic!() };
+            let Outcome::Later { after: found, everywhere: true, .. } = judged(code, &json!({})) else { panic!() };
             assert_eq!(found, after);
         }
-        assert!(matches!(judged(500, &json!({})), Answer::Later { everywhere: false, .. }));
+        assert!(matches!(judged(500, &json!({})), Outcome::Later { everywhere: false, .. }));
     }
 
     #[test]
@@ -208,12 +180,12 @@ mod tests {
         };
         let all = [by("before", "status", 1), by("them", "status", 2), by("us", "status", 3), by("kubectl", "", 4)];
         let object = json!({"metadata": {"uid": "u", "resourceVersion": "7", "managedFields": all}});
-        assert_eq!(judged(200, &object).other_writer("us").as_deref(), Some("them"));
-        assert_eq!(judged(200, &json!({"metadata": {}})).other_writer("us"), None);
+        assert_eq!(other_writer(object.to_string().as_bytes(), "us").as_deref(), Some("them"));
+        assert_eq!(other_writer(br#"{"metadata": {}}"#, "us"), None);
     }
 
     #[test]
     fn an_answer_that_makes_no_sense_is_asked_for_again() {
-        assert!(matches!(judged(200, &json!({})).outcome(), Outcome::Later { everywhere: false, .. }));
+        assert!(matches!(judged(200, &json!({})), Outcome::Later { everywhere: false, .. }));
     }
 }

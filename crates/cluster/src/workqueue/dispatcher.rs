@@ -22,13 +22,25 @@ pub(crate) trait Reconcile {
 }
 
 /// What to do next.
-pub(crate) enum Next<F> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next<T> {
     /// Do this, and ask again.
-    Start(F),
+    Start(T),
     /// Let other tasks run, and ask again.
     Again,
     /// Nothing until then, or until an update.
     Wait(Option<Instant>),
+}
+
+impl<T> Next<T> {
+    /// The same with another thing to do.
+    pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Next<U> {
+        match self {
+            Self::Start(work) => Next::Start(map(work)),
+            Self::Again => Next::Again,
+            Self::Wait(until) => Next::Wait(until),
+        }
+    }
 }
 
 /// How long an update that comes while nothing is in flight waits for more updates.
@@ -150,7 +162,7 @@ mod tests {
     use tokio::{sync::oneshot, task::AbortHandle, time::sleep};
 
     use super::*;
-    use crate::workqueue::{Concurrency, Get, WorkQueue};
+    use crate::workqueue::{Concurrency, WorkQueue};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -175,7 +187,7 @@ mod tests {
     impl Fixture {
         fn start(debounce: Debounce) -> (Arc<Dispatcher<Self>>, Gauge, AbortHandle) {
             let mut queue = WorkQueue::new(Concurrency { max: 1, min: 1 });
-            queue.open();
+            queue.reset(true);
             let gauge = Gauge::default();
             let fixture = Self { queue, work: HashMap::new(), done: Vec::new(), asked: 0 };
             let dispatcher = Arc::new(Dispatcher::new(fixture, debounce, gauge.clone()));
@@ -190,11 +202,11 @@ mod tests {
         fn next(&mut self, now: Instant) -> Next<BoxFuture<'static, u8>> {
             self.asked += 1;
             match self.queue.get(now) {
-                Get::Key(key) => {
+                Ok(key) => {
                     let work = self.work.remove(&key).expect("it was added with its work");
                     Next::Start(work.map(move |_| key).boxed())
                 }
-                Get::Wait(until) => Next::Wait(until),
+                Err(until) => Next::Wait(until),
             }
         }
 

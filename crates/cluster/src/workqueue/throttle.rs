@@ -21,7 +21,7 @@ pub(crate) struct Concurrency {
 /// After a failure that concerns all keys nothing is asked for a while, and then by the fewest at once until the API server
 /// answers. From there on half as many keys as before are processed at once, and slowly more again.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     limits: Concurrency,
     window: usize,
     /// Answers since the window grew last.
@@ -39,8 +39,8 @@ impl Throttle {
         Self { limits: Concurrency { max, min }, window: max, answers: 0, failures: 0, paused: None }
     }
 
-    /// Until when nothing is to be asked.
-    pub(super) fn paused(&self, now: Instant) -> Option<Instant> {
+    /// Until when nothing is to be asked, because the API server is away or overloaded.
+    pub(crate) fn paused(&self, now: Instant) -> Option<Instant> {
         self.paused.filter(|until| now < *until)
     }
 
@@ -49,8 +49,8 @@ impl Throttle {
         if self.failures > 0 { self.limits.min } else { self.window }
     }
 
-    /// The API server answered.
-    pub(super) fn available(&mut self) {
+    /// The API server answered, whatever the answer was.
+    pub(crate) fn available(&mut self) {
         self.reset();
         self.answers += 1;
         if self.answers >= GROWTH * self.window && self.window < self.limits.max {
@@ -58,8 +58,9 @@ impl Throttle {
         }
     }
 
-    /// It did not, or wants to be left alone for so long. Gives whether it is the first failure in a row.
-    pub(super) fn unavailable(&mut self, retry_after: Duration, now: Instant) -> bool {
+    /// The API server is away or overloaded, and wants to be left alone for `retry_after`. Gives whether that is the first
+    /// failure in a row.
+    pub(crate) fn unavailable(&mut self, retry_after: Duration, now: Instant) -> bool {
         // Requests that were in flight together fail together, which says no more than one failure.
         let another = self.paused(now).is_none();
         if another {

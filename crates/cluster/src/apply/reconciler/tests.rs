@@ -42,22 +42,38 @@ fn failed(job: &Job, retry: Retry) -> Outcome {
 fn leading(now: Instant) -> Reconciler {
     let mut reconciler = Reconciler::new(2);
     reconciler.lead(true);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     reconciler.listed(Some(Vec::new()), now);
     reconciler
 }
 
+/// The objects of a Gateway are being applied.
+fn applying(now: Instant) -> (Reconciler, NsName, Job) {
+    let mut reconciler = leading(now);
+    let web = owner_of("web");
+    reconciler.desired(&web, Some(vec![service(1)]), now);
+    let job = job(&mut reconciler, now);
+    (reconciler, web, job)
+}
+
+/// The objects of a Gateway are there as desired.
+fn applied(now: Instant) -> (Reconciler, NsName) {
+    let (mut reconciler, web, job) = applying(now);
+    reconciler.finished(&web, done(&job, "1"), now);
+    (reconciler, web)
+}
+
 fn job(reconciler: &mut Reconciler, now: Instant) -> Job {
     match reconciler.next(now) {
-        Step::Do(job) => job,
-        step => panic!("{step:?}"),
+        Next::Start(Work::Gateway(job)) => job,
+        next => panic!("{next:?}"),
     }
 }
 
 fn until(reconciler: &mut Reconciler, now: Instant) -> Option<Duration> {
     match reconciler.next(now) {
-        Step::Wait(until) => until.map(|until| until - now),
-        step => panic!("{step:?}"),
+        Next::Wait(until) => until.map(|until| until - now),
+        next => panic!("{next:?}"),
     }
 }
 
@@ -68,7 +84,7 @@ fn nothing_is_done_without_leading_and_before_what_is_there_was_listed() {
     reconciler.desired(&owner_of("web"), Some(vec![service(1)]), now);
     assert_eq!(until(&mut reconciler, now), None);
     reconciler.lead(true);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     assert_eq!(until(&mut reconciler, now), None);
     reconciler.listed(Some(vec![(owner_of("web"), key(), live(None, "1"))]), now);
     let job = job(&mut reconciler, now);
@@ -78,10 +94,7 @@ fn nothing_is_done_without_leading_and_before_what_is_there_was_listed() {
 #[test]
 fn what_is_desired_again_is_not_done_again_and_newer_objects_wait_for_the_job_in_flight() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
+    let (mut reconciler, web, first) = applying(now);
     reconciler.desired(&web, Some(vec![service(2)]), now);
     reconciler.desired(&web, Some(vec![service(3)]), now);
     assert_eq!(until(&mut reconciler, now), None);
@@ -97,10 +110,7 @@ fn what_is_desired_again_is_not_done_again_and_newer_objects_wait_for_the_job_in
 #[test]
 fn our_own_write_coming_back_causes_nothing_and_another_s_is_put_right() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
+    let (mut reconciler, web, first) = applying(now);
     // The watch may be faster than the answer.
     reconciler.applied(Kind::Service, &metadata("u", "1"), now);
     reconciler.finished(&web, done(&first, "1"), now);
@@ -118,11 +128,7 @@ fn our_own_write_coming_back_causes_nothing_and_another_s_is_put_right() {
 #[test]
 fn only_what_the_watch_says_last_while_a_job_is_in_flight_counts() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
-    reconciler.finished(&web, done(&first, "1"), now);
+    let (mut reconciler, web) = applied(now);
     reconciler.desired(&web, Some(vec![service(2)]), now);
     let second = job(&mut reconciler, now);
     for version in ["somebody else's", "half way", "2"] {
@@ -135,11 +141,7 @@ fn only_what_the_watch_says_last_while_a_job_is_in_flight_counts() {
 #[test]
 fn what_a_list_does_not_have_is_made_again_where_it_was_listed() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
-    reconciler.finished(&web, done(&first, "1"), now);
+    let (mut reconciler, _) = applied(now);
     let nothing = HashSet::new();
     reconciler.relisted(Kind::Service, None, &HashSet::from([("shop".into(), "web".into())]), now);
     reconciler.relisted(Kind::Service, Some("elsewhere"), &nothing, now);
@@ -153,11 +155,7 @@ fn what_a_list_does_not_have_is_made_again_where_it_was_listed() {
 fn what_somebody_deleted_or_replaced_is_made_again() {
     let now = Instant::now();
     for replaced in [false, true] {
-        let mut reconciler = leading(now);
-        let web = owner_of("web");
-        reconciler.desired(&web, Some(vec![service(1)]), now);
-        let first = job(&mut reconciler, now);
-        reconciler.finished(&web, done(&first, "1"), now);
+        let (mut reconciler, _) = applied(now);
         if replaced {
             let mut other = metadata("other", "2");
             other.owner_references = None;
@@ -174,7 +172,7 @@ fn what_is_left_over_goes_once_every_gateway_is_known() {
     let now = Instant::now();
     let mut reconciler = Reconciler::new(2);
     reconciler.lead(true);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     reconciler.listed(Some(vec![(owner_of("web"), key(), live(None, "1"))]), now);
     assert_eq!(until(&mut reconciler, now), None);
     reconciler.complete(now);
@@ -187,10 +185,7 @@ fn what_is_left_over_goes_once_every_gateway_is_known() {
 #[test]
 fn a_failure_is_reported_once_and_tried_ever_more_rarely_and_its_end_is_reported() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
+    let (mut reconciler, web, first) = applying(now);
     assert_eq!(reconciler.finished(&web, failed(&first, Retry::Refused), now).map(|failures| failures.len()), Some(1));
     assert_eq!(until(&mut reconciler, now), Some(Duration::from_secs(1)));
     let second = job(&mut reconciler, now + Duration::from_secs(1));
@@ -214,22 +209,19 @@ fn while_the_api_server_is_away_nothing_is_tried() {
     reconciler.finished(&first.owner, failed(&first, Retry::Everywhere), now);
     assert_eq!(until(&mut reconciler, now), Some(Duration::from_millis(100)));
     let later = now + Duration::from_millis(100);
-    assert!(matches!(reconciler.next(later), Step::Do(_)));
+    assert!(matches!(reconciler.next(later), Next::Start(Work::Gateway(_))));
 }
 
 #[test]
 fn a_new_term_waits_for_what_the_last_one_began_and_forgets_what_it_knew() {
     let now = Instant::now();
-    let mut reconciler = leading(now);
-    let web = owner_of("web");
-    reconciler.desired(&web, Some(vec![service(1)]), now);
-    let first = job(&mut reconciler, now);
+    let (mut reconciler, web, first) = applying(now);
     reconciler.lead(false);
     assert_eq!(reconciler.in_flight(), 1);
     reconciler.lead(true);
     assert_eq!(until(&mut reconciler, now), None);
     reconciler.finished(&web, done(&first, "1"), now);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     reconciler.listed(Some(Vec::new()), now);
     assert!(job(&mut reconciler, now).inventory.is_empty());
 }
@@ -250,7 +242,7 @@ fn what_is_retained_stays_and_holds_up_nothing_that_is_left_over() {
     reconciler.retain(&owner_of("web"));
     reconciler.complete(now);
     reconciler.lead(true);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     let found = |owner: &str| (owner_of(owner), key(), live(None, "1"));
     reconciler.listed(Some(vec![found("web"), found("left")]), now);
     let left = job(&mut reconciler, now);
@@ -276,7 +268,7 @@ fn what_somebody_changes_before_all_is_known_stays_until_it_is_known_what_shall_
     let now = Instant::now();
     let mut reconciler = Reconciler::new(2);
     reconciler.lead(true);
-    assert_eq!(reconciler.next(now), Step::List);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List));
     reconciler.listed(Some(vec![(owner_of("web"), key(), live(None, "1"))]), now);
     reconciler.applied(Kind::Service, &metadata("u", "2"), now);
     assert_eq!(until(&mut reconciler, now), None, "it is not known to be left over");

@@ -8,11 +8,11 @@ use std::{
 
 use api::Kind;
 
-use super::{
-    Version,
-    rival::{Rival, Turn},
+use super::rival::{Rival, Turn};
+use crate::{
+    status::compact::{Compact, Texts},
+    watch::Stored,
 };
-use crate::status::compact::{Compact, Texts};
 
 /// One object.
 #[derive(Debug, Default)]
@@ -135,15 +135,15 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn new(
-        version: Version<'_>,
+        stored: &Stored,
         ahead_until: Option<Instant>,
         texts: &mut Texts,
         hasher: &impl BuildHasher,
     ) -> Self {
         Self {
-            uid: digest(hasher, version.uid),
-            resource_version: version.resource_version.into(),
-            status: version.status.map(|status| Compact::new(status, texts)),
+            uid: digest(hasher, &*stored.uid),
+            resource_version: Arc::clone(&stored.resource_version),
+            status: stored.status.as_ref().map(|status| Compact::new(status.get(), texts)),
             ahead_until,
         }
     }

@@ -71,6 +71,12 @@ struct Object {
     status: Value,
 }
 
+impl Object {
+    fn stored(&self) -> Stored {
+        super::tests::stored(&self.uid.to_string(), &self.version.to_string(), Some(&self.status.to_string()))
+    }
+}
+
 /// A request that reached the API server, with the answer that is on its way.
 struct Sent {
     job: Job,
@@ -194,18 +200,16 @@ impl World {
         let Some((object, stored)) = self.events.pop_front() else { return };
         self.seen.insert(object, stored.is_some());
         let Some(stored) = stored else { return self.reconciler.stored(&id(object), None, self.now) };
-        let texts = (stored.uid.to_string(), stored.version.to_string(), stored.status.to_string());
-        let version = Version { uid: &texts.0, resource_version: &texts.1, status: Some(&texts.2) };
-        self.reconciler.stored(&id(object), Some(version), self.now);
+        self.reconciler.stored(&id(object), Some(&stored.stored()), self.now);
     }
 
     /// Gives when the state machine wants to be asked again.
     fn ask(&mut self) -> Option<Instant> {
         loop {
             let job = match self.reconciler.next(self.now, Timestamp::UNIX_EPOCH) {
-                Step::Do(job) => job,
-                Step::Again => continue,
-                Step::Wait(until) => return until,
+                Next::Start(job) => job,
+                Next::Again => continue,
+                Next::Wait(until) => return until,
             };
             let object: usize = job.id.name.parse().unwrap();
             assert!(self.sent.iter().all(|sent| sent.job.id != job.id), "two requests of one object");
@@ -230,22 +234,17 @@ impl World {
 
     fn answer(&mut self, fault: Fault) {
         let Some(Sent { job, answer }) = self.sent.pop_front() else { return };
-        let texts = match &answer {
-            Answer::Object(object) => (object.uid.to_string(), object.version.to_string(), object.status.to_string()),
-            _ => Default::default(),
-        };
-        let outcome = match (fault, &answer) {
-            (Fault::Lost, _) => Outcome::Later { after: None, everywhere: true },
-            (Fault::Overloaded, _) => Outcome::Later { after: Some(Duration::from_secs(1)), everywhere: true },
-            (Fault::Broken, _) => Outcome::Later { after: None, everywhere: false },
-            (Fault::Refused, _) => Outcome::Refused { code: 422, message: "no" },
+        let message = String::new();
+        let outcome = match (fault, answer) {
+            (Fault::Lost, _) => Outcome::Later { after: None, everywhere: true, message },
+            (Fault::Overloaded, _) => Outcome::Later { after: Some(Duration::from_secs(1)), everywhere: true, message },
+            (Fault::Broken, _) => Outcome::Later { after: None, everywhere: false, message },
+            (Fault::Refused, _) => Outcome::Refused { code: 422, message },
             (_, Answer::Conflict) => Outcome::Conflict,
             (_, Answer::Gone) => Outcome::Gone,
-            (_, Answer::Object(_)) => {
-                Outcome::Done(Version { uid: &texts.0, resource_version: &texts.1, status: Some(&texts.2) })
-            }
+            (_, Answer::Object(object)) => Outcome::Done { stored: object.stored(), other_writer: None },
         };
-        self.reconciler.finished(&job.id, outcome, self.now);
+        self.reconciler.finished(&job.id, &outcome, self.now);
     }
 
     /// Nothing more happens but what follows.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps nothing fails there")]
 
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use super::*;
 use crate::status::merge::{Desired, merge};
@@ -21,18 +21,34 @@ impl Fixture {
         fixture
     }
 
+    /// The first write of an object is in flight.
+    fn writing() -> (Self, Job) {
+        let mut fixture = Self::leading();
+        fixture.writes(&["a"]);
+        let job = fixture.job();
+        (fixture, job)
+    }
+
+    /// Objects that exist and have no status yet get one.
+    fn writes(&mut self, names: &[&str]) {
+        for name in names {
+            self.desired(name, Some(&status("words")));
+            self.stored(name, "1", None);
+        }
+    }
+
     fn desired(&mut self, name: &str, status: Option<&Value>) {
         self.reconciler.desired(&route(name), status.map(Value::to_string).as_deref(), self.now);
     }
 
     fn stored(&mut self, name: &str, version: &str, status: Option<&str>) {
-        self.reconciler.stored(&route(name), Some(Version { uid: "uid", resource_version: version, status }), self.now);
+        self.reconciler.stored(&route(name), Some(&stored("uid", version, status)), self.now);
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Next<Job> {
         loop {
             match self.reconciler.next(self.now, Timestamp::UNIX_EPOCH) {
-                Step::Again => {}
+                Next::Again => {}
                 step => return step,
             }
         }
@@ -40,41 +56,50 @@ impl Fixture {
 
     fn job(&mut self) -> Job {
         match self.step() {
-            Step::Do(job) => job,
+            Next::Start(job) => job,
             step => panic!("{step:?}"),
         }
     }
 
     /// Waits for as long as the state machine wants.
     fn wait(&mut self) -> Duration {
-        let Step::Wait(Some(until)) = self.step() else { panic!("it does not wait for a time") };
+        let Next::Wait(Some(until)) = self.step() else { panic!("it does not wait for a time") };
         let wait = until - self.now;
         self.now = until;
         wait
     }
 
     fn idle(&mut self) -> bool {
-        self.step() == Step::Wait(None) && self.reconciler.pending() == 0
+        self.step() == Next::Wait(None) && self.reconciler.pending() == 0
     }
 
-    fn finish(&mut self, job: &Job, outcome: Outcome<'_>) -> Report {
+    fn finish(&mut self, job: &Job, outcome: &Outcome) -> Report {
         self.reconciler.finished(&job.id, outcome, self.now)
     }
 
     /// The API server takes what is written. Gives its answer.
     fn written(&mut self, job: &Job, version: &str) -> String {
         let status = body(job)["status"].to_string();
-        self.finish(job, done(version, &status));
+        self.finish(job, &done(version, &status));
         status
     }
 }
 
-fn done<'a>(version: &'a str, status: &'a str) -> Outcome<'a> {
-    Outcome::Done(Version { uid: "uid", resource_version: version, status: Some(status) })
+pub(super) fn stored(uid: &str, version: &str, status: Option<&str>) -> Stored {
+    let status = status.map(|status| RawValue::from_string(status.to_owned()).unwrap());
+    Stored { uid: uid.into(), resource_version: version.into(), status }
 }
 
-fn later(after: Option<u64>, everywhere: bool) -> Outcome<'static> {
-    Outcome::Later { after: after.map(Duration::from_secs), everywhere }
+fn done(version: &str, status: &str) -> Outcome {
+    Outcome::Done { stored: stored("uid", version, Some(status)), other_writer: None }
+}
+
+fn refused(code: u16, message: &str) -> Outcome {
+    Outcome::Refused { code, message: message.to_owned() }
+}
+
+fn later(after: Option<u64>, everywhere: bool) -> Outcome {
+    Outcome::Later { after: after.map(Duration::from_secs), everywhere, message: "later".to_owned() }
 }
 
 fn route(name: &str) -> ObjectId {
@@ -111,16 +136,13 @@ fn a_status_is_written_once_both_sides_are_known() {
     assert_eq!((version(&job), message(&job)), ("1".into(), "words".into()));
     fixture.now += Duration::from_millis(7);
     let answer = body(&job)["status"].to_string();
-    assert_eq!(fixture.finish(&job, done("2", &answer)).took, Some(Duration::from_millis(7)));
+    assert_eq!(fixture.finish(&job, &done("2", &answer)).took, Some(Duration::from_millis(7)));
     assert!(fixture.idle());
 }
 
 #[test]
 fn what_comes_back_through_the_watch_causes_nothing() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
+    let (mut fixture, job) = Fixture::writing();
     let answer = fixture.written(&job, "2");
     fixture.stored("a", "2", Some(&answer));
     assert!(fixture.reconciler.pending() == 0, "not even a comparison");
@@ -136,7 +158,7 @@ fn the_newest_word_is_written_and_those_before_it_are_skipped() {
     let job = fixture.job();
     fixture.desired("a", Some(&status("second")));
     fixture.desired("a", Some(&status("third")));
-    assert_eq!(fixture.step(), Step::Wait(None), "one request of an object at once");
+    assert_eq!(fixture.step(), Next::Wait(None), "one request of an object at once");
     fixture.written(&job, "2");
     assert_eq!(fixture.wait(), SPACING);
     let job = fixture.job();
@@ -162,10 +184,7 @@ fn older_versions_from_the_watch_do_not_undo_what_the_answer_said() {
 
 #[test]
 fn news_that_came_before_the_answer_count() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
+    let (mut fixture, job) = Fixture::writing();
     fixture.stored("a", "3", None);
     fixture.written(&job, "2");
     fixture.wait();
@@ -174,13 +193,10 @@ fn news_that_came_before_the_answer_count() {
 
 #[test]
 fn a_conflict_waits_for_the_watch() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
-    fixture.finish(&job, Outcome::Conflict);
+    let (mut fixture, job) = Fixture::writing();
+    fixture.finish(&job, &Outcome::Conflict);
     fixture.desired("a", Some(&status("others")));
-    assert!(matches!(fixture.step(), Step::Wait(Some(_))), "the version is known to be old");
+    assert!(matches!(fixture.step(), Next::Wait(Some(_))), "the version is known to be old");
     fixture.stored("a", "2", None);
     let job = fixture.job();
     assert_eq!((version(&job), message(&job)), ("2".into(), "others".into()));
@@ -188,26 +204,20 @@ fn a_conflict_waits_for_the_watch() {
 
 #[test]
 fn a_conflict_that_the_watch_has_explained_already_is_tried_at_once() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
+    let (mut fixture, job) = Fixture::writing();
     fixture.stored("a", "2", None);
-    fixture.finish(&job, Outcome::Conflict);
+    fixture.finish(&job, &Outcome::Conflict);
     assert_eq!(version(&fixture.job()), "2");
 }
 
 #[test]
 fn a_conflict_that_the_watch_does_not_explain_has_the_object_read() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
-    fixture.finish(&job, Outcome::Conflict);
+    let (mut fixture, job) = Fixture::writing();
+    fixture.finish(&job, &Outcome::Conflict);
     assert_eq!(fixture.wait(), NEWS_BOUND);
     let job = fixture.job();
     assert_eq!(job.request, Request::Read);
-    fixture.finish(&job, done("5", "{}"));
+    fixture.finish(&job, &done("5", "{}"));
     let job = fixture.job();
     assert_eq!(version(&job), "5");
     fixture.written(&job, "6");
@@ -217,25 +227,19 @@ fn a_conflict_that_the_watch_does_not_explain_has_the_object_read() {
 
 #[test]
 fn an_object_that_is_gone_and_made_again_gets_its_status_again() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
-    fixture.finish(&job, Outcome::Gone);
+    let (mut fixture, job) = Fixture::writing();
+    fixture.finish(&job, &Outcome::Gone);
     assert!(fixture.idle());
     fixture.reconciler.stored(&route("a"), None, fixture.now);
     assert!(fixture.idle());
-    let again = Version { uid: "another", resource_version: "7", status: None };
-    fixture.reconciler.stored(&route("a"), Some(again), fixture.now);
+    let again = stored("another", "7", None);
+    fixture.reconciler.stored(&route("a"), Some(&again), fixture.now);
     assert_eq!(version(&fixture.job()), "7");
 }
 
 #[test]
 fn an_answer_that_comes_after_the_object_went_is_forgotten() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
+    let (mut fixture, job) = Fixture::writing();
     fixture.reconciler.stored(&route("a"), None, fixture.now);
     fixture.desired("a", None);
     fixture.written(&job, "2");
@@ -248,49 +252,41 @@ fn a_refusal_is_logged_once_and_tried_ever_more_rarely() {
     let mut fixture = Fixture::leading();
     fixture.desired("a", Some(&status("words")));
     fixture.stored("a", "1", None);
-    let refused = Outcome::Refused { code: 422, message: "no" };
     let mut waits = Vec::new();
     for round in 0..11 {
         let job = fixture.job();
-        assert_eq!(fixture.finish(&job, refused).log, round == 0);
+        assert_eq!(fixture.finish(&job, &refused(422, "no")).log, round == 0);
         waits.push(fixture.wait().as_secs());
     }
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
     let job = fixture.job();
-    fixture.finish(&job, refused);
+    fixture.finish(&job, &refused(422, "no"));
     fixture.desired("a", Some(&status("others")));
     assert_eq!(fixture.wait(), REFUSED.base, "something turned");
     let job = fixture.job();
     assert_eq!(message(&job), "others");
-    assert!(fixture.finish(&job, Outcome::Refused { code: 422, message: "still no" }).log, "other words");
+    assert!(fixture.finish(&job, &refused(422, "still no")).log, "other words");
 }
 
 #[test]
 fn what_we_may_not_do_is_logged_once_for_a_kind() {
     let mut fixture = Fixture::leading();
-    for name in ["a", "b"] {
-        fixture.desired(name, Some(&status("words")));
-        fixture.stored(name, "1", None);
-    }
-    let forbidden = Outcome::Refused { code: 403, message: "no" };
+    fixture.writes(&["a", "b"]);
     let (a, b) = (fixture.job(), fixture.job());
-    assert!(fixture.finish(&a, forbidden).log);
-    assert!(!fixture.finish(&b, forbidden).log);
+    assert!(fixture.finish(&a, &refused(403, "no")).log);
+    assert!(!fixture.finish(&b, &refused(403, "no")).log);
     fixture.wait();
     let (a, b) = (fixture.job(), fixture.job());
     fixture.written(&a, "2");
-    assert!(fixture.finish(&b, forbidden).log, "it was allowed between");
+    assert!(fixture.finish(&b, &refused(403, "no")).log, "it was allowed between");
 }
 
 #[test]
 fn an_object_that_fails_holds_up_no_other() {
     let mut fixture = Fixture::leading();
-    for name in ["a", "b", "c"] {
-        fixture.desired(name, Some(&status("words")));
-        fixture.stored(name, "1", None);
-    }
+    fixture.writes(&["a", "b", "c"]);
     let job = fixture.job();
-    fixture.finish(&job, later(Some(3), false));
+    fixture.finish(&job, &later(Some(3), false));
     for _ in 0..2 {
         let job = fixture.job();
         assert_ne!(job.id, route("a"));
@@ -303,17 +299,14 @@ fn an_object_that_fails_holds_up_no_other() {
 #[test]
 fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
     let mut fixture = Fixture::leading();
-    for name in ["a", "b", "c", "d"] {
-        fixture.desired(name, Some(&status("words")));
-        fixture.stored(name, "1", None);
-    }
+    fixture.writes(&["a", "b", "c", "d"]);
     let (a, b) = (fixture.job(), fixture.job());
-    fixture.finish(&a, later(None, true));
-    fixture.finish(&b, later(Some(2), true));
+    fixture.finish(&a, &later(None, true));
+    fixture.finish(&b, &later(Some(2), true));
     assert_eq!(fixture.wait(), Duration::from_secs(2));
     let probe = fixture.job();
-    assert_eq!(fixture.step(), Step::Wait(None), "one asks");
-    fixture.finish(&probe, later(None, true));
+    assert_eq!(fixture.step(), Next::Wait(None), "one asks");
+    fixture.finish(&probe, &later(None, true));
     assert_eq!(fixture.wait(), UNAVAILABLE.base * 2, "the second failure of all");
     let probe = fixture.job();
     fixture.written(&probe, "2");
@@ -327,11 +320,8 @@ fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
 
 #[test]
 fn no_pause_is_longer_than_five_minutes() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
-    fixture.finish(&job, later(Some(u64::MAX), true));
+    let (mut fixture, job) = Fixture::writing();
+    fixture.finish(&job, &later(Some(u64::MAX), true));
     assert_eq!(fixture.wait(), LONGEST_PAUSE);
 }
 
@@ -354,7 +344,7 @@ fn who_does_not_lead_writes_nothing_and_compares_everything_on_taking_over() {
     assert!(fixture.idle());
     fixture.reconciler.lead(true, fixture.now);
     assert_eq!(version(&fixture.job()), "2");
-    assert_eq!(fixture.step(), Step::Wait(None), "b was right");
+    assert_eq!(fixture.step(), Next::Wait(None), "b was right");
 }
 
 #[test]
@@ -380,7 +370,7 @@ fn what_agrees_is_told_from_what_does_not_whatever_the_times_are() {
     let mut written = [fixture.job(), fixture.job(), fixture.job()].map(|job| job.id.name.to_string());
     written.sort();
     assert_eq!(written, ["c", "d", "e"]);
-    assert_eq!(fixture.step(), Step::Wait(None), "a and b are right");
+    assert_eq!(fixture.step(), Next::Wait(None), "a and b are right");
 }
 
 #[test]
@@ -397,13 +387,10 @@ fn stale_entries_go_only_once_all_desired_statuses_are_known() {
 
 #[test]
 fn a_server_that_keeps_less_than_was_written_is_not_written_to_for_ever() {
-    let mut fixture = Fixture::leading();
-    fixture.desired("a", Some(&status("words")));
-    fixture.stored("a", "1", None);
-    let job = fixture.job();
+    let (mut fixture, job) = Fixture::writing();
     let mut kept = body(&job)["status"].clone();
     kept["parents"][0]["conditions"][0]["message"] = "pruned".into();
-    fixture.finish(&job, done("2", &kept.to_string()));
+    fixture.finish(&job, &done("2", &kept.to_string()));
     fixture.stored("a", "3", Some(&kept.to_string()));
     fixture.wait();
     assert!(fixture.idle(), "it says what it made of our words");
@@ -417,11 +404,11 @@ fn the_engine_is_not_kept_waiting_while_everything_is_compared() {
     let now = Instant::now();
     for n in 0..100 {
         let id = route(&n.to_string());
-        reconciler.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), now);
+        reconciler.stored(&id, Some(&stored("uid", "1", None)), now);
     }
     reconciler.complete(now);
     reconciler.lead(true, now);
-    assert_eq!(reconciler.next(now, Timestamp::UNIX_EPOCH), Step::Again);
+    assert_eq!(reconciler.next(now, Timestamp::UNIX_EPOCH), Next::Again);
     assert_eq!(reconciler.pending(), 100 - COMPARED_AT_ONCE);
 }
 
@@ -429,7 +416,7 @@ fn the_engine_is_not_kept_waiting_while_everything_is_compared() {
 fn objects_without_a_status_are_not_kept() {
     let mut fixture = Fixture::leading();
     let id = ObjectId::new(Kind::Secret, "ns", "a");
-    fixture.reconciler.stored(&id, Some(Version { uid: "uid", resource_version: "1", status: None }), fixture.now);
+    fixture.reconciler.stored(&id, Some(&stored("uid", "1", None)), fixture.now);
     fixture.reconciler.desired(&id, Some("{}"), fixture.now);
     assert!(fixture.reconciler.entries.is_empty());
 }
@@ -447,23 +434,23 @@ fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely()
     overwrite(&mut fixture, &mut version);
     while fixture.now < began + Duration::from_hours(1) {
         match fixture.step() {
-            Step::Do(job) if job.request == Request::Who => {
+            Next::Start(job) if job.request == Request::Who => {
                 asked += 1;
-                fixture.finish(&job, done(&version.to_string(), &theirs));
+                fixture.finish(&job, &done(&version.to_string(), &theirs));
                 assert!(fixture.reconciler.named(&job.id, "them"));
             }
-            Step::Do(job) => {
+            Next::Start(job) => {
                 writes += 1;
                 version += 1;
                 fixture.written(&job, &version.to_string());
                 overwrite(&mut fixture, &mut version);
             }
-            Step::Wait(until) => {
+            Next::Wait(until) => {
                 // While it waits, they write on.
                 overwrite(&mut fixture, &mut version);
                 fixture.now = until.unwrap();
             }
-            Step::Again => {}
+            Next::Again => {}
         }
         found += fixture.reconciler.take_overwritten();
     }
@@ -490,16 +477,16 @@ fn an_object_that_is_made_anew_does_not_wait_because_somebody_overwrote_the_one_
         fixture.stored("a", "0", Some(&theirs));
         for version in 1.. {
             match fixture.step() {
-                Step::Do(job) if job.request == Request::Who => {
-                    fixture.finish(&job, done(&version.to_string(), &theirs));
+                Next::Start(job) if job.request == Request::Who => {
+                    fixture.finish(&job, &done(&version.to_string(), &theirs));
                 }
-                Step::Do(job) => {
+                Next::Start(job) => {
                     fixture.written(&job, &version.to_string());
                     fixture.stored("a", &(version + 1000).to_string(), Some(&theirs));
                 }
-                Step::Wait(Some(until)) if until > fixture.now + Duration::from_mins(1) => break,
-                Step::Wait(until) => fixture.now = until.unwrap(),
-                Step::Again => {}
+                Next::Wait(Some(until)) if until > fixture.now + Duration::from_mins(1) => break,
+                Next::Wait(until) => fixture.now = until.unwrap(),
+                Next::Again => {}
             }
         }
         assert_eq!(fixture.reconciler.contested(fixture.now).count(), 1);
@@ -507,8 +494,8 @@ fn an_object_that_is_made_anew_does_not_wait_because_somebody_overwrote_the_one_
             fixture.reconciler.stored(&route("a"), None, fixture.now);
             assert_eq!(fixture.reconciler.contested(fixture.now).count(), 0);
         }
-        let anew = Version { uid: "another", resource_version: "5000", status: None };
-        fixture.reconciler.stored(&route("a"), Some(anew), fixture.now);
+        let anew = stored("another", "5000", None);
+        fixture.reconciler.stored(&route("a"), Some(&anew), fixture.now);
         let job = fixture.job();
         assert_eq!((version(&job), message(&job)), ("5000".into(), "ours".into()));
         assert_eq!(fixture.reconciler.contested(fixture.now).count(), 0);
