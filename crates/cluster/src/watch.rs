@@ -4,17 +4,17 @@
 //! slim model when they arrive and are kept by nobody here: what is remembered of each is its name and a number for its
 //! version, so that a relist can say what has gone and what is new.
 //!
-//! * `wire` takes apart what an API server writes, and decodes objects.
+//! * `decoder` decodes what an API server writes.
 //! * `plan` is how one watch goes on: what to ask next, when to wait, what an answer means. Without IO.
-//! * `reader` is the IO of one watch.
-//! * `state` is what was said of which object, and what a new word about one changes. Without IO.
-//! * `event` is what a reader tells.
+//! * `reflector` is the IO of one watch.
+//! * `state` is what was observed of which object, and what a new event changes. Without IO.
+//! * `event` is what a reflector sends.
 //! * `contents` is what is read of objects because others refer to them. Without IO.
 //! * `crds` is what is known of CustomResourceDefinitions.
-//! * `coordinator` owns the state, starts readers and hands on what is observed.
+//! * `coordinator` owns the state, starts reflectors and hands on what is observed.
 //! * `labelled` is the watch of objects of which the metadata is enough, beside the others.
 //!
-//! What is said last stays until an API server says otherwise: a server that is away takes nothing from anybody.
+//! What was observed last stays until an API server says otherwise: a server that is away takes nothing from anybody.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -25,17 +25,17 @@ use tokio::{sync::mpsc, task::JoinHandle};
 mod contents;
 mod coordinator;
 mod crds;
+mod decoder;
 mod event;
 mod labelled;
 mod metrics;
 mod plan;
-mod reader;
+mod reflector;
 mod request;
 mod state;
-mod wire;
 
 pub use self::metrics::{ErrorLabels, KindLabel, Metrics};
-pub use self::reader::{causes, retry_after};
+pub use self::reflector::{causes, retry_after};
 pub(crate) use self::{
     labelled::{MetadataEvent, watch_metadata},
     request::Labelled,

@@ -1,4 +1,4 @@
-//! Owns the state, starts readers and hands on what is observed.
+//! Owns the state, starts reflectors and hands on what is observed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,13 +17,13 @@ use tokio::{
 
 use super::{
     Limits, Observed, Options, Scope,
-    crds::{Crds, Learner},
+    crds::{CrdStore, Crds},
+    decoder::Decoder,
     event::{Event, Message},
     metrics::Metrics,
-    reader::{Fetch, Reader},
-    request::{Order, Place, Target},
+    reflector::{Fetch, Reflector},
+    request::{Command, ListWatch, Target},
     state::State,
-    wire::Wire,
 };
 
 /// Batches that wait; when so many do, the API server is made to wait.
@@ -42,45 +42,45 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
     let mut tasks = Tasks {
         client,
         limits: options.limits,
-        learner: Learner::default(),
+        crd_store: CrdStore::default(),
         crds,
         out,
         metrics: options.metrics.clone(),
-        readers: JoinSet::new(),
+        reflectors: JoinSet::new(),
         running: HashMap::new(),
         fetches: BTreeMap::new(),
         reads: BTreeMap::new(),
         slots: Arc::new(Semaphore::new(FETCHES)),
         read_slots: Arc::new(Semaphore::new(READS)),
     };
-    let places = places(&options);
-    let mut state = State::new(&options.scope, &places);
+    let list_watches = list_watches(&options);
+    let mut state = State::new(&options.scope, &list_watches);
     // Which namespaces are read must be known before what is in them comes.
     let selects = matches!(options.scope, Scope::Selector(_));
     let (first, mut later): (Vec<_>, Vec<_>) =
-        places.into_iter().partition(|place| !selects || place.target == Target::Kind(Kind::Namespace));
-    if first.iter().chain(&later).any(|place| place.target.crd().is_some()) {
-        tasks.read(Place { target: Target::Crds, namespace: None, name: None }, Duration::ZERO);
+        list_watches.into_iter().partition(|list_watch| !selects || list_watch.target == Target::Kind(Kind::Namespace));
+    if first.iter().chain(&later).any(|list_watch| list_watch.target.crd().is_some()) {
+        tasks.read(ListWatch { target: Target::Crds, namespace: None, name: None }, Duration::ZERO);
     }
-    for place in first {
-        tasks.read(place, Duration::ZERO);
+    for list_watch in first {
+        tasks.read(list_watch, Duration::ZERO);
     }
     let mut messages = Vec::new();
     loop {
         tokio::select! {
             biased;
             () = sink.closed() => return,
-            Some(ended) = tasks.readers.join_next_with_id() => tasks.ended(&ended),
+            Some(ended) = tasks.reflectors.join_next_with_id() => tasks.ended(&ended),
             _ = inbox.recv_many(&mut messages, WAITING) => {}
         }
         for message in messages.drain(..) {
             match message {
-                Message::Read(Place { target: Target::Kind(kind), namespace, .. }, events) => {
-                    state.read(kind, namespace.as_ref(), events);
+                Message::Events(ListWatch { target: Target::Kind(kind), namespace, .. }, events) => {
+                    state.handle(kind, namespace.as_ref(), events);
                 }
-                Message::Read(Place { target: Target::Crds, .. }, events) => tasks.take_crds(events),
+                Message::Events(ListWatch { target: Target::Crds, .. }, events) => tasks.take_crds(events),
                 // Nobody here asks for it.
-                Message::Read(Place { target: Target::Labelled(_) | Target::Content(_), .. }, _) => {}
+                Message::Events(ListWatch { target: Target::Labelled(_) | Target::Content(_), .. }, _) => {}
                 Message::Fetched(request, objects) => {
                     tasks.fetches.remove(&request);
                     state.fetched(request, objects);
@@ -92,15 +92,15 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
                 }
             }
         }
-        for order in state.take_orders() {
-            tasks.obey(order);
+        for command in state.take_commands() {
+            tasks.execute(command);
         }
         if state.has_read(Kind::Namespace) {
-            for place in later.drain(..) {
-                tasks.read(place, Duration::ZERO);
+            for list_watch in later.drain(..) {
+                tasks.read(list_watch, Duration::ZERO);
             }
         }
-        let observed = state.take_told();
+        let observed = state.take_observed();
         if !observed.is_empty() && sink.send(observed).await.is_err() {
             return;
         }
@@ -108,31 +108,32 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
 }
 
 /// What is to be watched.
-fn places(options: &Options) -> Vec<Place> {
+fn list_watches(options: &Options) -> Vec<ListWatch> {
     let mut kinds = options.kinds.clone();
     if matches!(options.scope, Scope::Selector(_)) {
         kinds.insert(Kind::Namespace);
     }
-    let whole = |kind| vec![Place { target: Target::Kind(kind), namespace: None, name: None }];
-    let places = kinds.into_iter().flat_map(|kind| match &options.scope {
+    let whole = |kind| vec![ListWatch { target: Target::Kind(kind), namespace: None, name: None }];
+    let list_watches = kinds.into_iter().flat_map(|kind| match &options.scope {
         Scope::Named(namespaces) if kind.namespaced() || kind == Kind::Namespace => {
-            let place = |name| Place { target: Target::Kind(kind), namespace: Some(Arc::clone(name)), name: None };
-            namespaces.iter().map(place).collect()
+            let list_watch =
+                |name| ListWatch { target: Target::Kind(kind), namespace: Some(Arc::clone(name)), name: None };
+            namespaces.iter().map(list_watch).collect()
         }
         _ => whole(kind),
     });
-    places.collect()
+    list_watches.collect()
 }
 
 struct Tasks {
     client: Client,
     limits: Limits,
-    learner: Learner,
+    crd_store: CrdStore,
     crds: watch::Sender<Arc<Crds>>,
     out: mpsc::Sender<Message>,
     metrics: Metrics,
-    readers: JoinSet<()>,
-    running: HashMap<tokio::task::Id, Place>,
+    reflectors: JoinSet<()>,
+    running: HashMap<tokio::task::Id, ListWatch>,
     fetches: BTreeMap<u64, AbortHandle>,
     reads: BTreeMap<u64, AbortHandle>,
     slots: Arc<Semaphore>,
@@ -140,62 +141,62 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn read(&mut self, place: Place, after: Duration) {
-        let reader = Reader {
+    fn read(&mut self, list_watch: ListWatch, after: Duration) {
+        let reflector = Reflector {
             client: self.client.clone(),
-            wire: Wire::new(place.target),
-            place: place.clone(),
+            decoder: Decoder::new(list_watch.target),
+            list_watch: list_watch.clone(),
             limits: self.limits,
             crds: self.crds.subscribe(),
             out: self.out.clone(),
-            metrics: self.metrics.place(place.target.name()),
+            metrics: self.metrics.reflector(list_watch.target.name()),
         };
-        let task = self.readers.spawn(async move {
+        let task = self.reflectors.spawn(async move {
             sleep(after).await;
-            reader.run().await;
+            reflector.run().await;
         });
-        self.running.insert(task.id(), place);
+        self.running.insert(task.id(), list_watch);
     }
 
-    /// A reader ends by a fault of its own alone. Another one begins with a list, and objects stay until then.
+    /// A reflector ends by a fault of its own alone. Another one begins with a list, and objects stay until then.
     fn ended(&mut self, ended: &Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
         let id = ended.as_ref().map_or_else(tokio::task::JoinError::id, |(id, ())| *id);
-        let Some(place) = self.running.remove(&id) else { return };
+        let Some(list_watch) = self.running.remove(&id) else { return };
         if ended.as_ref().is_err_and(tokio::task::JoinError::is_panic) {
-            tracing::error!(?place, "a watch panicked and is begun again");
+            tracing::error!(watch = ?list_watch, "a watch panicked and is begun again");
         }
-        self.read(place, self.limits.backoff_max);
+        self.read(list_watch, self.limits.backoff_max);
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            Order::Fetch(request, place) => {
-                let (fetch, out) = (self.fetch(place, &self.slots), self.out.clone());
-                let task = self.readers.spawn(async move {
+    fn execute(&mut self, command: Command) {
+        match command {
+            Command::Fetch(request, list_watch) => {
+                let (fetch, out) = (self.fetch(list_watch, &self.slots), self.out.clone());
+                let task = self.reflectors.spawn(async move {
                     let slot = Arc::clone(&fetch.slots).acquire_owned().await.ok();
                     let objects = fetch.run(slot, &OnceLock::new()).await;
                     let _ = out.send(Message::Fetched(request, objects)).await;
                 });
                 self.fetches.insert(request, task);
             }
-            Order::Read(request, place) => {
-                let (fetch, out) = (self.fetch(place, &self.read_slots), self.out.clone());
-                let task = self.readers.spawn(async move { read(request, fetch, &out).await });
+            Command::Read(request, list_watch) => {
+                let (fetch, out) = (self.fetch(list_watch, &self.read_slots), self.out.clone());
+                let task = self.reflectors.spawn(async move { read(request, fetch, &out).await });
                 self.reads.insert(request, task);
             }
-            Order::Cancel(request) => self.fetches.remove(&request).iter().for_each(AbortHandle::abort),
-            Order::Forget(request) => self.reads.remove(&request).iter().for_each(AbortHandle::abort),
+            Command::Cancel(request) => self.fetches.remove(&request).iter().for_each(AbortHandle::abort),
+            Command::Forget(request) => self.reads.remove(&request).iter().for_each(AbortHandle::abort),
         }
     }
 
-    fn fetch(&self, place: Place, slots: &Arc<Semaphore>) -> Fetch {
+    fn fetch(&self, list_watch: ListWatch, slots: &Arc<Semaphore>) -> Fetch {
         let (client, limits, crds) = (self.client.clone(), self.limits, self.crds.subscribe());
-        Fetch { client, place, limits, crds, slots: Arc::clone(slots) }
+        Fetch { client, list_watch, limits, crds, slots: Arc::clone(slots) }
     }
 
     fn take_crds(&mut self, events: Vec<Event>) {
-        self.learner.learn(events);
-        let known = self.learner.crds();
+        self.crd_store.apply(events);
+        let known = self.crd_store.crds();
         self.crds.send_if_modified(|crds| {
             let changed = **crds != known;
             *crds = Arc::new(known);
@@ -204,7 +205,7 @@ impl Tasks {
     }
 }
 
-/// Reads an object to which others refer, and tells once that takes longer than anybody shall wait. How long it waited for
+/// Reads an object to which others refer, and reports when that takes longer than anybody shall wait. How long it waited for
 /// its turn does not count: then there are many objects, and nothing is wrong with this one.
 async fn read(request: u64, fetch: Fetch, out: &mpsc::Sender<Message>) {
     let (patience, why) = (fetch.limits.answer, OnceLock::new());

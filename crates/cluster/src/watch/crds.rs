@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    decoder::{Name, Payload, WatchedObject},
     event::Event,
     plan::Presence,
-    wire::{Name, Said, What},
 };
 
 /// The CRDs that there are.
@@ -72,9 +72,9 @@ impl Crd {
     }
 }
 
-/// Learns from the watch of CRDs.
+/// What the watch of CRDs brought.
 #[derive(Debug, Default)]
-pub(super) struct Learner {
+pub(super) struct CrdStore {
     /// Uid of each, and the last list that it was in.
     crds: BTreeMap<Arc<str>, (Arc<str>, u64)>,
     list: u64,
@@ -83,23 +83,23 @@ pub(super) struct Learner {
     forbidden: bool,
 }
 
-impl Learner {
-    pub(super) fn learn(&mut self, events: Vec<Event>) {
+impl CrdStore {
+    pub(super) fn apply(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
-                Event::Begin => self.list += 1,
-                Event::Put(Said { name: Name { name, .. }, what: What::Exists { uid }, .. }) => {
+                Event::ListStarted => self.list += 1,
+                Event::Applied(WatchedObject { name: Name { name, .. }, payload: Payload::Exists { uid }, .. }) => {
                     self.crds.insert(name, (uid, self.list));
                 }
-                Event::Put(_) => {}
-                Event::Gone(name) => _ = self.crds.remove(&name.name),
-                Event::End => {
+                Event::Applied(_) => {}
+                Event::Deleted(name) => _ = self.crds.remove(&name.name),
+                Event::ListComplete => {
                     self.crds.retain(|_, (_, list)| *list == self.list);
                     self.listed = true;
                 }
                 Event::Failing { forbidden, .. } => (self.failing, self.forbidden) = (true, forbidden),
                 Event::NotServed => self.failing = true,
-                Event::Working => (self.failing, self.forbidden) = (false, false),
+                Event::Recovered => (self.failing, self.forbidden) = (false, false),
             }
         }
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn put(crd: &str, uid: &str) -> Event {
-        Event::Put(Said { name: name(crd), version: 0, what: What::Exists { uid: uid.into() } })
+        Event::Applied(WatchedObject { name: name(crd), version: 0, payload: Payload::Exists { uid: uid.into() } })
     }
 
     fn failing(forbidden: bool) -> Event {
@@ -138,35 +138,39 @@ mod tests {
     }
 
     /// What is known of `a` and of `b`.
-    fn known(learner: &Learner) -> [Crd; 2] {
-        ["a", "b"].map(|name| learner.crds().of(Some(name)))
+    fn known(crd_store: &CrdStore) -> [Crd; 2] {
+        ["a", "b"].map(|name| crd_store.crds().of(Some(name)))
     }
 
     #[test]
     fn that_a_crd_is_not_there_is_known_once_all_are_and_while_they_can_be_watched() {
-        let mut learner = Learner::default();
-        assert_eq!(known(&learner), [Crd::Unknown, Crd::Unknown]);
-        learner.learn(vec![Event::Begin, put("a", "1")]);
-        assert_eq!(known(&learner), [present("1"), Crd::Unknown]);
-        learner.learn(vec![Event::End]);
-        assert_eq!(known(&learner), [present("1"), Crd::Absent]);
-        learner.learn(vec![failing(false)]);
-        assert_eq!(known(&learner), [present("1"), Crd::Unknown], "what was there is, until the server says otherwise");
-        learner.learn(vec![Event::Begin, put("b", "3"), Event::End, Event::Working]);
-        assert_eq!(known(&learner), [Crd::Absent, present("3")]);
-        learner.learn(vec![Event::Gone(name("b"))]);
-        assert_eq!(known(&learner), [Crd::Absent, Crd::Absent]);
+        let mut crd_store = CrdStore::default();
+        assert_eq!(known(&crd_store), [Crd::Unknown, Crd::Unknown]);
+        crd_store.apply(vec![Event::ListStarted, put("a", "1")]);
+        assert_eq!(known(&crd_store), [present("1"), Crd::Unknown]);
+        crd_store.apply(vec![Event::ListComplete]);
+        assert_eq!(known(&crd_store), [present("1"), Crd::Absent]);
+        crd_store.apply(vec![failing(false)]);
+        assert_eq!(
+            known(&crd_store),
+            [present("1"), Crd::Unknown],
+            "what was there is, until the server says otherwise"
+        );
+        crd_store.apply(vec![Event::ListStarted, put("b", "3"), Event::ListComplete, Event::Recovered]);
+        assert_eq!(known(&crd_store), [Crd::Absent, present("3")]);
+        crd_store.apply(vec![Event::Deleted(name("b"))]);
+        assert_eq!(known(&crd_store), [Crd::Absent, Crd::Absent]);
     }
 
     #[test]
     fn who_may_not_read_crds_knows_that_nothing_comes_to_be_known() {
-        let mut learner = Learner::default();
-        learner.learn(vec![Event::Begin, failing(true)]);
-        assert_eq!(known(&learner), [Crd::Hidden, Crd::Hidden]);
-        learner.learn(vec![failing(false)]);
-        assert_eq!(known(&learner), [Crd::Unknown, Crd::Unknown]);
-        learner.learn(vec![Event::Begin, put("a", "1"), Event::End, Event::Working]);
-        assert_eq!(known(&learner), [present("1"), Crd::Absent]);
+        let mut crd_store = CrdStore::default();
+        crd_store.apply(vec![Event::ListStarted, failing(true)]);
+        assert_eq!(known(&crd_store), [Crd::Hidden, Crd::Hidden]);
+        crd_store.apply(vec![failing(false)]);
+        assert_eq!(known(&crd_store), [Crd::Unknown, Crd::Unknown]);
+        crd_store.apply(vec![Event::ListStarted, put("a", "1"), Event::ListComplete, Event::Recovered]);
+        assert_eq!(known(&crd_store), [present("1"), Crd::Absent]);
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! What the watch of one place tells.
+//! What a reflector sends.
 
 use super::{
-    request::Place,
-    wire::{Name, Said},
+    decoder::{Name, WatchedObject},
+    request::ListWatch,
 };
 
-/// What a reader tells, in this order: `Begin`, objects, `End`, objects, and so on.
+/// What becomes known of one [`ListWatch`], in this order: `ListStarted`, objects, `ListComplete`, objects, and so on.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub(super) enum Event {
     /// A list begins.
-    Begin,
+    ListStarted,
     /// An object is there.
-    Put(Said),
+    Applied(WatchedObject),
     /// An object has gone.
-    Gone(Name),
+    Deleted(Name),
     /// The list is complete: what was not in it has gone.
-    End,
+    ListComplete,
     /// The watch does not work.
     Failing {
         /// Why, for people.
@@ -24,8 +24,8 @@ pub(super) enum Event {
         /// Whether that is because we may not watch.
         forbidden: bool,
     },
-    /// It works.
-    Working,
+    /// It works again.
+    Recovered,
     /// The kind is not served.
     NotServed,
 }
@@ -33,13 +33,13 @@ pub(super) enum Event {
 /// Something for the coordinator.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Events of the watch of a place.
-    Read(Place, Vec<Event>),
+    /// Events of a reflector.
+    Events(ListWatch, Vec<Event>),
     /// What was fetched for the request of this number.
-    Fetched(u64, Vec<Said>),
+    Fetched(u64, Vec<WatchedObject>),
     /// An object to which others refer could not be read for longer than anybody waits, for this reason. The request of this
     /// number goes on.
     Late(u64, String),
     /// What there is of an object to which others refer, for the request of this number.
-    Content(u64, Vec<Said>),
+    Content(u64, Vec<WatchedObject>),
 }

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, watch};
 use super::{
     Limits,
     crds::Crds,
+    decoder::{Decoder, Name, Payload},
     event::{Event, Message},
     metrics::Metrics,
-    reader::Reader,
-    request::{Labelled, Place, Target},
-    wire::{Name, What, Wire},
+    reflector::Reflector,
+    request::{Labelled, ListWatch, Target},
 };
 
 /// Batches that wait; when so many do, the API server is made to wait.
@@ -53,17 +53,25 @@ pub(crate) async fn watch_metadata(
 ) {
     let target = Target::Labelled(labelled);
     let (out, mut messages) = mpsc::channel(WAITING);
-    let place = Place { target, namespace, name: None };
-    let metrics = metrics.place(target.name());
-    let reader = Reader { client, place, wire: Wire::new(target), limits, crds: NO_CRDS.subscribe(), out, metrics };
-    let mut reading = pin!(reader.run());
+    let list_watch = ListWatch { target, namespace, name: None };
+    let metrics = metrics.reflector(target.name());
+    let reflector = Reflector {
+        client,
+        list_watch,
+        decoder: Decoder::new(target),
+        limits,
+        crds: NO_CRDS.subscribe(),
+        out,
+        metrics,
+    };
+    let mut reading = pin!(reflector.run());
     let mut state = State::default();
     loop {
         let message = tokio::select! {
             () = &mut reading => return,
             message = messages.recv() => message,
         };
-        let Some(Message::Read(_, events)) = message else { return };
+        let Some(Message::Events(_, events)) = message else { return };
         for event in events {
             state.take(event, labelled.kind, &mut on_event);
         }
@@ -82,21 +90,21 @@ struct State {
 impl State {
     fn take(&mut self, event: Event, kind: &'static str, on_event: &mut impl FnMut(MetadataEvent)) {
         match event {
-            Event::Begin => self.listed = Some(HashSet::new()),
-            Event::Put(said) => {
-                let What::Metadata(metadata) = said.what else { return };
+            Event::ListStarted => self.listed = Some(HashSet::new()),
+            Event::Applied(watched) => {
+                let Payload::Metadata(metadata) = watched.payload else { return };
                 if let Some(listed) = &mut self.listed {
-                    listed.insert((said.name.namespace, said.name.name));
+                    listed.insert((watched.name.namespace, watched.name.name));
                 }
                 on_event(MetadataEvent::Applied(metadata));
             }
-            Event::Gone(Name { namespace, name }) => {
+            Event::Deleted(Name { namespace, name }) => {
                 if let Some(listed) = &mut self.listed {
                     listed.remove(&(Arc::clone(&namespace), Arc::clone(&name)));
                 }
                 on_event(MetadataEvent::Deleted { namespace, name });
             }
-            Event::End => on_event(MetadataEvent::Relisted(self.listed.take().unwrap_or_default())),
+            Event::ListComplete => on_event(MetadataEvent::Relisted(self.listed.take().unwrap_or_default())),
             // Without a CRD there are no objects.
             Event::NotServed => {
                 self.listed = None;
@@ -108,7 +116,7 @@ impl State {
                     self.failing = Some(why);
                 }
             }
-            Event::Working => {
+            Event::Recovered => {
                 tracing::info!(kind, "is watched again");
                 self.failing = None;
             }
@@ -119,7 +127,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::wire::Said;
+    use crate::watch::decoder::WatchedObject;
 
     static SERVICE: Labelled = Labelled {
         group: "",
@@ -132,19 +140,19 @@ mod tests {
 
     fn put(name: &str) -> Event {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-        Event::Put(Said { name: named(name), version: 0, what: What::Metadata(metadata.into()) })
+        Event::Applied(WatchedObject { name: named(name), version: 0, payload: Payload::Metadata(metadata.into()) })
     }
 
     fn named(name: &str) -> Name {
         Name { namespace: "n".into(), name: name.into() }
     }
 
-    fn heard(events: Vec<Event>) -> Vec<String> {
-        let mut heard = Vec::new();
+    fn seen(events: Vec<Event>) -> Vec<String> {
+        let mut seen = Vec::new();
         let mut state = State::default();
         for event in events {
-            state.take(event, SERVICE.kind, &mut |what| {
-                heard.push(match what {
+            state.take(event, SERVICE.kind, &mut |event| {
+                seen.push(match event {
                     MetadataEvent::Applied(metadata) => format!("there {}", metadata.name.expect("a name")),
                     MetadataEvent::Deleted { name, .. } => format!("gone {name}"),
                     MetadataEvent::Relisted(all) => {
@@ -155,33 +163,33 @@ mod tests {
                 });
             });
         }
-        heard
+        seen
     }
 
     #[test]
     fn the_end_of_a_list_says_what_there_is_and_so_what_is_gone() {
-        let first = [Event::Begin, put("a"), put("b"), put("c"), Event::Gone(named("b")), Event::End];
-        let then = [put("d"), Event::Begin, put("c"), Event::End];
-        let told = heard(first.into_iter().chain(then).collect());
-        assert_eq!(told, ["there a", "there b", "there c", "gone b", "all a c", "there d", "there c", "all c"]);
+        let first = [Event::ListStarted, put("a"), put("b"), put("c"), Event::Deleted(named("b")), Event::ListComplete];
+        let then = [put("d"), Event::ListStarted, put("c"), Event::ListComplete];
+        let found = seen(first.into_iter().chain(then).collect());
+        assert_eq!(found, ["there a", "there b", "there c", "gone b", "all a c", "there d", "there c", "all c"]);
     }
 
     #[test]
     fn a_list_that_breaks_says_nothing_and_the_next_one_begins_anew() {
-        let told = heard(vec![
-            Event::Begin,
+        let found = seen(vec![
+            Event::ListStarted,
             put("a"),
             Event::Failing { why: "cut".to_owned(), forbidden: false },
-            Event::Begin,
+            Event::ListStarted,
             put("b"),
-            Event::Working,
-            Event::End,
+            Event::Recovered,
+            Event::ListComplete,
         ]);
-        assert_eq!(told, ["there a", "there b", "all b"]);
+        assert_eq!(found, ["there a", "there b", "all b"]);
     }
 
     #[test]
     fn of_a_kind_that_is_not_served_there_is_nothing() {
-        assert_eq!(heard(vec![put("a"), Event::NotServed]), ["there a", "all "]);
+        assert_eq!(seen(vec![put("a"), Event::NotServed]), ["there a", "all "]);
     }
 }

@@ -33,16 +33,16 @@ pub struct ErrorLabels {
 /// Metrics of watches. Clones count the same.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    /// Changes that were told, those of lists included.
+    /// Changes that came, those of lists included.
     pub events: Family<KindLabel, Counter>,
     /// Requests that came to nothing, or ended before their time.
     pub errors: Family<ErrorLabels, Counter>,
     /// Lists that were read to their end. Each watch begins with one; any more is a relist.
     pub lists: Family<KindLabel, Counter>,
-    /// Seconds since an API server was last heard of a kind; where several namespaces are watched, in the one where that
+    /// Seconds since an API server last sent anything of a kind; where several namespaces are watched, in the one where that
     /// is longest ago. A quiet watch has a bookmark about each minute. Up to date after [`Metrics::refresh`].
     pub silence: Family<KindLabel, Gauge<f64, AtomicU64>>,
-    places: Arc<Mutex<Vec<Weak<Heard>>>>,
+    reflectors: Arc<Mutex<Vec<Weak<LastContact>>>>,
 }
 
 impl Metrics {
@@ -57,14 +57,14 @@ impl Metrics {
         registry.register("watch_silence_seconds", silence, self.silence.clone());
     }
 
-    /// Looks how long nothing was heard: for whoever is about to read the metrics.
+    /// Looks how long nothing came: for whoever is about to read the metrics.
     pub fn refresh(&self) {
         let now = Instant::now();
         let mut longest = std::collections::BTreeMap::<_, f64>::new();
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).retain(|heard| {
-            let Some(heard) = heard.upgrade() else { return false };
-            let silence = longest.entry(KindLabel { kind: heard.kind }).or_default();
-            *silence = silence.max(heard.silence(now));
+        self.reflectors.lock().unwrap_or_else(PoisonError::into_inner).retain(|last_contact| {
+            let Some(last_contact) = last_contact.upgrade() else { return false };
+            let silence = longest.entry(KindLabel { kind: last_contact.kind }).or_default();
+            *silence = silence.max(last_contact.silence(now));
             true
         });
         self.silence.clear();
@@ -74,13 +74,13 @@ impl Metrics {
     }
 
     /// What a watch of this kind counts. Until it is dropped the watch is there.
-    pub(super) fn place(&self, kind: &'static str) -> OfPlace {
+    pub(super) fn reflector(&self, kind: &'static str) -> ReflectorMetrics {
         let label = KindLabel { kind };
-        let heard = Arc::new(Heard { kind, since: Instant::now(), millis: AtomicU64::default() });
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.push(Arc::downgrade(&heard));
-        OfPlace {
-            heard,
+        let last_contact = Arc::new(LastContact { kind, since: Instant::now(), millis: AtomicU64::default() });
+        let mut reflectors = self.reflectors.lock().unwrap_or_else(PoisonError::into_inner);
+        reflectors.push(Arc::downgrade(&last_contact));
+        ReflectorMetrics {
+            last_contact,
             events: self.events.get_or_create(&label).clone(),
             lists: self.lists.get_or_create(&label).clone(),
             errors: self.errors.clone(),
@@ -88,39 +88,39 @@ impl Metrics {
     }
 }
 
-/// When something was last heard.
+/// When the API server last sent something.
 #[derive(Debug)]
-struct Heard {
+struct LastContact {
     kind: &'static str,
     since: Instant,
     /// From then on.
     millis: AtomicU64,
 }
 
-impl Heard {
+impl LastContact {
     fn silence(&self, now: Instant) -> f64 {
-        let heard = std::time::Duration::from_millis(self.millis.load(Ordering::Relaxed));
-        now.saturating_duration_since(self.since).saturating_sub(heard).as_secs_f64()
+        let last_contact = std::time::Duration::from_millis(self.millis.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.since).saturating_sub(last_contact).as_secs_f64()
     }
 }
 
 /// What one watch counts.
 #[derive(Debug)]
-pub(super) struct OfPlace {
-    heard: Arc<Heard>,
+pub(super) struct ReflectorMetrics {
+    last_contact: Arc<LastContact>,
     events: Counter,
     lists: Counter,
     errors: Family<ErrorLabels, Counter>,
 }
 
-impl OfPlace {
-    /// The API server said something.
-    pub(super) fn heard(&self) {
-        let millis = u64::try_from(self.heard.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.heard.millis.store(millis, Ordering::Relaxed);
+impl ReflectorMetrics {
+    /// The API server sent something.
+    pub(super) fn contact(&self) {
+        let millis = u64::try_from(self.last_contact.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_contact.millis.store(millis, Ordering::Relaxed);
     }
 
-    /// Changes were told.
+    /// Changes came.
     pub(super) fn events(&self, count: usize) {
         self.events.inc_by(count as u64);
     }
@@ -132,6 +132,6 @@ impl OfPlace {
 
     /// A request failed.
     pub(super) fn failed(&self, reason: &'static str) {
-        self.errors.get_or_create(&ErrorLabels { kind: self.heard.kind, reason }).inc();
+        self.errors.get_or_create(&ErrorLabels { kind: self.last_contact.kind, reason }).inc();
     }
 }

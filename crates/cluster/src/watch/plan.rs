@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::{
     Limits,
+    decoder::Status,
     request::{Ask, Target},
-    wire::Status,
 };
 
 /// Whether the CRD of a kind is there.

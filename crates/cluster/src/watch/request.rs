@@ -101,7 +101,7 @@ pub(super) enum Ask {
 
 /// The part of a cluster that one watch is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ListWatch {
     pub(super) target: Target,
     /// Only this namespace; of Namespaces, only the one of this name.
     pub(super) namespace: Option<Arc<str>>,
@@ -109,20 +109,20 @@ pub(super) struct Place {
     pub(super) name: Option<Arc<str>>,
 }
 
-/// Something that the state needs to be done.
+/// What the state wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Read this place, and give the answer with this number. The reading must begin after this was ordered.
-    Fetch(u64, Place),
+pub(super) enum Command {
+    /// List this, and give the answer with this number. The list must begin after this command.
+    Fetch(u64, ListWatch),
     /// Nobody waits for this any more.
     Cancel(u64),
     /// The same two for an object to which others refer. Its requests have numbers of their own.
-    Read(u64, Place),
+    Read(u64, ListWatch),
     /// Nobody waits for this any more.
     Forget(u64),
 }
 
-impl Place {
+impl ListWatch {
     /// The request, for a version of the API. A watch ends by itself after so many seconds.
     pub(super) fn request(&self, version: &str, ask: &Ask, seconds: u32) -> kube::Result<Request<Vec<u8>>> {
         let field_selector = match (self.target, &self.namespace) {
@@ -194,9 +194,9 @@ mod tests {
     use super::*;
 
     fn uri(kind: Kind, namespace: Option<&str>, ask: &Ask) -> String {
-        let place = Place { target: Target::Kind(kind), namespace: namespace.map(Into::into), name: None };
+        let list_watch = ListWatch { target: Target::Kind(kind), namespace: namespace.map(Into::into), name: None };
         let version = kind.versions().last().expect("a version");
-        place.request(version, ask, 240).expect("a request").uri().to_string()
+        list_watch.request(version, ask, 240).expect("a request").uri().to_string()
     }
 
     #[test]
@@ -233,18 +233,18 @@ mod tests {
 
     #[test]
     fn of_secrets_the_metadata_is_asked_for_and_of_one_that_is_referred_to_all() {
-        let place = |target, name: Option<&str>| Place {
+        let list_watch = |target, name: Option<&str>| ListWatch {
             target,
             namespace: name.map(|_| "n".into()),
             name: name.map(Into::into),
         };
-        let request = |place: Place, ask| place.request("v1", &ask, 240).expect("a request");
+        let request = |list_watch: ListWatch, ask| list_watch.request("v1", &ask, 240).expect("a request");
         let accept = |request: &Request<Vec<u8>>| {
             request.headers().get(ACCEPT).map(|text| text.to_str().expect("text").to_owned())
         };
-        let watch = request(place(Target::Kind(Kind::Secret), None), Ask::Initial { latest: false });
+        let watch = request(list_watch(Target::Kind(Kind::Secret), None), Ask::Initial { latest: false });
         assert!(accept(&watch).is_some_and(|accept| accept.contains("as=PartialObjectMetadata")), "{watch:?}");
-        let one = request(place(Target::Content(Kind::Secret), Some("s")), Ask::Page { next: None, whole: false });
+        let one = request(list_watch(Target::Content(Kind::Secret), Some("s")), Ask::Page { next: None, whole: false });
         assert_eq!(one.uri().to_string(), "/api/v1/namespaces/n/secrets?&fieldSelector=metadata.name%3Ds&limit=500");
         assert!(accept(&one).is_none_or(|accept| !accept.contains("Partial")), "{one:?}");
     }
@@ -269,19 +269,19 @@ mod tests {
             custom: false,
             label: ("made-by", "us"),
         };
-        let place = |namespace: Option<&str>| Place {
+        let list_watch = |namespace: Option<&str>| ListWatch {
             target: Target::Labelled(&SCALERS),
             namespace: namespace.map(Into::into),
             name: None,
         };
         let page = Ask::Page { next: None, whole: true };
-        let request = place(Some("n")).request("v2", &page, 240).expect("a request");
+        let request = list_watch(Some("n")).request("v2", &page, 240).expect("a request");
         let selector = "labelSelector=made-by%3Dus";
         let url = "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers?";
         assert_eq!(request.uri().to_string(), format!("{url}&{selector}"));
         let accept = request.headers()[ACCEPT].to_str().expect("text");
         assert!(accept.contains("as=PartialObjectMetadataList"), "{accept}");
-        let changes = place(None).request("v2", &Ask::Changes { since: "7".into() }, 240).expect("a request");
+        let changes = list_watch(None).request("v2", &Ask::Changes { since: "7".into() }, 240).expect("a request");
         assert!(changes.uri().to_string().starts_with("/apis/autoscaling/v2/horizontalpodautoscalers?"));
     }
 

@@ -1,8 +1,8 @@
-//! What was said of which object.
+//! What was observed of which object.
 //!
-//! Events of the watches go in, what is to be told comes out. Of an object its name, a number for its version and whether
-//! it was told are remembered: enough to say after a relist what is new and what has gone, and, where namespaces are
-//! selected, which objects a namespace has that begins or ceases to be read. What objects refer to is told before them, as
+//! Events of the watches go in, what was observed comes out. Of an object its name, a number for its version and whether
+//! it was reported are remembered: enough to say after a relist what is new and what has gone, and, where namespaces are
+//! selected, which objects a namespace has that begins or ceases to be read. What objects refer to is reported before them, as
 //! `contents` says.
 
 use std::{
@@ -15,27 +15,27 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 
 use super::{
     Observed, Scope,
-    contents::{Contents, There},
+    contents::{Contents, Known},
+    decoder::{Name, Payload, WatchedObject},
     event::Event,
-    request::{Order, Place, Target},
-    wire::{Name, Said, What},
+    request::{Command, ListWatch, Target},
 };
 
-/// What was said, and what is still to be said.
+/// What was reported, and what is still to be reported.
 #[derive(Debug)]
 pub(super) struct State {
-    kinds: BTreeMap<Kind, OfKind>,
+    kinds: BTreeMap<Kind, KindState>,
     /// The selector of namespaces, if there is one.
     selector: Option<LabelSelector>,
     /// Those that it selects.
     selected: BTreeSet<Arc<str>>,
-    /// What is to be told.
-    told: Vec<Observed>,
+    /// What is to be reported.
+    observed: Vec<Observed>,
     contents: Contents,
     /// What is being fetched; the request of each.
     fetches: BTreeMap<u64, Fetch>,
     last_fetch: u64,
-    orders: Vec<Order>,
+    commands: Vec<Command>,
 }
 
 /// Objects that are read because their namespace begins to be.
@@ -48,7 +48,7 @@ struct Fetch {
 }
 
 #[derive(Debug, Default)]
-struct OfKind {
+struct KindState {
     /// By the namespace that a watch is restricted to.
     sources: BTreeMap<Option<Arc<str>>, Source>,
     entries: BTreeMap<Name, Entry>,
@@ -81,14 +81,14 @@ struct Entry {
     /// The last list that it was in, or after which it was spoken of.
     list: u64,
     version: u64,
-    told: Told,
+    reported: Reported,
     /// Whether it was fetched and the watch has not spoken of it yet: a list that does not have it may be older.
     fetched: bool,
 }
 
-/// What was last told of an object.
+/// What was last reported of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     /// Nothing: its namespace is not read.
     Hidden,
     /// What it is.
@@ -96,12 +96,12 @@ enum Told {
     /// What it targets, for it never was decodable.
     Targets,
     /// That it is not decodable, and never was.
-    Fault,
+    Undecodable,
     /// What it was, and that what it is now is not decodable.
     Kept,
 }
 
-impl OfKind {
+impl KindState {
     /// Whether everything was read once, or it is known not to be served.
     fn is_read(&self) -> bool {
         self.sources.values().all(|source| source.read != Read::NotYet)
@@ -109,10 +109,10 @@ impl OfKind {
 }
 
 impl State {
-    /// Before anything was read, of these places.
-    pub(super) fn new<'a>(scope: &Scope, places: impl IntoIterator<Item = &'a Place>) -> Self {
-        let mut kinds = BTreeMap::<Kind, OfKind>::new();
-        for Place { target, namespace, .. } in places {
+    /// Before anything was read.
+    pub(super) fn new<'a>(scope: &Scope, list_watches: impl IntoIterator<Item = &'a ListWatch>) -> Self {
+        let mut kinds = BTreeMap::<Kind, KindState>::new();
+        for ListWatch { target, namespace, .. } in list_watches {
             if let Target::Kind(kind) = target {
                 kinds.entry(*kind).or_default().sources.insert(namespace.clone(), Source::default());
             }
@@ -122,22 +122,22 @@ impl State {
             kinds,
             selector,
             selected: BTreeSet::new(),
-            told: Vec::new(),
+            observed: Vec::new(),
             contents: Contents::default(),
             fetches: BTreeMap::new(),
             last_fetch: 0,
-            orders: Vec::new(),
+            commands: Vec::new(),
         }
     }
 
-    /// Takes what is to be told since it was last asked.
-    pub(super) fn take_told(&mut self) -> Vec<Observed> {
-        std::mem::take(&mut self.told)
+    /// Takes what is to be reported since it was last asked.
+    pub(super) fn take_observed(&mut self) -> Vec<Observed> {
+        std::mem::take(&mut self.observed)
     }
 
     /// Takes what is to be done since it was last asked.
-    pub(super) fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
+    pub(super) fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
     }
 
     /// Whether everything of a kind was read once, or it is known not to be served.
@@ -146,26 +146,26 @@ impl State {
     }
 
     /// Events of the watch of a kind, or of one namespace of it.
-    pub(super) fn read(&mut self, kind: Kind, namespace: Option<&Arc<str>>, events: Vec<Event>) {
+    pub(super) fn handle(&mut self, kind: Kind, namespace: Option<&Arc<str>>, events: Vec<Event>) {
         let key = namespace.cloned();
         for event in events {
             let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
             let source = of_kind.sources.entry(key.clone()).or_default();
             match event {
-                Event::Begin => {
+                Event::ListStarted => {
                     source.list += 1;
                     source.listing = true;
                 }
-                Event::Put(said) => {
+                Event::Applied(watched) => {
                     let list = source.list;
-                    self.touch(kind, &said.name);
-                    self.put(kind, list, false, said);
+                    self.touch(kind, &watched.name);
+                    self.put(kind, list, false, watched);
                 }
-                Event::Gone(name) => {
+                Event::Deleted(name) => {
                     self.touch(kind, &name);
                     self.gone(kind, &name);
                 }
-                Event::End => {
+                Event::ListComplete => {
                     source.listing = false;
                     source.read = Read::Synced;
                     let list = source.list;
@@ -180,7 +180,7 @@ impl State {
                     source.failing = Some(why);
                     self.health(kind);
                 }
-                Event::Working => {
+                Event::Recovered => {
                     source.failing = None;
                     self.health(kind);
                 }
@@ -196,7 +196,7 @@ impl State {
     }
 
     /// What was fetched.
-    pub(super) fn fetched(&mut self, request: u64, objects: Vec<Said>) {
+    pub(super) fn fetched(&mut self, request: u64, objects: Vec<WatchedObject>) {
         // One that was cancelled may answer all the same.
         let Some(Fetch { kind, .. }) = self.fetches.get(&request) else { return };
         let source = self.kinds.get(kind).and_then(|of_kind| of_kind.sources.get(&None));
@@ -207,10 +207,10 @@ impl State {
         let list = *list;
         let Some(Fetch { kind, namespace, touched }) = self.fetches.remove(&request) else { return };
         let mut there = BTreeSet::new();
-        for said in objects.into_iter().filter(|said| said.name.namespace == namespace) {
-            there.insert(Arc::clone(&said.name.name));
-            if !touched.contains(&said.name.name) {
-                self.put(kind, list, true, said);
+        for watched in objects.into_iter().filter(|watched| watched.name.namespace == namespace) {
+            there.insert(Arc::clone(&watched.name.name));
+            if !touched.contains(&watched.name.name) {
+                self.put(kind, list, true, watched);
             }
         }
         let entries = self.kinds.get(&kind).map(|of_kind| of_namespace(&of_kind.entries, &namespace));
@@ -227,7 +227,7 @@ impl State {
     }
 
     /// What an object holds to which others refer.
-    pub(super) fn arrived(&mut self, request: u64, objects: Vec<Said>) {
+    pub(super) fn arrived(&mut self, request: u64, objects: Vec<WatchedObject>) {
         self.contents(|contents, there| contents.arrived(request, objects, there));
     }
 
@@ -237,69 +237,69 @@ impl State {
     }
 
     /// Asks about what objects refer to, and hands on the answer.
-    fn contents(&mut self, ask: impl FnOnce(&mut Contents, &dyn Fn(&ObjectId) -> There)) {
+    fn contents(&mut self, ask: impl FnOnce(&mut Contents, &dyn Fn(&ObjectId) -> Known)) {
         let Self { contents, kinds, selector, selected, .. } = self;
         let there = |id: &ObjectId| {
-            let Some(of_kind) = kinds.get(&id.kind) else { return There::Absent };
+            let Some(of_kind) = kinds.get(&id.kind) else { return Known::Absent };
             let name = Name { namespace: Arc::clone(&id.namespace), name: Arc::clone(&id.name) };
             match of_kind.entries.get(&name) {
-                Some(_) if selector.is_some() && !selected.contains(&id.namespace) => There::Absent,
-                Some(entry) => There::Version(entry.version),
-                None if of_kind.is_read() => There::Absent,
-                None => There::Unlisted,
+                Some(_) if selector.is_some() && !selected.contains(&id.namespace) => Known::Absent,
+                Some(entry) => Known::Version(entry.version),
+                None if of_kind.is_read() => Known::Absent,
+                None => Known::Unlisted,
             }
         };
         ask(contents, &there);
-        let (told, orders) = contents.take();
-        self.told.extend(told);
-        self.orders.extend(orders);
+        let (observed, commands) = contents.take();
+        self.observed.extend(observed);
+        self.commands.extend(commands);
         let due = self.kinds.iter().filter(|(_, of_kind)| of_kind.syncs);
         for kind in due.map(|(kind, _)| *kind).collect::<Vec<_>>() {
             self.sync(kind);
         }
     }
 
-    /// Tells of an object, perhaps after what it refers to.
-    fn say(&mut self, id: &ObjectId, news: Vec<Observed>) {
+    /// Reports what is new of an object, perhaps after what it refers to.
+    fn report(&mut self, id: &ObjectId, news: Vec<Observed>) {
         let refers = |observed: &Observed| match observed {
             Observed::Put { object, .. } => !object.references().is_empty(),
             _ => false,
         };
         if self.contents.knows(id) || news.iter().any(refers) {
-            self.contents(|contents, there| contents.tell(id, news, there));
+            self.contents(|contents, there| contents.report(id, news, there));
         } else {
-            self.told.extend(news);
+            self.observed.extend(news);
         }
     }
 
     /// An object is there of a kind that is read by reference.
-    fn heard(&mut self, kind: Kind, list: u64, Said { name, version, .. }: Said) {
+    fn put_reference(&mut self, kind: Kind, list: u64, WatchedObject { name, version, .. }: WatchedObject) {
         let shown = self.shows(kind, &name);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let id = id(kind, &name);
-        let entry = Entry { list, version, told: Told::Hidden, fetched: false };
+        let entry = Entry { list, version, reported: Reported::Hidden, fetched: false };
         let before = of_kind.entries.insert(name, entry);
         if shown && before.is_none_or(|before| before.version != version) {
             self.contents(|contents, _| contents.turned(&id, version));
         }
     }
 
-    fn put(&mut self, kind: Kind, list: u64, fetched: bool, said: Said) {
+    fn put(&mut self, kind: Kind, list: u64, fetched: bool, watched: WatchedObject) {
         if kind.is_read_by_reference() {
-            return self.heard(kind, list, said);
+            return self.put_reference(kind, list, watched);
         }
-        let Said { name, version, what } = said;
+        let WatchedObject { name, version, payload } = watched;
         if kind == Kind::Namespace {
-            self.select(&name.name, &what);
+            self.select(&name.name, &payload);
         }
         let shown = self.shows(kind, &name);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
-        let old = of_kind.entries.get(&name).map(|entry| (entry.version, entry.told));
+        let old = of_kind.entries.get(&name).map(|entry| (entry.version, entry.reported));
         // What the watch has spoken of stays so.
         let fetched = fetched && of_kind.entries.get(&name).is_none_or(|entry| entry.fetched);
-        if let Some((same, told)) = old
+        if let Some((same, reported)) = old
             && same == version
-            && (told == Told::Hidden) != shown
+            && (reported == Reported::Hidden) != shown
         {
             of_kind.entries.entry(name).and_modify(|entry| {
                 entry.list = list;
@@ -307,33 +307,33 @@ impl State {
             });
             return;
         }
-        let old = old.map_or(Told::Hidden, |(_, told)| told);
+        let old = old.map_or(Reported::Hidden, |(_, reported)| reported);
         let id = id(kind, &name);
         let mut news = Vec::new();
-        let told = match what {
-            _ if !shown => Told::Hidden,
-            What::Exists { .. } | What::Metadata(_) => return,
-            What::Object { object, stored } => {
+        let reported = match payload {
+            _ if !shown => Reported::Hidden,
+            Payload::Exists { .. } | Payload::Metadata(_) => return,
+            Payload::Object { object, stored } => {
                 news.push(Observed::Put { object, stored });
-                Told::Object
+                Reported::Object
             }
-            What::Undecodable { why, targets } => {
-                let (told, refused) = match (old, targets) {
-                    (Told::Object | Told::Kept, _) => (Told::Kept, false),
+            Payload::Undecodable { why, targets } => {
+                let (reported, refused) = match (old, targets) {
+                    (Reported::Object | Reported::Kept, _) => (Reported::Kept, false),
                     (_, Some((object, stored))) => {
                         news.push(Observed::Put { object: *object, stored });
-                        (Told::Targets, true)
+                        (Reported::Targets, true)
                     }
-                    (Told::Targets, None) => (Told::Targets, false),
-                    (_, None) => (Told::Fault, false),
+                    (Reported::Targets, None) => (Reported::Targets, false),
+                    (_, None) => (Reported::Undecodable, false),
                 };
                 news.push(Observed::Undecodable { id: id.clone(), why, refused });
-                told
+                reported
             }
         };
-        of_kind.entries.insert(name, Entry { list, version, told, fetched });
+        of_kind.entries.insert(name, Entry { list, version, reported, fetched });
         if !news.is_empty() {
-            self.say(&id, news);
+            self.report(&id, news);
         }
     }
 
@@ -345,12 +345,12 @@ impl State {
         let id = id(kind, name);
         if kind.is_read_by_reference() {
             self.contents(|contents, _| contents.gone(&id));
-        } else if entry.is_some_and(|entry| entry.told != Told::Hidden) {
-            self.say(&id, vec![Observed::Remove(id.clone())]);
+        } else if entry.is_some_and(|entry| entry.reported != Reported::Hidden) {
+            self.report(&id, vec![Observed::Remove(id.clone())]);
         }
     }
 
-    /// Says that objects have gone which a watch had spoken of.
+    /// Removes objects that a watch had brought.
     fn drop_where(&mut self, kind: Kind, namespace: Option<&Arc<str>>, gone: impl Fn(&Entry) -> bool) {
         let Some(of_kind) = self.kinds.get(&kind) else { return };
         let of_source = |name: &Name| match namespace {
@@ -366,9 +366,9 @@ impl State {
         }
     }
 
-    /// Tells that a kind was read, or is not served, once that holds for all its watches.
+    /// Reports that a kind was read, or is not served, once that holds for all its watches.
     fn sync(&mut self, kind: Kind) {
-        let fetching = self.fetches.values().any(|fetch| fetch.kind == kind) || self.contents.holds(kind);
+        let fetching = self.fetches.values().any(|fetch| fetch.kind == kind) || self.contents.defers(kind);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let reads = |read| of_kind.sources.values().filter(|source| source.read == read).count();
         if reads(Read::NotYet) > 0 {
@@ -377,14 +377,14 @@ impl State {
         if reads(Read::Synced) == 0 {
             of_kind.syncs = false;
             if !std::mem::replace(&mut of_kind.absent, true) {
-                self.told.push(Observed::Absent(kind));
+                self.observed.push(Observed::Absent(kind));
             }
             return;
         }
         of_kind.syncs = fetching;
         if !fetching {
             of_kind.absent = false;
-            self.told.push(Observed::Synced(kind));
+            self.observed.push(Observed::Synced(kind));
         }
     }
 
@@ -395,25 +395,26 @@ impl State {
             return;
         }
         of_kind.stale.clone_from(&why);
-        self.told.push(why.map_or(Observed::Fresh(kind), |why| Observed::Stale { kind, why }));
+        self.observed.push(why.map_or(Observed::Fresh(kind), |why| Observed::Stale { kind, why }));
     }
 
-    /// Whether what is said of an object is to be told.
+    /// Whether what is observed of an object is to be reported.
     fn shows(&self, kind: Kind, name: &Name) -> bool {
         let namespace = if kind == Kind::Namespace { &name.name } else { &name.namespace };
         self.selector.is_none() || namespace.is_empty() || self.selected.contains(namespace)
     }
 
-    /// Looks at the labels of a Namespace before it is told itself.
-    fn select(&mut self, name: &Arc<str>, what: &What) {
-        let (Some(selector), What::Object { object: Object::Namespace(namespace), .. }) = (&self.selector, what) else {
+    /// Looks at the labels of a Namespace before it is reported itself.
+    fn select(&mut self, name: &Arc<str>, payload: &Payload) {
+        let (Some(selector), Payload::Object { object: Object::Namespace(namespace), .. }) = (&self.selector, payload)
+        else {
             return;
         };
         // A selector that cannot be evaluated selects nothing, whatever the labels.
         if !selector.matches(&namespace.labels).unwrap_or(false) {
             self.deselect(name);
         } else if self.selected.insert(Arc::clone(name)) {
-            let hides = |of_kind: &OfKind| of_namespace(&of_kind.entries, name).next().is_some();
+            let hides = |of_kind: &KindState| of_namespace(&of_kind.entries, name).next().is_some();
             let fetched = |kind: &Kind| kind.namespaced() && !kind.is_read_by_reference();
             let kinds = self.kinds.iter().filter(|(kind, of_kind)| fetched(kind) && hides(of_kind));
             for kind in kinds.map(|(kind, _)| *kind).collect::<Vec<_>>() {
@@ -432,19 +433,19 @@ impl State {
         let mut hidden = Vec::new();
         for (kind, of_kind) in self.kinds.iter_mut().filter(|(kind, _)| kind.namespaced()) {
             for (name, entry) in of_namespace_mut(&mut of_kind.entries, namespace) {
-                if std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden {
+                if std::mem::replace(&mut entry.reported, Reported::Hidden) != Reported::Hidden {
                     hidden.push(id(*kind, name));
                 }
             }
         }
         for id in hidden {
-            self.say(&id, vec![Observed::Remove(id.clone())]);
+            self.report(&id, vec![Observed::Remove(id.clone())]);
         }
         self.contents(|contents, _| contents.deselected(namespace));
         let itself = Name { namespace: Arc::default(), name: Arc::clone(namespace) };
         let entry = self.kinds.get_mut(&Kind::Namespace).and_then(|of_kind| of_kind.entries.get_mut(&itself));
-        if entry.is_some_and(|entry| std::mem::replace(&mut entry.told, Told::Hidden) != Told::Hidden) {
-            self.told.push(Observed::Remove(id(Kind::Namespace, &itself)));
+        if entry.is_some_and(|entry| std::mem::replace(&mut entry.reported, Reported::Hidden) != Reported::Hidden) {
+            self.observed.push(Observed::Remove(id(Kind::Namespace, &itself)));
         }
         for Fetch { kind, .. } in ended {
             if self.kinds.get(&kind).is_some_and(|of_kind| of_kind.syncs) {
@@ -455,8 +456,8 @@ impl State {
 
     fn fetch(&mut self, kind: Kind, namespace: Arc<str>) {
         self.last_fetch += 1;
-        let place = Place { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)), name: None };
-        self.orders.push(Order::Fetch(self.last_fetch, place));
+        let list_watch = ListWatch { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)), name: None };
+        self.commands.push(Command::Fetch(self.last_fetch, list_watch));
         self.fetches.insert(self.last_fetch, Fetch { kind, namespace, touched: BTreeSet::new() });
     }
 
@@ -475,7 +476,7 @@ impl State {
 
     fn cancel(&mut self, which: impl Fn(&Fetch) -> bool) -> Vec<Fetch> {
         let cancelled: Vec<_> = self.fetches.extract_if(.., |_, fetch| which(fetch)).collect();
-        self.orders.extend(cancelled.iter().map(|(request, _)| Order::Cancel(*request)));
+        self.commands.extend(cancelled.iter().map(|(request, _)| Command::Cancel(*request)));
         cancelled.into_iter().map(|(_, fetch)| fetch).collect()
     }
 

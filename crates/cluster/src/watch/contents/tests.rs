@@ -3,31 +3,31 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Scope,
+        decoder::{Decoder, Line},
         event::Event,
         state::State,
-        wire::{Line, Wire},
     },
     *,
 };
 
 fn line(target: Target, change: &str, object: &Value) -> Line {
     let line = json!({ "type": change, "object": object }).to_string();
-    Wire::new(target).line(line.as_bytes()).expect("a line").0
+    Decoder::new(target).line(line.as_bytes()).expect("a line").0
 }
 
 fn put(kind: Kind, object: &Value) -> Event {
-    let Line::Put(said) = line(Target::Kind(kind), "ADDED", object) else { panic!("no object") };
-    Event::Put(said)
+    let Line::Applied(watched) = line(Target::Kind(kind), "ADDED", object) else { panic!("no object") };
+    Event::Applied(watched)
 }
 
 fn gone(kind: Kind, object: &Value) -> Event {
-    let Line::Gone(name) = line(Target::Kind(kind), "DELETED", object) else { panic!("no name") };
-    Event::Gone(name)
+    let Line::Deleted(name) = line(Target::Kind(kind), "DELETED", object) else { panic!("no name") };
+    Event::Deleted(name)
 }
 
-fn content(object: &Value) -> Said {
-    let Line::Put(said) = line(Target::Content(Kind::Secret), "ADDED", object) else { panic!("no object") };
-    said
+fn content(object: &Value) -> WatchedObject {
+    let Line::Applied(watched) = line(Target::Content(Kind::Secret), "ADDED", object) else { panic!("no object") };
+    watched
 }
 
 fn secret(name: &str, version: u32) -> Value {
@@ -47,22 +47,22 @@ struct Scene(State);
 
 impl Scene {
     fn new() -> Self {
-        let place = |kind| Place { target: Target::Kind(kind), namespace: None, name: None };
-        Self(State::new(&Scope::All, &[place(Kind::Gateway), place(Kind::Secret)]))
+        let list_watch = |kind| ListWatch { target: Target::Kind(kind), namespace: None, name: None };
+        Self(State::new(&Scope::All, &[list_watch(Kind::Gateway), list_watch(Kind::Secret)]))
     }
 
     fn listed(secrets: &[&str]) -> Self {
         let mut scene = Self::new();
         let secrets = secrets.iter().map(|name| put(Kind::Secret, &secret(name, 1)));
-        let list = [Event::Begin].into_iter().chain(secrets).chain([Event::End]);
+        let list = [Event::ListStarted].into_iter().chain(secrets).chain([Event::ListComplete]);
         assert_eq!(scene.read(Kind::Secret, list.collect()), "synced Secret", "nothing is told that nobody refers to");
-        assert_eq!(scene.read(Kind::Gateway, vec![Event::Begin, Event::End]), "synced Gateway");
-        assert_eq!(scene.0.take_orders(), []);
+        assert_eq!(scene.read(Kind::Gateway, vec![Event::ListStarted, Event::ListComplete]), "synced Gateway");
+        assert_eq!(scene.0.take_commands(), []);
         scene
     }
 
     fn read(&mut self, kind: Kind, events: Vec<Event>) -> String {
-        self.0.read(kind, None, events);
+        self.0.handle(kind, None, events);
         self.told()
     }
 
@@ -81,19 +81,19 @@ impl Scene {
     }
 
     /// The names of the objects that are to be read, and the numbers of requests that are to be forgotten.
-    fn orders(&mut self) -> String {
-        let orders = self.0.take_orders().into_iter().map(|order| match order {
-            Order::Read(request, Place { target: Target::Content(Kind::Secret), name, .. }) => {
+    fn commands(&mut self) -> String {
+        let commands = self.0.take_commands().into_iter().map(|command| match command {
+            Command::Read(request, ListWatch { target: Target::Content(Kind::Secret), name, .. }) => {
                 format!("{request} {}", name.as_deref().unwrap_or_default())
             }
-            Order::Forget(request) => format!("forget {request}"),
+            Command::Forget(request) => format!("forget {request}"),
             other => panic!("{other:?}"),
         });
-        orders.collect::<Vec<_>>().join(", ")
+        commands.collect::<Vec<_>>().join(", ")
     }
 
     fn told(&mut self) -> String {
-        let told = self.0.take_told().into_iter().map(|observed| match observed {
+        let told = self.0.take_observed().into_iter().map(|observed| match observed {
             Observed::Put { object, .. } => {
                 if let api::Object::Secret(secret) = &object {
                     assert!(secret.data.0.keys().map(|key| &**key).eq(["tls.crt", "tls.key"]), "{secret:?}");
@@ -113,10 +113,10 @@ impl Scene {
 fn a_gateway_is_told_after_its_certificates_and_nobody_else_waits() {
     let mut scene = Scene::listed(&["s", "nobodys"]);
     assert_eq!(scene.gateway("g", 2, &["s"]), "");
-    assert_eq!(scene.orders(), "1 s");
+    assert_eq!(scene.commands(), "1 s");
     assert_eq!(scene.gateway("other", 3, &[]), "put Gateway n/other");
     assert_eq!(scene.gateway("g", 4, &["s"]), "", "the newer word waits in place of the older one");
-    assert_eq!(scene.orders(), "");
+    assert_eq!(scene.commands(), "");
     assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g");
     assert_eq!(scene.gateway("second", 5, &["s"]), "put Gateway n/second", "it was read");
 }
@@ -124,15 +124,15 @@ fn a_gateway_is_told_after_its_certificates_and_nobody_else_waits() {
 #[test]
 fn what_is_not_there_is_waited_for_until_all_are_listed() {
     let mut scene = Scene::new();
-    let list = vec![Event::Begin, put(Kind::Gateway, &gateway("g", 2, &["missing", "s"])), Event::End];
+    let list = vec![Event::ListStarted, put(Kind::Gateway, &gateway("g", 2, &["missing", "s"])), Event::ListComplete];
     assert_eq!(scene.read(Kind::Gateway, list), "");
-    assert_eq!(scene.read(Kind::Secret, vec![Event::Begin, put(Kind::Secret, &secret("s", 1))]), "");
-    assert_eq!(scene.orders(), "1 s");
-    assert_eq!(scene.read(Kind::Secret, vec![Event::End]), "synced Secret");
+    assert_eq!(scene.read(Kind::Secret, vec![Event::ListStarted, put(Kind::Secret, &secret("s", 1))]), "");
+    assert_eq!(scene.commands(), "1 s");
+    assert_eq!(scene.read(Kind::Secret, vec![Event::ListComplete]), "synced Secret");
     assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g, synced Gateway");
     let found = vec![put(Kind::Secret, &secret("missing", 3))];
     assert_eq!(scene.read(Kind::Secret, found), "");
-    assert_eq!(scene.orders(), "2 missing");
+    assert_eq!(scene.commands(), "2 missing");
     assert_eq!(scene.arrived(2, &[secret("missing", 3)]), "put Secret n/missing");
 }
 
@@ -142,14 +142,14 @@ fn a_new_version_is_read_once_and_one_that_turned_meanwhile_again() {
     scene.gateway("g", 2, &["s"]);
     let turn = |scene: &mut Scene, version| scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("s", version))]);
     turn(&mut scene, 3);
-    assert_eq!(scene.orders(), "1 s");
+    assert_eq!(scene.commands(), "1 s");
     assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s, put Gateway n/g", "nobody waits twice");
-    assert_eq!(scene.orders(), "2 s");
+    assert_eq!(scene.commands(), "2 s");
     assert_eq!(scene.arrived(2, &[secret("s", 4)]), "put Secret n/s");
     turn(&mut scene, 4);
-    assert_eq!(scene.orders(), "", "it was read before the watch brought it");
+    assert_eq!(scene.commands(), "", "it was read before the watch brought it");
     turn(&mut scene, 5);
-    assert_eq!(scene.orders(), "3 s");
+    assert_eq!(scene.commands(), "3 s");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn what_goes_while_it_is_read_is_not_waited_for() {
     scene.gateway("g", 2, &["s"]);
     let deleted = vec![gone(Kind::Secret, &secret("s", 3))];
     assert_eq!(scene.read(Kind::Secret, deleted), "put Gateway n/g");
-    assert_eq!(scene.orders(), "1 s, forget 1");
+    assert_eq!(scene.commands(), "1 s, forget 1");
     assert_eq!(scene.arrived(1, &[secret("s", 1)]), "", "its answer is too late");
     scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("s", 4))]);
     scene.arrived(2, &[secret("s", 4)]);
@@ -182,20 +182,20 @@ fn what_goes_while_it_is_read_is_not_waited_for() {
 #[test]
 fn what_cannot_be_read_is_told_and_nobody_waits_for_it_until_it_was_read() {
     let mut scene = Scene::new();
-    let list = vec![Event::Begin, put(Kind::Gateway, &gateway("g", 2, &["s"])), Event::End];
+    let list = vec![Event::ListStarted, put(Kind::Gateway, &gateway("g", 2, &["s"])), Event::ListComplete];
     assert_eq!(scene.read(Kind::Gateway, list), "");
-    let list = vec![Event::Begin, put(Kind::Secret, &secret("s", 1)), Event::End];
+    let list = vec![Event::ListStarted, put(Kind::Secret, &secret("s", 1)), Event::ListComplete];
     assert_eq!(scene.read(Kind::Secret, list), "synced Secret");
     assert_eq!(scene.late(1, "forbidden"), "unreadable Secret n/s: forbidden, put Gateway n/g, synced Gateway");
     assert_eq!(scene.gateway("second", 3, &["s"]), "put Gateway n/second");
-    assert_eq!(scene.orders(), "1 s", "it is still being read");
+    assert_eq!(scene.commands(), "1 s", "it is still being read");
     assert_eq!(scene.arrived(1, &[secret("s", 1)]), "put Secret n/s");
     assert_eq!(scene.late(1, "too late"), "", "it was read meanwhile");
 
     // Who refers to another one waits for that, and for a version that is new nobody does.
     scene.read(Kind::Secret, vec![put(Kind::Secret, &secret("other", 4))]);
     assert_eq!(scene.gateway("third", 5, &["s", "other"]), "");
-    assert_eq!(scene.orders(), "2 other");
+    assert_eq!(scene.commands(), "2 other");
     assert_eq!(scene.late(2, "slow"), "unreadable Secret n/other: slow, put Gateway n/third");
     let gone = vec![gone(Kind::Secret, &secret("other", 6))];
     assert_eq!(scene.read(Kind::Secret, gone), "remove Secret n/other", "what was told of it is taken back");

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    super::wire::{Line, Wire},
+    super::decoder::{Decoder, Line},
     *,
 };
 
@@ -11,18 +11,18 @@ mod world;
 
 /// What a watch of a kind would say of an object.
 fn event(kind: Kind, change: &str, object: &Value) -> Event {
-    let wire = Wire::new(Target::Kind(kind));
+    let decoder = Decoder::new(Target::Kind(kind));
     let line = json!({ "type": change, "object": object }).to_string();
-    match wire.line(line.as_bytes()).expect("a line").0 {
-        Line::Put(said) => Event::Put(said),
-        Line::Gone(name) => Event::Gone(name),
+    match decoder.line(line.as_bytes()).expect("a line").0 {
+        Line::Applied(watched) => Event::Applied(watched),
+        Line::Deleted(name) => Event::Deleted(name),
         other => panic!("{other:?}"),
     }
 }
 
-fn said(kind: Kind, object: &Value) -> Said {
-    let Event::Put(said) = event(kind, "ADDED", object) else { panic!("no object") };
-    said
+fn watched(kind: Kind, object: &Value) -> WatchedObject {
+    let Event::Applied(watched) = event(kind, "ADDED", object) else { panic!("no object") };
+    watched
 }
 
 fn config(namespace: &str, name: &str, version: u32) -> Value {
@@ -57,15 +57,15 @@ fn scope() -> Scope {
 }
 
 fn state(scope: &Scope, kinds: &[Kind]) -> State {
-    let places: Vec<_> =
-        kinds.iter().map(|kind| Place { target: Target::Kind(*kind), namespace: None, name: None }).collect();
-    State::new(scope, &places)
+    let list_watches: Vec<_> =
+        kinds.iter().map(|kind| ListWatch { target: Target::Kind(*kind), namespace: None, name: None }).collect();
+    State::new(scope, &list_watches)
 }
 
 /// What is to be told, a word each.
 fn told(state: &mut State) -> String {
     let mut text = String::new();
-    for observed in state.take_told() {
+    for observed in state.take_observed() {
         let separator = if text.is_empty() { "" } else { ", " };
         let _ = write!(text, "{separator}");
         let _ = match observed {
@@ -83,14 +83,14 @@ fn told(state: &mut State) -> String {
 }
 
 fn read(state: &mut State, events: Vec<Event>) -> String {
-    state.read(Kind::ConfigMap, None, events);
+    state.handle(Kind::ConfigMap, None, events);
     told(state)
 }
 
 #[test]
 fn a_list_is_told_and_then_each_change() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
-    let list = vec![Event::Begin, put(&config("n", "a", 1)), put(&config("n", "b", 2)), Event::End];
+    let list = vec![Event::ListStarted, put(&config("n", "a", 1)), put(&config("n", "b", 2)), Event::ListComplete];
     assert!(!state.has_read(Kind::ConfigMap));
     assert_eq!(read(&mut state, list), "put ConfigMap n/a, put ConfigMap n/b, synced ConfigMap");
     assert!(state.has_read(Kind::ConfigMap));
@@ -103,21 +103,25 @@ fn a_list_is_told_and_then_each_change() {
 fn a_relist_clears_nothing_and_tells_differences_alone() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
     let objects: Vec<_> = ["a", "b", "c"].map(|name| config("n", name, 1)).into();
-    let list = [Event::Begin].into_iter().chain(objects.iter().map(put)).chain([Event::End]);
+    let list = [Event::ListStarted].into_iter().chain(objects.iter().map(put)).chain([Event::ListComplete]);
     read(&mut state, list.collect());
-    assert_eq!(read(&mut state, vec![Event::Begin, put(&config("n", "b", 5))]), "put ConfigMap n/b");
-    assert_eq!(read(&mut state, vec![Event::Begin, put(&config("n", "b", 5))]), "", "it was cut and begins again");
-    let rest = vec![put(&objects[2]), put(&config("n", "d", 6)), Event::End];
+    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&config("n", "b", 5))]), "put ConfigMap n/b");
+    assert_eq!(
+        read(&mut state, vec![Event::ListStarted, put(&config("n", "b", 5))]),
+        "",
+        "it was cut and begins again"
+    );
+    let rest = vec![put(&objects[2]), put(&config("n", "d", 6)), Event::ListComplete];
     assert_eq!(read(&mut state, rest), "put ConfigMap n/d, remove ConfigMap n/a, synced ConfigMap");
 }
 
 #[test]
 fn an_object_that_becomes_undecodable_says_what_it_said_last() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
-    read(&mut state, vec![Event::Begin, put(&config("n", "a", 1)), Event::End]);
+    read(&mut state, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]);
     let broken = bad(config("n", "a", 2));
     assert_eq!(read(&mut state, vec![put(&broken)]), "undecodable ConfigMap n/a");
-    assert_eq!(read(&mut state, vec![Event::Begin, put(&broken), Event::End]), "synced ConfigMap");
+    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&broken), Event::ListComplete]), "synced ConfigMap");
     assert_eq!(read(&mut state, vec![put(&config("n", "a", 3))]), "put ConfigMap n/a");
     read(&mut state, vec![put(&bad(config("n", "a", 4)))]);
     assert_eq!(read(&mut state, vec![gone(&broken)]), "remove ConfigMap n/a");
@@ -131,8 +135,8 @@ fn a_policy_that_never_was_decodable_is_its_targets_until_it_is() {
     };
     let mut state = state(&Scope::All, &[Kind::DelegationPolicy]);
     let mut put = |object: Value| {
-        state.read(Kind::DelegationPolicy, None, vec![event(Kind::DelegationPolicy, "ADDED", &object)]);
-        let told = state.take_told();
+        state.handle(Kind::DelegationPolicy, None, vec![event(Kind::DelegationPolicy, "ADDED", &object)]);
+        let told = state.take_observed();
         let target = told.iter().find_map(|observed| match observed {
             Observed::Put { object: Object::DelegationPolicy(policy), .. } => {
                 Some((policy.spec.target_refs[0].name.to_string(), policy.spec.invalid.len()))
@@ -150,10 +154,10 @@ fn a_policy_that_never_was_decodable_is_its_targets_until_it_is() {
 #[test]
 fn a_kind_that_is_not_served_has_no_objects_and_may_come_back() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
-    assert_eq!(read(&mut state, vec![Event::Begin, Event::NotServed]), "absent ConfigMap");
+    assert_eq!(read(&mut state, vec![Event::ListStarted, Event::NotServed]), "absent ConfigMap");
     assert!(state.has_read(Kind::ConfigMap));
-    assert_eq!(read(&mut state, vec![Event::Begin, Event::NotServed]), "");
-    let list = vec![Event::Begin, put(&config("n", "a", 1)), Event::End];
+    assert_eq!(read(&mut state, vec![Event::ListStarted, Event::NotServed]), "");
+    let list = vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete];
     assert_eq!(read(&mut state, list), "put ConfigMap n/a, synced ConfigMap");
     assert_eq!(read(&mut state, vec![Event::NotServed]), "remove ConfigMap n/a, absent ConfigMap");
 }
@@ -161,36 +165,36 @@ fn a_kind_that_is_not_served_has_no_objects_and_may_come_back() {
 #[test]
 fn a_failing_watch_takes_nothing_and_its_reason_is_told_once() {
     let mut state = state(&Scope::All, &[Kind::ConfigMap]);
-    read(&mut state, vec![Event::Begin, put(&config("n", "a", 1)), Event::End]);
+    read(&mut state, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]);
     let failing = |why: &str| vec![broken(why)];
     assert_eq!(read(&mut state, failing("refused")), "stale ConfigMap: refused");
     assert_eq!(read(&mut state, failing("refused")), "");
     assert_eq!(read(&mut state, failing("forbidden")), "stale ConfigMap: forbidden");
-    assert_eq!(read(&mut state, vec![Event::Working]), "fresh ConfigMap");
-    assert_eq!(read(&mut state, vec![Event::Working]), "");
+    assert_eq!(read(&mut state, vec![Event::Recovered]), "fresh ConfigMap");
+    assert_eq!(read(&mut state, vec![Event::Recovered]), "");
 }
 
 #[test]
 fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
     let (n, m): (Arc<str>, Arc<str>) = ("n".into(), "m".into());
-    let place = |namespace: &Arc<str>| Place {
+    let list_watch = |namespace: &Arc<str>| ListWatch {
         target: Target::Kind(Kind::ConfigMap),
         namespace: Some(Arc::clone(namespace)),
         name: None,
     };
-    let mut state = State::new(&Scope::All, &[place(&n), place(&m)]);
+    let mut state = State::new(&Scope::All, &[list_watch(&n), list_watch(&m)]);
     let mut read = |namespace: &Arc<str>, events| {
-        state.read(Kind::ConfigMap, Some(namespace), events);
+        state.handle(Kind::ConfigMap, Some(namespace), events);
         told(&mut state)
     };
-    assert_eq!(read(&n, vec![Event::Begin, put(&config("n", "a", 1)), Event::End]), "put ConfigMap n/a");
-    let list = vec![Event::Begin, put(&config("m", "a", 2)), Event::End];
+    assert_eq!(read(&n, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]), "put ConfigMap n/a");
+    let list = vec![Event::ListStarted, put(&config("m", "a", 2)), Event::ListComplete];
     assert_eq!(read(&m, list), "put ConfigMap m/a, synced ConfigMap");
-    assert_eq!(read(&m, vec![Event::Begin, Event::End]), "remove ConfigMap m/a, synced ConfigMap");
+    assert_eq!(read(&m, vec![Event::ListStarted, Event::ListComplete]), "remove ConfigMap m/a, synced ConfigMap");
     assert_eq!(read(&n, vec![broken("x")]), "stale ConfigMap: x");
     assert_eq!(read(&m, vec![broken("x")]), "");
-    assert_eq!(read(&n, vec![Event::Working]), "");
-    assert_eq!(read(&m, vec![Event::Working]), "fresh ConfigMap");
+    assert_eq!(read(&n, vec![Event::Recovered]), "");
+    assert_eq!(read(&m, vec![Event::Recovered]), "fresh ConfigMap");
     assert_eq!(read(&n, vec![Event::NotServed]), "remove ConfigMap n/a, synced ConfigMap");
     assert_eq!(read(&m, vec![Event::NotServed]), "absent ConfigMap");
 }
@@ -199,41 +203,44 @@ fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
 fn objects_of_a_namespace_come_and_go_with_its_labels() {
     let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
     let label = |state: &mut State, object: &Value| {
-        state.read(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", object)]);
+        state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", object)]);
         told(state)
     };
     assert_eq!(label(&mut state, &namespace("ours", "a", 1)), "put Namespace ours");
     assert_eq!(label(&mut state, &namespace("theirs", "b", 2)), "");
     let (ours, theirs) = (config("ours", "c", 3), config("theirs", "c", 4));
     assert_eq!(
-        read(&mut state, vec![Event::Begin, put(&ours), put(&theirs), Event::End]),
+        read(&mut state, vec![Event::ListStarted, put(&ours), put(&theirs), Event::ListComplete]),
         "put ConfigMap ours/c, synced ConfigMap"
     );
-    assert_eq!(state.take_orders(), []);
+    assert_eq!(state.take_commands(), []);
 
     assert_eq!(label(&mut state, &namespace("theirs", "a", 5)), "put Namespace theirs");
-    let place = Place { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), name: None };
-    assert_eq!(state.take_orders(), [Order::Fetch(1, place)]);
-    state.fetched(1, vec![said(Kind::ConfigMap, &theirs)]);
+    let list_watch = ListWatch { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), name: None };
+    assert_eq!(state.take_commands(), [Command::Fetch(1, list_watch)]);
+    state.fetched(1, vec![watched(Kind::ConfigMap, &theirs)]);
     assert_eq!(told(&mut state), "put ConfigMap theirs/c");
 
     assert_eq!(label(&mut state, &namespace("ours", "b", 6)), "remove ConfigMap ours/c, remove Namespace ours");
     assert_eq!(read(&mut state, vec![put(&config("ours", "c", 7))]), "");
     assert_eq!(read(&mut state, vec![gone(&ours)]), "");
     assert_eq!(label(&mut state, &namespace("ours", "a", 8)), "put Namespace ours");
-    assert_eq!(state.take_orders(), [], "nothing is there to be read");
+    assert_eq!(state.take_commands(), [], "nothing is there to be read");
 }
 
 #[test]
 fn what_was_fetched_yields_to_what_the_watch_said_meanwhile() {
     let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
     let objects = ["changed", "deleted", "same"].map(|name| config("n", name, 1));
-    read(&mut state, [Event::Begin].into_iter().chain(objects.iter().map(put)).chain([Event::End]).collect());
-    state.read(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
+    read(
+        &mut state,
+        [Event::ListStarted].into_iter().chain(objects.iter().map(put)).chain([Event::ListComplete]).collect(),
+    );
+    state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
     assert_eq!(told(&mut state), "put Namespace n");
     assert_eq!(read(&mut state, vec![put(&config("n", "changed", 3))]), "put ConfigMap n/changed");
     assert_eq!(read(&mut state, vec![gone(&objects[1])]), "");
-    state.fetched(1, objects.iter().map(|object| said(Kind::ConfigMap, object)).collect());
+    state.fetched(1, objects.iter().map(|object| watched(Kind::ConfigMap, object)).collect());
     assert_eq!(told(&mut state), "put ConfigMap n/same");
 }
 
@@ -241,13 +248,13 @@ fn what_was_fetched_yields_to_what_the_watch_said_meanwhile() {
 fn what_was_fetched_before_a_list_began_does_not_outlive_it() {
     let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
     let object = config("n", "deleted", 1);
-    read(&mut state, vec![Event::Begin, put(&object), Event::End]);
-    state.read(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
+    read(&mut state, vec![Event::ListStarted, put(&object), Event::ListComplete]);
+    state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
     told(&mut state);
-    assert_eq!(read(&mut state, vec![Event::Begin]), "");
-    state.fetched(1, vec![said(Kind::ConfigMap, &object)]);
+    assert_eq!(read(&mut state, vec![Event::ListStarted]), "");
+    state.fetched(1, vec![watched(Kind::ConfigMap, &object)]);
     assert_eq!(told(&mut state), "");
-    assert_eq!(read(&mut state, vec![Event::End]), "");
+    assert_eq!(read(&mut state, vec![Event::ListComplete]), "");
     state.fetched(2, Vec::new());
     assert_eq!(told(&mut state), "synced ConfigMap");
 }
@@ -256,14 +263,14 @@ fn what_was_fetched_before_a_list_began_does_not_outlive_it() {
 fn a_kind_is_synced_only_when_what_is_fetched_has_come() {
     let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
     let object = config("n", "c", 1);
-    read(&mut state, vec![Event::Begin, put(&object)]);
-    state.read(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
+    read(&mut state, vec![Event::ListStarted, put(&object)]);
+    state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
     told(&mut state);
-    assert_eq!(read(&mut state, vec![Event::End]), "");
-    let orders = state.take_orders();
-    assert!(matches!(orders[..], [Order::Fetch(1, _), Order::Cancel(1), Order::Fetch(2, _)]), "{orders:?}");
+    assert_eq!(read(&mut state, vec![Event::ListComplete]), "");
+    let commands = state.take_commands();
+    assert!(matches!(commands[..], [Command::Fetch(1, _), Command::Cancel(1), Command::Fetch(2, _)]), "{commands:?}");
     state.fetched(1, Vec::new());
     assert_eq!(told(&mut state), "");
-    state.fetched(2, vec![said(Kind::ConfigMap, &object)]);
+    state.fetched(2, vec![watched(Kind::ConfigMap, &object)]);
     assert_eq!(told(&mut state), "put ConfigMap n/c, synced ConfigMap");
 }

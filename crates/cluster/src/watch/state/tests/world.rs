@@ -61,8 +61,8 @@ struct World {
     pending: BTreeMap<Kind, Vec<Event>>,
     state: State,
     /// Requests for what a namespace has, and for what an object holds.
-    ordered: Vec<(bool, u64, Place)>,
-    answers: Vec<(bool, u64, Vec<Said>)>,
+    ordered: Vec<(bool, u64, ListWatch)>,
+    answers: Vec<(bool, u64, Vec<WatchedObject>)>,
     /// What the listener knows.
     known: BTreeMap<Key, Object>,
     /// Objects that were deleted at some time, and namespaces that were not read at some time.
@@ -72,12 +72,13 @@ struct World {
 const KINDS: [Kind; 4] = [Kind::Namespace, Kind::ConfigMap, Kind::Secret, Kind::Gateway];
 
 /// What the server says of an object that is asked for by name.
-fn content(object: &Value) -> Said {
+fn content(object: &Value) -> WatchedObject {
     let line = json!({ "type": "ADDED", "object": object }).to_string();
-    let Line::Put(said) = Wire::new(Target::Content(Kind::Secret)).line(line.as_bytes()).expect("a line").0 else {
+    let Line::Applied(watched) = Decoder::new(Target::Content(Kind::Secret)).line(line.as_bytes()).expect("a line").0
+    else {
         panic!("no object")
     };
-    said
+    watched
 }
 
 fn key(object: &Value, kind: Kind) -> Key {
@@ -87,7 +88,7 @@ fn key(object: &Value, kind: Kind) -> Key {
 
 impl World {
     fn new() -> Self {
-        let pending = KINDS.map(|kind| (kind, vec![Event::Begin, Event::End]));
+        let pending = KINDS.map(|kind| (kind, vec![Event::ListStarted, Event::ListComplete]));
         Self {
             objects: BTreeMap::new(),
             version: 0,
@@ -100,9 +101,9 @@ impl World {
         }
     }
 
-    fn list(&self, kind: Kind, namespace: Option<&str>) -> Vec<Said> {
+    fn list(&self, kind: Kind, namespace: Option<&str>) -> Vec<WatchedObject> {
         let objects = self.objects.iter().filter(|((of, ns, _), _)| *of == kind && namespace.is_none_or(|n| n == ns));
-        objects.map(|((kind, ..), object)| said(*kind, object)).collect()
+        objects.map(|((kind, ..), object)| watched(*kind, object)).collect()
     }
 
     fn write(&mut self, kind: Kind, object: Value) {
@@ -155,24 +156,24 @@ impl World {
                 let pending = self.pending.entry(*kind).or_default();
                 if !pending.is_empty() {
                     let event = pending.remove(0);
-                    self.state.read(*kind, None, vec![event]);
+                    self.state.handle(*kind, None, vec![event]);
                 }
             }
             Step::Relist(kind) => {
-                let list = self.list(*kind, None).into_iter().map(Event::Put);
-                let list = [Event::Begin].into_iter().chain(list).chain([Event::End]).collect();
+                let list = self.list(*kind, None).into_iter().map(Event::Applied);
+                let list = [Event::ListStarted].into_iter().chain(list).chain([Event::ListComplete]).collect();
                 self.pending.insert(*kind, list);
             }
             Step::Read => {
-                let Some((of_object, request, place)) = self.ordered.pop() else { return };
-                let objects = match place.target {
+                let Some((of_object, request, list_watch)) = self.ordered.pop() else { return };
+                let objects = match list_watch.target {
                     Target::Content(kind) => {
                         let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
-                        let object = self.objects.get(&(kind, text(&place.namespace), text(&place.name)));
+                        let object = self.objects.get(&(kind, text(&list_watch.namespace), text(&list_watch.name)));
                         object.map(content).into_iter().collect()
                     }
-                    Target::Kind(kind) => self.list(kind, place.namespace.as_deref()),
-                    _ => panic!("{place:?}"),
+                    Target::Kind(kind) => self.list(kind, list_watch.namespace.as_deref()),
+                    _ => panic!("{list_watch:?}"),
                 };
                 self.answers.push((of_object, request, objects));
             }
@@ -187,16 +188,16 @@ impl World {
 
     /// Hands on what the state says.
     fn settle(&mut self) {
-        for order in self.state.take_orders() {
-            match order {
-                Order::Fetch(request, place) => self.ordered.push((false, request, place)),
-                Order::Read(request, place) => self.ordered.push((true, request, place)),
+        for command in self.state.take_commands() {
+            match command {
+                Command::Fetch(request, list_watch) => self.ordered.push((false, request, list_watch)),
+                Command::Read(request, list_watch) => self.ordered.push((true, request, list_watch)),
                 // What is on its way arrives all the same.
-                Order::Cancel(request) => self.ordered.retain(|(object, of, _)| *object || *of != request),
-                Order::Forget(request) => self.ordered.retain(|(object, of, _)| !*object || *of != request),
+                Command::Cancel(request) => self.ordered.retain(|(object, of, _)| *object || *of != request),
+                Command::Forget(request) => self.ordered.retain(|(object, of, _)| !*object || *of != request),
             }
         }
-        for observed in self.state.take_told() {
+        for observed in self.state.take_observed() {
             match observed {
                 Observed::Put { object, .. } => {
                     let id = object.id();

@@ -1,4 +1,4 @@
-//! What an API server writes, taken apart.
+//! Decodes what an API server writes.
 
 use std::{
     borrow::Cow,
@@ -23,26 +23,24 @@ pub(super) struct Name {
     pub(super) name: Arc<str>,
 }
 
-/// Something said about an object.
+/// An object, as an API server has it.
 #[derive(Debug)]
-pub(super) struct Said {
-    /// Which.
+pub(super) struct WatchedObject {
     pub(super) name: Name,
     /// Stands for its version: equal for equal versions.
     pub(super) version: u64,
-    /// What.
-    pub(super) what: What,
+    pub(super) payload: Payload,
 }
 
-/// What is said about an object that is there.
+/// What is known of an object that is there.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
-pub(super) enum What {
+pub(super) enum Payload {
     /// It is this.
     Object { object: Object, stored: Option<Stored> },
     /// It cannot be decoded; of a policy, what it targets.
     Undecodable { why: String, targets: Option<(Box<Object>, Option<Stored>)> },
-    /// It exists, and what it says is not read. It is the one of this uid.
+    /// It exists, and its contents are not read. It is the one of this uid.
     Exists { uid: Arc<str> },
     /// Only its metadata was asked for.
     Metadata(Box<ObjectMeta>),
@@ -53,9 +51,9 @@ pub(super) enum What {
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub(super) enum Line {
     /// An object is there.
-    Put(Said),
+    Applied(WatchedObject),
     /// An object has gone.
-    Gone(Name),
+    Deleted(Name),
     /// Nothing happened until this version; with `listed`, all objects that there were have been sent.
     Bookmark { listed: bool },
     /// Something about an object that has no name. Not from any API server that we know.
@@ -79,16 +77,16 @@ pub(super) struct Status {
 /// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
-    pub(super) objects: Vec<Said>,
+    pub(super) objects: Vec<WatchedObject>,
     /// The version of the list.
     pub(super) version: String,
     /// What to ask the next page with; none after the last.
     pub(super) next: Option<String>,
 }
 
-/// Text that no API server writes.
+/// An answer that no API server gives.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Garbage {
+pub(super) enum MalformedAnswer {
     /// No UTF-8.
     #[error("the answer is not UTF-8")]
     NotText,
@@ -166,34 +164,34 @@ struct BookmarkAnnotations {
 /// Makes an object of its text.
 type Decode = fn(Kind, &str) -> Result<Object, (api::DecodeError, Option<Box<Object>>)>;
 
-/// Makes sense of what is read of one target.
+/// Decodes what is read of one target.
 #[derive(Clone, Debug)]
-pub(super) struct Wire {
+pub(super) struct Decoder {
     target: Target,
     decode: Decode,
 }
 
-impl Wire {
+impl Decoder {
     /// For this target.
     pub(super) fn new(target: Target) -> Self {
         Self { target, decode: api::decode_json }
     }
 
-    /// Takes a line of a watch apart; gives the version that the watch has come to beside it, if the line says.
-    pub(super) fn line(&self, line: &[u8]) -> Result<(Line, Option<String>), Garbage> {
-        let text = std::str::from_utf8(line).map_err(|_| Garbage::NotText)?;
-        if let Some((said, version)) = object_of(text).and_then(|raw| self.said(raw)) {
-            return Ok((Line::Put(said), Some(version)));
+    /// Decodes a line of a watch, with the version that the watch has come to, if the line has one.
+    pub(super) fn line(&self, line: &[u8]) -> Result<(Line, Option<String>), MalformedAnswer> {
+        let text = std::str::from_utf8(line).map_err(|_| MalformedAnswer::NotText)?;
+        if let Some((watched, version)) = object_of(text).and_then(|raw| self.object(raw)) {
+            return Ok((Line::Applied(watched), Some(version)));
         }
         let RawLine { r#type, object } = serde_json::from_str(text)?;
         let raw = object.get();
         match &*r#type {
-            "ADDED" | "MODIFIED" => Ok(match self.said(raw) {
-                Some((said, version)) => (Line::Put(said), Some(version)),
+            "ADDED" | "MODIFIED" => Ok(match self.object(raw) {
+                Some((watched, version)) => (Line::Applied(watched), Some(version)),
                 None => (Line::Nameless, None),
             }),
             "DELETED" => Ok(match head(raw) {
-                Some(Head { metadata, .. }) => (Line::Gone(metadata.name()), Some(metadata.resource_version.into())),
+                Some(Head { metadata, .. }) => (Line::Deleted(metadata.name()), Some(metadata.resource_version.into())),
                 None => (Line::Nameless, None),
             }),
             "BOOKMARK" => {
@@ -203,28 +201,30 @@ impl Wire {
                 Ok((Line::Bookmark { listed }, Some(resource_version)))
             }
             "ERROR" => Ok((Line::Error(serde_json::from_str(raw)?), None)),
-            other => Err(Garbage::UnknownEvent(other.chars().take(40).collect())),
+            other => Err(MalformedAnswer::UnknownEvent(other.chars().take(40).collect())),
         }
     }
 
-    /// Takes a page of a list apart.
-    pub(super) fn page(&self, body: &[u8]) -> Result<Page, Garbage> {
-        let text = std::str::from_utf8(body).map_err(|_| Garbage::NotText)?;
+    /// Decodes a page of a list.
+    pub(super) fn page(&self, body: &[u8]) -> Result<Page, MalformedAnswer> {
+        let text = std::str::from_utf8(body).map_err(|_| MalformedAnswer::NotText)?;
         let RawPage { metadata, items } = serde_json::from_str(text)?;
         let items = items.unwrap_or_default().into_iter();
-        let objects = items.filter_map(|raw| self.said(raw.get()).map(|(said, _)| said)).collect();
+        let objects = items.filter_map(|raw| self.object(raw.get()).map(|(watched, _)| watched)).collect();
         let next = Some(metadata.r#continue).filter(|token| !token.is_empty());
         Ok(Page { objects, version: metadata.resource_version, next })
     }
 
-    /// What an object says; nothing of one without a name.
-    fn said(&self, raw: &str) -> Option<(Said, String)> {
+    /// An object; none without a name.
+    fn object(&self, raw: &str) -> Option<(WatchedObject, String)> {
         let Head { metadata, status } = head(raw)?;
         let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
-        let what = match self.target {
-            Target::Crds => What::Exists { uid: (&*metadata.uid).into() },
-            Target::Labelled(_) => What::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into()),
-            Target::Kind(kind) if kind.is_read_by_reference() => What::Exists { uid: (&*metadata.uid).into() },
+        let payload = match self.target {
+            Target::Crds => Payload::Exists { uid: (&*metadata.uid).into() },
+            Target::Labelled(_) => {
+                Payload::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into())
+            }
+            Target::Kind(kind) if kind.is_read_by_reference() => Payload::Exists { uid: (&*metadata.uid).into() },
             Target::Kind(kind) | Target::Content(kind) => {
                 let stored = || {
                     kind.has_status_of_ours().then(|| Stored {
@@ -234,20 +234,22 @@ impl Wire {
                     })
                 };
                 match self.decoded(kind, raw) {
-                    Ok(object) => What::Object { object, stored: stored() },
-                    Err((why, targets)) => What::Undecodable { why, targets: targets.map(|object| (object, stored())) },
+                    Ok(object) => Payload::Object { object, stored: stored() },
+                    Err((why, targets)) => {
+                        Payload::Undecodable { why, targets: targets.map(|object| (object, stored())) }
+                    }
                 }
             }
         };
-        let name = match &what {
+        let name = match &payload {
             // An object shares its name with what is kept of it.
-            What::Object { object, .. } => {
+            Payload::Object { object, .. } => {
                 let ObjectId { namespace, name, .. } = object.id();
                 Name { namespace, name }
             }
             _ => metadata.name(),
         };
-        Some((Said { name, version, what }, metadata.resource_version.into()))
+        Some((WatchedObject { name, version, payload }, metadata.resource_version.into()))
     }
 
     /// The object, or why there is none and what it targets; whatever happens while it is decoded: the next one may be
@@ -306,6 +308,6 @@ impl std::fmt::Display for Status {
 }
 
 #[cfg(test)]
-mod garbage;
+mod malformed;
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,12 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn wire(kind: Kind) -> Wire {
-    Wire::new(Target::Kind(kind))
+fn decoder(kind: Kind) -> Decoder {
+    Decoder::new(Target::Kind(kind))
 }
 
 fn line(kind: Kind, event: &Value) -> (Line, Option<String>) {
-    wire(kind).line(event.to_string().as_bytes()).expect("a line")
+    decoder(kind).line(event.to_string().as_bytes()).expect("a line")
 }
 
 fn route(version: &str, rules: &Value) -> Value {
@@ -21,7 +21,8 @@ fn route(version: &str, rules: &Value) -> Value {
 #[test]
 fn an_object_comes_with_what_is_stored_beside_its_spec() {
     let event = json!({ "type": "ADDED", "object": route("7", &json!([{}])) });
-    let (Line::Put(Said { name, what: What::Object { object, stored }, .. }), version) = line(Kind::HttpRoute, &event)
+    let (Line::Applied(WatchedObject { name, payload: Payload::Object { object, stored }, .. }), version) =
+        line(Kind::HttpRoute, &event)
     else {
         panic!("no object")
     };
@@ -36,7 +37,8 @@ fn an_object_comes_with_what_is_stored_beside_its_spec() {
 #[test]
 fn nothing_is_kept_beside_an_object_whose_status_is_not_ours() {
     let event = json!({ "type": "ADDED", "object": { "metadata": { "name": "s", "namespace": "n" }, "status": {} } });
-    let (Line::Put(Said { what: What::Object { stored, .. }, .. }), _) = line(Kind::Service, &event) else {
+    let (Line::Applied(WatchedObject { payload: Payload::Object { stored, .. }, .. }), _) = line(Kind::Service, &event)
+    else {
         panic!("no object")
     };
     assert!(stored.is_none());
@@ -66,7 +68,7 @@ fn an_error_in_a_watch_says_its_code() {
 #[test]
 fn an_object_that_cannot_be_decoded_is_told_by_name_and_spoils_nothing() {
     let event = json!({ "type": "MODIFIED", "object": route("8", &json!("none")) });
-    let (Line::Put(Said { name, what: What::Undecodable { why, targets }, .. }), version) =
+    let (Line::Applied(WatchedObject { name, payload: Payload::Undecodable { why, targets }, .. }), version) =
         line(Kind::HttpRoute, &event)
     else {
         panic!("decodable")
@@ -82,7 +84,8 @@ fn a_policy_that_cannot_be_decoded_comes_with_its_targets() {
         "spec": { "targetRefs": [{ "group": "g", "kind": "k", "name": "r" }], "sortMethod": 1 },
     });
     let event = json!({ "type": "ADDED", "object": policy });
-    let (Line::Put(Said { what: What::Undecodable { targets, .. }, .. }), _) = line(Kind::DelegationPolicy, &event)
+    let (Line::Applied(WatchedObject { payload: Payload::Undecodable { targets, .. }, .. }), _) =
+        line(Kind::DelegationPolicy, &event)
     else {
         panic!("decodable")
     };
@@ -95,30 +98,33 @@ fn a_policy_that_cannot_be_decoded_comes_with_its_targets() {
 fn a_secret_that_cannot_be_decoded_is_told_without_what_it_holds() {
     let secret = json!({ "metadata": { "name": "s", "namespace": "n" }, "data": { "password": 271_828 } });
     let line = json!({ "type": "ADDED", "object": secret }).to_string();
-    let line = Wire::new(Target::Content(Kind::Secret)).line(line.as_bytes()).expect("a line");
-    let (Line::Put(Said { what: What::Undecodable { why, .. }, .. }), _) = line else { panic!("decodable") };
+    let line = Decoder::new(Target::Content(Kind::Secret)).line(line.as_bytes()).expect("a line");
+    let (Line::Applied(WatchedObject { payload: Payload::Undecodable { why, .. }, .. }), _) = line else {
+        panic!("decodable")
+    };
     assert!(why.starts_with("data.password: must be") && !why.contains("271828"), "{why}");
 }
 
 #[test]
 fn a_panic_while_one_object_is_decoded_ends_nothing() {
-    let mut wire = wire(Kind::Service);
-    wire.decode = |_, raw| if raw.contains("evil") { panic!("by evil") } else { api::decode_json(Kind::Service, raw) };
+    let mut decoder = decoder(Kind::Service);
+    decoder.decode =
+        |_, raw| if raw.contains("evil") { panic!("by evil") } else { api::decode_json(Kind::Service, raw) };
     let list = json!({ "metadata": { "resourceVersion": "5" }, "items": [
         { "metadata": { "name": "evil", "namespace": "n" } }, { "metadata": { "name": "good", "namespace": "n" } },
     ] });
-    let page = wire.page(list.to_string().as_bytes()).expect("a page");
-    assert!(matches!(page.objects[0].what, What::Undecodable { .. }), "{page:?}");
-    assert!(matches!(page.objects[1].what, What::Object { .. }), "{page:?}");
+    let page = decoder.page(list.to_string().as_bytes()).expect("a page");
+    assert!(matches!(page.objects[0].payload, Payload::Undecodable { .. }), "{page:?}");
+    assert!(matches!(page.objects[1].payload, Payload::Object { .. }), "{page:?}");
 }
 
 #[test]
 fn a_page_has_a_version_and_says_what_comes_next() {
     let list = json!({ "metadata": { "resourceVersion": "5", "continue": "t" }, "items": null });
-    let page = wire(Kind::Secret).page(list.to_string().as_bytes()).expect("a page");
+    let page = decoder(Kind::Secret).page(list.to_string().as_bytes()).expect("a page");
     assert_eq!((page.objects.len(), &*page.version, page.next.as_deref()), (0, "5", Some("t")));
     let list = json!({ "metadata": { "resourceVersion": "5", "continue": "" }, "items": [] });
-    assert_eq!(wire(Kind::Secret).page(list.to_string().as_bytes()).expect("a page").next, None);
+    assert_eq!(decoder(Kind::Secret).page(list.to_string().as_bytes()).expect("a page").next, None);
 }
 
 #[test]
@@ -130,10 +136,11 @@ fn it_does_not_matter_how_a_line_is_written() {
         format!(r#"{{"type":"ADDED","object":{object},"more":{{}}}}"#),
         format!(r#"{{ "object": {object}, "type": "ADDED" }}"#),
     ];
-    let wire = wire(Kind::HttpRoute);
+    let decoder = decoder(Kind::HttpRoute);
     for line in lines {
-        let read = wire.line(line.as_bytes());
-        let Ok((Line::Put(Said { what: What::Object { object, .. }, .. }), Some(version))) = read else {
+        let read = decoder.line(line.as_bytes());
+        let Ok((Line::Applied(WatchedObject { payload: Payload::Object { object, .. }, .. }), Some(version))) = read
+        else {
             panic!("{line}: {read:?}")
         };
         assert_eq!((object.id().to_string().as_str(), &*version), ("HTTPRoute n/r", "7"), "{line}");
@@ -142,22 +149,22 @@ fn it_does_not_matter_how_a_line_is_written() {
 
 #[test]
 fn equal_versions_have_equal_numbers() {
-    let wire = wire(Kind::HttpRoute);
-    let version = |text: &str| wire.said(&route(text, &json!([{}])).to_string()).expect("said").0.version;
+    let decoder = decoder(Kind::HttpRoute);
+    let version = |text: &str| decoder.object(&route(text, &json!([{}])).to_string()).expect("said").0.version;
     assert_eq!(version("7"), version("7"));
     assert_ne!(version("7"), version("8"));
 }
 
 #[test]
 fn what_no_api_server_writes_is_an_error() {
-    let wire = wire(Kind::HttpRoute);
+    let decoder = decoder(Kind::HttpRoute);
     for line in
         [&b"<html>"[..], b"{}", b"\xff\xfe", br#"{"type":"NEWS","object":{}}"#, br#"{"type":"BOOKMARK","object":1}"#]
     {
-        assert!(wire.line(line).is_err(), "{}", String::from_utf8_lossy(line));
-        assert!(wire.page(line).is_err(), "{}", String::from_utf8_lossy(line));
+        assert!(decoder.line(line).is_err(), "{}", String::from_utf8_lossy(line));
+        assert!(decoder.page(line).is_err(), "{}", String::from_utf8_lossy(line));
     }
-    let nameless = wire.line(br#"{"type":"ADDED","object":{"metadata":{}}}"#);
+    let nameless = decoder.line(br#"{"type":"ADDED","object":{"metadata":{}}}"#);
     assert!(matches!(nameless, Ok((Line::Nameless, None))), "{nameless:?}");
 }
 

@@ -47,25 +47,25 @@ impl Edit {
 
 /// Any value that nobody expects, in the place of one that is there.
 fn replaced(value: &Value, at: Index, by: &Value) -> Value {
-    let mut places = Vec::new();
-    collect(value, String::new(), &mut places);
+    let mut pointers = Vec::new();
+    collect(value, String::new(), &mut pointers);
     let mut value = value.clone();
-    if let Some(place) = value.pointer_mut(&places[at.index(places.len())]) {
-        *place = by.clone();
+    if let Some(field) = value.pointer_mut(&pointers[at.index(pointers.len())]) {
+        *field = by.clone();
     }
     value
 }
 
-fn collect(value: &Value, path: String, places: &mut Vec<String>) {
+fn collect(value: &Value, path: String, pointers: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.replace('/', "~1"), value)).collect(),
         Value::Array(items) => items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect(),
         _ => Vec::new(),
     };
     for (name, child) in children {
-        collect(child, format!("{path}/{name}"), places);
+        collect(child, format!("{path}/{name}"), pointers);
     }
-    places.push(path);
+    pointers.push(path);
 }
 
 fn odd() -> impl Strategy<Value = Value> {
@@ -133,18 +133,18 @@ proptest! {
         for (at, by) in &odd {
             object = replaced(&object, *at, by);
         }
-        let wire = Wire::new(Target::Kind(kind));
+        let decoder = Decoder::new(Target::Kind(kind));
         let mut line = json!({"type": "MODIFIED", "object": object}).to_string().into_bytes();
         let mut page = json!({"metadata": {"resourceVersion": "5"}, "items": [object, object]}).to_string().into_bytes();
         for edit in &edits {
             edit.apply(&mut line);
             edit.apply(&mut page);
         }
-        let ours = |said: &Said| matches!(&said.what, What::Undecodable { why, .. } if why.contains("fault of the controller"));
-        if let Ok((Line::Put(said), _)) = wire.line(&line) {
-            prop_assert!(!ours(&said), "{}", String::from_utf8_lossy(&line));
+        let ours = |watched: &WatchedObject| matches!(&watched.payload, Payload::Undecodable { why, .. } if why.contains("fault of the controller"));
+        if let Ok((Line::Applied(watched), _)) = decoder.line(&line) {
+            prop_assert!(!ours(&watched), "{}", String::from_utf8_lossy(&line));
         }
-        if let Ok(page) = wire.page(&page) {
+        if let Ok(page) = decoder.page(&page) {
             prop_assert!(!page.objects.iter().any(ours), "{:?}", page);
         }
     }

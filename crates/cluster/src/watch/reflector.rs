@@ -20,11 +20,11 @@ use tokio::{
 use super::{
     Limits,
     crds::{Crd, Crds},
+    decoder::{Decoder, Line, MalformedAnswer, Page, Status, WatchedObject},
     event::{Event, Message},
-    metrics::OfPlace,
+    metrics::ReflectorMetrics,
     plan::{Next, Outcome, Plan, Verdict},
-    request::{Ask, Place},
-    wire::{Garbage, Line, Page, Said, Status, Wire},
+    request::{Ask, ListWatch},
 };
 
 /// A watch lasts so many seconds at most, so that connections move to servers that are new.
@@ -33,31 +33,31 @@ const LASTS: std::ops::Range<u32> = 200..290;
 /// More than any event, and any page of a list, has; what is longer is no answer of an API server.
 const LONGEST: usize = 512 << 20;
 
-/// So many objects of a list are told at once.
-const TOLD_AT_ONCE: usize = 500;
+/// So many objects of a list are sent at once.
+const BATCH: usize = 500;
 
 /// An API server sends the objects of a list one by one, so that who reads each as it comes wakes up for each. Nobody
 /// waits for a part of a list, so what comes in this time is read at once.
-const GULP: Duration = Duration::from_millis(2);
+const COALESCE_DELAY: Duration = Duration::from_millis(2);
 
-/// Reads one place.
-pub(super) struct Reader {
+/// Lists and watches, and sends what becomes known.
+pub(super) struct Reflector {
     pub(super) client: Client,
-    pub(super) place: Place,
-    pub(super) wire: Wire,
+    pub(super) list_watch: ListWatch,
+    pub(super) decoder: Decoder,
     pub(super) limits: Limits,
     pub(super) crds: watch::Receiver<Arc<Crds>>,
     pub(super) out: mpsc::Sender<Message>,
-    pub(super) metrics: OfPlace,
+    pub(super) metrics: ReflectorMetrics,
 }
 
-/// Nobody listens.
-struct Unheard;
+/// Nobody receives what is sent.
+struct Closed;
 
-impl Reader {
-    /// Reads until nobody listens.
+impl Reflector {
+    /// Runs until nobody receives what is sent.
     pub(super) async fn run(mut self) {
-        let mut plan = Plan::new(self.place.target, self.limits);
+        let mut plan = Plan::new(self.list_watch.target, self.limits);
         let mut failing = false;
         loop {
             let seen = self.crd();
@@ -73,7 +73,7 @@ impl Reader {
             }
             let mut events = Vec::new();
             if let Some(why) = why {
-                tracing::debug!(place = ?self.place, why, "a watch does not work");
+                tracing::debug!(watch = ?self.list_watch, why, "a watch does not work");
                 failing = true;
                 events.push(Event::Failing { why, forbidden: reason == Some("forbidden") });
             }
@@ -83,12 +83,12 @@ impl Reader {
                 Next::Absent(wait) => {
                     events.push(Event::NotServed);
                     if std::mem::take(&mut failing) {
-                        events.push(Event::Working);
+                        events.push(Event::Recovered);
                     }
                     wait
                 }
             };
-            if self.tell(events).await.is_err() {
+            if self.send(events).await.is_err() {
                 return;
             }
             if seen != crd || (!wait.is_zero() && timeout(wait, self.crd_changes(&crd)).await.is_ok()) {
@@ -97,67 +97,67 @@ impl Reader {
         }
     }
 
-    async fn tell(&self, events: Vec<Event>) -> Result<(), Unheard> {
+    async fn send(&self, events: Vec<Event>) -> Result<(), Closed> {
         if events.is_empty() {
             return Ok(());
         }
-        let changes = events.iter().filter(|event| matches!(event, Event::Put(_) | Event::Gone(_)));
+        let changes = events.iter().filter(|event| matches!(event, Event::Applied(_) | Event::Deleted(_)));
         self.metrics.events(changes.count());
-        if events.iter().any(|event| matches!(event, Event::End)) {
+        if events.iter().any(|event| matches!(event, Event::ListComplete)) {
             self.metrics.listed();
         }
-        self.out.send(Message::Read(self.place.clone(), events)).await.map_err(|_| Unheard)
+        self.out.send(Message::Events(self.list_watch.clone(), events)).await.map_err(|_| Closed)
     }
 
     /// One request and what comes of it.
-    async fn attempt(&mut self, plan: &mut Plan, failing: &mut bool) -> Result<Outcome, Unheard> {
+    async fn attempt(&mut self, plan: &mut Plan, failing: &mut bool) -> Result<Outcome, Closed> {
         let (version, ask) = plan.ask();
         if plan.begins_list() {
-            self.tell(vec![Event::Begin]).await?;
+            self.send(vec![Event::ListStarted]).await?;
         }
-        let body = match answer(&self.client, &self.place, version, &ask, &self.limits).await {
+        let body = match answer(&self.client, &self.list_watch, version, &ask, &self.limits).await {
             Ok(body) => body,
             Err(outcome) => {
                 if matches!(outcome, Outcome::Refused { .. }) {
-                    self.metrics.heard();
+                    self.metrics.contact();
                 }
                 return Ok(outcome);
             }
         };
-        self.metrics.heard();
+        self.metrics.contact();
         if !matches!(ask, Ask::Page { .. }) {
             return self.stream(plan, failing, body).await;
         }
-        let page = match page(&self.wire, body, self.limits.answer).await {
+        let page = match page(&self.decoder, body, self.limits.answer).await {
             Ok(page) => page,
             Err(outcome) => return Ok(outcome),
         };
         plan.answered();
-        let mut events: Vec<_> = page.objects.into_iter().map(Event::Put).collect();
+        let mut events: Vec<_> = page.objects.into_iter().map(Event::Applied).collect();
         if plan.page(&page.version, page.next) {
-            events.push(Event::End);
+            events.push(Event::ListComplete);
         }
-        self.tell(events).await?;
+        self.send(events).await?;
         Ok(COMPLETE)
     }
 
-    async fn stream(&mut self, plan: &mut Plan, failing: &mut bool, body: Body) -> Result<Outcome, Unheard> {
+    async fn stream(&mut self, plan: &mut Plan, failing: &mut bool, body: Body) -> Result<Outcome, Closed> {
         let began = Instant::now();
         let settles = began + self.limits.settle;
         let crd = self.crd();
         let ended = |why: &str| Outcome::Ended { why: why.to_owned(), lasted: began.elapsed() };
         let mut crds = self.crds.clone();
-        let name = self.place.target.crd();
+        let name = self.list_watch.target.crd();
         let mut changed = pin!(crds.wait_for(|crds| crd.replaced(&crds.of(name.as_deref()))));
         let mut body = pin!(body);
         let mut lines = Lines::default();
-        let mut untold = Vec::new();
+        let mut unsent = Vec::new();
         let outcome = loop {
             let now = Instant::now();
             if *failing && !plan.lists() && now >= settles {
                 *failing = false;
                 plan.settled();
-                self.tell(vec![Event::Working]).await?;
+                self.send(vec![Event::Recovered]).await?;
             }
             let unsettled = *failing && !plan.lists();
             let until = match plan.lists() {
@@ -168,7 +168,7 @@ impl Reader {
             let mut next = pin!(timeout_at(until, body.frame()));
             let lists = plan.lists();
             let frame = async {
-                let at_once = if lists { gulp(next.as_mut()).await } else { None };
+                let at_once = if lists { coalesced(next.as_mut()).await } else { None };
                 match at_once {
                     Some(frame) => frame,
                     None => next.await,
@@ -180,7 +180,7 @@ impl Reader {
                 frame = frame => frame,
             };
             if matches!(frame, Ok(Some(Ok(_)))) {
-                self.metrics.heard();
+                self.metrics.contact();
             }
             let chunk = match frame {
                 Err(_) if unsettled => continue,
@@ -193,29 +193,29 @@ impl Reader {
                     Err(_) => continue,
                 },
             };
-            let (events, outcome) = lines.take(&self.wire, plan, &chunk);
-            if events.iter().any(|event| matches!(event, Event::End)) {
+            let (events, outcome) = lines.take(&self.decoder, plan, &chunk);
+            if events.iter().any(|event| matches!(event, Event::ListComplete)) {
                 plan.answered();
             }
-            untold.extend(events);
+            unsent.extend(events);
             if let Some(outcome) = outcome {
                 break outcome;
             }
-            // Nobody waits for a part of a list, and each time something is told others wake up.
-            if !plan.lists() || untold.len() >= TOLD_AT_ONCE {
-                self.tell(std::mem::take(&mut untold)).await?;
+            // Nobody waits for a part of a list, and each batch wakes others up.
+            if !plan.lists() || unsent.len() >= BATCH {
+                self.send(std::mem::take(&mut unsent)).await?;
             }
         };
-        self.tell(untold).await?;
+        self.send(unsent).await?;
         Ok(outcome)
     }
 
     fn crd(&self) -> Crd {
-        self.crds.borrow().of(self.place.target.crd().as_deref())
+        self.crds.borrow().of(self.list_watch.target.crd().as_deref())
     }
 
     async fn crd_changes(&mut self, seen: &Crd) {
-        let name = self.place.target.crd();
+        let name = self.list_watch.target.crd();
         if self.crds.wait_for(|crds| crds.of(name.as_deref()) != *seen).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -223,7 +223,7 @@ impl Reader {
 }
 
 /// What `next` gives if that is there by now. Otherwise none, after a while in which more than that has come.
-async fn gulp<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
+async fn coalesced<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
     // A connection is a task of its own. It hands over one part, and reads on at its next turn.
     for _ in 0..3 {
         let given = next.as_mut().now_or_never();
@@ -232,7 +232,7 @@ async fn gulp<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
         }
         yield_now().await;
     }
-    sleep(GULP).await;
+    sleep(COALESCE_DELAY).await;
     None
 }
 
@@ -240,8 +240,14 @@ async fn gulp<F: Future>(mut next: Pin<&mut F>) -> Option<F::Output> {
 const COMPLETE: Outcome = Outcome::Ended { why: String::new(), lasted: Duration::MAX };
 
 /// Asks, and gives the answer if it is one.
-async fn answer(client: &Client, place: &Place, version: &str, ask: &Ask, limits: &Limits) -> Result<Body, Outcome> {
-    let request = place.request(version, ask, fastrand::u32(LASTS));
+async fn answer(
+    client: &Client,
+    list_watch: &ListWatch,
+    version: &str,
+    ask: &Ask,
+    limits: &Limits,
+) -> Result<Body, Outcome> {
+    let request = list_watch.request(version, ask, fastrand::u32(LASTS));
     let request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
     let response = match timeout(limits.answer, client.send(request.map(Body::from))).await {
         Ok(Ok(response)) => response,
@@ -259,10 +265,10 @@ async fn answer(client: &Client, place: &Place, version: &str, ask: &Ask, limits
     Err(Outcome::Refused { status: Status::of(code.as_u16(), &body), retry_after })
 }
 
-/// Reads the objects of a place once.
+/// Lists the objects of a [`ListWatch`] once.
 pub(super) struct Fetch {
     pub(super) client: Client,
-    pub(super) place: Place,
+    pub(super) list_watch: ListWatch,
     pub(super) limits: Limits,
     pub(super) crds: watch::Receiver<Arc<Crds>>,
     /// Who has none of them waits, and has none while it waits for another attempt.
@@ -272,11 +278,15 @@ pub(super) struct Fetch {
 impl Fetch {
     /// Reads, for as long as it takes, with a slot for the first attempt. Gives nothing if the kind is not served. Why the
     /// first attempt that failed did so can be read in `why` meanwhile.
-    pub(super) async fn run(self, mut slot: Option<OwnedSemaphorePermit>, why: &OnceLock<String>) -> Vec<Said> {
-        let Self { client, place, limits, crds, slots } = self;
-        let wire = Wire::new(place.target);
-        let mut plan = Plan::paged(place.target, limits);
-        let crd = place.target.crd();
+    pub(super) async fn run(
+        self,
+        mut slot: Option<OwnedSemaphorePermit>,
+        why: &OnceLock<String>,
+    ) -> Vec<WatchedObject> {
+        let Self { client, list_watch, limits, crds, slots } = self;
+        let decoder = Decoder::new(list_watch.target);
+        let mut plan = Plan::paged(list_watch.target, limits);
+        let crd = list_watch.target.crd();
         let mut objects = Vec::new();
         loop {
             if slot.is_none() {
@@ -286,8 +296,8 @@ impl Fetch {
             if plan.begins_list() {
                 objects.clear();
             }
-            let outcome = match answer(&client, &place, version, &ask, &limits).await {
-                Ok(body) => match page(&wire, body, limits.answer).await {
+            let outcome = match answer(&client, &list_watch, version, &ask, &limits).await {
+                Ok(body) => match page(&decoder, body, limits.answer).await {
                     Ok(page) => {
                         objects.extend(page.objects);
                         if plan.page(&page.version, page.next) {
@@ -304,7 +314,7 @@ impl Fetch {
             if let Some(failing) = failing
                 && why.set(failing.clone()).is_ok()
             {
-                tracing::warn!(?place, why = failing, "cannot be read; it is tried again");
+                tracing::warn!(watch = ?list_watch, why = failing, "cannot be read; it is tried again");
             }
             match next {
                 Next::Now => {}
@@ -327,11 +337,11 @@ struct Lines {
 
 impl Lines {
     /// The events of all lines that are complete, and the end of the watch if one of them brings it.
-    fn take(&mut self, wire: &Wire, plan: &mut Plan, chunk: &Bytes) -> (Vec<Event>, Option<Outcome>) {
+    fn take(&mut self, decoder: &Decoder, plan: &mut Plan, chunk: &Bytes) -> (Vec<Event>, Option<Outcome>) {
         let Some(end) = memchr::memrchr(b'\n', chunk) else {
             self.rest.extend_from_slice(chunk);
-            let garbage = Outcome::Failed("the API server sends no lines".to_owned());
-            return (Vec::new(), (self.rest.len() > LONGEST).then_some(garbage));
+            let malformed = Outcome::Failed("the API server sends no lines".to_owned());
+            return (Vec::new(), (self.rest.len() > LONGEST).then_some(malformed));
         };
         let (complete, rest) = (&chunk[..end], &chunk[end + 1..]);
         let mut joined = std::mem::take(&mut self.rest);
@@ -350,7 +360,7 @@ impl Lines {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            outcome = take_line(wire, plan, line, &mut events);
+            outcome = take_line(decoder, plan, line, &mut events);
             if outcome.is_some() {
                 break;
             }
@@ -360,18 +370,18 @@ impl Lines {
     }
 }
 
-fn take_line(wire: &Wire, plan: &mut Plan, line: &[u8], events: &mut Vec<Event>) -> Option<Outcome> {
-    let (line, version) = match wire.line(line) {
+fn take_line(decoder: &Decoder, plan: &mut Plan, line: &[u8], events: &mut Vec<Event>) -> Option<Outcome> {
+    let (line, version) = match decoder.line(line) {
         Ok(line) => line,
-        Err(garbage) => return Some(Outcome::Failed(garbage.to_string())),
+        Err(malformed) => return Some(Outcome::Failed(malformed.to_string())),
     };
     match line {
-        Line::Put(said) => events.push(Event::Put(said)),
-        Line::Gone(name) => events.push(Event::Gone(name)),
+        Line::Applied(watched) => events.push(Event::Applied(watched)),
+        Line::Deleted(name) => events.push(Event::Deleted(name)),
         Line::Bookmark { listed } => {
             if listed && plan.lists() {
                 plan.listed(version.as_deref().unwrap_or_default());
-                events.push(Event::End);
+                events.push(Event::ListComplete);
             }
         }
         Line::Nameless => tracing::warn!("an API server sends an object without a name"),
@@ -382,9 +392,11 @@ fn take_line(wire: &Wire, plan: &mut Plan, line: &[u8], events: &mut Vec<Event>)
 }
 
 /// Reads a page of a list.
-async fn page(wire: &Wire, body: Body, patience: Duration) -> Result<Page, Outcome> {
+async fn page(decoder: &Decoder, body: Body, patience: Duration) -> Result<Page, Outcome> {
     match timeout(patience, collect(body, LONGEST)).await {
-        Ok(Ok(body)) => wire.page(&body).map_err(|garbage: Garbage| Outcome::Failed(garbage.to_string())),
+        Ok(Ok(body)) => {
+            decoder.page(&body).map_err(|malformed: MalformedAnswer| Outcome::Failed(malformed.to_string()))
+        }
         Ok(Err(why)) => Err(Outcome::Failed(why)),
         Err(_) => Err(Outcome::Slow),
     }

@@ -68,9 +68,9 @@ fn fetch(
     target: Target,
     name: Option<&str>,
 ) -> Fetch {
-    let place = Place { target, namespace: Some("n".into()), name: name.map(Into::into) };
+    let list_watch = ListWatch { target, namespace: Some("n".into()), name: name.map(Into::into) };
     let (client, crds, slots) = (client.clone(), crds.clone(), Arc::clone(slots));
-    Fetch { client, place, limits: Limits::default(), crds, slots }
+    Fetch { client, list_watch, limits: Limits::default(), crds, slots }
 }
 
 /// A reader and its server.
@@ -92,16 +92,16 @@ impl Scene {
         let (crds, known) = watch::channel(Arc::default());
         let target = Target::Kind(kind);
         let metrics = Metrics::default();
-        let reader = Reader {
+        let reflector = Reflector {
             client,
-            place: Place { target, namespace: None, name: None },
-            wire: Wire::new(target),
+            list_watch: ListWatch { target, namespace: None, name: None },
+            decoder: Decoder::new(target),
             limits: Limits::default(),
             crds: known,
             out,
-            metrics: metrics.place(kind.as_str()),
+            metrics: metrics.reflector(kind.as_str()),
         };
-        tokio::spawn(reader.run());
+        tokio::spawn(reflector.run());
         Self { asked, told, crds, metrics, early: None, events: std::collections::VecDeque::new() }
     }
 
@@ -122,16 +122,16 @@ impl Scene {
     /// The next event, a word or two.
     async fn event(&mut self) -> String {
         while self.events.is_empty() {
-            let Some(Message::Read(_, events)) = self.told.recv().await else { panic!("the reader ended") };
+            let Some(Message::Events(_, events)) = self.told.recv().await else { panic!("the reader ended") };
             self.events.extend(events);
         }
         match self.events.pop_front().expect("an event") {
-            Event::Begin => "begin".to_owned(),
-            Event::Put(said) => format!("put {}", said.name.name),
-            Event::Gone(name) => format!("gone {}", name.name),
-            Event::End => "end".to_owned(),
+            Event::ListStarted => "begin".to_owned(),
+            Event::Applied(watched) => format!("put {}", watched.name.name),
+            Event::Deleted(name) => format!("gone {}", name.name),
+            Event::ListComplete => "end".to_owned(),
             Event::Failing { why, .. } => format!("failing {why}"),
-            Event::Working => "working".to_owned(),
+            Event::Recovered => "working".to_owned(),
             Event::NotServed => "not served".to_owned(),
         }
     }
@@ -440,7 +440,7 @@ async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
     let whole = asked.recv().await.expect("a request");
     assert!(!whole.uri.contains("limit"), "{}", whole.uri);
     whole.say(200, &page(&["a", "c"], "")).await;
-    let names: Vec<_> = fetched.await.expect("ends").into_iter().map(|said| said.name.name.to_string()).collect();
+    let names: Vec<_> = fetched.await.expect("ends").into_iter().map(|watched| watched.name.name.to_string()).collect();
     assert_eq!(names, ["a", "c"]);
 }
 
@@ -449,18 +449,18 @@ async fn what_comes_in_small_parts_is_given_time_to_become_more_and_what_is_ther
     let began = Instant::now();
     let (part, body) = oneshot::channel();
     part.send(1).expect("somebody listens");
-    assert_eq!(gulp(pin!(body)).await, Some(Ok(1)));
+    assert_eq!(coalesced(pin!(body)).await, Some(Ok(1)));
     let (part, body) = oneshot::channel();
     // Another task is about to hand it over.
     tokio::spawn(async move { part.send(2) });
-    assert_eq!(gulp(pin!(body)).await, Some(Ok(2)));
+    assert_eq!(coalesced(pin!(body)).await, Some(Ok(2)));
     assert_eq!(began.elapsed(), Duration::ZERO);
     let (part, body) = oneshot::channel::<i32>();
     let mut body = pin!(body);
-    assert_eq!(gulp(body.as_mut()).await, None);
-    assert!(began.elapsed() >= GULP);
+    assert_eq!(coalesced(body.as_mut()).await, None);
+    assert!(began.elapsed() >= COALESCE_DELAY);
     part.send(3).expect("it is still listened to");
-    assert_eq!(gulp(body).await, Some(Ok(3)));
+    assert_eq!(coalesced(body).await, Some(Ok(3)));
 }
 
 #[test]
