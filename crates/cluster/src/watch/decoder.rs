@@ -10,7 +10,7 @@ use std::{
 use api::{Kind, Object, ObjectId};
 use foldhash::fast::FixedState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, response::StatusDetails};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -62,16 +62,19 @@ pub(super) enum Line {
     Error(Status),
 }
 
+/// The cause of a [`Status`] where a version that an API server has not reached was asked for (`metav1.CauseType`).
+const RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
+
 /// What an API server answers where it has no object to answer with.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
     /// HTTP code.
     pub(super) code: u16,
-    /// One word.
-    pub(super) reason: String,
     /// For people.
     pub(super) message: String,
+    /// For programs.
+    pub(super) details: Option<StatusDetails>,
 }
 
 /// A page of a list.
@@ -294,6 +297,12 @@ impl Status {
             status.message = String::from_utf8_lossy(body).trim().chars().take(200).collect();
         }
         status
+    }
+
+    /// Whether the version that was asked for is later than any that the API server has.
+    pub(super) fn is_too_large_resource_version(&self) -> bool {
+        let mut causes = self.details.iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == RESOURCE_VERSION_TOO_LARGE)
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     decoder::Status,
     request::{Ask, Target},
 };
+use crate::workqueue::Backoff;
 
 /// Whether the CRD of a kind is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,11 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// The HTTP status code of a refusal.
+    pub(super) fn code(&self) -> Option<u16> {
+        if let Self::Refused { status, .. } = self { Some(status.code) } else { None }
+    }
+
     /// Why it is not as it should be, in a word; none if it is. A watch that lasted as long as `settle` is as it should be.
     pub(super) fn reason(&self, settle: Duration) -> Option<&'static str> {
         Some(match self {
@@ -216,7 +222,7 @@ impl Plan {
                     NOW
                 }
                 400 | 410 | 422 => self.expired(&status),
-                _ if status.message.contains("Too large resource version") => self.expired(&status),
+                _ if status.is_too_large_resource_version() => self.expired(&status),
                 // The storage of a kind that is new says so for a moment.
                 429 if !std::mem::replace(&mut self.busy, true) => {
                     Verdict { failing: None, ..self.failed(status.to_string(), retry_after) }
@@ -252,8 +258,7 @@ impl Plan {
     /// Twice as long each time and never the same for all, so that a server that comes back is not run over.
     fn backoff(&self, retry_after: Option<Duration>) -> Duration {
         let Limits { backoff_min, backoff_max, .. } = self.limits;
-        let doubled = 2_u32.saturating_pow(self.failures.saturating_sub(1).min(16));
-        let longest = backoff_min.saturating_mul(doubled).min(backoff_max);
+        let longest = Backoff::new(backoff_min, backoff_max).delay(self.failures);
         let wait = longest.mul_f64(0.5 + fastrand::f64() / 2.0);
         // Nobody waits for ever because a server says so.
         wait.max(retry_after.unwrap_or_default().min(backoff_max))

@@ -64,10 +64,10 @@ impl Reflector {
             let Ok(outcome) = self.attempt(&mut plan, &mut failing).await else { return };
             // What is there now counts, not what was there when the attempt began.
             let crd = self.crd();
-            let reason = outcome.reason(self.limits.settle);
+            let (code, reason) = (outcome.code(), outcome.reason(self.limits.settle));
             let Verdict { next, failing: why } = plan.judge(outcome, crd.presence(), Instant::now());
             // That a kind is not there, or not in this version, is no failure.
-            let reason = reason.filter(|reason| *reason != "not_found" || why.is_some());
+            let reason = reason.filter(|_| code != Some(404) || why.is_some());
             if let Some(reason) = reason {
                 self.metrics.failed(reason);
             }
@@ -75,7 +75,7 @@ impl Reflector {
             if let Some(why) = why {
                 tracing::debug!(watch = ?self.list_watch, why, "a watch does not work");
                 failing = true;
-                events.push(Event::Failing { why, forbidden: reason == Some("forbidden") });
+                events.push(Event::Failing { why, forbidden: matches!(code, Some(401 | 403)) });
             }
             let wait = match next {
                 Next::Now => Duration::ZERO,

@@ -197,14 +197,18 @@ fn a_watch_that_is_over_at_once_is_a_failure_the_second_time() {
 
 #[test]
 fn a_server_that_lost_versions_is_asked_for_everything() {
-    for code in [400, 504] {
+    let again = |code, body: &str| {
         let mut plan = plan(SECRETS);
         plan.listed("5");
-        let message = "Too large resource version: 5, current: 3".to_owned();
-        let status = Status { code, message, ..Status::default() };
-        judge(&mut plan, Outcome::Refused { status, retry_after: None });
-        assert_eq!(plan.ask().1, Ask::Initial { latest: true });
-    }
+        judge(&mut plan, Outcome::Refused { status: Status::of(code, body.as_bytes()), retry_after: None });
+        plan.ask().1
+    };
+    let all = Ask::Initial { latest: true };
+    assert_eq!(again(400, "{}"), all);
+    let cause = r#"{"message": "5 is too large", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}"#;
+    assert_eq!(again(504, cause), all, "the API server says why in a cause, in whatever words");
+    let other = r#"{"message": "Too large resource version", "details": {"causes": [{"reason": "Other"}]}}"#;
+    assert_eq!(again(504, other), Ask::Changes { since: "5".into() });
 }
 
 #[test]
