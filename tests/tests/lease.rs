@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use cluster::lease::{Candidate, Claim, Settings};
+use cluster::lease::{LeaderElector, Leadership, Settings};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,7 +19,7 @@ const LEASE: &str = "portcullis";
 
 /// A candidate that runs.
 struct Replica {
-    claim: watch::Receiver<Claim>,
+    claim: watch::Receiver<Leadership>,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -35,7 +35,7 @@ impl Replica {
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = cluster::status::client(config)?;
-        let (candidate, claim) = Candidate::new(settings);
+        let (candidate, claim) = LeaderElector::new(settings);
         let (shutdown, ended) = oneshot::channel();
         let task = tokio::spawn(candidate.run(client, async { drop(ended.await) }));
         Ok(Self { claim, shutdown: Some(shutdown), task })

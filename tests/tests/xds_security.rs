@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use cluster::identity::Trust;
-use cluster::identity::authority::Policy;
-use cluster::identity::keeper::Keeper;
+use cluster::identity::ca::RotationPolicy;
+use cluster::identity::ca_controller::CaController;
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use envoy_types::pb::envoy::config::core::v3::{
@@ -323,11 +323,11 @@ async fn replicas_show_what_the_leader_made_and_it_outlives_the_leader() -> Resu
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let replica = |leading: bool| {
         let names = vec![SERVER.to_owned()];
-        let keeper = Keeper::new(client.clone(), &namespace, "authority", names, Policy::default());
-        let keeper = keeper.with_clock(std::sync::Arc::new(SystemTime::now), Duration::from_millis(50));
+        let controller = CaController::new(client.clone(), &namespace, "authority", names, RotationPolicy::default());
+        let controller = controller.with_clock(std::sync::Arc::new(SystemTime::now), Duration::from_millis(50));
         let (lead, leads) = watch::channel(leading);
         let trust = Trust::new();
-        let task = tokio::spawn(keeper.keep(trust.clone(), leads));
+        let task = tokio::spawn(controller.run(trust.clone(), leads));
         (trust, lead, task)
     };
     let bundle_of = async |trust: &Trust, wanted: &(dyn Fn(&str) -> bool + Sync)| -> Result<String> {

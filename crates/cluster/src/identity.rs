@@ -1,9 +1,9 @@
 //! Who a proxy is, and how it knows that this is the control plane.
 //!
-//! * [`tokens`] judges the tokens that proxies show, by asking the API server: [`tokens::Tokens`] is what
+//! * [`tokens`] judges the tokens that proxies show, by asking the API server: [`tokens::TokenAuthenticator`] is what
 //!   `xds::Config::authenticate` takes.
-//! * [`authority`] decides what certificate the server shows and which authorities proxies trust, and when either
-//!   changes; [`keeper`] reads and writes the Secret in which that is kept; [`files`] reads a user's own instead.
+//! * [`ca`] decides what certificate the server shows and which CAs proxies trust, and when either changes;
+//!   [`ca_controller`] reads and writes the Secret in which that is kept; [`files`] reads a user's own instead.
 //!
 //! [`Trust`] is where the last two put what they come to.
 
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub mod authority;
+pub mod ca;
+pub mod ca_controller;
 mod cache;
 pub mod files;
 mod issue;
-pub mod keeper;
 pub mod tokens;
 
 /// What the server shows, and what proxies need to believe it. Clones are handles to the same.
@@ -38,8 +38,8 @@ impl Trust {
         Self::default()
     }
 
-    /// The authorities that proxies shall trust, in PEM, now and later. It has to reach every proxy sooner than
-    /// [`authority::Policy::spread`].
+    /// The CA certificates that proxies shall trust, in PEM, now and later. It has to reach every proxy sooner than
+    /// [`ca::RotationPolicy::propagation`].
     pub fn bundle(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.bundle.subscribe()
     }

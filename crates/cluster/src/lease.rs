@@ -65,14 +65,14 @@ impl Settings {
 
 /// Who leads, as far as is known here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct Leadership {
     /// Who holds the lease, as it was read last; none if nobody does, or if it was never read.
     pub holder: Option<Arc<str>>,
     /// Until when we lead, unless the lease is renewed before; none if we do not.
     pub until: Option<Instant>,
 }
 
-impl Claim {
+impl Leadership {
     /// Whether we lead.
     pub fn leads(&self) -> bool {
         self.until.is_some()
@@ -81,10 +81,10 @@ impl Claim {
 
 /// Takes part in an election.
 #[derive(Debug)]
-pub struct Candidate {
+pub struct LeaderElector {
     election: Election,
     settings: Settings,
-    claim: watch::Sender<Claim>,
+    claim: watch::Sender<Leadership>,
 }
 
 /// Why a request came to nothing.
@@ -100,10 +100,10 @@ enum Failure {
     Gone,
 }
 
-impl Candidate {
+impl LeaderElector {
     /// A candidate that does nothing yet, and where its claim is told. The receiver is woken when the leader turns.
-    pub fn new(settings: Settings) -> (Self, watch::Receiver<Claim>) {
-        let (claim, receiver) = watch::channel(Claim::default());
+    pub fn new(settings: Settings) -> (Self, watch::Receiver<Leadership>) {
+        let (claim, receiver) = watch::channel(Leadership::default());
         let election = Election::new(&settings, now());
         (Self { election, settings, claim }, receiver)
     }
@@ -158,7 +158,7 @@ impl Candidate {
             }
         }
         let led = self.claim.borrow().leads();
-        self.claim.send_replace(Claim::default());
+        self.claim.send_replace(Leadership::default());
         if led && let Err(error) = release(&self.settings, &leases).await {
             tracing::info!(lease = self.settings.name, %error, "cannot give back the lease; it runs out");
         }

@@ -26,7 +26,6 @@ mod merge;
 mod metrics;
 mod reconciler;
 mod send;
-mod weave;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

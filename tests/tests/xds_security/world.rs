@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use cluster::identity::Trust;
-use cluster::identity::authority::Policy;
-use cluster::identity::keeper::Keeper;
-use cluster::identity::tokens::{AUDIENCE, Clock, Settings, Tokens};
+use cluster::identity::ca::RotationPolicy;
+use cluster::identity::ca_controller::CaController;
+use cluster::identity::tokens::{AUDIENCE, Clock, Settings, TokenAuthenticator};
 use envoy::bootstrap::{AdminAddress, Credentials, XdsAddress, bootstrap_json, secured_bootstrap};
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use ir::NsName;
@@ -45,7 +45,7 @@ pub(crate) struct World<'a> {
     pub(crate) namespace: String,
     pub(crate) trust: Trust,
     pub(crate) port: u16,
-    /// How far the keeper's clock is ahead, in seconds.
+    /// How far the CA controller's clock is ahead, in seconds.
     ahead: Arc<AtomicU64>,
     controller: Option<Controller>,
     tasks: Vec<JoinHandle<()>>,
@@ -75,11 +75,12 @@ impl<'a> World<'a> {
         let (trust, ahead) = (Trust::new(), Arc::new(AtomicU64::new(0)));
         let clock = ahead.clone();
         let clock: Clock = Arc::new(move || SystemTime::now() + Duration::from_secs(clock.load(Ordering::Relaxed)));
-        let policy = Policy { spread: Duration::from_mins(10), ..Policy::default() };
-        let keeper = Keeper::new(api.client().await?, &namespace, "authority", vec![SERVER.to_owned()], policy)
-            .with_clock(clock, Duration::from_millis(50));
+        let policy = RotationPolicy { propagation: Duration::from_mins(10), ..RotationPolicy::default() };
+        let controller =
+            CaController::new(api.client().await?, &namespace, "authority", vec![SERVER.to_owned()], policy)
+                .with_clock(clock, Duration::from_millis(50));
         let (lead, leads) = watch::channel(true);
-        let tasks = vec![tokio::spawn(keeper.keep(trust.clone(), leads))];
+        let tasks = vec![tokio::spawn(controller.run(trust.clone(), leads))];
         let mut world =
             Self { api, namespace, trust, port: free_port()?, ahead, controller: None, tasks, _leads: lead };
         world.start().await?;
@@ -118,7 +119,7 @@ impl<'a> World<'a> {
         let mut config = xds::Config::default();
         config.recheck_interval = Duration::from_secs(1);
         let review = Arc::new(self.api.client().await?);
-        config.authenticate = Some(Arc::new(Tokens::new(review, Arc::new(gateway_of), settings)));
+        config.authenticate = Some(Arc::new(TokenAuthenticator::new(review, Arc::new(gateway_of), settings)));
         let (reporter, events) = xds::reporter(10_000);
         let server = xds::Server::new(hub.clone(), config, reporter);
         // All addresses: that is what authentication is for.

@@ -12,13 +12,13 @@ mod tests;
 
 /// The files, each in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
-    /// The certificate that the server shows, with those between it and its authority.
+pub struct CertificateFiles {
+    /// The certificate that the server shows, with those between it and its CA.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authorities that proxies shall trust.
-    pub authorities: PathBuf,
+    /// The CA certificates that proxies shall trust.
+    pub ca: PathBuf,
 }
 
 /// Why the files do not say what to serve.
@@ -29,7 +29,7 @@ pub enum FilesError {
     Read(PathBuf, std::io::Error),
     /// The file has no certificate.
     #[error("{0} has no certificate")]
-    NoAuthority(PathBuf),
+    NoCa(PathBuf),
     /// Certificate and key cannot be served.
     #[error(transparent)]
     Certificate(#[from] xds::CertificateError),
@@ -40,31 +40,31 @@ pub enum FilesError {
 struct Read {
     certificate: Vec<u8>,
     key: Vec<u8>,
-    authorities: String,
+    ca: String,
 }
 
-impl Files {
+impl CertificateFiles {
     /// Reads the files into `trust`, again and again, and does not end.
     ///
-    /// What cannot be used is told once and changes nothing: files that belong together may change one by one.
-    pub async fn keep(self, trust: Trust, every: Duration) {
+    /// What cannot be used is logged once and changes nothing: files that belong together may change one by one.
+    pub async fn reload(self, trust: Trust, every: Duration) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut seen, mut told) = (None, None);
+        let (mut seen, mut logged) = (None, None);
         loop {
             ticks.tick().await;
             match self.look(&trust, &mut seen).await {
-                Ok(false) => told = None,
+                Ok(false) => logged = None,
                 Ok(true) => {
                     tracing::info!(certificate = %self.certificate.display(), "the xDS server shows another certificate");
-                    told = None;
+                    logged = None;
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if told.as_ref() != Some(&error) {
+                    if logged.as_ref() != Some(&error) {
                         tracing::warn!(%error, "the xDS server's certificate stays as it was");
                     }
-                    told = Some(error);
+                    logged = Some(error);
                 }
             }
         }
@@ -74,14 +74,14 @@ impl Files {
     async fn look(&self, trust: &Trust, seen: &mut Option<Read>) -> Result<bool, FilesError> {
         let read =
             async |path: &PathBuf| tokio::fs::read(path).await.map_err(|error| FilesError::Read(path.clone(), error));
-        let authorities = String::from_utf8_lossy(&read(&self.authorities).await?).into_owned();
-        let now = Read { certificate: read(&self.certificate).await?, key: read(&self.key).await?, authorities };
+        let ca = String::from_utf8_lossy(&read(&self.ca).await?).into_owned();
+        let now = Read { certificate: read(&self.certificate).await?, key: read(&self.key).await?, ca };
         if seen.as_ref() == Some(&now) {
             return Ok(false);
         }
-        super::issue::Facts::of(&now.authorities).map_err(|_| FilesError::NoAuthority(self.authorities.clone()))?;
+        super::issue::CertificateInfo::of(&now.ca).map_err(|_| FilesError::NoCa(self.ca.clone()))?;
         trust.certificate.set(&now.certificate, &now.key)?;
-        trust.publish(&now.authorities);
+        trust.publish(&now.ca);
         *seen = Some(now);
         Ok(true)
     }

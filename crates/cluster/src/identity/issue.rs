@@ -37,8 +37,8 @@ pub enum IssueError {
     Read(&'static str),
 }
 
-/// A new authority (ECDSA P-256) that may sign certificates of servers and nothing else.
-pub(super) fn authority(now: SystemTime, lifetime: Duration) -> Result<Pair, IssueError> {
+/// A new CA (ECDSA P-256) that may sign certificates of servers and nothing else.
+pub(super) fn ca(now: SystemTime, lifetime: Duration) -> Result<Pair, IssueError> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
     valid(&mut params, now, now + lifetime);
@@ -51,15 +51,10 @@ pub(super) fn authority(now: SystemTime, lifetime: Duration) -> Result<Pair, Iss
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// A new serving certificate for `names`, signed by `authority` and not valid longer than it.
-pub(super) fn serving(
-    authority: &Pair,
-    names: &[String],
-    now: SystemTime,
-    lifetime: Duration,
-) -> Result<Pair, IssueError> {
-    let until = Facts::of(&authority.certificate)?.not_after.min(now + lifetime);
-    let issuer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
+/// A new serving certificate for `names`, signed by `ca` and not valid longer than it.
+pub(super) fn serving(ca: &Pair, names: &[String], now: SystemTime, lifetime: Duration) -> Result<Pair, IssueError> {
+    let until = CertificateInfo::of(&ca.certificate)?.not_after.min(now + lifetime);
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names)?;
     valid(&mut params, now, until);
@@ -84,7 +79,7 @@ fn named(name: &str) -> DistinguishedName {
 
 /// What matters of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct CertificateInfo {
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
     /// The DNS names, sorted.
@@ -94,7 +89,7 @@ pub(super) struct Facts {
     public_key: Vec<u8>,
 }
 
-impl Facts {
+impl CertificateInfo {
     /// Reads a certificate in PEM.
     pub(super) fn of(pem: &str) -> Result<Self, IssueError> {
         let unreadable = || IssueError::Read("a certificate");
@@ -122,17 +117,17 @@ impl Facts {
         self.not_before <= now && now < self.not_after
     }
 
-    /// Whether the authority with these facts signed it, by name: names are made to differ.
-    pub(super) fn issued_by(&self, authority: &Self) -> bool {
-        self.issuer == authority.subject
+    /// Whether this CA signed it, by name: names are made to differ.
+    pub(super) fn issued_by(&self, ca: &Self) -> bool {
+        self.issuer == ca.subject
     }
 }
 
 /// Whether key and certificate belong together.
-pub(super) fn check(pair: &Pair) -> Result<Facts, IssueError> {
-    let facts = Facts::of(&pair.certificate)?;
+pub(super) fn check(pair: &Pair) -> Result<CertificateInfo, IssueError> {
+    let info = CertificateInfo::of(&pair.certificate)?;
     let key = KeyPair::from_pem(&pair.key).map_err(|_| IssueError::Read("a private key"))?;
-    if key.der_bytes() == facts.public_key { Ok(facts) } else { Err(IssueError::Read("the key of this certificate")) }
+    if key.der_bytes() == info.public_key { Ok(info) } else { Err(IssueError::Read("the key of this certificate")) }
 }
 
 fn time(time: ASN1Time) -> Option<SystemTime> {
@@ -148,19 +143,14 @@ mod tests {
     #[test]
     fn a_certificate_says_for_whom_and_how_long_it_is_and_who_signed_it() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-        let (authority, other) =
-            (super::authority(now, 10 * DAY).expect("made"), super::authority(now, DAY).expect("made"));
+        let (ca, other) = (super::ca(now, 10 * DAY).expect("made"), super::ca(now, DAY).expect("made"));
         let names = ["b.example".to_owned(), "a.example".to_owned()];
-        let serving = super::serving(&authority, &names, now, 30 * DAY).expect("signed");
-        let facts = check(&serving).expect("a pair");
-        assert_eq!(facts.names, ["a.example", "b.example"]);
-        assert_eq!(
-            (facts.not_before, facts.not_after),
-            (now - BACKDATED, now + 10 * DAY),
-            "no longer than its authority"
-        );
-        assert!(facts.issued_by(&check(&authority).expect("a pair")));
-        assert!(!facts.issued_by(&check(&other).expect("a pair")));
-        check(&Pair { key: other.key, ..authority }).expect_err("the key of another");
+        let serving = super::serving(&ca, &names, now, 30 * DAY).expect("signed");
+        let info = check(&serving).expect("a pair");
+        assert_eq!(info.names, ["a.example", "b.example"]);
+        assert_eq!((info.not_before, info.not_after), (now - BACKDATED, now + 10 * DAY), "no longer than its CA");
+        assert!(info.issued_by(&check(&ca).expect("a pair")));
+        assert!(!info.issued_by(&check(&other).expect("a pair")));
+        check(&Pair { key: other.key, ..ca }).expect_err("the key of another");
     }
 }

@@ -67,17 +67,17 @@ impl Default for Settings {
 const MIN_RECHECK: Duration = Duration::from_secs(1);
 
 /// Judges the tokens of proxies.
-pub struct Tokens {
+pub struct TokenAuthenticator {
     review: Arc<dyn Review>,
     gateway_of: GatewayOf,
     clock: Clock,
     settings: Settings,
-    known: Mutex<Known>,
+    known: Mutex<TokenCache>,
     turns: Semaphore,
 }
 
-struct Known {
-    good: Cache<Good>,
+struct TokenCache {
+    good: Cache<Accepted>,
     /// When each was refused.
     refused: Cache<Instant>,
     /// Until then the API server is not asked about what is known.
@@ -85,13 +85,13 @@ struct Known {
 }
 
 #[derive(Clone)]
-struct Good {
+struct Accepted {
     bearer: Bearer,
     expires: SystemTime,
     judged: Instant,
 }
 
-impl Tokens {
+impl TokenAuthenticator {
     /// A judge that asks `review`, and `gateway_of` which Gateway a `ServiceAccount` belongs to.
     pub fn new(review: Arc<dyn Review>, gateway_of: GatewayOf, settings: Settings) -> Self {
         Self::with_clock(review, gateway_of, settings, Arc::new(SystemTime::now))
@@ -99,7 +99,7 @@ impl Tokens {
 
     /// The same with a clock of one's own, by which tokens expire.
     pub fn with_clock(review: Arc<dyn Review>, gateway_of: GatewayOf, settings: Settings, clock: Clock) -> Self {
-        let known = Known {
+        let known = TokenCache {
             good: Cache::new(settings.good_capacity),
             refused: Cache::new(settings.refused_capacity),
             paused_until: None,
@@ -119,14 +119,14 @@ impl Tokens {
         (self.gateway_of)(&account).ok_or(Refusal::NoGateway)?;
         let digest = *blake3::hash(token.as_bytes()).as_bytes();
         let good = match self.remembered(&digest) {
-            Remembered::Fresh(good) => return self.identity(&good),
-            Remembered::Refused => return Err(Refusal::Denied),
-            Remembered::Stale(good) => Some(good),
-            Remembered::Nothing => None,
+            Cached::Fresh(good) => return self.identity(&good),
+            Cached::Refused => return Err(Refusal::Denied),
+            Cached::Stale(good) => Some(good),
+            Cached::Nothing => None,
         };
         match self.ask(token).await {
             Ok(Some(bearer)) => {
-                let good = Good { bearer, expires: claims.expires(), judged: Instant::now() };
+                let good = Accepted { bearer, expires: claims.expires(), judged: Instant::now() };
                 self.known().good.put(digest, good.clone());
                 self.identity(&good)
             }
@@ -146,7 +146,7 @@ impl Tokens {
         }
     }
 
-    fn remembered(&self, digest: &Digest) -> Remembered {
+    fn remembered(&self, digest: &Digest) -> Cached {
         let now = Instant::now();
         let known = self.known();
         if let Some(good) = known.good.get(digest) {
@@ -154,11 +154,11 @@ impl Tokens {
             let paused = known.paused_until.is_some_and(|until| now < until);
             let fresh = paused || now.duration_since(good.judged) < self.settings.recheck;
             // One that is expired by this clock is asked about: the clock that counts is the API server's.
-            return if fresh && !expired { Remembered::Fresh(good.clone()) } else { Remembered::Stale(good.clone()) };
+            return if fresh && !expired { Cached::Fresh(good.clone()) } else { Cached::Stale(good.clone()) };
         }
         match known.refused.get(digest) {
-            Some(at) if now.duration_since(*at) < self.settings.refused => Remembered::Refused,
-            _ => Remembered::Nothing,
+            Some(at) if now.duration_since(*at) < self.settings.refused => Cached::Refused,
+            _ => Cached::Nothing,
         }
     }
 
@@ -180,7 +180,7 @@ impl Tokens {
     }
 
     /// Which Gateway a bearer belongs to is asked each time, since it may change while its token stays good.
-    fn identity(&self, good: &Good) -> Result<Identity, Refusal> {
+    fn identity(&self, good: &Accepted) -> Result<Identity, Refusal> {
         let gateway = (self.gateway_of)(&good.bearer.account).ok_or(Refusal::NoGateway)?;
         let age = Instant::now().duration_since(good.judged);
         let left = good.expires.duration_since((self.clock)()).unwrap_or_default();
@@ -196,28 +196,28 @@ impl Tokens {
         })
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, TokenCache> {
         // Each step leaves it whole, so a panic of another holder leaves nothing half done.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Remembered {
+enum Cached {
     /// It is good.
-    Fresh(Good),
+    Fresh(Accepted),
     /// It was good when it was asked about, which is too long ago or before it expired.
-    Stale(Good),
+    Stale(Accepted),
     Refused,
     Nothing,
 }
 
-impl Authenticate for Tokens {
+impl Authenticate for TokenAuthenticator {
     fn authenticate<'a>(&'a self, _: &'a Peer, token: &'a Token) -> BoxFuture<'a, Result<Identity, Refusal>> {
         self.judge(token.reveal()).boxed()
     }
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for TokenAuthenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens").field("settings", &self.settings).finish_non_exhaustive()
     }

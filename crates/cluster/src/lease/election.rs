@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Claim, Settings};
+use super::{Leadership, Settings};
 
 /// So many of our own durations a Lease is held at most that does not change, whatever it says: else whoever may write it
 /// once keeps everybody from leading for years. Replicas of one release say the same duration.
@@ -163,9 +163,9 @@ impl Election {
     }
 
     /// Who leads, as far as is known.
-    pub fn claim(&self, now: Instant) -> Claim {
+    pub fn claim(&self, now: Instant) -> Leadership {
         let holder = self.observed.as_ref().and_then(|(record, _)| record.holder.clone());
-        Claim { holder, until: self.leads_until.filter(|until| now < *until) }
+        Leadership { holder, until: self.leads_until.filter(|until| now < *until) }
     }
 
     fn observe(&mut self, record: Record, now: Instant) {

@@ -84,7 +84,7 @@ fn a_lease_that_is_not_there_is_made_and_renewed() {
     let mut world = World::new();
     let mut a = world.candidate("a");
     assert_eq!(world.run("a", &mut a), world.now + 5 * SECOND);
-    assert_eq!(a.claim(world.now), Claim { holder: Some("a".into()), until: Some(world.now + 10 * SECOND) });
+    assert_eq!(a.claim(world.now), Leadership { holder: Some("a".into()), until: Some(world.now + 10 * SECOND) });
     world.now += 5 * SECOND;
     world.run("a", &mut a);
     assert_eq!(a.claim(world.now).until, Some(world.now + 10 * SECOND));
@@ -219,7 +219,7 @@ fn a_leader_whose_lease_another_took_stops_at_once() {
     world.now += 5 * SECOND;
     world.now = world.run("a", &mut a);
     world.run("a", &mut a);
-    assert_eq!(a.claim(world.now), Claim { holder: Some("b".into()), until: None });
+    assert_eq!(a.claim(world.now), Leadership { holder: Some("b".into()), until: None });
 }
 
 #[test]

@@ -14,15 +14,15 @@ const LENGTH: usize = 20;
 
 /// Keeps equal texts once.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct Interner {
     known: HashSet<Arc<str>>,
     /// So many were in use when unused ones were thrown out last.
     used: usize,
 }
 
-impl Texts {
+impl Interner {
     /// The kept text that equals `text`.
-    pub(super) fn keep(&mut self, text: &str) -> Arc<str> {
+    pub(super) fn intern(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return Arc::clone(known);
         }
@@ -47,7 +47,7 @@ pub(super) struct Compact {
 
 impl Compact {
     /// Takes `text` apart.
-    pub(super) fn new(text: &str, texts: &mut Texts) -> Self {
+    pub(super) fn new(text: &str, interner: &mut Interner) -> Self {
         let mut template = String::with_capacity(text.len());
         let mut times = Vec::new();
         let mut rest = text;
@@ -55,7 +55,7 @@ impl Compact {
             let (head, tail) = rest.split_at(at + BEFORE.len());
             if tail.starts_with('"') {
                 // It looks like a place where a time was cut out.
-                return Self { template: texts.keep(text), times: None };
+                return Self { template: interner.intern(text), times: None };
             }
             template.push_str(head);
             rest = tail;
@@ -65,7 +65,7 @@ impl Compact {
             }
         }
         template.push_str(rest);
-        Self { template: texts.keep(&template), times: Some(times.into()) }
+        Self { template: interner.intern(&template), times: Some(times.into()) }
     }
 
     /// The text but for its times, and whether they were cut out of it. Texts of equal words differ in their times alone.
@@ -109,10 +109,10 @@ mod tests {
 
     #[test]
     fn texts_that_differ_in_times_share_their_template() {
-        let mut texts = Texts::default();
+        let mut interner = Interner::default();
         let status = |time: &str| format!(r#"{{"conditions":[{{"lastTransitionTime":"{time}","type":"Accepted"}}]}}"#);
-        let a = Compact::new(&status("2026-01-31T23:59:59Z"), &mut texts);
-        let b = Compact::new(&status("2026-02-01T00:00:00Z"), &mut texts);
+        let a = Compact::new(&status("2026-01-31T23:59:59Z"), &mut interner);
+        let b = Compact::new(&status("2026-02-01T00:00:00Z"), &mut interner);
         assert!(Arc::ptr_eq(&a.template, &b.template));
         assert_eq!(b.text(), status("2026-02-01T00:00:00Z"));
         assert_ne!(a, b);
@@ -120,13 +120,13 @@ mod tests {
 
     #[test]
     fn texts_that_nobody_has_any_more_are_thrown_out() {
-        let mut texts = Texts::default();
-        let kept = texts.keep("kept");
+        let mut interner = Interner::default();
+        let kept = interner.intern("kept");
         for n in 0..10_000 {
-            texts.keep(&n.to_string());
+            interner.intern(&n.to_string());
         }
-        assert!(texts.known.len() < 1000, "{}", texts.known.len());
-        assert!(Arc::ptr_eq(&kept, &texts.keep("kept")));
+        assert!(interner.known.len() < 1000, "{}", interner.known.len());
+        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")));
     }
 
     proptest! {
@@ -136,7 +136,7 @@ mod tests {
             "2026-01-31T23:59:59+00:00", "9999-12-31T23:59:59Z", "\\\"lastTransitionTime\\\":\\\"", "ü", "{", "x",
         ]), 0..12)) {
             let text = parts.concat();
-            prop_assert_eq!(Compact::new(&text, &mut Texts::default()).text(), text);
+            prop_assert_eq!(Compact::new(&text, &mut Interner::default()).text(), text);
         }
     }
 }

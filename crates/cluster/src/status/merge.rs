@@ -1,6 +1,7 @@
 //! What must be written so that a status says what is desired, and others' words stay.
 
 mod gateway;
+mod list;
 #[cfg(test)]
 mod tests;
 
@@ -10,10 +11,8 @@ use api::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    condition,
-    weave::{Woven, entries, weave},
-};
+use self::list::{MergedList, entries, merge_list};
+use super::condition;
 
 /// The most parents in the status of a route (Gateway API `RouteStatus.parents`).
 const MAX_PARENTS: usize = 32;
@@ -86,8 +85,8 @@ fn entry_list(
     };
     let render = |desired, before: Option<&Value>| condition::stamp_all(desired, before, now);
     let stored = entries(stored.get(list).copied());
-    let woven = weave(stored, own, desired.collect(), max, render);
-    woven.changed.then(|| patch([(list, Some(woven))]))
+    let merged = merge_list(stored, own, desired.collect(), max, render);
+    merged.changed.then(|| patch([(list, Some(merged))]))
 }
 
 /// What the API server would put where nothing stands.
@@ -98,7 +97,7 @@ fn default_to(object: &mut Value, key: &str, default: &str) {
 }
 
 /// A merge patch of lists; none removes one.
-fn patch<'a>(lists: impl IntoIterator<Item = (&'a str, Option<Woven<'a>>)>) -> String {
+fn patch<'a>(lists: impl IntoIterator<Item = (&'a str, Option<MergedList<'a>>)>) -> String {
     let lists: BTreeMap<_, _> = lists.into_iter().map(|(name, list)| (name, list.map(|list| list.entries))).collect();
     // Texts as keys and JSON as values always serialize.
     serde_json::to_string(&lists).unwrap_or_default()

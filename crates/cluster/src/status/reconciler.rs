@@ -28,7 +28,7 @@ use self::{
     patch::{merged, patch},
     rival::{Contested, Turn},
 };
-use super::compact::Texts;
+use super::compact::Interner;
 use crate::{
     watch::Stored,
     workqueue::{Backoff, Concurrency, Next, Reconcile, UNAVAILABLE, WorkQueue},
@@ -98,7 +98,7 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct Reconciler {
     controller_name: Arc<str>,
-    texts: Texts,
+    interner: Interner,
     hasher: RandomState,
     agreed: Agreed,
     queue: WorkQueue<ObjectId>,
@@ -124,7 +124,7 @@ impl Reconciler {
     pub(super) fn new(controller_name: impl Into<Arc<str>>, limit: usize) -> Self {
         Self {
             controller_name: controller_name.into(),
-            texts: Texts::default(),
+            interner: Interner::default(),
             hasher: RandomState::new(),
             agreed: Agreed::default(),
             queue: WorkQueue::new(Concurrency { max: limit, min: 1 }),
@@ -141,7 +141,7 @@ impl Reconciler {
             return;
         }
         let names_controllers = !matches!(id.kind, Kind::Gateway | Kind::GatewayClass);
-        let text = status.map(|status| self.texts.keep(status));
+        let text = status.map(|status| self.interner.intern(status));
         let entry = self.entries.entry(id.clone()).or_default();
         let desired = match (text, std::mem::take(&mut entry.desired)) {
             (Some(text), _) => DesiredStatus::Status(text),
@@ -184,7 +184,7 @@ impl Reconciler {
                 return;
             }
         }
-        let known = Known::new(stored, None, &mut self.texts, &self.hasher);
+        let known = Known::new(stored, None, &mut self.interner, &self.hasher);
         self.learn(id, Some(known));
         self.touch(id, true, now);
     }
@@ -308,7 +308,7 @@ impl Reconciler {
                 }
                 if !(news && newer) {
                     let ahead_until = Some(now + AHEAD_BOUND);
-                    let known = Known::new(stored, ahead_until, &mut self.texts, &self.hasher);
+                    let known = Known::new(stored, ahead_until, &mut self.interner, &self.hasher);
                     if entry.learn(Some(known)) {
                         self.contested.remove(id);
                     }

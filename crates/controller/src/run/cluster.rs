@@ -4,8 +4,8 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
     apply::{self, Applier},
-    identity::{Trust, authority::Policy, files, keeper::Keeper, tokens},
-    lease::{self, Candidate, Claim},
+    identity::{Trust, ca::RotationPolicy, ca_controller::CaController, files, tokens},
+    lease::{self, LeaderElector, Leadership},
     status::{self, Writer},
     watch::{self as watches, Observed, Scope},
 };
@@ -184,7 +184,7 @@ impl Ends {
         let accounts = self.outlets.accounts.subscribe();
         let gateway_of: tokens::GatewayOf = Arc::new(move |account| accounts.borrow().get(account).cloned());
         let review = Arc::new(self.reviewing.clone());
-        Arc::new(tokens::Tokens::new(review, gateway_of, tokens::Settings::default()))
+        Arc::new(tokens::TokenAuthenticator::new(review, gateway_of, tokens::Settings::default()))
     }
 
     /// Begins to read and to write.
@@ -193,7 +193,7 @@ impl Ends {
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
         let (candidate, claim) =
-            Candidate::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
+            LeaderElector::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
         let (leads, leading) = watch::channel(false);
         let (resign, resigned) = oneshot::channel::<()>();
         let election = tokio::spawn(candidate.run(writing.clone(), async move {
@@ -217,14 +217,15 @@ impl Ends {
         });
         tasks.push(match options.certificate {
             Some(folder) => {
-                let [certificate, key, authorities] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
-                let files = files::Files { certificate, key, authorities };
-                tokio::spawn(files.keep(trust, CERTIFICATE_LOOK))
+                let [certificate, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
+                let files = files::CertificateFiles { certificate, key, ca };
+                tokio::spawn(files.reload(trust, CERTIFICATE_LOOK))
             }
             None => {
                 let names = vec![options.xds_host.to_string()];
-                let keeper = Keeper::new(client.clone(), &options.namespace, AUTHORITY, names, Policy::default());
-                tokio::spawn(keeper.keep(trust, leading))
+                let ca_controller =
+                    CaController::new(client.clone(), &options.namespace, AUTHORITY, names, RotationPolicy::default());
+                tokio::spawn(ca_controller.run(trust, leading))
             }
         });
         let (sink, observed) = mpsc::channel(BATCHES);
@@ -274,7 +275,7 @@ impl Working {
 
 /// Tells everybody who writes whether this replica leads.
 async fn follow_claim(
-    mut claim: watch::Receiver<Claim>,
+    mut claim: watch::Receiver<Leadership>,
     leads: watch::Sender<bool>,
     outlets: Outlets,
     metrics: Metrics,

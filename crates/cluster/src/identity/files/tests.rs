@@ -13,9 +13,9 @@ impl Folder {
         Self(path)
     }
 
-    fn files(&self) -> Files {
+    fn files(&self) -> CertificateFiles {
         let path = |name: &str| self.0.join(name);
-        Files { certificate: path("tls.crt"), key: path("tls.key"), authorities: path("ca.crt") }
+        CertificateFiles { certificate: path("tls.crt"), key: path("tls.key"), ca: path("ca.crt") }
     }
 }
 
@@ -31,9 +31,9 @@ fn write(path: &Path, content: &str) {
 
 fn made() -> (Pair, Pair) {
     let now = SystemTime::now();
-    let authority = issue::authority(now, Duration::from_hours(1)).expect("made");
-    let serving = issue::serving(&authority, &["xds".to_owned()], now, Duration::from_hours(1)).expect("signed");
-    (authority, serving)
+    let ca = issue::ca(now, Duration::from_hours(1)).expect("made");
+    let serving = issue::serving(&ca, &["xds".to_owned()], now, Duration::from_hours(1)).expect("signed");
+    (ca, serving)
 }
 
 #[tokio::test]
@@ -43,13 +43,13 @@ async fn files_that_change_one_by_one_are_taken_once_they_fit() {
     let missing = files.look(&trust, &mut seen).await;
     assert!(matches!(missing, Err(FilesError::Read(..))), "{missing:?}");
     let (first, second) = (made(), made());
-    write(&files.authorities, &first.0.certificate);
+    write(&files.ca, &first.0.certificate);
     write(&files.certificate, &first.1.certificate);
     write(&files.key, &first.1.key);
     assert!(files.look(&trust, &mut seen).await.expect("they fit"));
     assert!(!files.look(&trust, &mut seen).await.expect("nothing changed"));
     // A new certificate, and not yet its key.
-    write(&files.authorities, &second.0.certificate);
+    write(&files.ca, &second.0.certificate);
     write(&files.certificate, &second.1.certificate);
     let half = files.look(&trust, &mut seen).await;
     assert!(matches!(half, Err(FilesError::Certificate(_))), "{half:?}");
@@ -57,6 +57,6 @@ async fn files_that_change_one_by_one_are_taken_once_they_fit() {
     write(&files.key, &second.1.key);
     assert!(files.look(&trust, &mut seen).await.expect("they fit"));
     assert_eq!(trust.bundle().borrow().as_deref(), Some(second.0.certificate.as_str()));
-    write(&files.authorities, "nothing");
-    assert!(matches!(files.look(&trust, &mut seen).await, Err(FilesError::NoAuthority(_))));
+    write(&files.ca, "nothing");
+    assert!(matches!(files.look(&trust, &mut seen).await, Err(FilesError::NoCa(_))));
 }

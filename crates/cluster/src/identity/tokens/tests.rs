@@ -13,7 +13,7 @@ const HOUR: u64 = 3600;
 /// What the API server says of every token.
 #[derive(Clone, Copy)]
 enum Says {
-    Good,
+    Accepted,
     Bad,
     Nothing,
     NeverAnything,
@@ -30,7 +30,7 @@ impl Review for Server {
         let says = *self.says.lock().expect("not poisoned");
         async move {
             match says {
-                Says::Good => Ok(Some(Bearer { account: NsName::new("infra", "edge-sa"), pod: None })),
+                Says::Accepted => Ok(Some(Bearer { account: NsName::new("infra", "edge-sa"), pod: None })),
                 Says::Bad => Ok(None),
                 Says::Nothing => Err(ReviewError::new("away")),
                 Says::NeverAnything => std::future::pending().await,
@@ -43,14 +43,14 @@ impl Review for Server {
 struct World {
     server: Arc<Server>,
     wall: Arc<AtomicU64>,
-    tokens: Tokens,
+    tokens: TokenAuthenticator,
 }
 
 fn world(settings: Settings) -> World {
-    let server = Arc::new(Server { says: Mutex::new(Says::Good), asked: AtomicUsize::new(0) });
+    let server = Arc::new(Server { says: Mutex::new(Says::Accepted), asked: AtomicUsize::new(0) });
     let wall = Arc::new(AtomicU64::new(NOW));
     let clock = wall.clone();
-    let tokens = Tokens::with_clock(
+    let tokens = TokenAuthenticator::with_clock(
         server.clone(),
         Arc::new(|account| (*account == NsName::new("infra", "edge-sa")).then(|| NsName::new("infra", "edge"))),
         settings,
@@ -133,7 +133,7 @@ async fn a_refused_token_is_soon_asked_about_again_but_not_at_once() {
     let world = world(Settings::default());
     world.says(Says::Bad);
     assert_eq!(world.judge(&edge()).await, Err(Refusal::Denied));
-    world.says(Says::Good);
+    world.says(Says::Accepted);
     assert_eq!(world.judge(&edge()).await, Err(Refusal::Denied));
     assert_eq!(world.asked(), 1);
     world.passes(10).await;

@@ -4,11 +4,11 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Desired, default_to};
-use crate::status::{
-    condition::{self, MAX_CONDITIONS},
-    weave::{Stored, Woven, decoded_entries, entries, weave},
+use super::{
+    Desired, default_to,
+    list::{MergedList, StoredEntry, decoded_entries, entries, merge_list},
 };
+use crate::status::condition::{self, MAX_CONDITIONS};
 
 /// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class. Any other is foreign
 /// unless it is desired.
@@ -52,22 +52,22 @@ pub(super) fn merge(
 ) -> Option<String> {
     let mut patch = BTreeMap::new();
     let conditions = entries(stored.get("conditions").copied());
-    let woven = match desired {
-        Desired::Is(desired) => weave_conditions(conditions, desired.get("conditions"), now),
+    let merged = match desired {
+        Desired::Is(desired) => merge_conditions(conditions, desired.get("conditions"), now),
         Desired::Nothing(before) => without(conditions, before, "conditions", condition::kind, |stored, before| {
             condition::same(stored, &before)
         }),
     };
-    put(&mut patch, "conditions", woven);
+    put(&mut patch, "conditions", merged);
     if lists.listeners {
         let listeners = entries(stored.get("listeners").copied());
-        let woven = match desired {
-            Desired::Is(desired) => weave_listeners(listeners, desired.get("listeners"), now),
+        let merged = match desired {
+            Desired::Is(desired) => merge_listeners(listeners, desired.get("listeners"), now),
             Desired::Nothing(before) => without(listeners, before, "listeners", name, |stored, before| {
                 render_listener(fit_listener(before), Some(stored), now) == *stored
             }),
         };
-        put(&mut patch, "listeners", woven);
+        put(&mut patch, "listeners", merged);
     }
     for (key, max) in lists.whole {
         let known: Option<Value> = stored.get(*key).and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -87,14 +87,14 @@ pub(super) fn merge(
 }
 
 /// A list that nothing is left of goes, so that the schema's default may come back.
-fn put(patch: &mut BTreeMap<&str, Value>, key: &'static str, woven: Woven<'_>) {
-    if woven.changed {
-        let empty = woven.entries.is_empty();
-        patch.insert(key, if empty { Value::Null } else { woven.into_value() });
+fn put(patch: &mut BTreeMap<&str, Value>, key: &'static str, merged: MergedList<'_>) {
+    if merged.changed {
+        let empty = merged.entries.is_empty();
+        patch.insert(key, if empty { Value::Null } else { merged.into_value() });
     }
 }
 
-fn weave_conditions<'a>(stored: Vec<Stored<'a>>, desired: Option<&Value>, now: &str) -> Woven<'a> {
+fn merge_conditions<'a>(stored: Vec<StoredEntry<'a>>, desired: Option<&Value>, now: &str) -> MergedList<'a> {
     let mut desired = desired.cloned().unwrap_or_default();
     condition::fit(&mut desired);
     let desired: Vec<_> = list(desired).filter_map(|c| Some((condition::kind(&c)?.to_owned(), c))).collect();
@@ -104,15 +104,15 @@ fn weave_conditions<'a>(stored: Vec<Stored<'a>>, desired: Option<&Value>, now: &
         (OURS.contains(&kind) || wanted.iter().any(|wanted| wanted == kind)).then(|| kind.to_owned())
     };
     let render = |desired, before: Option<&Value>| condition::stamp(desired, before, now);
-    weave(stored, own, desired, MAX_CONDITIONS, render)
+    merge_list(stored, own, desired, MAX_CONDITIONS, render)
 }
 
-fn weave_listeners<'a>(stored: Vec<Stored<'a>>, desired: Option<&Value>, now: &str) -> Woven<'a> {
+fn merge_listeners<'a>(stored: Vec<StoredEntry<'a>>, desired: Option<&Value>, now: &str) -> MergedList<'a> {
     let desired = list(desired.cloned().unwrap_or_default());
     let desired = desired.map(fit_listener).filter_map(|listener| Some((name(&listener)?.to_owned(), listener)));
     let own = |stored: &Value| Some(name(stored).unwrap_or_default().to_owned());
     let render = |desired, before: Option<&Value>| render_listener(desired, before, now);
-    weave(stored, own, desired.collect(), MAX_LISTENERS, render)
+    merge_list(stored, own, desired.collect(), MAX_LISTENERS, render)
 }
 
 /// A listener as the API server takes it.
@@ -132,7 +132,7 @@ fn fit_listener(mut listener: Value) -> Value {
 /// A listener with conditions of others that are stored.
 fn render_listener(mut desired: Value, before: Option<&Value>, now: &str) -> Value {
     let stored = decoded_entries(before.and_then(|before| before.get("conditions")));
-    let conditions = weave_conditions(stored, desired.get("conditions"), now).into_value();
+    let conditions = merge_conditions(stored, desired.get("conditions"), now).into_value();
     if let Value::Object(desired) = &mut desired {
         desired.insert("conditions".into(), conditions);
     }
@@ -141,12 +141,12 @@ fn render_listener(mut desired: Value, before: Option<&Value>, now: &str) -> Val
 
 /// The list without the entries that still say what we said in `before`.
 fn without<'a>(
-    stored: Vec<Stored<'a>>,
+    stored: Vec<StoredEntry<'a>>,
     before: Option<&Value>,
     key: &str,
     name: impl Fn(&Value) -> Option<&str>,
     same: impl Fn(&Value, Value) -> bool,
-) -> Woven<'a> {
+) -> MergedList<'a> {
     let mut before = before.and_then(|before| before.get(key)).cloned().unwrap_or_default();
     if key == "conditions" {
         condition::fit(&mut before);
@@ -156,7 +156,7 @@ fn without<'a>(
         let ours = before.iter().find(|ours| name(ours) == name(stored));
         ours.is_some_and(|ours| same(stored, ours.clone())).then_some(())
     };
-    weave(stored, own, Vec::new(), usize::MAX, |value, _| value)
+    merge_list(stored, own, Vec::new(), usize::MAX, |value, _| value)
 }
 
 fn list(value: Value) -> impl Iterator<Item = Value> {

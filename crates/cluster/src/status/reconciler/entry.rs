@@ -10,7 +10,7 @@ use api::Kind;
 
 use super::rival::{Rival, Turn};
 use crate::{
-    status::compact::{Compact, Texts},
+    status::compact::{Compact, Interner},
     watch::Stored,
 };
 
@@ -137,13 +137,13 @@ impl Known {
     pub(super) fn new(
         stored: &Stored,
         ahead_until: Option<Instant>,
-        texts: &mut Texts,
+        interner: &mut Interner,
         hasher: &impl BuildHasher,
     ) -> Self {
         Self {
             uid: digest(hasher, &*stored.uid),
             resource_version: Arc::clone(&stored.resource_version),
-            status: stored.status.as_ref().map(|status| Compact::new(status.get(), texts)),
+            status: stored.status.as_ref().map(|status| Compact::new(status.get(), interner)),
             ahead_until,
         }
     }

@@ -1,41 +1,41 @@
-//! What an authority keeps, and how a Secret holds it.
+//! The contents of the Secret in which the CA is kept.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
 
-use crate::identity::issue::{self, Facts, IssueError, Pair};
+use crate::identity::issue::{self, CertificateInfo, IssueError, Pair};
 
 /// All that is stored. Whatever is in it was read once, and keys belong to their certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct CaSecret {
     pub(super) signing: Pair,
-    pub(super) facts: Facts,
+    pub(super) info: CertificateInfo,
     pub(super) incoming: Option<Incoming>,
     pub(super) outgoing: Option<Outgoing>,
     serving: Option<Pair>,
-    pub(super) serving_facts: Option<Facts>,
+    pub(super) serving_info: Option<CertificateInfo>,
 }
 
-/// An authority that is announced.
+/// A CA that is announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Incoming {
-    pub(super) authority: Pair,
-    pub(super) facts: Facts,
+    pub(super) ca: Pair,
+    pub(super) info: CertificateInfo,
     pub(super) since: SystemTime,
 }
 
-/// The certificate of an authority that signs no more.
+/// The certificate of a CA that signs no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub(super) certificate: String,
     pub(super) since: SystemTime,
 }
 
-/// Why a Secret does not hold what was stored.
+/// Why a Secret does not hold a CA.
 #[derive(Debug, thiserror::Error)]
-pub enum Corrupt {
+pub enum CaSecretError {
     /// A key of the Secret is not there.
     #[error("it has no {0}")]
     Missing(&'static str),
@@ -55,15 +55,15 @@ const OUTGOING: &str = "outgoing.crt";
 const OUTGOING_SINCE: &str = "outgoing-since";
 const SERVING: (&str, &str) = ("tls.crt", "tls.key");
 
-impl Stored {
+impl CaSecret {
     pub(super) fn new(signing: Pair) -> Result<Self, IssueError> {
-        let facts = issue::check(&signing)?;
-        Ok(Self { signing, facts, incoming: None, outgoing: None, serving: None, serving_facts: None })
+        let info = issue::check(&signing)?;
+        Ok(Self { signing, info, incoming: None, outgoing: None, serving: None, serving_info: None })
     }
 
-    pub(super) fn announce(&mut self, authority: Pair, now: SystemTime) -> Result<(), IssueError> {
-        let facts = issue::check(&authority)?;
-        self.incoming = Some(Incoming { authority, facts, since: now });
+    pub(super) fn announce(&mut self, ca: Pair, now: SystemTime) -> Result<(), IssueError> {
+        let info = issue::check(&ca)?;
+        self.incoming = Some(Incoming { ca, info, since: now });
         Ok(())
     }
 
@@ -78,14 +78,14 @@ impl Stored {
     }
 
     pub(super) fn promote(&mut self, now: SystemTime) {
-        let Some(Incoming { authority, facts, .. }) = self.incoming.take() else { return };
-        let old = std::mem::replace(&mut self.signing, authority);
-        self.facts = facts;
+        let Some(Incoming { ca, info, .. }) = self.incoming.take() else { return };
+        let old = std::mem::replace(&mut self.signing, ca);
+        self.info = info;
         self.outgoing = Some(Outgoing { certificate: old.certificate, since: now });
     }
 
     pub(super) fn serve(&mut self, serving: Pair) -> Result<(), IssueError> {
-        self.serving_facts = Some(issue::check(&serving)?);
+        self.serving_info = Some(issue::check(&serving)?);
         self.serving = Some(serving);
         Ok(())
     }
@@ -95,12 +95,12 @@ impl Stored {
         self.serving.as_ref().map(|pair| (pair.certificate.as_str(), pair.key.as_str()))
     }
 
-    /// The authorities that proxies shall trust, in PEM.
+    /// The CA certificates that proxies shall trust, in PEM.
     pub fn bundle(&self) -> String {
-        let incoming = self.incoming.as_ref().map(|incoming| incoming.authority.certificate.as_str());
+        let incoming = self.incoming.as_ref().map(|incoming| incoming.ca.certificate.as_str());
         let outgoing = self.outgoing.as_ref().map(|outgoing| outgoing.certificate.as_str());
-        let authorities = [Some(self.signing.certificate.as_str()), incoming, outgoing];
-        authorities.into_iter().flatten().map(|certificate| certificate.trim_end().to_owned() + "\n").collect()
+        let cas = [Some(self.signing.certificate.as_str()), incoming, outgoing];
+        cas.into_iter().flatten().map(|certificate| certificate.trim_end().to_owned() + "\n").collect()
     }
 
     /// The data of the Secret that holds this.
@@ -116,7 +116,7 @@ impl Stored {
             pair(SERVING, serving);
         }
         if let Some(incoming) = &self.incoming {
-            pair(INCOMING, &incoming.authority);
+            pair(INCOMING, &incoming.ca);
             put(INCOMING_SINCE, seconds(incoming.since));
         }
         if let Some(outgoing) = &self.outgoing {
@@ -128,42 +128,42 @@ impl Stored {
     }
 
     /// What the data of a Secret holds.
-    pub fn from_data(data: &BTreeMap<String, ByteString>) -> Result<Self, Corrupt> {
+    pub fn from_data(data: &BTreeMap<String, ByteString>) -> Result<Self, CaSecretError> {
         let text = |key: &'static str| match data.get(key) {
             None => Ok(None),
             Some(value) => match std::str::from_utf8(&value.0) {
                 Ok(text) => Ok(Some(text.to_owned())),
-                Err(_) => Err(Corrupt::Unreadable(key)),
+                Err(_) => Err(CaSecretError::Unreadable(key)),
             },
         };
         let pair = |keys: (&'static str, &'static str)| match (text(keys.0)?, text(keys.1)?) {
             (None, _) => Ok(None),
-            (Some(_), None) => Err(Corrupt::Missing(keys.1)),
+            (Some(_), None) => Err(CaSecretError::Missing(keys.1)),
             (Some(certificate), Some(key)) => {
                 let pair = Pair { certificate, key };
-                let facts = issue::check(&pair).map_err(|error| Corrupt::Unusable(keys.0, error))?;
-                Ok(Some((pair, facts)))
+                let info = issue::check(&pair).map_err(|error| CaSecretError::Unusable(keys.0, error))?;
+                Ok(Some((pair, info)))
             }
         };
         let since = |key: &'static str| {
-            let seconds: Option<u64> = text(key)?.ok_or(Corrupt::Missing(key))?.parse().ok();
+            let seconds: Option<u64> = text(key)?.ok_or(CaSecretError::Missing(key))?.parse().ok();
             let since = seconds.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-            since.ok_or(Corrupt::Unreadable(key))
+            since.ok_or(CaSecretError::Unreadable(key))
         };
-        let (signing, facts) = pair(SIGNING)?.ok_or(Corrupt::Missing(SIGNING.0))?;
-        let (serving, serving_facts) = pair(SERVING)?.unzip();
+        let (signing, info) = pair(SIGNING)?.ok_or(CaSecretError::Missing(SIGNING.0))?;
+        let (serving, serving_info) = pair(SERVING)?.unzip();
         let incoming = match pair(INCOMING)? {
             None => None,
-            Some((authority, facts)) => Some(Incoming { authority, facts, since: since(INCOMING_SINCE)? }),
+            Some((ca, info)) => Some(Incoming { ca, info, since: since(INCOMING_SINCE)? }),
         };
         let outgoing = match text(OUTGOING)? {
             None => None,
             Some(certificate) => {
-                Facts::of(&certificate).map_err(|error| Corrupt::Unusable(OUTGOING, error))?;
+                CertificateInfo::of(&certificate).map_err(|error| CaSecretError::Unusable(OUTGOING, error))?;
                 Some(Outgoing { certificate, since: since(OUTGOING_SINCE)? })
             }
         };
-        Ok(Self { signing, facts, incoming, outgoing, serving, serving_facts })
+        Ok(Self { signing, info, incoming, outgoing, serving, serving_info })
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Trust;
-use super::authority::{self, Corrupt, IssueError, Policy, Stored};
+use super::ca::{self, CaSecret, CaSecretError, IssueError, RotationPolicy};
 use super::tokens::Clock;
 
 /// How often one looks whether another replica wrote, or a person.
@@ -26,21 +26,21 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How long the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps the authority.
+/// Makes, renews and stores the CA, and publishes it to a [`Trust`].
 #[derive(Clone)]
-pub struct Keeper {
+pub struct CaController {
     secrets: Api<Secret>,
     name: String,
     /// The DNS names by which proxies reach the server.
     names: Vec<String>,
-    policy: Policy,
+    policy: RotationPolicy,
     clock: Clock,
     look: Duration,
 }
 
-/// Why nothing was learned or written.
+/// Why nothing was published or written.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum CaError {
     /// The API server did not do what it was asked.
     #[error("the Secret cannot be read or written: {0}")]
     Api(#[from] Box<kube::Error>),
@@ -53,14 +53,14 @@ pub enum KeepError {
     /// What is stored cannot be served.
     #[error(transparent)]
     Serve(#[from] xds::CertificateError),
-    /// What is in the Secret is no authority, and only the leader may change that.
-    #[error("the Secret holds no authority: {0}")]
-    Corrupt(Corrupt),
+    /// What is in the Secret is no CA, and only the leader may change that.
+    #[error("the Secret holds no certificate authority: {0}")]
+    CaSecretError(CaSecretError),
 }
 
-impl Keeper {
-    /// A keeper of the Secret `name` in `namespace`, of a server that is reached by `names`.
-    pub fn new(client: Client, namespace: &str, name: &str, names: Vec<String>, policy: Policy) -> Self {
+impl CaController {
+    /// A controller of the Secret `name` in `namespace`, of a server that is reached by `names`.
+    pub fn new(client: Client, namespace: &str, name: &str, names: Vec<String>, policy: RotationPolicy) -> Self {
         let clock: Clock = std::sync::Arc::new(SystemTime::now);
         Self { secrets: Api::namespaced(client, namespace), name: name.to_owned(), names, policy, clock, look: LOOK }
     }
@@ -71,23 +71,23 @@ impl Keeper {
         Self { clock, look, ..self }
     }
 
-    /// Keeps `trust` what is stored, and what is stored as it has to be while `leads` is true. Does not end.
-    pub async fn keep(self, trust: Trust, mut leads: watch::Receiver<bool>) {
+    /// Publishes what is stored to `trust`, and renews it while `leads` is true. Does not end.
+    pub async fn run(self, trust: Trust, mut leads: watch::Receiver<bool>) {
         let mut known = None;
-        let mut told = None;
+        let mut logged = None;
         loop {
             let leading = *leads.borrow_and_update();
             let wait = match self.look(leading, &mut known, &trust).await {
                 Ok(wait) => {
-                    told = None;
+                    logged = None;
                     wait.min(self.look)
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if told.as_ref() != Some(&error) {
+                    if logged.as_ref() != Some(&error) {
                         tracing::warn!(%error, "the certificate authority of xDS stays as it was");
                     }
-                    told = Some(error);
+                    logged = Some(error);
                     self.look.min(RETRY)
                 }
             };
@@ -100,17 +100,17 @@ impl Keeper {
     }
 
     /// One look, and until when there is nothing to do.
-    async fn look(&self, leading: bool, known: &mut Option<Stored>, trust: &Trust) -> Result<Duration, KeepError> {
+    async fn look(&self, leading: bool, known: &mut Option<CaSecret>, trust: &Trust) -> Result<Duration, CaError> {
         let secret = self.answered(self.secrets.get_opt(&self.name)).await?;
         // One without anything may have been put there for us to fill.
         let data = secret.as_ref().and_then(|secret| secret.data.as_ref()).filter(|data| !data.is_empty());
-        let read = data.map(Stored::from_data);
+        let read = data.map(CaSecret::from_data);
         let (stored, wait) = if leading {
             self.lead(secret, read, known.as_ref()).await?
         } else {
             match read {
                 Some(Ok(stored)) => (stored, self.look),
-                Some(Err(error)) => return Err(KeepError::Corrupt(error)),
+                Some(Err(error)) => return Err(CaError::CaSecretError(error)),
                 // The leader will make it.
                 None => return Ok(self.look),
             }
@@ -129,9 +129,9 @@ impl Keeper {
     async fn lead(
         &self,
         secret: Option<Secret>,
-        read: Option<Result<Stored, Corrupt>>,
-        known: Option<&Stored>,
-    ) -> Result<(Stored, Duration), KeepError> {
+        read: Option<Result<CaSecret, CaSecretError>>,
+        known: Option<&CaSecret>,
+    ) -> Result<(CaSecret, Duration), CaError> {
         let now = (self.clock)();
         let before = match read {
             Some(Ok(stored)) => Some(stored),
@@ -139,10 +139,10 @@ impl Keeper {
                 if let Some(Err(error)) = missing {
                     tracing::warn!(%error, "the Secret of the certificate authority is made anew");
                 }
-                known.map(|known| authority::replace(known.clone(), &self.policy, now)).transpose()?
+                known.map(|known| ca::replace(known.clone(), &self.policy, now)).transpose()?
             }
         };
-        let (stored, wait) = authority::advance(before, &self.names, &self.policy, now)?;
+        let (stored, wait) = ca::advance(before, &self.names, &self.policy, now)?;
         let data = stored.to_data();
         if secret.as_ref().and_then(|secret| secret.data.as_ref()) == Some(&data) {
             return Ok((stored, wait));
@@ -160,14 +160,14 @@ impl Keeper {
         Ok((stored, wait))
     }
 
-    async fn answered<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, KeepError> {
-        let answer = timeout(TIMEOUT, request).await.map_err(|_| KeepError::Timeout)?;
-        answer.map_err(|error| KeepError::Api(Box::new(error)))
+    async fn answered<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CaError> {
+        let answer = timeout(TIMEOUT, request).await.map_err(|_| CaError::Timeout)?;
+        answer.map_err(|error| CaError::Api(Box::new(error)))
     }
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for CaController {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper").field("name", &self.name).field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("CaController").field("name", &self.name).field("names", &self.names).finish_non_exhaustive()
     }
 }

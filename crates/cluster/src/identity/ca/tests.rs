@@ -16,7 +16,7 @@ fn names() -> Vec<String> {
 /// A replica that leads, with a clock that goes as the test says.
 struct World {
     now: SystemTime,
-    stored: Option<Stored>,
+    stored: Option<CaSecret>,
     wait: Duration,
 }
 
@@ -29,10 +29,10 @@ impl World {
 
     fn look(&mut self) {
         let before = self.stored.take();
-        let (stored, wait) = advance(before.clone(), &names(), &Policy::default(), self.now).expect("made");
+        let (stored, wait) = advance(before.clone(), &names(), &RotationPolicy::default(), self.now).expect("made");
         if before.as_ref() != Some(&stored) {
             // What is kept is all that counts.
-            assert_eq!(Stored::from_data(&stored.to_data()).expect("readable"), stored);
+            assert_eq!(CaSecret::from_data(&stored.to_data()).expect("readable"), stored);
         }
         (self.stored, self.wait) = (Some(stored), wait);
     }
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    fn stored(&self) -> &Stored {
+    fn stored(&self) -> &CaSecret {
         self.stored.as_ref().expect("looked")
     }
 
@@ -58,24 +58,24 @@ impl World {
     /// Who signed what is shown.
     fn signer(&self) -> String {
         let stored = self.stored();
-        let facts = Facts::of(stored.serving().expect("there is always one").0).expect("readable");
-        assert!(facts.valid_at(self.now), "what is shown is valid");
-        assert!(facts.issued_by(&stored.facts));
+        let info = CertificateInfo::of(stored.serving().expect("there is always one").0).expect("readable");
+        assert!(info.valid_at(self.now), "what is shown is valid");
+        assert!(info.issued_by(&stored.info));
         stored.signing.certificate.clone()
     }
 }
 
-fn authorities(bundle: &str) -> usize {
+fn cas(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
 #[test]
 fn the_first_look_makes_all_there_has_to_be() {
     let world = World::new();
-    assert_eq!(authorities(&world.bundle()), 1);
+    assert_eq!(cas(&world.bundle()), 1);
     assert!(world.bundle().contains(world.signer().trim()));
-    let facts = Facts::of(world.stored().serving().expect("one").0).expect("readable");
-    assert_eq!(facts.names, ["portcullis.infra", "portcullis.infra.svc"]);
+    let info = CertificateInfo::of(world.stored().serving().expect("one").0).expect("readable");
+    assert_eq!(info.names, ["portcullis.infra", "portcullis.infra.svc"]);
     assert_eq!(world.wait, LONGEST_WAIT);
 }
 
@@ -101,8 +101,8 @@ fn other_names_make_another_serving_certificate_and_no_other_authority() {
     let mut world = World::new();
     let bundle = world.bundle();
     let other = vec!["other.infra.svc".to_owned()];
-    let (stored, _) = advance(world.stored.take(), &other, &Policy::default(), world.now).expect("made");
-    assert_eq!(stored.serving_facts.as_ref().expect("one").names, other);
+    let (stored, _) = advance(world.stored.take(), &other, &RotationPolicy::default(), world.now).expect("made");
+    assert_eq!(stored.serving_info.as_ref().expect("one").names, other);
     assert_eq!(stored.bundle(), bundle);
 }
 
@@ -110,7 +110,7 @@ fn other_names_make_another_serving_certificate_and_no_other_authority() {
 /// shows what it read for up to as long: whichever they have, they agree.
 #[test]
 fn no_proxy_ever_meets_a_certificate_that_it_does_not_trust() {
-    let spread = Policy::default().spread;
+    let propagation = RotationPolicy::default().propagation;
     let mut world = World::new();
     let mut seen: Vec<(SystemTime, String, String)> = Vec::new();
     let mut signers = std::collections::BTreeSet::new();
@@ -118,7 +118,7 @@ fn no_proxy_ever_meets_a_certificate_that_it_does_not_trust() {
     while world.now < end {
         let signer = world.signer();
         seen.push((world.now, world.bundle(), signer.clone()));
-        seen.retain(|(at, ..)| *at + spread > world.now);
+        seen.retain(|(at, ..)| *at + propagation > world.now);
         for (_, bundle, _) in &seen {
             for (.., signer) in &seen {
                 assert!(bundle.contains(signer.trim()), "at {:?}", world.now.duration_since(begin()));
@@ -136,12 +136,12 @@ fn the_next_authority_is_announced_before_it_signs_and_the_old_one_stays_for_as_
     let mut world = World::new();
     let first = world.signer();
     world.pass(245 * DAY);
-    assert_eq!((authorities(&world.bundle()), world.signer()), (2, first.clone()));
-    world.pass(Policy::default().spread);
+    assert_eq!((cas(&world.bundle()), world.signer()), (2, first.clone()));
+    world.pass(RotationPolicy::default().propagation);
     assert_ne!(world.signer(), first);
     assert!(world.bundle().contains(first.trim()));
-    world.pass(Policy::default().spread);
-    assert_eq!(authorities(&world.bundle()), 1);
+    world.pass(RotationPolicy::default().propagation);
+    assert_eq!(cas(&world.bundle()), 1);
 }
 
 #[test]
@@ -149,18 +149,18 @@ fn a_clock_that_jumps_back_makes_no_wait_longer() {
     let mut world = World::new();
     let first = world.signer();
     world.pass(245 * DAY);
-    assert_eq!(authorities(&world.bundle()), 2);
+    assert_eq!(cas(&world.bundle()), 2);
     // The announced one is not valid yet by the clock of now, and an own one is announced instead.
     world.now -= 100 * DAY;
     world.look();
-    assert_eq!((authorities(&world.bundle()), world.signer()), (2, first.clone()));
-    world.pass(Policy::default().spread);
+    assert_eq!((cas(&world.bundle()), world.signer()), (2, first.clone()));
+    world.pass(RotationPolicy::default().propagation);
     assert_ne!(world.signer(), first);
     // By a little: the old one stays no longer than it should.
     world.now -= 30 * MINUTE;
     world.look();
-    world.pass(Policy::default().spread);
-    assert_eq!(authorities(&world.bundle()), 1);
+    world.pass(RotationPolicy::default().propagation);
+    assert_eq!(cas(&world.bundle()), 1);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_clock_that_jumps_over_everything_makes_everything_new_at_once() {
         world.now += days * DAY;
         world.look();
         world.signer();
-        assert!(world.stored().facts.valid_at(world.now));
+        assert!(world.stored().info.valid_at(world.now));
         // And back, with a certificate that is not valid yet.
         world.now = begin();
         world.look();
@@ -184,12 +184,12 @@ fn a_secret_that_was_taken_away_is_answered_by_a_successor_and_not_by_a_break() 
     let mut world = World::new();
     let first = world.signer();
     let known = world.stored.take().expect("looked");
-    world.stored = Some(replace(known, &Policy::default(), world.now).expect("made"));
+    world.stored = Some(replace(known, &RotationPolicy::default(), world.now).expect("made"));
     world.look();
-    assert_eq!((authorities(&world.bundle()), world.signer()), (2, first.clone()));
-    world.pass(2 * Policy::default().spread);
+    assert_eq!((cas(&world.bundle()), world.signer()), (2, first.clone()));
+    world.pass(2 * RotationPolicy::default().propagation);
     assert_ne!(world.signer(), first);
-    assert_eq!(authorities(&world.bundle()), 1);
+    assert_eq!(cas(&world.bundle()), 1);
 }
 
 #[test]
@@ -205,9 +205,12 @@ fn a_secret_with_anything_wrong_is_told_and_its_keys_are_not() {
     ] {
         let mut data = data.clone();
         data.insert(key.into(), k8s_openapi::ByteString(value.to_vec()));
-        let error = Stored::from_data(&data).expect_err(key).to_string();
+        let error = CaSecret::from_data(&data).expect_err(key).to_string();
         assert!(!error.contains("PRIVATE"), "{error}");
     }
-    assert!(matches!(Stored::from_data(&std::collections::BTreeMap::new()), Err(Corrupt::Missing("signing.crt"))));
+    assert!(matches!(
+        CaSecret::from_data(&std::collections::BTreeMap::new()),
+        Err(CaSecretError::Missing("signing.crt"))
+    ));
     assert!(!format!("{:?}", ours.stored()).contains("PRIVATE"));
 }
