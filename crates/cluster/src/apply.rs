@@ -159,7 +159,7 @@ impl Applier {
         self.0.reconciler.with(|reconciler, _| reconciler.is_complete())
     }
 
-    /// Whether what a Gateway has stays, as [`Applier::retain`] said last.
+    /// Whether what a Gateway has stays, as [`Applier::retain`] has it.
     pub fn retains(&self, owner: &NsName) -> bool {
         self.0.reconciler.with(|reconciler, _| reconciler.retains(owner))
     }

@@ -101,7 +101,7 @@ enum Failure {
 }
 
 impl LeaderElector {
-    /// A candidate that does nothing yet, and where its claim is told. The receiver is woken when the leader turns.
+    /// An elector that does nothing yet, and its leadership. The receiver is woken when the leader changes.
     pub fn new(settings: Settings) -> (Self, watch::Receiver<Leadership>) {
         let (claim, receiver) = watch::channel(Leadership::default());
         let election = Election::new(&settings, now());
@@ -164,7 +164,7 @@ impl LeaderElector {
         }
     }
 
-    /// Tells what the election says.
+    /// Publishes the outcome of the election.
     fn publish(&self) {
         let claim = self.election.claim(now());
         self.claim.send_if_modified(|known| {

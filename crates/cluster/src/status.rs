@@ -13,8 +13,8 @@
 //! What holds:
 //!
 //! * A status that says what is desired is not written. Our own write that comes back through the watch causes nothing.
-//! * Only entries of ours are touched. Each write names the `resourceVersion` that it was made for, so that no other
-//!   controller's word is lost.
+//! * Only entries of ours are touched. Each write names the `resourceVersion` that it was made for, so that no
+//!   entry of another controller is lost.
 //! * A newer status of an object replaces the one before it, and one request of an object is in flight at once.
 //! * A status that somebody overwrites again and again is written ever more rarely, and `/readyz` says so.
 //! * No failure is given up on. What the API server refuses is logged once, and tried ever more rarely until the object

@@ -43,8 +43,8 @@ pub(crate) use self::{
 
 /// What became known about the objects of a cluster.
 ///
-/// Of a kind that is [`Kind::is_read_by_reference`] nothing is told but what others refer to, with the keys that they need,
-/// and before they are told themselves ([`api::references`]), unless it is `Unreadable`.
+/// Of a kind that is [`Kind::is_read_by_reference`] nothing is reported but what others refer to, with the keys that they
+/// need, and before they are reported themselves ([`api::references`]), unless it is `Unreadable`.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub enum Observed {
@@ -58,14 +58,14 @@ pub enum Observed {
         /// For kinds whose status is written: what is stored beside the spec.
         stored: Option<Stored>,
     },
-    /// An object is gone, or is not to be read any more. Also told of one that was only ever `Undecodable` or
+    /// An object is gone, or is not to be read any more. Also reported of one that was only ever `Undecodable` or
     /// `Unreadable`.
     Remove(ObjectId),
-    /// Everything of a kind was read once. Told again after each relist, when all differences were told.
+    /// Everything of a kind was read once. Reported again after each relist, when all differences were.
     Synced(Kind),
     /// The kind is not served: its CRD is not there yet, or has gone, in which case its objects were removed before.
     Absent(Kind),
-    /// The kind cannot be watched since; what was told stays. Told again if the reason changes.
+    /// The kind cannot be watched any more, and what was reported stays. Reported again if the reason changes.
     Stale {
         /// The kind.
         kind: Kind,
@@ -74,18 +74,19 @@ pub enum Observed {
     },
     /// The kind is watched again.
     Fresh(Kind),
-    /// An object that cannot be decoded although the schema let it through. What it said last stays.
+    /// An object that cannot be decoded although the schema let it through. What was read of it last stays.
     Undecodable {
         /// The object.
         id: ObjectId,
         /// Why, for its owner, without the object's name.
         why: String,
-        /// Whether it never said anything, and has just been `Put` as a policy with its targets, which is refused for
+        /// Whether it was never decodable, and has just been `Put` as a policy with its targets, which is refused for
         /// the same reason.
         refused: bool,
     },
-    /// An object to which others refer that cannot be read, for longer than [`Limits::answer`]. What it said last stays; if it
-    /// never said anything, those who refer to it are told without. It is tried again, and `Put` or removed in the end.
+    /// An object to which others refer that cannot be read, for longer than [`Limits::answer`]. What was read of it last
+    /// stays; if that is nothing, those who refer to it are reported without it. It is tried again, and `Put` or removed in
+    /// the end.
     Unreadable {
         /// The object.
         id: ObjectId,
@@ -188,7 +189,7 @@ impl Drop for Handle {
     }
 }
 
-/// Starts to watch, and tells `sink` what is observed, in batches. A full `sink` makes the API server wait.
+/// Starts to watch, and sends what is observed to `sink`, in batches. A full `sink` makes the API server wait.
 ///
 /// `client` should have neither a read timeout nor retries of its own: [`client`] makes such a one. It must be called
 /// within a tokio runtime.
@@ -196,7 +197,7 @@ pub fn start(client: kube::Client, options: Options, sink: mpsc::Sender<Vec<Obse
     Handle(tokio::spawn(coordinator::run(client, options, sink)))
 }
 
-/// A client for [`start`]: retries are up to the watches, which tell when they must.
+/// A client for [`start`]: retries are up to the watches, which report when they must.
 ///
 /// # Errors
 /// What [`kube::Client::try_from`] has to say about the configuration.

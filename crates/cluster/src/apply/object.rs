@@ -17,7 +17,7 @@ pub const CONTROLLER: &str = "gateway.portcullis.dev/controller";
 /// Who applies, as the API server notes it.
 pub(super) const FIELD_MANAGER: &str = "portcullis";
 
-/// Tells the objects of a Gateway apart.
+/// The key of an object among those of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ObjectKey {
     /// The kind.

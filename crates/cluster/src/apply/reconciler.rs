@@ -39,7 +39,7 @@ pub(super) type Inventory = BTreeMap<ObjectKey, LiveObject>;
 pub struct Failure {
     /// Kind and name.
     pub object: String,
-    /// Why, in the words of the API server where it has some.
+    /// Why, in the words of the API server where it has any.
     pub message: String,
 }
 

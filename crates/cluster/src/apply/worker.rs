@@ -208,8 +208,8 @@ impl ObjectClient<'_> {
     /// Leaves the count of replicas to somebody else, when it is ours to say no more: a field that nobody claims gets its
     /// default, which is one, and most proxies would go at once.
     async fn hand_over_replicas(&self, applied: &Value, object: &Value) -> Result<(), ApplyError> {
-        let said = |object: &Value| object["kind"] == "Deployment" && object["spec"].get("replicas").is_some();
-        if !said(applied) || said(object) {
+        let has_replicas = |object: &Value| object["kind"] == "Deployment" && object["spec"].get("replicas").is_some();
+        if !has_replicas(applied) || has_replicas(object) {
             return Ok(());
         }
         let Some(now) = self.answer(self.api.get_opt(self.name)).await? else { return Ok(()) };

@@ -54,7 +54,7 @@ pub enum CaError {
     #[error(transparent)]
     Serve(#[from] xds::CertificateError),
     /// What is in the Secret is no CA, and only the leader may change that.
-    #[error("the Secret holds no certificate authority: {0}")]
+    #[error("the Secret holds no authority: {0}")]
     CaSecretError(CaSecretError),
 }
 

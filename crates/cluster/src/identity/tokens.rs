@@ -23,7 +23,7 @@ use super::cache::{Cache, Digest};
 pub use ir::settings::XDS_TOKEN_AUDIENCE as AUDIENCE;
 pub use review::{Bearer, Review, ReviewError};
 
-/// The Gateway whose proxies run as this `ServiceAccount`. Told by whoever deploys them, never read out of a name.
+/// The Gateway whose proxies run as this `ServiceAccount`. Whoever deploys them says so; it is never read out of a name.
 pub type GatewayOf = Arc<dyn Fn(&NsName) -> Option<NsName> + Send + Sync>;
 
 /// What time it is.
@@ -170,7 +170,7 @@ impl TokenAuthenticator {
             .unwrap_or_else(|_| Err(ReviewError::new("no answer in time")))
     }
 
-    /// Asks less for a while, and tells why once in that time.
+    /// Asks less for a while, and logs why once in that time.
     fn pause(&self, error: &ReviewError) {
         let now = Instant::now();
         let until = self.known().paused_until.replace(now + self.settings.pause);

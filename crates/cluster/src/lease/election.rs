@@ -20,7 +20,7 @@ pub struct Record {
     pub duration: Option<Duration>,
     /// How often the holder changed.
     pub transitions: i32,
-    /// When it was acquired and renewed, in the holder's words. They are compared with what they were before, never with
+    /// When it was acquired and renewed, as the holder wrote it. They are compared with what they were before, never with
     /// a clock.
     pub times: [Option<String>; 2],
     /// The version of the object.
@@ -96,7 +96,7 @@ impl Election {
     }
 
     /// What to do now. After a request, [`Election::read`], [`Election::took`], [`Election::conflict`] or
-    /// [`Election::failed`] is told before the next step.
+    /// [`Election::failed`] is called before the next step.
     pub fn step(&mut self, now: Instant) -> Step {
         self.leads_until = self.claim(now).until;
         if now < self.at {

@@ -68,8 +68,8 @@ impl Compact {
         Self { template: interner.intern(&template), times: Some(times.into()) }
     }
 
-    /// The text but for its times, and whether they were cut out of it. Texts of equal words differ in their times alone.
-    pub(super) fn words(&self) -> (&str, bool) {
+    /// The text but for its times, and whether they were cut out of it. Texts with equal ones differ in their times alone.
+    pub(super) fn without_times(&self) -> (&str, bool) {
         (&self.template, self.times.is_some())
     }
 

@@ -1,4 +1,4 @@
-//! What must be written so that a status says what is desired, and others' words stay.
+//! What must be written so that a status is as desired, and entries of others stay.
 
 mod gateway;
 mod list;
@@ -19,17 +19,17 @@ const MAX_PARENTS: usize = 32;
 /// The most ancestors in the status of a policy (Gateway API `PolicyStatus.ancestors`).
 const MAX_ANCESTORS: usize = 16;
 
-/// What a status shall say of ours.
+/// What is desired of our entries in a status.
 #[derive(Clone, Copy, Debug)]
 pub enum Desired<'a> {
     /// This, without `lastTransitionTime`.
     Is(&'a Value),
-    /// Nothing. What we said last, if this process said something: entries of a Gateway do not tell whose they are, so
-    /// only those that still say the same are taken away.
+    /// Nothing. The last desired status, if this process had one: entries of a Gateway do not name their controller, so
+    /// only those that are still the same are taken away.
     Nothing(Option<&'a Value>),
 }
 
-/// The change of `status` (a merge patch, as JSON) that makes it say what is desired; none if it does already.
+/// The change of `status` (a merge patch, as JSON) that makes it as desired; none if it is already.
 ///
 /// * Routes and policies: entries with our controller name are ours. Others' stay byte for byte, in their places.
 /// * Gateway and `GatewayClass`: condition types that Gateway API gives to the controller are ours, others stay.

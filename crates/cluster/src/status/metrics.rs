@@ -27,7 +27,7 @@ pub struct Metrics {
     pub writes: Family<ResultLabel, Counter>,
     /// Objects that were read because a conflict was not explained by the watch.
     pub reads: Counter,
-    /// How often words of ours were found to be overwritten with others by somebody else.
+    /// How often a status of ours was found to be overwritten by somebody else.
     pub overwritten: Counter,
     /// Objects whose status is to be compared or written, or is being written.
     pub queue: Gauge<i64, AtomicI64>,

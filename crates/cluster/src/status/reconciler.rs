@@ -69,7 +69,7 @@ pub(super) enum Request {
     Who,
 }
 
-/// How a request ended. Messages are in the words of whoever answered.
+/// How a request ended. Messages are those of whoever answered.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Well: this is what the API server has now, and who else wrote to the status last, if that was asked.

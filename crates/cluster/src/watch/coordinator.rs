@@ -35,7 +35,7 @@ const FETCHES: usize = 4;
 /// How many objects to which others refer are read at a time.
 const READS: usize = 16;
 
-/// Watches until nobody listens.
+/// Watches until `sink` is closed.
 pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec<Observed>>) {
     let (out, mut inbox) = mpsc::channel(WAITING);
     let (crds, _) = watch::channel(Arc::default());

@@ -96,7 +96,7 @@ pub(super) enum MalformedAnswer {
     /// Not the JSON that is due.
     #[error("the answer is not what an API server writes: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// A word that nobody knows.
+    /// An event of an unknown type.
     #[error("the answer is not what an API server writes: an event of type {0:?}")]
     UnknownEvent(String),
 }
@@ -262,7 +262,7 @@ impl Decoder {
         let fault = |_| Err(("decoding it failed: this is a fault of the controller".to_owned(), None));
         decoded.map_or_else(fault, |decoded| {
             decoded.map_err(|(error, targets)| {
-                // Whoever tells it names the object.
+                // Whoever reports it names the object.
                 let why = error.violation().map_or_else(|| error.to_string(), |violation| violation.to_string());
                 (why, targets)
             })

@@ -1,7 +1,7 @@
 //! How one watch goes on.
 //!
 //! A list comes first: streaming, or in pages where the server has no other. From its version on changes are watched, over
-//! as many connections as it takes. When the server no longer knows that version, there is a list again, which is told as
+//! as many connections as it takes. When the server no longer knows that version, there is a list again, which is reported as
 //! differences. A list after the first is never read from a cache that may be behind what was read before.
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) enum Outcome {
     Failed(String),
     /// The server did not answer in time, or did not go on with a list.
     Slow,
-    /// Nothing was heard on a watch for too long.
+    /// Nothing came over a watch for too long.
     Silent,
 }
 
@@ -49,7 +49,7 @@ impl Outcome {
         if let Self::Refused { status, .. } = self { Some(status.code) } else { None }
     }
 
-    /// Why it is not as it should be, in a word; none if it is. A watch that lasted as long as `settle` is as it should be.
+    /// Why it is not as it should be, for a metric; none if it is. A watch that lasted as long as `settle` is as it should be.
     pub(super) fn reason(&self, settle: Duration) -> Option<&'static str> {
         Some(match self {
             Self::Ended { lasted, .. } if *lasted >= settle => return None,
@@ -113,7 +113,7 @@ pub(super) struct Plan {
     whole: bool,
     /// Whether the version was unknown since the last list.
     expired: bool,
-    /// Whether nothing was heard since the last list or change, for longer than there should be nothing.
+    /// Whether nothing came since the last list or change, for longer than there should be nothing.
     silent: bool,
     /// Whether the server has had no time for it.
     busy: bool,
@@ -283,7 +283,7 @@ impl Plan {
         let since = *self.not_found_since.get_or_insert(now);
         let doubted = now.duration_since(since) >= self.limits.doubt;
         // All objects of a kind hang on this, and servers that start, or that stand before one that is away, answer so too:
-        // that a definition has gone is said by the definitions, and by time only where they may not be read.
+        // that a definition has gone is known from the definitions, and from time only where they may not be read.
         self.absent |= presence == Presence::Absent || (presence == Presence::Hidden && doubted);
         if !self.absent {
             let why = match presence {
@@ -294,7 +294,7 @@ impl Plan {
                 _ => status.to_string(),
             };
             let verdict = self.failed(why, None);
-            // Before the first list most likely there is no such kind, which is nothing to be told of.
+            // Before the first list most likely there is no such kind, which is no failure.
             return if self.latest || doubted { verdict } else { Verdict { failing: None, ..verdict } };
         }
         (self.at, self.next_page) = (None, None);

@@ -43,7 +43,7 @@ pub(super) struct State {
 struct Fetch {
     kind: Kind,
     namespace: Arc<str>,
-    /// What the watch has spoken of meanwhile: it knows better.
+    /// Objects that the watch has brought meanwhile: it knows better.
     touched: BTreeSet<Arc<str>>,
 }
 
@@ -78,11 +78,11 @@ enum Read {
 
 #[derive(Debug)]
 struct Entry {
-    /// The last list that it was in, or after which it was spoken of.
+    /// The last list that it was in, or after which the watch brought it.
     list: u64,
     version: u64,
     reported: Reported,
-    /// Whether it was fetched and the watch has not spoken of it yet: a list that does not have it may be older.
+    /// Whether it was fetched and the watch has not brought it yet: a list that does not have it may be older.
     fetched: bool,
 }
 
@@ -295,7 +295,7 @@ impl State {
         let shown = self.shows(kind, &name);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let old = of_kind.entries.get(&name).map(|entry| (entry.version, entry.reported));
-        // What the watch has spoken of stays so.
+        // What the watch has brought stays so.
         let fetched = fetched && of_kind.entries.get(&name).is_none_or(|entry| entry.fetched);
         if let Some((same, reported)) = old
             && same == version

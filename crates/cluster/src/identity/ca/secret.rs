@@ -39,7 +39,7 @@ pub enum CaSecretError {
     /// A key of the Secret is not there.
     #[error("it has no {0}")]
     Missing(&'static str),
-    /// What is under a key of the Secret cannot be read. It is not told, since it may be private.
+    /// What is under a key of the Secret cannot be read. It is not shown, since it may be private.
     #[error("its {0} cannot be read")]
     Unreadable(&'static str),
     /// A certificate or its key cannot be read, or they do not belong together.

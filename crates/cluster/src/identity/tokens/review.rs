@@ -11,7 +11,7 @@ use kube::{Api, Client};
 
 use super::claims;
 
-/// The keys under which the API server tells to which pod a token is bound.
+/// The keys under which the API server names the pod that a token is bound to.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 
@@ -58,15 +58,15 @@ impl Review for Client {
         async move {
             let reviews: Api<TokenReview> = Api::all(self.clone());
             let reviewed = reviews.create(&PostParams::default(), &review).await;
-            let reviewed = reviewed.map_err(|error| ReviewError::new(words(&error)))?;
+            let reviewed = reviewed.map_err(|error| ReviewError::new(describe(&error)))?;
             Ok(reviewed.status.and_then(|status| bearer(status, audience)))
         }
         .boxed()
     }
 }
 
-/// What can be said of a failed request, which had a token in its body.
-fn words(error: &kube::Error) -> String {
+/// Why a request failed, without anything of its body, which had a token.
+fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} {}", status.code, status.reason),
         // Of anything else only the kind: it might quote what was sent.
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn a_service_account_and_its_pod_are_told() {
-        let told = bearer(status(), "xds").expect("a bearer");
-        assert_eq!(told.account, NsName::new("infra", "edge"));
-        assert_eq!(told.pod, Some(("edge-1".into(), "uid-1".into())));
-        assert_eq!(told.to_string(), "ServiceAccount infra/edge, pod edge-1 (uid-1)");
+        let bearer = bearer(status(), "xds").expect("a bearer");
+        assert_eq!(bearer.account, NsName::new("infra", "edge"));
+        assert_eq!(bearer.pod, Some(("edge-1".into(), "uid-1".into())));
+        assert_eq!(bearer.to_string(), "ServiceAccount infra/edge, pod edge-1 (uid-1)");
     }
 
     #[test]

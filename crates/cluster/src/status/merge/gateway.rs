@@ -1,4 +1,4 @@
-//! Statuses of Gateways and classes: lists by name, without a word about who wrote an entry.
+//! Statuses of Gateways and classes: lists by name, of which no entry names its controller.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -139,7 +139,7 @@ fn render_listener(mut desired: Value, before: Option<&Value>, now: &str) -> Val
     desired
 }
 
-/// The list without the entries that still say what we said in `before`.
+/// The list without the entries that are still as in `before`.
 fn without<'a>(
     stored: Vec<StoredEntry<'a>>,
     before: Option<&Value>,

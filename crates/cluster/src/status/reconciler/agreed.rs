@@ -1,4 +1,4 @@
-//! What was found to agree once.
+//! Statuses that were found to be as desired.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ const REMEMBERED: usize = 4096;
 pub(super) struct Agreed(HashSet<u64>);
 
 impl Agreed {
-    /// What `merge` says, unless it said before that there is nothing to be written for the same `question`.
+    /// What `merge` gives, unless it gave nothing for the same `question` before.
     pub(super) fn or_merge(&mut self, question: u64, merge: impl FnOnce() -> Option<String>) -> Option<String> {
         if self.0.contains(&question) {
             return None;

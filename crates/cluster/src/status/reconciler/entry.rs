@@ -89,7 +89,7 @@ impl Entry {
         gone
     }
 
-    /// What to do about somebody who overwrote the very words that are to be written, and whether that is news; none if
+    /// What to do about somebody who overwrote the very status that is to be written, and whether that is news; none if
     /// nobody did.
     pub(super) fn overwritten(&mut self, now: Instant, hasher: &impl BuildHasher) -> Option<(Turn, bool)> {
         let (written, kept) = self.wrote?;
@@ -111,7 +111,7 @@ impl Entry {
 
     /// All that decides whether anything is to be written.
     pub(super) fn question(&self, kind: Kind, complete: bool) -> impl Hash {
-        let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::words));
+        let status = self.known.as_ref().map(|known| known.status.as_ref().map(Compact::without_times));
         (kind, complete, &self.desired, status)
     }
 }

@@ -1,4 +1,4 @@
-//! What is done about somebody who overwrites our words.
+//! What is done about somebody who overwrites our statuses.
 
 use std::{
     collections::BTreeMap,
@@ -10,32 +10,32 @@ use api::ObjectId;
 
 use crate::workqueue::Backoff;
 
-/// So often in a row words are written again at once: somebody may have edited by hand.
+/// So often in a row a status is written again at once: somebody may have edited by hand.
 const AT_ONCE: u32 = 2;
 /// After that, from one time to the next.
 const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 /// Of so many objects at most it is asked who it is.
 const NAMED: usize = 16;
-/// Words that stayed for so long are nobody's quarrel any more.
+/// A status that stayed for so long is not contested any more.
 pub(super) const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// How often our words about an object were overwritten with others. Two controllers that take the same objects for theirs
+/// How often our status of an object was overwritten. Two controllers that take the same objects for theirs
 /// would otherwise write for ever, as fast as the API server takes it.
 #[derive(Debug, Default)]
 pub(super) struct Rival {
     /// How often in a row.
     times: u32,
     last: Option<Instant>,
-    /// When our words are written again, once they were found to be overwritten.
+    /// When our status is written again, once it was found to be overwritten.
     until: Option<Instant>,
     /// Whether it was asked who does it.
     asked: bool,
 }
 
-/// What to do with words of ours that somebody overwrote.
+/// What to do about a status of ours that somebody overwrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Write them again.
+    /// Write it again.
     Write,
     /// Find out who it is, and ask again.
     Ask,
@@ -44,7 +44,7 @@ pub(super) enum Turn {
 }
 
 impl Rival {
-    /// Our words are found to be overwritten; gives also whether that was not known.
+    /// Our status is found to be overwritten. Gives also whether that was not known.
     pub(super) fn overwrites(&mut self, now: Instant) -> (Turn, bool) {
         let news = self.until.is_none();
         let until = match self.until {
@@ -68,13 +68,13 @@ impl Rival {
         (turn, news)
     }
 
-    /// Our words were written, or came too late.
+    /// Our status was written, or came too late.
     pub(super) fn written(&mut self) {
         self.until = None;
     }
 }
 
-/// The objects about which somebody overwrites our words again and again.
+/// The objects whose status somebody overwrites again and again.
 #[derive(Debug, Default)]
 pub(super) struct Contested {
     /// When last, and who it is.
@@ -127,7 +127,7 @@ impl Contested {
         self.objects.clear();
     }
 
-    /// How often words of ours were found to be overwritten, since this was last asked.
+    /// How often a status of ours was found to be overwritten, since this was last asked.
     pub(super) fn take_found(&mut self) -> u64 {
         std::mem::take(&mut self.found)
     }
@@ -137,7 +137,7 @@ impl Contested {
 mod tests {
     use super::*;
 
-    /// When our words are written, in seconds, if they are overwritten as soon as they are.
+    /// When our status is written, in seconds, if it is overwritten as soon as it is.
     fn written(seconds: u64) -> Vec<u64> {
         let began = Instant::now();
         let (mut rival, mut now, mut written, mut asked) = (Rival::default(), began, Vec::new(), 0);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_stayed_for_a_while_are_written_again_at_once() {
+    fn a_status_that_stayed_for_a_while_is_written_again_at_once() {
         let now = Instant::now();
         let mut rival = Rival::default();
         for _ in 0..AT_ONCE {

@@ -151,7 +151,7 @@ fn what_comes_back_through_the_watch_causes_nothing() {
 }
 
 #[test]
-fn the_newest_word_is_written_and_those_before_it_are_skipped() {
+fn the_newest_status_is_written_and_those_before_it_are_skipped() {
     let mut fixture = Fixture::leading();
     fixture.stored("a", "1", None);
     fixture.desired("a", Some(&status("first")));
@@ -422,7 +422,7 @@ fn objects_without_a_status_are_not_kept() {
 }
 
 #[test]
-fn words_that_somebody_overwrites_again_and_again_are_written_ever_more_rarely() {
+fn a_status_that_somebody_overwrites_again_and_again_is_written_ever_more_rarely() {
     let mut fixture = Fixture::leading();
     fixture.desired("a", Some(&status("ours")));
     let (theirs, began) = (status("theirs").to_string(), fixture.now);
@@ -503,7 +503,7 @@ fn an_object_that_is_made_anew_does_not_wait_because_somebody_overwrote_the_one_
 }
 
 #[test]
-fn entries_of_another_controller_are_no_quarrel() {
+fn entries_of_another_controller_overwrite_nothing() {
     let mut fixture = Fixture::leading();
     fixture.desired("a", Some(&status("ours")));
     fixture.stored("a", "1", None);
