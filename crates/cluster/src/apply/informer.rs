@@ -32,23 +32,23 @@ async fn all(applier: &Applier, client: &Client) {
     let targets =
         Kind::ALL.into_iter().flat_map(|kind| namespaces.iter().cloned().map(move |namespace| (kind, namespace)));
     let mut watches: FuturesUnordered<_> =
-        targets.map(|(kind, namespace)| one(applier, client.clone(), kind, namespace)).collect();
+        targets.map(|(kind, namespace)| one(applier.clone(), client.clone(), kind, namespace)).collect();
     while watches.next().await.is_some() {}
 }
 
-async fn one(applier: &Applier, client: Client, kind: Kind, namespace: Option<Arc<str>>) {
+async fn one(applier: Applier, client: Client, kind: Kind, namespace: Option<Arc<str>>) {
     let mut kinds = applier.0.kinds.subscribe();
     if kinds.wait_for(|kinds| kinds.contains(&kind)).await.is_err() {
         return;
     }
     let limits = Limits { absent_poll: ABSENT, ..Limits::default() };
-    let on_event = |event| {
+    let (metrics, watched) = (applier.0.settings.watches.clone(), namespace.clone());
+    let on_event = move |event| {
         applier.update(|reconciler, now| match event {
             MetadataEvent::Applied(metadata) => reconciler.applied(kind, &metadata, now),
             MetadataEvent::Deleted { namespace, name } => reconciler.deleted(kind, &namespace, &name, now),
-            MetadataEvent::Relisted(there) => reconciler.relisted(kind, namespace.as_deref(), &there, now),
+            MetadataEvent::Relisted(there) => reconciler.relisted(kind, watched.as_deref(), &there, now),
         });
     };
-    let metrics = &applier.0.settings.watches;
-    watch::watch_metadata(client, kind.labelled(), namespace.clone(), limits, metrics, on_event).await;
+    watch::watch_metadata(client, kind.labelled(), namespace, limits, &metrics, on_event).await;
 }

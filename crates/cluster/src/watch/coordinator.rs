@@ -21,7 +21,7 @@ use super::{
     decoder::Decoder,
     event::{Event, Message},
     metrics::Metrics,
-    reflector::{Fetch, Reflector},
+    reflector::{Closed, Fetch, Reflector},
     request::{Command, ListWatch, Target},
     state::State,
 };
@@ -142,13 +142,14 @@ struct Tasks {
 
 impl Tasks {
     fn read(&mut self, list_watch: ListWatch, after: Duration) {
+        let (out, key) = (self.out.clone(), list_watch.clone());
         let reflector = Reflector {
             client: self.client.clone(),
             decoder: Decoder::new(list_watch.target),
             list_watch: list_watch.clone(),
             limits: self.limits,
             crds: self.crds.subscribe(),
-            out: self.out.clone(),
+            sink: async move |events| out.send(Message::Events(key.clone(), events)).await.map_err(|_| Closed),
             metrics: self.metrics.reflector(list_watch.target.name()),
         };
         let task = self.reflectors.spawn(async move {

@@ -2,26 +2,23 @@
 
 use std::{
     collections::HashSet,
-    pin::pin,
     sync::{Arc, LazyLock},
 };
 
+use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::{
     Limits,
     crds::Crds,
     decoder::{Decoder, Name, Payload},
-    event::{Event, Message},
+    event::Event,
     metrics::Metrics,
     reflector::Reflector,
     request::{Labelled, ListWatch, Target},
 };
-
-/// Batches that wait; when so many do, the API server is made to wait.
-const WAITING: usize = 16;
 
 /// Nobody reads here which CRDs there are.
 static NO_CRDS: LazyLock<watch::Sender<Arc<Crds>>> = LazyLock::new(|| watch::Sender::new(Arc::new(Crds::hidden())));
@@ -49,33 +46,26 @@ pub(crate) async fn watch_metadata(
     namespace: Option<Arc<str>>,
     limits: Limits,
     metrics: &Metrics,
-    mut on_event: impl FnMut(MetadataEvent),
+    mut on_event: impl FnMut(MetadataEvent) + Send + 'static,
 ) {
     let target = Target::Labelled(labelled);
-    let (out, mut messages) = mpsc::channel(WAITING);
-    let list_watch = ListWatch { target, namespace, name: None };
-    let metrics = metrics.reflector(target.name());
+    let mut state = State::default();
     let reflector = Reflector {
         client,
-        list_watch,
+        list_watch: ListWatch { target, namespace, name: None },
         decoder: Decoder::new(target),
         limits,
         crds: NO_CRDS.subscribe(),
-        out,
-        metrics,
+        sink: async move |events| {
+            for event in events {
+                state.take(event, labelled.kind, &mut on_event);
+            }
+            Ok(())
+        },
+        metrics: metrics.reflector(target.name()),
     };
-    let mut reading = pin!(reflector.run());
-    let mut state = State::default();
-    loop {
-        let message = tokio::select! {
-            () = &mut reading => return,
-            message = messages.recv() => message,
-        };
-        let Some(Message::Events(_, events)) = message else { return };
-        for event in events {
-            state.take(event, labelled.kind, &mut on_event);
-        }
-    }
+    // Boxed, so that it is known here that it can be sent between threads.
+    reflector.run().boxed().await;
 }
 
 /// What is remembered from one event to the next.

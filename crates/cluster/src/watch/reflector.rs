@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::yield_now,
     time::{Instant, sleep, timeout, timeout_at},
 };
@@ -21,7 +21,7 @@ use super::{
     Limits,
     crds::{Crd, Crds},
     decoder::{Decoder, Line, MalformedAnswer, Page, Status, WatchedObject},
-    event::{Event, Message},
+    event::Event,
     metrics::ReflectorMetrics,
     plan::{Next, Outcome, Plan, Verdict},
     request::{Ask, ListWatch},
@@ -40,22 +40,22 @@ const BATCH: usize = 500;
 /// waits for a part of a list, so what comes in this time is read at once.
 const COALESCE_DELAY: Duration = Duration::from_millis(2);
 
-/// Lists and watches, and sends what becomes known.
-pub(super) struct Reflector {
+/// Lists and watches, and hands what becomes known to `sink`, which makes the API server wait while it is busy.
+pub(super) struct Reflector<S> {
     pub(super) client: Client,
     pub(super) list_watch: ListWatch,
     pub(super) decoder: Decoder,
     pub(super) limits: Limits,
     pub(super) crds: watch::Receiver<Arc<Crds>>,
-    pub(super) out: mpsc::Sender<Message>,
+    pub(super) sink: S,
     pub(super) metrics: ReflectorMetrics,
 }
 
-/// Nobody receives what is sent.
-struct Closed;
+/// Nobody needs what is watched any more.
+pub(super) struct Closed;
 
-impl Reflector {
-    /// Runs until nobody receives what is sent.
+impl<S: AsyncFnMut(Vec<Event>) -> Result<(), Closed>> Reflector<S> {
+    /// Runs until the sink is closed.
     pub(super) async fn run(mut self) {
         let mut plan = Plan::new(self.list_watch.target, self.limits);
         let mut failing = false;
@@ -97,7 +97,7 @@ impl Reflector {
         }
     }
 
-    async fn send(&self, events: Vec<Event>) -> Result<(), Closed> {
+    async fn send(&mut self, events: Vec<Event>) -> Result<(), Closed> {
         if events.is_empty() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Reflector {
         if events.iter().any(|event| matches!(event, Event::ListComplete)) {
             self.metrics.listed();
         }
-        self.out.send(Message::Events(self.list_watch.clone(), events)).await.map_err(|_| Closed)
+        (self.sink)(events).await
     }
 
     /// One request and what comes of it.

@@ -76,19 +76,19 @@ fn fetch(
 /// A reader and its server.
 struct Scene {
     asked: mpsc::Receiver<Asked>,
-    told: mpsc::Receiver<Message>,
+    sent: mpsc::Receiver<Vec<Event>>,
     crds: watch::Sender<Arc<Crds>>,
     metrics: Metrics,
     /// A request that was waited for and not answered.
     early: Option<Asked>,
-    /// What was read from `told` and not looked at.
+    /// What was read from `sent` and not looked at.
     events: std::collections::VecDeque<Event>,
 }
 
 impl Scene {
     fn new(kind: Kind) -> Self {
         let (client, asked) = server();
-        let (out, told) = mpsc::channel(64);
+        let (sink, sent) = mpsc::channel(64);
         let (crds, known) = watch::channel(Arc::default());
         let target = Target::Kind(kind);
         let metrics = Metrics::default();
@@ -98,11 +98,11 @@ impl Scene {
             decoder: Decoder::new(target),
             limits: Limits::default(),
             crds: known,
-            out,
+            sink: async move |events| sink.send(events).await.map_err(|_| Closed),
             metrics: metrics.reflector(kind.as_str()),
         };
         tokio::spawn(reflector.run());
-        Self { asked, told, crds, metrics, early: None, events: std::collections::VecDeque::new() }
+        Self { asked, sent, crds, metrics, early: None, events: std::collections::VecDeque::new() }
     }
 
     async fn asked(&mut self) -> Asked {
@@ -122,7 +122,7 @@ impl Scene {
     /// The next event, a word or two.
     async fn event(&mut self) -> String {
         while self.events.is_empty() {
-            let Some(Message::Events(_, events)) = self.told.recv().await else { panic!("the reader ended") };
+            let Some(events) = self.sent.recv().await else { panic!("the reflector ended") };
             self.events.extend(events);
         }
         match self.events.pop_front().expect("an event") {
