@@ -212,11 +212,11 @@ impl Applier {
                 if let Err(message) = &found {
                     tracing::warn!(message, "cannot list the objects of proxies; it is tried again");
                 }
-                self.with(|reconciler, now| reconciler.listed(found.ok(), now));
+                self.update(|reconciler, now| reconciler.listed(found.ok(), now));
                 None
             }
             Ended::Worked(outcome, owner) => {
-                let failures = self.with(|reconciler, now| reconciler.finished(&owner, outcome, now));
+                let failures = self.update(|reconciler, now| reconciler.finished(&owner, outcome, now));
                 failures.map(|failures| Report { owner, failures })
             }
         };
@@ -227,20 +227,14 @@ impl Applier {
         (self.0.report)(report);
     }
 
-    fn update(&self, update: impl FnOnce(&mut Reconciler, Instant)) {
-        self.0.reconciler.update(|reconciler, now| self.counted(reconciler, |reconciler| update(reconciler, now)));
-    }
-
-    fn with<T>(&self, call: impl FnOnce(&mut Reconciler, Instant) -> T) -> T {
-        self.0.reconciler.with(|reconciler, now| self.counted(reconciler, |reconciler| call(reconciler, now)))
-    }
-
-    fn counted<T>(&self, reconciler: &mut Reconciler, call: impl FnOnce(&mut Reconciler) -> T) -> T {
-        let result = call(reconciler);
-        let metrics = &self.0.metrics;
-        metrics.foreign_changes.inc_by(reconciler.take_foreign_changes());
-        metrics.failures.set(i64::try_from(reconciler.failing()).unwrap_or(i64::MAX));
-        result
+    fn update<T>(&self, update: impl FnOnce(&mut Reconciler, Instant) -> T) -> T {
+        self.0.reconciler.update(|reconciler, now| {
+            let result = update(reconciler, now);
+            let metrics = &self.0.metrics;
+            metrics.foreign_changes.inc_by(reconciler.take_foreign_changes());
+            metrics.failures.set(i64::try_from(reconciler.failing()).unwrap_or(i64::MAX));
+            result
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use api::{Kind, Object, ObjectId};
 use foldhash::fast::FixedState;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::core::{PartialObjectMeta, response::StatusDetails};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -62,6 +62,9 @@ pub(super) enum Line {
     Error(Status),
 }
 
+/// The annotation of a bookmark that ends a streaming list (`metav1.InitialEventsAnnotationKey`).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// The cause of a [`Status`] where a version that an API server has not reached was asked for (`metav1.CauseType`).
 const RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
@@ -111,16 +114,9 @@ struct RawLine<'a> {
 
 #[derive(Deserialize)]
 struct RawPage<'a> {
-    metadata: PageMeta,
+    metadata: ListMeta,
     #[serde(borrow, default)]
     items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PageMeta {
-    resource_version: String,
-    r#continue: String,
 }
 
 /// What every object has, and what is stored beside its spec.
@@ -143,25 +139,6 @@ struct HeadMeta<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct BookmarkHead {
-    metadata: BookmarkMeta,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct BookmarkMeta {
-    resource_version: String,
-    annotations: BookmarkAnnotations,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct BookmarkAnnotations {
-    #[serde(rename = "k8s.io/initial-events-end")]
-    initial_events_end: Option<String>,
 }
 
 /// Makes an object of its text.
@@ -198,10 +175,10 @@ impl Decoder {
                 None => (Line::Nameless, None),
             }),
             "BOOKMARK" => {
-                let BookmarkHead { metadata: BookmarkMeta { resource_version, annotations } } =
-                    serde_json::from_str(raw)?;
-                let listed = annotations.initial_events_end.as_deref() == Some("true");
-                Ok((Line::Bookmark { listed }, Some(resource_version)))
+                let metadata = serde_json::from_str::<PartialObjectMeta>(raw)?.metadata;
+                let end = metadata.annotations.as_ref().and_then(|annotations| annotations.get(INITIAL_EVENTS_END));
+                let listed = end.is_some_and(|end| end == "true");
+                Ok((Line::Bookmark { listed }, metadata.resource_version))
             }
             "ERROR" => Ok((Line::Error(serde_json::from_str(raw)?), None)),
             other => Err(MalformedAnswer::UnknownEvent(other.chars().take(40).collect())),
@@ -214,8 +191,8 @@ impl Decoder {
         let RawPage { metadata, items } = serde_json::from_str(text)?;
         let items = items.unwrap_or_default().into_iter();
         let objects = items.filter_map(|raw| self.object(raw.get()).map(|(watched, _)| watched)).collect();
-        let next = Some(metadata.r#continue).filter(|token| !token.is_empty());
-        Ok(Page { objects, version: metadata.resource_version, next })
+        let next = metadata.continue_.filter(|token| !token.is_empty());
+        Ok(Page { objects, version: metadata.resource_version.unwrap_or_default(), next })
     }
 
     /// An object; none without a name.

@@ -297,32 +297,15 @@ fn an_object_that_fails_holds_up_no_other() {
 }
 
 #[test]
-fn an_api_server_that_is_overloaded_is_left_alone_and_then_asked_by_one() {
-    let mut fixture = Fixture::leading();
-    fixture.writes(&["a", "b", "c", "d"]);
-    let (a, b) = (fixture.job(), fixture.job());
-    fixture.finish(&a, &later(None, true));
-    fixture.finish(&b, &later(Some(2), true));
-    assert_eq!(fixture.wait(), Duration::from_secs(2));
-    let probe = fixture.job();
-    assert_eq!(fixture.step(), Next::Wait(None), "one asks");
-    fixture.finish(&probe, &later(None, true));
-    assert_eq!(fixture.wait(), UNAVAILABLE.base * 2, "the second failure of all");
-    let probe = fixture.job();
-    fixture.written(&probe, "2");
-    fixture.now += UNAVAILABLE.max;
-    for _ in 0..3 {
-        let job = fixture.job();
-        fixture.written(&job, "2");
+fn an_api_server_that_is_overloaded_is_left_alone_for_as_long_as_it_asks_but_not_for_ever() {
+    for (asked, pause) in [(2, Duration::from_secs(2)), (u64::MAX, LONGEST_PAUSE)] {
+        let (mut fixture, job) = Fixture::writing();
+        fixture.writes(&["b"]);
+        fixture.finish(&job, &later(Some(asked), true));
+        assert_eq!(fixture.wait(), pause);
+        assert_eq!(fixture.job().id, route("b"));
+        assert_eq!(fixture.step(), Next::Wait(None), "one asks");
     }
-    assert!(fixture.idle());
-}
-
-#[test]
-fn no_pause_is_longer_than_five_minutes() {
-    let (mut fixture, job) = Fixture::writing();
-    fixture.finish(&job, &later(Some(u64::MAX), true));
-    assert_eq!(fixture.wait(), LONGEST_PAUSE);
 }
 
 #[test]
