@@ -97,7 +97,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// The next key that is due, which is processed from now on. If there is none, or if no more may be processed, the time
     /// until which that holds, unless the queue is changed.
     pub(crate) fn get(&mut self, now: Instant) -> Result<K, Option<Instant>> {
-        if let Some(until) = self.throttle.paused(now).filter(|_| self.open) {
+        if let Some(until) = self.throttle.paused(now) {
             return Err(Some(until));
         }
         if self.processing.len() >= self.throttle.concurrency() {

@@ -19,13 +19,17 @@ fn given(queue: &mut WorkQueue<&'static str>, now: Instant) -> Vec<&'static str>
 fn keys_are_given_once_in_the_order_in_which_they_are_due() {
     let now = Instant::now();
     let mut queue = open(9, 1);
-    for (key, after) in [("a", 2), ("b", 0), ("c", 1), ("b", 3), ("a", 1)] {
+    for (key, after) in [("a", 2), ("b", 0), ("c", 1), ("b", 3), ("a", 1), ("c", 1)] {
         queue.add(&key, now + after * SECOND);
     }
     assert_eq!(queue.len(), 3);
     assert_eq!(given(&mut queue, now), ["b"]);
     assert_eq!(queue.get(now), Err(Some(now + SECOND)));
-    assert_eq!(given(&mut queue, now + SECOND), ["c", "a"], "the earlier of two times counts");
+    assert_eq!(
+        given(&mut queue, now + SECOND),
+        ["c", "a"],
+        "the earlier of two times counts, and a key keeps its place"
+    );
     assert_eq!((queue.len(), queue.processing()), (3, 3));
     assert_eq!(queue.get(now + 9 * SECOND), Err(None));
 }
@@ -118,8 +122,8 @@ fn an_api_server_that_is_away_is_left_alone_and_then_asked_by_the_fewest() {
         assert_eq!(given(&mut queue, now), ["a", "b"]);
         queue.done(&"a");
         queue.done(&"b");
-        assert!(queue.throttle.unavailable(Duration::ZERO, now));
-        assert!(!queue.throttle.unavailable(2 * SECOND, now), "both were in flight together");
+        assert!(queue.throttle.unavailable(2 * SECOND, now));
+        assert!(!queue.throttle.unavailable(Duration::ZERO, now), "both were in flight together");
         assert_eq!(queue.get(now), Err(Some(now + 2 * SECOND)), "the longest pause counts");
         now += 2 * SECOND;
         assert_eq!(given(&mut queue, now).len(), expected);

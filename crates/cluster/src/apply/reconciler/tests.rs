@@ -191,10 +191,15 @@ fn a_failure_is_reported_once_and_tried_ever_more_rarely_and_its_end_is_reported
     let second = job(&mut reconciler, now + Duration::from_secs(1));
     assert_eq!(reconciler.finished(&web, failed(&second, Retry::Refused), now), None);
     assert_eq!(until(&mut reconciler, now), Some(Duration::from_secs(2)));
+    reconciler.deleted(Kind::Service, "shop", "web", now);
+    assert_eq!(until(&mut reconciler, now), Some(Duration::from_secs(2)), "what others do makes it no sooner");
     // What is desired anew is tried at once.
     reconciler.desired(&web, Some(vec![service(2)]), now);
     let third = job(&mut reconciler, now);
-    assert_eq!(reconciler.finished(&web, done(&third, "1"), now), Some(Vec::new()));
+    assert_eq!(reconciler.finished(&web, failed(&third, Retry::Refused), now), None);
+    assert_eq!(until(&mut reconciler, now), Some(Duration::from_secs(1)), "it failed for the first time");
+    let fourth = job(&mut reconciler, now + Duration::from_secs(1));
+    assert_eq!(reconciler.finished(&web, done(&fourth, "1"), now), Some(Vec::new()));
     assert_eq!(until(&mut reconciler, now), None);
 }
 
@@ -222,6 +227,11 @@ fn a_new_term_waits_for_what_the_last_one_began_and_forgets_what_it_knew() {
     assert_eq!(until(&mut reconciler, now), None);
     reconciler.finished(&web, done(&first, "1"), now);
     assert_eq!(reconciler.next(now), Next::Start(Work::List));
+    reconciler.lead(false);
+    reconciler.lead(true);
+    assert_eq!(until(&mut reconciler, now), None);
+    reconciler.listed(Some(vec![(web, key(), live(None, "1"))]), now);
+    assert_eq!(reconciler.next(now), Next::Start(Work::List), "the list was of the last term");
     reconciler.listed(Some(Vec::new()), now);
     assert!(job(&mut reconciler, now).inventory.is_empty());
 }

@@ -265,7 +265,16 @@ fn a_refusal_is_logged_once_and_tried_ever_more_rarely() {
     assert_eq!(fixture.wait(), REFUSED.base, "something turned");
     let job = fixture.job();
     assert_eq!(message(&job), "others");
+    fixture.desired("a", Some(&status("more")));
     assert!(fixture.finish(&job, &refused(422, "still no")).log, "other words");
+    assert_eq!(fixture.wait(), REFUSED.base, "something turned while it was in flight");
+    let job = fixture.job();
+    fixture.finish(&job, &refused(422, "no"));
+    let anew = stored("another", "9", None);
+    fixture.reconciler.stored(&route("a"), Some(&anew), fixture.now);
+    let job = fixture.job();
+    fixture.finish(&job, &refused(422, "no"));
+    assert_eq!(fixture.wait(), REFUSED.base, "another object of its name was never refused");
 }
 
 #[test]
