@@ -2,7 +2,7 @@
 //!
 //! * [`Election`] is the protocol, a state machine without IO that never looks at anybody's wall clock: a lease has run out
 //!   when it has not changed for its duration, or for four of ours, as measured here.
-//! * [`Candidate::run`] is the IO around it. It hands out a [`Claim`], and never ends the process.
+//! * [`LeaderElector::run`] is the IO around it. It hands out a [`Leadership`], and never ends the process.
 //!
 //! Who holds the lease counts its claim from the moment when it *sent* the renewal, and for less than the lease lasts, so
 //! the claim ends before anybody else's can begin: also while the API server is away, and while an answer does not come.
