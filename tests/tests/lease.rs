@@ -19,7 +19,7 @@ const LEASE: &str = "portcullis";
 
 /// A candidate that runs.
 struct Replica {
-    claim: watch::Receiver<Leadership>,
+    leadership: watch::Receiver<Leadership>,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -35,19 +35,19 @@ impl Replica {
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = cluster::status::client(config)?;
-        let (candidate, claim) = LeaderElector::new(settings);
+        let (elector, leadership) = LeaderElector::new(settings);
         let (shutdown, ended) = oneshot::channel();
-        let task = tokio::spawn(candidate.run(client, async { drop(ended.await) }));
-        Ok(Self { claim, shutdown: Some(shutdown), task })
+        let task = tokio::spawn(elector.run(client, async { drop(ended.await) }));
+        Ok(Self { leadership, shutdown: Some(shutdown), task })
     }
 
     fn leads(&self) -> bool {
-        self.claim.borrow().leads()
+        self.leadership.borrow().leads()
     }
 
     /// Waits until it leads, or no longer does.
     async fn until(&mut self, leads: bool) -> Result<()> {
-        let turned = timeout(PATIENCE, self.claim.wait_for(|claim| claim.leads() == leads)).await;
+        let turned = timeout(PATIENCE, self.leadership.wait_for(|leadership| leadership.leads() == leads)).await;
         turned.with_context(|| format!("it never turned to {leads}"))??;
         Ok(())
     }
@@ -83,7 +83,7 @@ async fn a_leader_that_ends_hands_over_before_its_lease_is_over() -> Result<()> 
     let mut first = Replica::start(server, &namespace, "first", long).await?;
     first.until(true).await?;
     let mut second = Replica::start(server, &namespace, "second", long).await?;
-    timeout(PATIENCE, second.claim.wait_for(|claim| claim.holder.as_deref() == Some("first"))).await??;
+    timeout(PATIENCE, second.leadership.wait_for(|leadership| leadership.holder.as_deref() == Some("first"))).await??;
     ensure!(!second.leads());
     ensure!(holder(&leases).await?.as_deref() == Some("first"));
 
@@ -118,8 +118,9 @@ async fn of_several_that_start_at_once_one_leads() -> Result<()> {
     }
     let mut holders = Vec::new();
     for replica in &mut replicas {
-        let claim = timeout(PATIENCE, replica.claim.wait_for(|claim| claim.holder.is_some())).await??;
-        holders.push(claim.holder.clone());
+        let leadership =
+            timeout(PATIENCE, replica.leadership.wait_for(|leadership| leadership.holder.is_some())).await??;
+        holders.push(leadership.holder.clone());
     }
     holders.dedup();
     ensure!(holders.len() == 1, "{holders:?}");
@@ -135,7 +136,7 @@ async fn a_lease_that_is_relabelled_or_deleted_stays_with_its_holder() -> Result
     let mut first = Replica::start(server, &namespace, "first", Duration::from_secs(30)).await?;
     first.until(true).await?;
     let second = Replica::start(server, &namespace, "second", Duration::from_secs(30)).await?;
-    first.claim.mark_unchanged();
+    first.leadership.mark_unchanged();
     let renewed = async |after: Option<String>| {
         let lease = server.wait_for(&leases, LEASE, PATIENCE, |lease| {
             let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|t| t.0.to_string());
@@ -155,7 +156,7 @@ async fn a_lease_that_is_relabelled_or_deleted_stays_with_its_holder() -> Result
     leases.delete(LEASE, &DeleteParams::default()).await?;
     let (lease, _) = renewed(None).await?;
     ensure!(lease.spec.and_then(|spec| spec.holder_identity).as_deref() == Some("first"));
-    ensure!(!first.claim.has_changed()? && first.leads() && !second.leads(), "leadership never turned");
+    ensure!(!first.leadership.has_changed()? && first.leads() && !second.leads(), "leadership never turned");
     Ok(())
 }
 

@@ -4,8 +4,8 @@
 //!   when it has not changed for its duration, or for four of ours, as measured here.
 //! * [`LeaderElector::run`] is the IO around it. It hands out a [`Leadership`], and never ends the process.
 //!
-//! Who holds the lease counts its claim from the moment when it *sent* the renewal, and for less than the lease lasts, so
-//! the claim ends before anybody else's can begin: also while the API server is away, and while an answer does not come.
+//! Who holds the lease counts its leadership from the moment when it *sent* the renewal, and for less than the lease lasts, so
+//! the leadership ends before anybody else's can begin: also while the API server is away, and while an answer does not come.
 
 mod election;
 #[cfg(test)]
@@ -84,7 +84,7 @@ impl Leadership {
 pub struct LeaderElector {
     election: Election,
     settings: Settings,
-    claim: watch::Sender<Leadership>,
+    leadership: watch::Sender<Leadership>,
 }
 
 /// Why a request came to nothing.
@@ -103,13 +103,13 @@ enum Failure {
 impl LeaderElector {
     /// An elector that does nothing yet, and its leadership. The receiver is woken when the leader changes.
     pub fn new(settings: Settings) -> (Self, watch::Receiver<Leadership>) {
-        let (claim, receiver) = watch::channel(Leadership::default());
+        let (leadership, receiver) = watch::channel(Leadership::default());
         let election = Election::new(&settings, now());
-        (Self { election, settings, claim }, receiver)
+        (Self { election, settings, leadership }, receiver)
     }
 
     /// Takes the lease and holds it until `shutdown` ends; then gives it back, so that another takes it at its next
-    /// attempt. Nothing else ends this. The claim ends before the lease is given back.
+    /// attempt. Nothing else ends this. The leadership ends before the lease is given back.
     ///
     /// `client` should come from [`crate::status::client`].
     pub async fn run(mut self, client: Client, shutdown: impl Future<Output = ()>) {
@@ -127,7 +127,7 @@ impl LeaderElector {
             let sent = now();
             let mut request = pin!(ask(&self.settings, &leases, &step));
             let answer = loop {
-                let until = self.claim.borrow().until;
+                let until = self.leadership.borrow().until;
                 let expiry = async {
                     match until {
                         Some(until) => sleep_until(until.into()).await,
@@ -137,7 +137,7 @@ impl LeaderElector {
                 tokio::select! {
                     answer = &mut request => break Some(answer),
                     () = &mut shutdown => break None,
-                    // A claim does not wait for an answer.
+                    // Leadership does not wait for an answer.
                     () = expiry => self.publish(),
                 }
             };
@@ -151,14 +151,14 @@ impl LeaderElector {
                 },
                 Some(Err(Failure::Conflict)) => self.election.conflict(now),
                 Some(Err(error)) => {
-                    let leads = self.election.claim(now).leads();
+                    let leads = self.election.leadership(now).leads();
                     tracing::debug!(lease = self.settings.name, leads, %error, "cannot read or write the lease");
                     self.election.failed(now);
                 }
             }
         }
-        let led = self.claim.borrow().leads();
-        self.claim.send_replace(Leadership::default());
+        let led = self.leadership.borrow().leads();
+        self.leadership.send_replace(Leadership::default());
         if led && let Err(error) = release(&self.settings, &leases).await {
             tracing::info!(lease = self.settings.name, %error, "cannot give back the lease; it runs out");
         }
@@ -166,14 +166,14 @@ impl LeaderElector {
 
     /// Publishes the outcome of the election.
     fn publish(&self) {
-        let claim = self.election.claim(now());
-        self.claim.send_if_modified(|known| {
-            let (led, leads) = (known.leads(), claim.leads());
+        let leadership = self.election.leadership(now());
+        self.leadership.send_if_modified(|known| {
+            let (led, leads) = (known.leads(), leadership.leads());
             if led != leads {
                 tracing::info!(lease = self.settings.name, leads, "leadership turned");
             }
-            let turned = led != leads || known.holder != claim.holder;
-            *known = claim;
+            let turned = led != leads || known.holder != leadership.holder;
+            *known = leadership;
             turned
         });
     }

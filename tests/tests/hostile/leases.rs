@@ -77,10 +77,12 @@ async fn a_lease_stolen_for_68_years_is_taken_back_after_four_durations() -> Res
     };
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let (candidate, mut claim) = LeaderElector::new(settings);
+    let (elector, mut leadership) = LeaderElector::new(settings);
     let (shutdown, ended) = oneshot::channel::<()>();
-    let task = tokio::spawn(candidate.run(cluster::status::client(config)?, async { drop(ended.await) }));
-    timeout(PATIENCE, claim.wait_for(cluster::lease::Leadership::leads)).await.context("it waits for 68 years")??;
+    let task = tokio::spawn(elector.run(cluster::status::client(config)?, async { drop(ended.await) }));
+    timeout(PATIENCE, leadership.wait_for(cluster::lease::Leadership::leads))
+        .await
+        .context("it waits for 68 years")??;
     drop(shutdown);
     timeout(PATIENCE, task).await??;
     let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(server.client().await?, &namespace);

@@ -63,7 +63,7 @@ enum Next {
     Take,
 }
 
-/// One candidate's view of the election.
+/// One elector's view of the election.
 #[derive(Debug)]
 pub struct Election {
     identity: Arc<str>,
@@ -80,7 +80,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate that has not read the Lease yet.
+    /// An elector that has not read the Lease yet.
     pub fn new(settings: &Settings, now: Instant) -> Self {
         Self {
             identity: Arc::clone(&settings.identity),
@@ -98,7 +98,7 @@ impl Election {
     /// What to do now. After a request, [`Election::read`], [`Election::took`], [`Election::conflict`] or
     /// [`Election::failed`] is called before the next step.
     pub fn step(&mut self, now: Instant) -> Step {
-        self.leads_until = self.claim(now).until;
+        self.leads_until = self.leadership(now).until;
         if now < self.at {
             return Step::Wait(self.leads_until.map_or(self.at, |until| until.min(self.at)));
         }
@@ -163,7 +163,7 @@ impl Election {
     }
 
     /// Who leads, as far as is known.
-    pub fn claim(&self, now: Instant) -> Leadership {
+    pub fn leadership(&self, now: Instant) -> Leadership {
         let holder = self.observed.as_ref().and_then(|(record, _)| record.holder.clone());
         Leadership { holder, until: self.leads_until.filter(|until| now < *until) }
     }

@@ -192,17 +192,17 @@ impl Ends {
         let Self { options, client, writing, trust, outlets, reports, metrics, thread, .. } = self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
-        let (candidate, claim) =
+        let (elector, leadership) =
             LeaderElector::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
         let (leads, leading) = watch::channel(false);
         let (resign, resigned) = oneshot::channel::<()>();
-        let election = tokio::spawn(candidate.run(writing.clone(), async move {
+        let election = tokio::spawn(elector.run(writing.clone(), async move {
             // A sender that is gone says the same.
             let _: Result<(), _> = resigned.await;
         }));
         let statuses = outlets.statuses.clone();
         let mut tasks = vec![
-            tokio::spawn(follow_claim(claim, leads, outlets.clone(), metrics.clone())),
+            tokio::spawn(follow_claim(leadership, leads, outlets.clone(), metrics.clone())),
             tokio::spawn(forward_authorities(trust.bundle(), engine.clone())),
             tokio::spawn(forward_reports(reports, engine.clone())),
         ];
@@ -275,13 +275,13 @@ impl Working {
 
 /// Tells everybody who writes whether this replica leads.
 async fn follow_claim(
-    mut claim: watch::Receiver<Leadership>,
+    mut leadership: watch::Receiver<Leadership>,
     leads: watch::Sender<bool>,
     outlets: Outlets,
     metrics: Metrics,
 ) {
     loop {
-        let now = claim.borrow_and_update().clone();
+        let now = leadership.borrow_and_update().clone();
         if leads.send_if_modified(|leads| std::mem::replace(leads, now.leads()) != now.leads()) {
             tracing::info!(
                 leads = now.leads(),
@@ -294,7 +294,7 @@ async fn follow_claim(
             applier.lead(now.leads());
         }
         metrics.leader.set(i64::from(now.leads()));
-        if claim.changed().await.is_err() {
+        if leadership.changed().await.is_err() {
             return;
         }
     }
