@@ -261,8 +261,9 @@ impl Reconciler {
             entry.observed.insert(key, observed);
             return;
         }
-        self.foreign_changes += u64::from(entry.contradicts(&key, &observed));
-        if entry.observe(&key, &observed) && !entry.stays(self.complete) && self.queue.is_idle(owner) {
+        let (foreign, repair) = entry.observe(&key, &observed);
+        self.foreign_changes += u64::from(foreign);
+        if repair && !entry.stays(self.complete) && self.queue.is_idle(owner) {
             self.queue.add(owner, now + SPACING);
         }
     }
@@ -356,8 +357,9 @@ impl Reconciler {
         entry.inventory = inventory;
         let mut drifted = false;
         for (key, observed) in std::mem::take(&mut entry.observed) {
-            self.foreign_changes += u64::from(entry.contradicts(&key, &observed));
-            drifted |= entry.observe(&key, &observed);
+            let (foreign, repair) = entry.observe(&key, &observed);
+            self.foreign_changes += u64::from(foreign);
+            drifted |= repair;
         }
         if self.listing != Listing::Done {
             return None; // of an earlier term: all is looked at again
@@ -417,15 +419,6 @@ impl Reconciler {
 }
 
 impl Entry {
-    /// Whether what the watch says is not what was left.
-    fn contradicts(&self, key: &ObjectKey, observed: &Observed) -> bool {
-        let left = self.inventory.get(key).filter(|live| !live.changed);
-        left.is_some_and(|live| match observed {
-            Observed::Gone => true,
-            Observed::Present { uid, fingerprint } => live.uid != *uid || live.fingerprint != *fingerprint,
-        })
-    }
-
     /// Whether nobody knows what there shall be, so that what is there stays.
     fn stays(&self, complete: bool) -> bool {
         match self.desired {
@@ -435,25 +428,21 @@ impl Entry {
         }
     }
 
-    /// Takes in what the watch says. Gives whether something must be done about it.
-    fn observe(&mut self, key: &ObjectKey, observed: &Observed) -> bool {
-        match observed {
-            Observed::Gone => {
-                self.inventory.remove(key);
-                matches!(self.desired, DesiredState::Objects(_))
-            }
-            Observed::Present { uid, fingerprint } => match self.inventory.get_mut(key) {
-                Some(live) if live.uid != *uid => {
-                    self.inventory.remove(key);
-                    true
-                }
-                Some(live) if live.fingerprint != *fingerprint => {
-                    live.changed = true;
-                    true
-                }
-                // It is as we left it; or it is one that nobody here has made, which its Gateway learns when it needs it.
-                _ => false,
-            },
+    /// Takes in what the watch says. Gives whether somebody else did that, and whether something must be done about it.
+    fn observe(&mut self, key: &ObjectKey, observed: &Observed) -> (bool, bool) {
+        let Observed::Present { uid, fingerprint } = observed else {
+            let live = self.inventory.remove(key);
+            return (live.is_some_and(|live| !live.changed), matches!(self.desired, DesiredState::Objects(_)));
+        };
+        // One that nobody here has made is noticed when its Gateway needs it.
+        let Some(live) = self.inventory.get_mut(key) else { return (false, false) };
+        if live.uid == *uid && live.fingerprint == *fingerprint {
+            return (false, false);
         }
+        let foreign = !std::mem::replace(&mut live.changed, true);
+        if live.uid != *uid {
+            self.inventory.remove(key);
+        }
+        (foreign, true)
     }
 }

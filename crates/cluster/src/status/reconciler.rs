@@ -287,77 +287,65 @@ impl Reconciler {
         if !matches!(outcome, Outcome::Later { everywhere: true, .. }) {
             self.queue.throttle.available();
         }
-        let mut again = changed;
-        let mut held = None;
-        match outcome {
+        if read || !matches!(outcome, Outcome::Done { .. }) {
+            entry.since = since.or(entry.since);
+        }
+        // Whether the object is looked at again, and if not, until when and why it waits.
+        let (again, held) = match outcome {
             Outcome::Done { stored, .. } => {
                 self.queue.forget(id);
                 entry.refusal = None;
-                if !read {
-                    entry.written();
-                }
                 self.forbidden.retain(|(kind, _)| *kind != id.kind || read);
                 // While it was in flight the watch may have brought what came after, or that the object is gone.
                 let newer = entry.known.as_ref().is_none_or(|known| {
                     known.uid != entry::digest(&self.hasher, &*stored.uid)
                         || older(&stored.resource_version, &known.resource_version)
                 });
-                if read {
-                    again = true;
-                    entry.since = entry.since.or(since);
-                }
-                if !(news && newer) {
-                    let ahead_until = Some(now + AHEAD_BOUND);
-                    let known = Known::new(stored, ahead_until, &mut self.interner, &self.hasher);
-                    if entry.learn(Some(known)) {
-                        self.contested.remove(id);
-                    }
-                    if !read {
-                        entry.wrote = entry.known.as_ref().map(|known| (desired_digest, known.digest(&self.hasher)));
-                    }
+                let known = Known::new(stored, Some(now + AHEAD_BOUND), &mut self.interner, &self.hasher);
+                let digest = known.digest(&self.hasher);
+                if !(news && newer) && entry.learn(Some(known)) {
+                    self.contested.remove(id);
                 }
                 if !read {
+                    entry.written();
+                    if !(news && newer) {
+                        entry.wrote = Some((desired_digest, digest));
+                    }
                     report.took = since.map(|since| now.saturating_duration_since(since));
                     entry.earliest = Some(now + SPACING);
                 }
+                (changed || read, None)
             }
             Outcome::Conflict => {
                 entry.written();
-                entry.since = since.or(entry.since);
-                again = news;
-                held = Some((now + NEWS_BOUND, Hold::Conflict));
+                (news, Some((now + NEWS_BOUND, Hold::Conflict)))
             }
             Outcome::Gone => {
                 self.queue.forget(id);
-                entry.since = since.or(entry.since);
-                again = news;
                 if !news && entry.learn(None) {
                     self.contested.remove(id);
                 }
+                (news, None)
             }
             Outcome::Refused { code, message } => {
-                entry.since = since.or(entry.since);
                 let digest = entry::digest(&self.hasher, &(code, message));
                 // What we may not do at all is logged once a kind.
                 report.log = match *code {
                     code @ 403..=405 => self.forbidden.insert((id.kind, code)),
                     _ => entry.refusal.replace(digest) != Some(digest),
                 };
-                again = false;
                 let earliest = now + REFUSED.base;
                 let until = now + REFUSED.delay(self.queue.failed(id));
-                held = Some((if changed { earliest } else { until }, Hold::Refused { earliest }));
+                (false, Some((if changed { earliest } else { until }, Hold::Refused { earliest })))
             }
             Outcome::Later { after, everywhere, .. } => {
-                entry.since = since.or(entry.since);
                 let failures = self.queue.failed(id);
-                again = false;
                 let after = after.unwrap_or_default().min(LONGEST_PAUSE);
                 let backoff = if *everywhere { UNAVAILABLE } else { FAILED };
-                held = Some((now + backoff.delay(failures).max(after), Hold::Failed));
                 report.log = if *everywhere { self.queue.throttle.unavailable(after, now) } else { failures == 1 };
+                (false, Some((now + backoff.delay(failures).max(after), Hold::Failed)))
             }
-        }
+        };
         if again {
             self.queue.add(id, entry.not_before(now));
         } else if let Some((until, hold)) = held {
