@@ -113,16 +113,14 @@ fn list_watches(options: &Options) -> Vec<ListWatch> {
     if matches!(options.scope, Scope::Selector(_)) {
         kinds.insert(Kind::Namespace);
     }
-    let whole = |kind| vec![ListWatch { target: Target::Kind(kind), namespace: None, name: None }];
-    let list_watches = kinds.into_iter().flat_map(|kind| match &options.scope {
+    let namespaces = |kind: Kind| match &options.scope {
         Scope::Named(namespaces) if kind.namespaced() || kind == Kind::Namespace => {
-            let list_watch =
-                |name| ListWatch { target: Target::Kind(kind), namespace: Some(Arc::clone(name)), name: None };
-            namespaces.iter().map(list_watch).collect()
+            namespaces.iter().cloned().map(Some).collect()
         }
-        _ => whole(kind),
-    });
-    list_watches.collect()
+        _ => vec![None],
+    };
+    let of = |kind, namespace| ListWatch { target: Target::Kind(kind), namespace, name: None };
+    kinds.into_iter().flat_map(|kind| namespaces(kind).into_iter().map(move |namespace| of(kind, namespace))).collect()
 }
 
 struct Tasks {

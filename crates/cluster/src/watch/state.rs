@@ -432,7 +432,8 @@ impl State {
         let ended = self.cancel(|fetch| fetch.namespace == *namespace);
         let mut hidden = Vec::new();
         for (kind, of_kind) in self.kinds.iter_mut().filter(|(kind, _)| kind.namespaced()) {
-            for (name, entry) in of_namespace_mut(&mut of_kind.entries, namespace) {
+            let from = of_kind.entries.range_mut((first_of(namespace), Bound::Unbounded));
+            for (name, entry) in from.take_while(|(name, _)| name.namespace == *namespace) {
                 if std::mem::replace(&mut entry.reported, Reported::Hidden) != Reported::Hidden {
                     hidden.push(id(*kind, name));
                 }
@@ -500,14 +501,6 @@ fn of_namespace<'a>(
     namespace: &'a Arc<str>,
 ) -> impl Iterator<Item = (&'a Name, &'a Entry)> {
     let from = entries.range((first_of(namespace), Bound::Unbounded));
-    from.take_while(|(name, _)| name.namespace == *namespace)
-}
-
-fn of_namespace_mut<'a>(
-    entries: &'a mut BTreeMap<Name, Entry>,
-    namespace: &'a Arc<str>,
-) -> impl Iterator<Item = (&'a Name, &'a mut Entry)> {
-    let from = entries.range_mut((first_of(namespace), Bound::Unbounded));
     from.take_while(|(name, _)| name.namespace == *namespace)
 }
 
