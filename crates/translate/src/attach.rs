@@ -14,9 +14,10 @@ use crate::{
     grant::GATEWAY_API,
     internal,
     resolve::ResolvedRule,
-    status::listed_with,
     tables::{
-        attachment::{Attached, AttachedRoutes, Attachment, ParentState, ServedHostname, Unacceptable},
+        attachment::{
+            Attached, AttachedRoutes, Attachment, NamespaceLabels, ParentState, ServedHostname, Unacceptable,
+        },
         capacity::AskedHost,
         delegation::Branch,
         gateway::{Admission, Fault, GatewayRow},
@@ -25,12 +26,8 @@ use crate::{
         listener::{Brief, Bucket, ListenerIndex, ListenerRow},
         route::RouteHead,
     },
+    words::listed_with,
 };
-
-tables! {
-    /// The labels of a namespace, which are all that anyone reads of it.
-    NamespaceLabels: Arc<str> => StringMap;
-}
 
 impl Lookup for NamespaceLabels {
     fn compute(scope: &Scope<'_>, key: &Arc<str>) -> Option<StringMap> {

@@ -25,7 +25,6 @@ pub(crate) use cost::{MatchingTime, ReplacingTime};
 use met::Met;
 
 use crate::{
-    resolve::EnvoyRoute,
     share::{Payer, shares},
     tables::{attachment::Attached, input::Config, route::RouteHead},
 };
@@ -110,9 +109,8 @@ pub(crate) fn charge(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
     attached: &Attached,
-    routes: &[EnvoyRoute],
+    costs: &Arc<[Cost]>,
 ) -> Option<()> {
-    let costs: Arc<[Cost]> = routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect();
     if costs.is_empty() {
         return Some(());
     }
@@ -200,11 +198,11 @@ pub(crate) fn is_too_slow(
     scope: &Scope<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
     hostname: &Hostname,
-    routes: &[EnvoyRoute],
+    costs: &[Cost],
 ) -> Option<bool> {
     let hosts = Hosts::of(hostname);
     let limits = Limits::of(&*scope.get::<Config>(&())?);
-    if met(routes.iter().filter_map(|route| route.cost.as_deref())).most() > hosts.part_of(limits) {
+    if met(costs.iter()).most() > hosts.part_of(limits) {
         return Some(true);
     }
     let account = Account { listener: listener.clone(), hosts };

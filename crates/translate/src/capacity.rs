@@ -6,7 +6,6 @@
 //! that is asked of the Gateway is looked at, and shared out between namespaces ([`mod@fit`]).
 
 mod fit;
-pub(crate) mod weight;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +21,6 @@ use crate::{
     backend::most_endpoints,
     resolve::{EnvoyRoute, Resolved, ResolvedRule},
     share::Payer,
-    status::listed_with,
     tables::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
@@ -30,6 +28,8 @@ use crate::{
         input::Config,
         route::RouteHead,
     },
+    weight,
+    words::listed_with,
 };
 
 /// The rules that listeners of a Gateway serve.

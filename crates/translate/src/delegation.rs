@@ -9,6 +9,7 @@
 //!
 //! A parent's side of a match is always the merged one, that of all its ancestors included.
 
+mod allowed;
 mod bound;
 mod branch;
 mod candidate;
@@ -26,6 +27,7 @@ mod standing;
 pub use select::{Children, LABEL, published_unasked};
 pub(crate) use select::{UNASKED, consents};
 
+pub(crate) use allowed::not_allowed;
 pub(crate) use bound::{
     ExcessOf, HasTooManyMatches, Planned, Rendering, SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches,
     UsedRoutes, beyond, beyond_fault, why_too_many,

@@ -15,7 +15,7 @@ use envoy::{
 use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
 
 use crate::{
-    budget,
+    budget::{self, cost::Cost},
     capacity::{self, ShutHost},
     policy::wide::BrokenListener,
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
@@ -60,7 +60,7 @@ fn ask(
     routes: &[EnvoyRoute],
 ) -> Option<()> {
     capacity::claim(scope, key, attached, resolved, routes);
-    budget::charge(scope, key, attached, routes)?;
+    budget::charge(scope, key, attached, &costs(routes))?;
     scope.demand::<Rows>(key.clone());
     Some(())
 }
@@ -70,9 +70,10 @@ impl Derived for Rows {
         let (chain, rule, listener) = key;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
         let routes = routes_at(scope, &resolved, listener)?;
+        let costs = costs(&routes);
         let overrun = capacity::overrun(scope, key);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
-        let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &routes);
+        let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &costs);
         spread(scope, key, &resolved, &routes, room, too_slow)
     }
 
@@ -82,12 +83,18 @@ impl Derived for Rows {
         let (chain, rule, _) = key;
         let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
         let routes = closed_at(&resolved);
+        let costs = costs(&routes);
         let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
         let too_slow =
-            |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &routes)).unwrap_or(None);
+            |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &costs)).unwrap_or(None);
         spread(scope, key, &resolved, &routes, room, too_slow)
     }
+}
+
+/// What the expressions of these cost.
+fn costs(routes: &[EnvoyRoute]) -> Arc<[Cost]> {
+    routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect()
 }
 
 /// Puts the routes of a rule at the hostnames at which a listener serves it: as they are where there is room, without

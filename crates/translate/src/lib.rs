@@ -30,6 +30,9 @@ mod status;
 pub mod testing;
 mod tls;
 pub mod translator;
+mod violation;
+mod weight;
+mod words;
 
 pub use engine::{Fault, Turned};
 pub use status::StatusRow;

@@ -28,6 +28,7 @@ use crate::{
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
+    violation::sound,
 };
 pub(crate) use read::weight_problem;
 
@@ -101,18 +102,6 @@ fn row(
         let api::RewritePolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
         Some(Policy { rank: file(scope, id, &written), units: rewrite(&policy).map(Into::into) })
-    }
-}
-
-/// Refuses what an API server with our schema would not have taken: a file, or an older schema, may let it through.
-pub(crate) fn sound(policy: &Object) -> Result<(), Problem> {
-    match api::violations(policy).into_iter().next() {
-        None => Ok(()),
-        Some(violation) => {
-            let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
-            let message = format!("{value}{}", violation.message);
-            Err(Problem::new(Severity::Refused, "Invalid", violation.path, message))
-        }
     }
 }
 

@@ -19,8 +19,7 @@ use ir::{
 
 use crate::{
     budget::cost::{Cost, Limits, Meter, Taken, affordable, unpriced},
-    capacity::weight,
-    delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine},
+    delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine, not_allowed},
     internal,
     policy::rule::effective,
     tables::{
@@ -30,10 +29,10 @@ use crate::{
         input::Config,
         route::{RouteHead, RouteRule},
     },
+    weight,
 };
 use backends::Resolver;
 pub(crate) use policies::{Policies, UnitOutcome};
-pub(crate) use terms::not_allowed;
 
 mod backends;
 mod delegating;

@@ -9,11 +9,11 @@ pub(crate) mod gateway;
 pub(crate) mod policy;
 pub(crate) mod route;
 
-use std::fmt::Write as _;
-
 use api::status::{Condition, ConditionStatus};
 use ir::Problem;
 use serde::Serialize;
+
+use crate::words::listed_with;
 
 /// A status with what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,6 @@ pub(crate) struct Report<S> {
 
 /// The longest message of a condition (Kubernetes takes 32 KiB; nobody reads that).
 const MAX_MESSAGE: usize = 4096;
-
-/// How many things a message lists before it counts the rest.
-const MAX_LISTED: usize = 8;
 
 /// Makes conditions of one object.
 struct Conditions {
@@ -73,15 +70,6 @@ fn bounded(mut message: String) -> String {
 /// Joins what `items` say, the first eight, and counts the rest.
 fn listed<T: ToString>(items: &[T]) -> String {
     listed_with("; ", items)
-}
-
-/// [`listed`] with another separator.
-pub(crate) fn listed_with<T: ToString>(separator: &str, items: &[T]) -> String {
-    let mut text = items.iter().take(MAX_LISTED).map(ToString::to_string).collect::<Vec<_>>().join(separator);
-    if items.len() > MAX_LISTED {
-        let _ = write!(text, "{separator}and {} more", items.len() - MAX_LISTED);
-    }
-    text
 }
 
 /// What a condition says, with what has no effect or should be looked at: it must be told somewhere.

@@ -15,7 +15,7 @@ use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, Settings};
 
 use crate::{
-    attach::{Admits, Candidates, NamespaceLabels, Open, Presence},
+    attach::{Admits, Candidates, Open, Presence},
     backend::{SliceRow, SlicesOf},
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
@@ -35,7 +35,7 @@ use crate::{
     route::direct_response::RefusedResponses,
     status::{class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus},
     tables::{
-        attachment::{AttachedRoutes, Attachment, Unacceptable},
+        attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{

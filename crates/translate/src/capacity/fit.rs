@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ir::{Hostname, ListenerId};
 
-use super::weight;
 use crate::{
     share::{Payer, shares},
     tables::{backend::ClusterId, capacity::Room},
+    weight,
 };
 
 /// A rule where a listener serves it.

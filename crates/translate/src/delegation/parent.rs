@@ -5,14 +5,11 @@ use std::sync::Arc;
 use engine::{Lookup, Scope};
 use ir::Chain;
 
-use super::{Children, Level, Standing};
-use crate::{
-    resolve::not_allowed,
-    tables::{
-        delegation::{Delegating, Delegation},
-        input::Config,
-        route::{RouteHead, RouteRule},
-    },
+use super::{Children, Level, Standing, not_allowed};
+use crate::tables::{
+    delegation::{Delegating, Delegation},
+    input::Config,
+    route::{RouteHead, RouteRule},
 };
 
 impl Lookup for Delegating {

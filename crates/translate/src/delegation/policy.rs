@@ -15,12 +15,12 @@ use super::SortMethod;
 use crate::{
     grant::GATEWAY_API,
     internal,
-    policy::sound,
     tables::{
         gateway::Fault,
         input::DelegationPolicies,
         policy::{PoliciesOf, Rank, Target, Targeting},
     },
+    violation::sound,
 };
 
 /// The label of a route of which every request must be authenticated.

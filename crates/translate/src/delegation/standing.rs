@@ -14,13 +14,11 @@ use super::{
     contain::Inner,
     inherit::{join, joinable},
 };
-use crate::{
-    attach::NamespaceLabels,
-    tables::{
-        delegation::{Delegating, Delegation},
-        gateway::Fault,
-        input::Config,
-    },
+use crate::tables::{
+    attachment::NamespaceLabels,
+    delegation::{Delegating, Delegation},
+    gateway::Fault,
+    input::Config,
 };
 
 /// How the children of a route are sorted.

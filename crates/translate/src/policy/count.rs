@@ -12,10 +12,8 @@ use crate::{
         InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
         UsedEntry, Winner, Winners, WithoutPrefix,
     },
+    words::MAX_LISTED,
 };
-
-/// How many rules a message names before it counts the rest.
-const MAX_LISTED: usize = 8;
 
 impl Derived for PolicyAt {
     fn compute(scope: &Emitter<'_>, (policy, gateway): &(ObjectId, NsName)) -> Option<()> {

@@ -9,8 +9,8 @@ use api::{
 use engine::Scope;
 use ir::{NsName, Problem, Severity};
 
-use super::{and_notes, bounded, listed_with};
-use crate::{grant::GATEWAY_API, tables::input::Config};
+use super::{and_notes, bounded};
+use crate::{grant::GATEWAY_API, tables::input::Config, words::listed_with};
 
 /// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
 const MAX_ANCESTORS: usize = 16;

@@ -15,7 +15,7 @@ use ir::{
     route::{Head, ParentRef},
 };
 
-use super::{Conditions, MAX_LISTED, and_notes, listed};
+use super::{Conditions, and_notes, listed};
 use crate::{
     budget::left_out,
     capacity::Overruns,
@@ -29,6 +29,7 @@ use crate::{
         input::Config,
         route::RouteHead,
     },
+    words::MAX_LISTED,
 };
 
 /// How many parents a status may name (Gateway API `RouteStatus.parents`).

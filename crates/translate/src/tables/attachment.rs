@@ -1,10 +1,15 @@
 //! What routes are attached to.
 
+use std::sync::Arc;
+
+use api::meta::StringMap;
 use ir::{Hostname, ListenerId, NsName, Problem, hostname::HostPrecedence, matching::Age};
 
 use super::gateway::Fault;
 
 tables! {
+    /// The labels of a namespace, which are all that anyone reads of it.
+    NamespaceLabels: Arc<str> => StringMap;
     /// HTTPRoutes with the listeners that they are attached to.
     Attachment: NsName => Attached;
     /// Why no rule of a route at a Gateway does what it says; absent where one does.

@@ -16,10 +16,10 @@ use validate::{cors, regex};
 use crate::budget::cost::Taken;
 
 /// A virtual host without routes.
-pub(super) const HOST: u64 = 4_000;
+pub(crate) const HOST: u64 = 4_000;
 
 /// A virtual host that answers 500 to everything.
-pub(super) const CLOSED_HOST: u64 = 9_000;
+pub(crate) const CLOSED_HOST: u64 = 9_000;
 
 /// A cluster without endpoints.
 const CLUSTER: u64 = 130_000;
@@ -37,7 +37,7 @@ const EXPRESSION: u64 = 4_500;
 const INSTRUCTION: u64 = 120;
 
 /// The most that is counted for one thing, so that sums cannot overflow.
-pub(super) const MOST: u64 = 1 << 40;
+pub(crate) const MOST: u64 = 1 << 40;
 
 /// An Envoy route, its expressions left out.
 pub(crate) fn route(row: &Row) -> u64 {
@@ -77,6 +77,6 @@ fn expression(pattern: &str) -> u64 {
 }
 
 /// A cluster with so many endpoints.
-pub(super) fn cluster(endpoints: u64) -> u64 {
+pub(crate) fn cluster(endpoints: u64) -> u64 {
     CLUSTER.saturating_add(endpoints.saturating_mul(ENDPOINT)).min(MOST)
 }
