@@ -9,6 +9,7 @@ mod choose;
 mod effects;
 mod explanation;
 mod finding;
+mod lineage;
 mod matching;
 mod provenance;
 mod query;
@@ -20,7 +21,8 @@ mod words;
 
 pub use explanation::{Considered, Effect, Explanation, Leaf, Link, MatchedListener, Outcome, Tried};
 pub use finding::Finding;
-pub use query::{Lineage, Matched, Query, explain};
+pub use lineage::Lineage;
+pub use query::{Matched, Query, explain};
 pub use request::{BadRequest, Request};
 pub use served_route::{Answer, Share};
 

@@ -3,7 +3,7 @@
 use ir::Chain;
 use translate::inspect;
 
-use crate::{effects, explanation::Effect, query::Lineage, served_route::ServedRoute, words::http_route};
+use crate::{effects, explanation::Effect, lineage::Lineage, served_route::ServedRoute, words::http_route};
 
 /// What is done to the request, each with those it comes from.
 pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> Vec<Effect> {

@@ -8,8 +8,12 @@ use envoy_types::pb::envoy::{
     },
     r#type::matcher::v3::string_matcher::MatchPattern,
 };
-use ir::{NsName, matching::Match, problem::legible};
-use translate::inspect::{Children, LABEL};
+use ir::{
+    NsName,
+    delegation::{Children, LABEL},
+    matching::Match,
+    problem::legible,
+};
 
 /// An HTTPRoute.
 pub(crate) fn http_route(route: &NsName) -> String {

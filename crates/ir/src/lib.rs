@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod chain;
+pub mod delegation;
 pub mod filter;
 pub mod hostname;
 pub mod id;

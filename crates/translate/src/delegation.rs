@@ -24,7 +24,7 @@ mod select;
 mod share;
 mod standing;
 
-pub use select::{Children, LABEL, published_unasked};
+pub use select::published_unasked;
 pub(crate) use select::{UNASKED, consents};
 
 pub(crate) use allowed::not_allowed;
@@ -35,7 +35,7 @@ pub(crate) use bound::{
 pub(crate) use branch::{Expansion, Fan, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
 pub use inheritance::Provenance;
-pub(crate) use inheritance::{Level, combine, provenance};
-pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Restriction, Ruling, SaidOf, Terms};
+pub(crate) use inheritance::{combine, provenance};
+pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Ruling, SaidOf};
 pub(crate) use select::{is_delegate, may_consent};
-pub(crate) use standing::{Outcome, Rendered, SortMethod, Standing, describe};
+pub(crate) use standing::{Outcome, Standing, describe};

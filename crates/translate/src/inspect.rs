@@ -27,7 +27,7 @@ use crate::{
     },
 };
 pub use crate::{
-    delegation::{Children, LABEL, Provenance, published_unasked},
+    delegation::{Provenance, published_unasked},
     tables::{delegation::Serving, gateway::Fault},
 };
 pub use delegation::{Child, ChildState, Delegation, MergedMatch, provenance};

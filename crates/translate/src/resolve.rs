@@ -11,6 +11,7 @@ use envoy::{
 };
 use ir::{
     Chain, Problem, Severity,
+    delegation::{Level, Rendered, SortMethod},
     filter::{PathModifier, Scheme},
     matching::{Part, Path, RequestMatch, Step},
     route::Handling,
@@ -19,7 +20,7 @@ use ir::{
 
 use crate::{
     budget::cost::{Cost, Limits, Meter, Taken, affordable, unpriced},
-    delegation::{Level, Outcome, Rendered, SortMethod, Standing, beyond_fault, combine, not_allowed},
+    delegation::{Outcome, Standing, beyond_fault, combine, not_allowed},
     internal,
     policy::rule::effective,
     tables::{

@@ -49,3 +49,4 @@ pub(crate) mod policy;
 pub(crate) mod proxies;
 pub(crate) mod replacement;
 pub(crate) mod route;
+pub(crate) mod terms;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ir::{NsName, Problem, Severity, route::Handling};
 
-use super::{Restriction, Standing, Terms};
+use super::Standing;
+use crate::tables::terms::{Restriction, Terms};
 
 /// The backends of a rule that those above it do not allow, those of its mirrors included.
 pub(crate) fn not_allowed(standing: &Standing, terms: &Terms, route: &NsName, handling: &Handling) -> Vec<Problem> {

@@ -2,13 +2,13 @@
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, NsName, route::Head, settings::Consent};
+use ir::{Chain, NsName, delegation::Children, route::Head, settings::Consent};
 
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::said_of,
-    select::{Children, consents},
+    select::consents,
     share::Claim,
 };
 use crate::tables::{

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Scope};
-use ir::Chain;
+use ir::{Chain, delegation::Children};
 
-use super::{Children, Rendering, Standing, branch::grow, share::Claim, standing::NOT_ALLOWED};
+use super::{Rendering, Standing, branch::grow, share::Claim, standing::NOT_ALLOWED};
 use crate::{
     internal,
     tables::{

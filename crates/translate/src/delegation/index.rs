@@ -8,10 +8,11 @@ use std::{
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{
     NsName,
+    delegation::{Children, LABEL},
     route::{Head, ParentRef},
 };
 
-use super::select::{Children, LABEL, may_consent};
+use super::select::may_consent;
 use crate::tables::route::RouteHead;
 
 /// Over so many buckets the routes of one namespace or label are spread, so that one that comes or goes wakes its bucket

@@ -1,24 +1,14 @@
 //! What delegating rules hand down to the rules of their children.
 
 use ir::{
-    NsName, Problem, Severity,
+    Problem, Severity,
+    delegation::Level,
     filter::HeaderModifier,
     route::{Fields, Handling, MirrorSpec},
 };
 use validate::header;
 
 use crate::fold::{Folded, Inherit, Said, fold};
-
-/// What one delegating rule hands down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
-    /// Its route.
-    pub(crate) route: NsName,
-    /// Whether it wins over all below.
-    pub(crate) prefers_parent: bool,
-    /// Its fields.
-    pub(crate) fields: Fields,
-}
 
 /// A field of a rule with those who have a say in it: none for the rule itself, else the place of a level, counted from the
 /// root.
@@ -133,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use api::http_route::HttpRouteRule;
-    use ir::rule::Timeouts;
+    use ir::{NsName, rule::Timeouts};
     use serde_json::{Value, json};
 
     use super::*;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use engine::{Lookup, Scope};
-use ir::Chain;
+use ir::{Chain, delegation::Level};
 
-use super::{Children, Level, Standing, not_allowed};
+use super::{Standing, not_allowed, select::children_of};
 use crate::tables::{
     delegation::{Delegating, Delegation},
     input::Config,
@@ -22,7 +22,7 @@ impl Lookup for Delegating {
         let matches = standing.render(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
         let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
-            Some((position, Children::of(&delegate.reference, &name.namespace, &everywhere)?))
+            Some((position, children_of(&delegate.reference, &name.namespace, &everywhere)?))
         });
         let children = children.collect();
         let terms = standing.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;

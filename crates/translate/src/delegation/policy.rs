@@ -5,13 +5,11 @@ use std::{cmp::Reverse, sync::Arc};
 use api::{
     DelegationPolicy, Kind, Object, ObjectId,
     delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
-    meta::LabelSelector,
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Severity, matching::Age, route::Head};
+use ir::{NsName, Problem, Severity, delegation::SortMethod, matching::Age, route::Head};
 
-use super::SortMethod;
 use crate::{
     grant::GATEWAY_API,
     internal,
@@ -19,6 +17,7 @@ use crate::{
         gateway::Fault,
         input::DelegationPolicies,
         policy::{PoliciesOf, Rank, Target, Targeting},
+        terms::{Backends, Defaults, Demand, Namespaces, Restriction, Terms},
     },
     violation::sound,
 };
@@ -79,36 +78,6 @@ pub(crate) struct Said {
     defaults: Arc<[BackendRef]>,
     requires_auth: bool,
 }
-
-/// What children may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Restriction {
-    policy: NsName,
-    namespaces: Option<Namespaces>,
-    backends: Option<Vec<Backends>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Namespaces {
-    Named(Vec<Arc<str>>),
-    Labelled(LabelSelector),
-}
-
-#[derive(Clone, Debug)]
-struct Backends {
-    group_kind: Option<(Arc<str>, Arc<str>)>,
-    namespace: Option<Arc<str>>,
-    name: Option<regex::Regex>,
-}
-
-impl PartialEq for Backends {
-    fn eq(&self, other: &Self) -> bool {
-        let pattern = |backends: &Self| backends.name.as_ref().map(|name| name.as_str().to_owned());
-        (&self.group_kind, &self.namespace, pattern(self)) == (&other.group_kind, &other.namespace, pattern(other))
-    }
-}
-
-impl Eq for Backends {}
 
 impl Lookup for Ruling {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Said> {
@@ -227,124 +196,46 @@ fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
     })
 }
 
-/// What all policies and labels ask of a rule's children and of the rule itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// How the children are sorted.
-    pub(crate) sort: SortMethod,
-    /// What they may do; each of these counts.
-    pub(crate) restrictions: Box<[Arc<Restriction>]>,
-    /// Where rules without backends go.
-    pub(crate) defaults: Option<Defaults>,
-    /// Who demands that every request is authenticated.
-    pub(crate) requires_auth: Option<Demand>,
-}
-
-/// Something that is asked of routes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Demand {
-    /// The namespace in which it stands: to routes of others it is not named.
-    namespace: Arc<str>,
-    /// What it is.
-    what: Arc<str>,
-}
-
-impl Demand {
-    /// The demand, as a route of `namespace` may know it.
-    pub(crate) fn told_to(&self, namespace: &str) -> &str {
-        if *self.namespace == *namespace { &self.what } else { "the owner of a route above this one" }
+/// The terms of a rule of `route` below those of its parent's rule.
+///
+/// # Errors
+/// Where a policy that targets the rule is refused: it never means that everything is allowed.
+pub(crate) fn terms(
+    scope: &Scope<'_>,
+    route: &NsName,
+    head: &Head,
+    rule: Option<&Arc<str>>,
+    above: Option<&Terms>,
+) -> Result<Terms, Problem> {
+    let mut terms = above.cloned().unwrap_or_default();
+    // Its own parent's choice.
+    terms.sort = SortMethod::default();
+    if head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
+        let what = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
+        let who = || Demand { namespace: route.namespace.clone(), what: what() };
+        terms.requires_auth.get_or_insert_with(who);
     }
-}
-
-/// Backends of rules that name none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Defaults {
-    /// The policy that has them, in whose namespace they are read.
-    pub(crate) policy: NsName,
-    /// The backends.
-    pub(crate) backends: Arc<[BackendRef]>,
-    /// How many restrictions stand above, which count for them too.
-    pub(crate) below: usize,
-}
-
-impl Terms {
-    /// The terms of a rule of `route` below those of its parent's rule.
-    ///
-    /// # Errors
-    /// Where a policy that targets the rule is refused: it never means that everything is allowed.
-    pub(crate) fn of(
-        scope: &Scope<'_>,
-        route: &NsName,
-        head: &Head,
-        rule: Option<&Arc<str>>,
-        above: Option<&Self>,
-    ) -> Result<Self, Problem> {
-        let mut terms = above.cloned().unwrap_or_default();
-        // Its own parent's choice.
-        terms.sort = SortMethod::default();
-        if head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
-            let what = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
-            let who = || Demand { namespace: route.namespace.clone(), what: what() };
-            terms.requires_auth.get_or_insert_with(who);
+    let of_route = said_of(scope, route, None);
+    let of_rule = rule.and_then(|rule| said_of(scope, route, Some(rule.clone())));
+    // What is said of the rule comes last, since it is the more precise.
+    for said in of_route.iter().chain(&of_rule) {
+        let (policy, said) = &**said;
+        if let Some(fault) = &said.refused {
+            let message = format!("DelegationPolicy {policy} is refused: {fault}");
+            return Err(Problem::new(Severity::Replaced, "Invalid", "", message));
         }
-        let of_route = said_of(scope, route, None);
-        let of_rule = rule.and_then(|rule| said_of(scope, route, Some(rule.clone())));
-        // What is said of the rule comes last, since it is the more precise.
-        for said in of_route.iter().chain(&of_rule) {
-            let (policy, said) = &**said;
-            if let Some(fault) = &said.refused {
-                let message = format!("DelegationPolicy {policy} is refused: {fault}");
-                return Err(Problem::new(Severity::Replaced, "Invalid", "", message));
-            }
-            terms.sort = said.sort.unwrap_or(terms.sort);
-            if !said.defaults.is_empty() {
-                let (policy, backends) = (policy.clone(), said.defaults.clone());
-                terms.defaults = Some(Defaults { policy, backends, below: terms.restrictions.len() });
-            }
-            if let Some(restriction) = &said.restriction {
-                terms.restrictions = terms.restrictions.iter().chain([restriction]).cloned().collect();
-            }
-            if said.requires_auth {
-                let what = || format!("DelegationPolicy {policy}").into();
-                terms.requires_auth.get_or_insert_with(|| Demand { namespace: policy.namespace.clone(), what: what() });
-            }
+        terms.sort = said.sort.unwrap_or(terms.sort);
+        if !said.defaults.is_empty() {
+            let (policy, backends) = (policy.clone(), said.defaults.clone());
+            terms.defaults = Some(Defaults { policy, backends, below: terms.restrictions.len() });
         }
-        Ok(terms)
-    }
-}
-
-impl Restriction {
-    /// Whether a child may be in a namespace, of which `labels` tells the labels.
-    pub(crate) fn allows_namespace(
-        &self,
-        namespace: &str,
-        labels: impl FnOnce() -> Option<api::meta::StringMap>,
-    ) -> bool {
-        match &self.namespaces {
-            None => true,
-            Some(Namespaces::Named(names)) => names.iter().any(|name| **name == *namespace),
-            Some(Namespaces::Labelled(selector)) => {
-                labels().is_some_and(|labels| selector.matches(&labels).unwrap_or(false))
-            }
+        if let Some(restriction) = &said.restriction {
+            terms.restrictions = terms.restrictions.iter().chain([restriction]).cloned().collect();
+        }
+        if said.requires_auth {
+            let what = || format!("DelegationPolicy {policy}").into();
+            terms.requires_auth.get_or_insert_with(|| Demand { namespace: policy.namespace.clone(), what: what() });
         }
     }
-
-    /// Whether a child may send requests to a backend.
-    pub(crate) fn allows_backend(&self, group: &str, kind: &str, backend: &NsName) -> bool {
-        let Some(allowed) = &self.backends else { return true };
-        allowed.iter().any(|allowed| {
-            allowed.group_kind.as_ref().is_none_or(|(own, own_kind)| (&**own, &**own_kind) == (group, kind))
-                && allowed.namespace.as_ref().is_none_or(|namespace| *namespace == backend.namespace)
-                && allowed.name.as_ref().is_none_or(|name| name.is_match(&backend.name))
-        })
-    }
-
-    /// Whose it is, as a route of `namespace` may know it.
-    pub(crate) fn told_to(&self, namespace: &str) -> String {
-        if *self.policy.namespace == *namespace {
-            format!("DelegationPolicy {}", self.policy)
-        } else {
-            "the owner of a route above this one".to_owned()
-        }
-    }
+    Ok(terms)
 }

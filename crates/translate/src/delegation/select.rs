@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ir::{
     Chain, NsName, Problem, Severity,
+    delegation::Children,
     route::{BackendRef, Head, ParentRef},
 };
 
@@ -12,36 +13,20 @@ use crate::grant::GATEWAY_API;
 /// Group of references that select by label.
 const LABEL_GROUP: &str = "delegation.kgateway.dev";
 
-/// The label by whose value routes are selected.
-pub const LABEL: &str = "delegation.kgateway.dev/label";
-
-/// The HTTPRoutes that a reference delegates to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Children {
-    /// This one.
-    Named(NsName),
-    /// All of a namespace.
-    InNamespace(Arc<str>),
-    /// Those with this value of [`LABEL`], in one namespace or (none) in all.
-    Labelled(Arc<str>, Option<Arc<str>>),
-}
-
-impl Children {
-    /// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend.
-    /// `everywhere` is the word that means all namespaces in a reference by label, and only there.
-    pub(crate) fn of(reference: &BackendRef, own: &Arc<str>, everywhere: &str) -> Option<Self> {
-        let NsName { namespace, name } = reference.target(own);
-        match (&*reference.group, &*reference.kind) {
-            (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
-                "" | "*" => Self::InNamespace(namespace),
-                _ => Self::Named(NsName { namespace, name }),
-            }),
-            (LABEL_GROUP, "label") => {
-                let namespace = (*namespace != *everywhere).then_some(namespace);
-                Some(Self::Labelled(name, namespace))
-            }
-            _ => None,
+/// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend. `everywhere` is
+/// the word that means all namespaces in a reference by label, and only there.
+pub(crate) fn children_of(reference: &BackendRef, own: &Arc<str>, everywhere: &str) -> Option<Children> {
+    let NsName { namespace, name } = reference.target(own);
+    match (&*reference.group, &*reference.kind) {
+        (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
+            "" | "*" => Children::InNamespace(namespace),
+            _ => Children::Named(NsName { namespace, name }),
+        }),
+        (LABEL_GROUP, "label") => {
+            let namespace = (*namespace != *everywhere).then_some(namespace);
+            Some(Children::Labelled(name, namespace))
         }
+        _ => None,
     }
 }
 
@@ -98,7 +83,7 @@ mod tests {
         let BackendObjectReference { group, kind, namespace, name, port } =
             serde_json::from_value(reference).expect("a reference");
         let reference = BackendRef { group, kind, namespace, name, port };
-        Children::of(&reference, &"own".into(), "all")
+        children_of(&reference, &"own".into(), "all")
     }
 
     #[test]

@@ -5,44 +5,23 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use engine::Scope;
 use ir::{
     Chain, NsName, Problem,
+    delegation::{Rendered, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
 };
 
 use super::{
-    Terms,
     contain::Inner,
     inherit::{join, joinable},
+    policy::terms,
 };
 use crate::tables::{
     attachment::NamespaceLabels,
     delegation::{Delegating, Delegation},
     gateway::Fault,
     input::Config,
+    terms::Terms,
 };
-
-/// How the children of a route are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SortMethod {
-    /// Each of their matches by itself, among all of the virtual host.
-    #[default]
-    RouteSpecificity,
-    /// By their weights, in the place of the parent's match.
-    TableWeight,
-}
-
-/// A match at its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rendered {
-    /// Its place in the rule.
-    pub(crate) index: u32,
-    /// Tells apart what one match becomes below several matches of its parent.
-    pub(crate) ordinal: u32,
-    /// What it matches.
-    pub(crate) written: Match,
-    /// Its place among all matches of the tree.
-    pub(crate) steps: Arc<[Step]>,
-}
 
 /// What the matches of a rule become.
 #[derive(Debug, Default)]
@@ -91,7 +70,7 @@ impl Standing {
     /// What is asked of a rule and its children.
     ///
     /// # Errors
-    /// Those of [`Terms::of`].
+    /// Those of [`terms`](super::policy::terms).
     pub(crate) fn terms(
         &self,
         scope: &Scope<'_>,
@@ -99,7 +78,7 @@ impl Standing {
         route: &Head,
         rule: Option<&Arc<str>>,
     ) -> Result<Terms, Problem> {
-        Terms::of(scope, name, route, rule, self.above.as_ref().map(|above| &above.terms))
+        terms(scope, name, route, rule, self.above.as_ref().map(|above| &above.terms))
     }
 
     /// What the matches of rule number `rule` become.
@@ -212,21 +191,6 @@ impl Standing {
             },
         };
         kept.iter().cloned().chain([Step::At(at)]).collect()
-    }
-}
-
-impl Rendered {
-    /// This match behind those that stand below it; `as_much` tells whether any of them asks for no more.
-    pub(crate) fn behind(&self, sort: SortMethod, as_much: bool) -> Self {
-        let steps = match (sort, self.steps.split_last()) {
-            // In a contest those that ask for more come first anyway.
-            (SortMethod::RouteSpecificity, Some((Step::At(at), kept))) if at.specificity.is_some() => {
-                let last = Step::At(At { gives_way: as_much, ..at.clone() });
-                kept.iter().cloned().chain([last]).collect()
-            }
-            _ => self.steps.iter().cloned().chain([Step::Last]).collect(),
-        };
-        Self { steps, ..self.clone() }
     }
 }
 

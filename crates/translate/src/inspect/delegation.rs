@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ir::{Chain, NsName, matching::Match, route::RuleSpec};
+use ir::{Chain, NsName, delegation::Children, matching::Match, route::RuleSpec};
 
-use super::{Children, Fault, Inspector, Provenance, Serving};
+use super::{Fault, Inspector, Provenance, Serving};
 use crate::{
     delegation::beyond_fault,
     tables::{

@@ -1,12 +1,17 @@
 //! What a delegating rule answers itself: nothing, where its children serve.
 
 use engine::Scope;
-use ir::{Problem, Severity, route::Handling, rule::Rule};
+use ir::{
+    Problem, Severity,
+    delegation::{Children, LABEL, Rendered},
+    route::Handling,
+    rule::Rule,
+};
 
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     budget::cost::Meter,
-    delegation::{Children, Rendered, describe, why_too_many},
+    delegation::{describe, why_too_many},
     internal,
     tables::delegation::{Branch, Delegating, FitsBelow, Referred, Selection},
 };
@@ -161,8 +166,7 @@ fn nobody(children: &Children) -> String {
         Children::Labelled(label, namespace) => {
             let place = namespace.as_ref().map_or("any namespace".into(), |namespace| format!("namespace {namespace}"));
             format!(
-                "no HTTPRoute of {place} with the label {}={label} admits this parent; label one, or correct the name",
-                crate::delegation::LABEL
+                "no HTTPRoute of {place} with the label {LABEL}={label} admits this parent; label one, or correct the name"
             )
         }
     }

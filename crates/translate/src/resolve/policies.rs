@@ -3,6 +3,7 @@
 use api::{Kind, ObjectId};
 use ir::{
     Problem, Severity,
+    delegation::Rendered,
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
     route::Handling,
@@ -14,7 +15,7 @@ use units::{AnyUnit, UrlRewrite};
 use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     budget::cost::Meter,
-    delegation::{Rendered, describe},
+    delegation::describe,
     policy::rule::{Effective, Supplied},
     tables::policy::Winner,
 };

@@ -2,11 +2,10 @@
 
 use ir::{
     Problem, Severity,
+    delegation::Rendered,
     matching::Path,
     rule::{Rule, SessionCarrier, SessionPersistence},
 };
-
-use crate::delegation::Rendered;
 
 /// Has a cookie sent for what the rule matches and no more: below the longest path that all of its matches share.
 pub(super) fn place(rule: &mut Rule, matches: &[Rendered]) {

@@ -2,7 +2,7 @@
 
 use ir::{Problem, Severity, route::Handling};
 
-use crate::{delegation::Terms, route::default_backend};
+use crate::{route::default_backend, tables::terms::Terms};
 
 /// A rule of `namespace` with what its parents give it, if it has what they demand.
 pub(super) fn apply(mut handling: Handling, terms: &Terms, namespace: &str, field: &str) -> Result<Handling, Problem> {

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use engine::{Group, Scope, Summary, View};
-use ir::{Chain, NsName, matching::Path};
+use ir::{
+    Chain, NsName,
+    delegation::{Children, Level, Rendered},
+    matching::Path,
+};
 
-use super::gateway::Fault;
-use crate::delegation::{Children, Level, Rendered, Terms};
+use super::{gateway::Fault, terms::Terms};
 
 tables! {
     /// Delegating rules as their children need to know them; absent for a rule that delegates nothing.

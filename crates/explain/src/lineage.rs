@@ -1,0 +1,28 @@
+//! What is known of the route that takes a request.
+
+use std::sync::Arc;
+
+use ir::{Problem, route::RuleSpec};
+use translate::inspect::{Delegation, ServedRule};
+
+/// What the translator knows of a route and of those above it. Shared with it.
+#[derive(Default)]
+pub struct Lineage {
+    /// The leaf's rule as it is served.
+    pub(crate) rule: Option<ServedRule>,
+    /// From the leaf's parent upwards.
+    pub(crate) above: Vec<Ancestor>,
+    /// The leaf's rule as it is written.
+    pub(crate) written: Option<Arc<RuleSpec>>,
+    /// What is to be said of the leaf's rule where proxies have no room for it.
+    pub(crate) no_room: Vec<Problem>,
+}
+
+/// A delegating rule on the way to a leaf.
+pub(crate) struct Ancestor {
+    /// The name of the rule, if it has one.
+    pub(crate) rule_name: Option<Arc<str>>,
+    pub(crate) delegation: Option<Delegation>,
+    /// The index of the reference that selects the next route.
+    pub(crate) reference: Option<u32>,
+}
