@@ -12,13 +12,11 @@ use crate::{
     rule::{Retry, SessionPersistence, Slot, Timeouts},
 };
 
-/// A route without what its rules say.
+/// A route without what its rules say. What changes with every change, such as `metadata.generation`, is not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// When it was created, in seconds since 1970.
     pub created: i64,
-    /// `metadata.generation`.
-    pub generation: i64,
     /// Its labels.
     pub labels: BTreeMap<Box<str>, Box<str>>,
     /// What its annotations say.

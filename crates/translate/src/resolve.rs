@@ -2,7 +2,7 @@
 //!
 //! A rule is read, resolved and written in one go and only the outcome is kept: there are many of them.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use engine::{Lookup, Scope};
 use envoy::{
@@ -16,6 +16,7 @@ use ir::{
     matching::{Part, Path, RequestMatch, Step},
     route::Handling,
     rule::{HTTP_ROUTE, Rule, Source},
+    settings::Replacement,
 };
 
 use crate::{
@@ -115,6 +116,17 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
+    /// Has the rule answer by itself, or match nothing where nothing shall be replaced.
+    fn replace(&mut self, problem: Problem, replacement: &Replacement, findings: &mut Findings) {
+        if replacement.enabled {
+            findings.replaced = Some(problem);
+        } else {
+            self.matches.clear();
+            findings.dropped.insert(0, Problem { severity: Severity::Refused, ..problem });
+        }
+        self.rule = Rule::direct_response(replacement.status, replacement.body.clone());
+    }
+
     /// The rule with what the expressions of its matches cost.
     fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
         let taken = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
@@ -276,7 +288,8 @@ impl Lookup for ResolvedRule {
         let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
         let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
-        let ruled = rule.handling.clone().and_then(|handling| {
+        let handling = rule.handling.as_ref().map(Cow::Borrowed).map_err(Problem::clone);
+        let ruled = handling.and_then(|handling| {
             let terms = terms?;
             let closed = standing.fault.is_none().then(|| no_room(scope, chain)).flatten();
             if let Some(fault) = standing.fault.as_ref().or(closed.as_ref()) {
@@ -316,13 +329,7 @@ impl Lookup for ResolvedRule {
             Ok(Err(handling)) => Some(handling),
             Err(problem) => {
                 resolver.clear();
-                if config.replacement.enabled {
-                    findings.replaced = Some(problem);
-                } else {
-                    unwritten.matches.clear();
-                    findings.dropped.insert(0, Problem { severity: Severity::Refused, ..problem });
-                }
-                unwritten.rule = Rule::direct_response(config.replacement.status, config.replacement.body.clone());
+                unwritten.replace(problem, &config.replacement, &mut findings);
                 None
             }
         };

@@ -16,7 +16,7 @@ use crate::{
     internal,
     tables::{
         input::Routes,
-        route::{RouteHead, RouteRule},
+        route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
 pub(crate) use http::rule::default_backend;
@@ -33,6 +33,12 @@ impl Lookup for RouteHead {
         let head = http::head::read(&*scope.get::<Routes>(route)?);
         let problem = internal::problem(Severity::Warning, "");
         Some(Head { problems: head.problems.iter().cloned().chain([problem]).collect(), ..head })
+    }
+}
+
+impl Lookup for RouteGeneration {
+    fn compute(scope: &Scope<'_>, route: &NsName) -> Option<i64> {
+        Some(scope.get::<Routes>(route)?.metadata.generation)
     }
 }
 

@@ -57,7 +57,7 @@ use crate::{
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
-        route::{RouteHead, RouteRule},
+        route::{RouteGeneration, RouteHead, RouteRule},
     },
     tls::{Certificate, CertificateState},
 };
@@ -443,6 +443,7 @@ fn tables() -> Engine {
         .input::<Unapplied>()
         .input::<UnusablePorts>()
         .lookup::<RouteHead>()
+        .lookup::<RouteGeneration>()
         .lookup::<RouteRule>()
         .derived_for_each::<RefusedResponses, DirectResponses>(same)
         .track::<RefusedResponses>()

@@ -1,5 +1,7 @@
 //! What delegating rules hand down to the rules of their children.
 
+use std::borrow::Cow;
+
 use ir::{
     Problem, Severity,
     delegation::Level,
@@ -98,7 +100,15 @@ pub(crate) fn provenance(own: &Handling, levels: &[&Level]) -> Vec<Provenance> {
 /// # Errors
 /// Where the rule answers by itself and something is handed down that an answer cannot have, and where all headers
 /// together are more than Envoy takes.
-pub(crate) fn combine(own: Handling, levels: &[&Level], field: &str) -> Result<Handling, Problem> {
+pub(crate) fn combine<'a>(
+    own: Cow<'a, Handling>,
+    levels: &[&Level],
+    field: &str,
+) -> Result<Cow<'a, Handling>, Problem> {
+    if levels.is_empty() {
+        return Ok(own);
+    }
+    let own = own.into_owned();
     let has_rewrite_or_mirror = |level: &&&Level| level.fields.rewrite.is_some() || !level.fields.mirrors.is_empty();
     if let Some(level) = levels.iter().rev().find(has_rewrite_or_mirror).filter(|_| own.answers()) {
         let message = format!(
@@ -116,7 +126,7 @@ pub(crate) fn combine(own: Handling, levels: &[&Level], field: &str) -> Result<H
             Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message)
         })?;
     }
-    Ok(Handling { fields, ..own })
+    Ok(Cow::Owned(Handling { fields, ..own }))
 }
 #[cfg(test)]
 mod tests {
@@ -139,7 +149,8 @@ mod tests {
     }
 
     fn combine(own: Value, levels: &[Level]) -> Result<Handling, Problem> {
-        super::combine(handling("leaf", own), &levels.iter().collect::<Vec<_>>(), "spec.rules[0]")
+        let own = Cow::Owned(handling("leaf", own));
+        super::combine(own, &levels.iter().collect::<Vec<_>>(), "spec.rules[0]").map(Cow::into_owned)
     }
 
     fn combined(own: Value, levels: &[Level]) -> Fields {

@@ -1,5 +1,7 @@
 //! What the policies of a rule do to it.
 
+use std::borrow::Cow;
+
 use api::{Kind, ObjectId};
 use ir::{
     Problem, Severity,
@@ -49,7 +51,7 @@ impl Policies {
     pub(super) fn apply(
         &mut self,
         effective: &Effective,
-        handling: &mut Handling,
+        handling: &mut Cow<'_, Handling>,
         matches: &mut Vec<Rendered>,
         field: &str,
     ) -> Result<Vec<(Rendered, Problem)>, Problem> {
@@ -57,7 +59,7 @@ impl Policies {
         let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
         for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
             let mut overridden = overridden.clone();
-            let holds = unit.apply(handling);
+            let holds = unit.apply(handling.to_mut());
             let winner = if holds {
                 Winner::Policy(policy.clone())
             } else {

@@ -1,11 +1,18 @@
 //! What the owners of a rule's parents, and of the rule itself, ask of it.
 
+use std::borrow::Cow;
+
 use ir::{Problem, Severity, route::Handling};
 
 use crate::{route::default_backend, tables::terms::Terms};
 
 /// A rule of `namespace` with what its parents give it, if it has what they demand.
-pub(super) fn apply(mut handling: Handling, terms: &Terms, namespace: &str, field: &str) -> Result<Handling, Problem> {
+pub(super) fn apply<'a>(
+    mut handling: Cow<'a, Handling>,
+    terms: &Terms,
+    namespace: &str,
+    field: &str,
+) -> Result<Cow<'a, Handling>, Problem> {
     if let Some(who) = &terms.requires_auth {
         let message = format!(
             "{} demands that requests are authenticated, and no policy does so here; attach one that authenticates",
@@ -19,7 +26,7 @@ pub(super) fn apply(mut handling: Handling, terms: &Terms, namespace: &str, fiel
     {
         let backends = defaults.backends.iter().enumerate();
         let backends = backends.map(|(index, backend)| default_backend(backend.clone(), &defaults.policy, index));
-        handling.backends = backends.collect::<Result<_, _>>()?;
+        handling.to_mut().backends = backends.collect::<Result<_, _>>()?;
         let weights = handling.backends.iter().map(|backend| backend.weight);
         validate::number::total_weight(weights)
             .map_err(|invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string()))?;

@@ -27,7 +27,7 @@ use crate::{
         delegation::{Branch, Delegating, Overfull, Place, Places, Serving, Unlisted},
         gateway::Fault,
         input::Config,
-        route::RouteHead,
+        route::{RouteGeneration, RouteHead},
     },
     words::MAX_LISTED,
 };
@@ -111,7 +111,7 @@ impl Derived for RouteStatus {
             return None;
         }
         Some(Verdict {
-            generation: route.generation,
+            generation: *scope.get::<RouteGeneration>(key)?,
             controller_name: scope.get::<Config>(&())?.controller_name.clone(),
             parents: parents.into(),
             elsewhere,

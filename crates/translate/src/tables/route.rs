@@ -8,6 +8,8 @@ use ir::{
 tables! {
     /// Routes without what their rules say.
     RouteHead: NsName => Head;
+    /// `metadata.generation`, which changes with everything that a route says.
+    RouteGeneration: NsName => i64;
     /// Rules of routes by their place: read once, whoever asks.
     RouteRule: (NsName, u32) => RuleSpec;
 }

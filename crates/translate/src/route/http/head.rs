@@ -23,7 +23,6 @@ pub(in crate::route) fn read(route: &api::HttpRoute) -> Head {
     }
     Head {
         created: route.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second),
-        generation: route.metadata.generation,
         labels: route.metadata.labels.clone(),
         annotations: annotations::read(&route.metadata),
         parents: route.spec.parent_refs.iter().map(parent_ref).collect(),
