@@ -16,8 +16,11 @@ use crate::{
 #[cfg(test)]
 mod tests;
 mod text;
+mod value;
 
 pub use text::decode_json;
+pub use value::{Mismatch, decode_value};
+use value::{TEXT, found, type_name};
 
 /// An object as decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,10 +245,18 @@ fn typed<T: DeserializeOwned + Into<Object>>(id: ObjectId, manifest: &Value) -> 
     if let Ok(object) = T::deserialize(manifest) {
         return Ok(object.into());
     }
-    match serde_path_to_error::deserialize::<_, T>(manifest) {
-        Ok(object) => Ok(object.into()),
-        Err(error) => Err(explain(id, &error)),
-    }
+    decode_value::<T>(manifest).map(Into::into).map_err(|(path, mismatch)| match mismatch {
+        Mismatch::MissingField(field) if path.is_empty() => {
+            DecodeError::MissingField { object: id, path: field.into() }
+        }
+        Mismatch::MissingField(field) => DecodeError::MissingField { object: id, path: format!("{path}.{field}") },
+        // Whatever stands in the place of a secret may be one.
+        Mismatch::WrongType { expected, .. } if id.kind == Kind::Secret => {
+            DecodeError::WrongType { object: id, path, expected, found: "[redacted]".to_owned() }
+        }
+        Mismatch::WrongType { expected, found } => DecodeError::WrongType { object: id, path, expected, found },
+        other => DecodeError::WrongType { object: id, path, expected: "valid".to_owned(), found: other.to_string() },
+    })
 }
 
 fn kind_of(manifest: &Value) -> Result<Kind, DecodeError> {
@@ -368,57 +379,4 @@ const SUBDOMAIN: Names = Names {
 fn is_label(text: &str) -> bool {
     let inside = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     inside && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')
-}
-
-/// What a string must be; numbers and booleans in its place are a common slip.
-const TEXT: &str = "a string (put it in quotes)";
-
-fn found(value: &Value) -> String {
-    match value {
-        Value::Bool(_) | Value::Number(_) => format!("{} {value}", type_name(value)),
-        Value::String(text) if text.len() <= 100 => format!("a string {text:?}"),
-        _ => type_name(value).to_owned(),
-    }
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
-}
-
-/// Takes serde's sentence apart, so that the value and what is expected stand in fields of their own.
-fn explain(object: ObjectId, error: &serde_path_to_error::Error<serde_json::Error>) -> DecodeError {
-    let path = error.path().to_string();
-    let message = error.inner().to_string();
-    if let Some(field) = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
-        return DecodeError::MissingField { object, path: format!("{path}.{field}") };
-    }
-    let stripped = ["invalid type: ", "invalid value: "].iter().find_map(|prefix| message.strip_prefix(prefix));
-    match stripped.and_then(|rest| rest.rsplit_once(", expected ")) {
-        Some((found, expected)) => {
-            // Whatever stands in the place of a secret may be one.
-            let found = if object.kind == Kind::Secret { "[redacted]" } else { found };
-            DecodeError::WrongType { object, path, expected: plain(expected), found: found.to_owned() }
-        }
-        None => DecodeError::WrongType { object, path, expected: "valid".to_owned(), found: message },
-    }
-}
-
-/// Serde's words for types in words that a reader of manifests knows.
-fn plain(expected: &str) -> String {
-    match expected {
-        "i32" => "a number between -2147483648 and 2147483647".to_owned(),
-        "i64" => "a whole number".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "a map" => "a mapping".to_owned(),
-        "a string" | "str" | "string" | "path string" => TEXT.to_owned(),
-        text if text.starts_with("struct ") => "a mapping".to_owned(),
-        other => other.to_owned(),
-    }
 }

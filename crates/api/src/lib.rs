@@ -46,7 +46,7 @@ pub mod traffic_policy;
 pub mod violation;
 
 pub use crd::crds;
-pub use decode::{DecodeError, Decoded, decode, decode_in, decode_json, decode_or_targets};
+pub use decode::{DecodeError, Decoded, Mismatch, decode, decode_in, decode_json, decode_or_targets, decode_value};
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;
 pub use gateway::Gateway;

@@ -6,10 +6,7 @@ use serde_json::Value;
 /// Decodes a part of an object, to see that it has the right shape. The error is the path to what is wrong, which may be
 /// empty, and what is wrong.
 pub(crate) fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, (String, String)> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        (if path == "." { String::new() } else { path }, error.inner().to_string())
-    })
+    api::decode_value(value).map_err(|(path, mismatch)| (path, mismatch.to_string()))
 }
 
 /// One path behind another.

@@ -228,7 +228,7 @@ impl Document {
             }
         }
         merge::without_null(&mut spec);
-        let shape: Spec = check::decode(&spec).map_err(|(path, message)| fault(&path, &told(&message)))?;
+        let shape: Spec = check::decode(&spec).map_err(|(path, message)| fault(&path, &message))?;
         match (shape.kube.is_some(), shape.self_managed.is_some()) {
             (true, true) => Err(fault("selfManaged", "cannot stand beside kube; remove one of them")),
             (false, false) => Err(fault("", "needs kube or selfManaged; set one of them")),
@@ -247,14 +247,6 @@ impl Document {
     }
 }
 
-/// What a decoder says, with what to do where it says less.
-fn told(message: &str) -> String {
-    if message.starts_with("unknown field") {
-        return format!("{message}; it is not known to this version: remove it");
-    }
-    message.to_owned()
-}
-
 /// Overlays have `metadata`, of labels and annotations, and `spec`.
 fn check_overlay(of: Overlaid, patch: &Value) -> Result<(), (String, String)> {
     let wrong = |path: &str, message: &str| Err((path.to_owned(), message.to_owned()));
@@ -263,7 +255,7 @@ fn check_overlay(of: Overlaid, patch: &Value) -> Result<(), (String, String)> {
         match name.as_str() {
             "metadata" => {
                 let metadata: Metadata =
-                    check::decode(value).map_err(|(path, message)| (check::join("metadata", &path), told(&message)))?;
+                    check::decode(value).map_err(|(path, message)| (check::join("metadata", &path), message))?;
                 semantics::labels("metadata.labels", &without_none(metadata.labels))?;
                 semantics::annotations("metadata.annotations", &without_none(metadata.annotations))?;
             }

@@ -103,7 +103,7 @@ fn a_wrong_type_is_told_with_object_path_value_and_what_it_must_be() {
             backend(json!(3_000_000_000_u32)),
             "spec.rules[0].backendRefs[0].port",
             "a number between -2147483648 and 2147483647",
-            "integer `3000000000`",
+            "a number 3000000000",
         ),
         (
             json!({ "rules": [{}, { "matches": [{ "headers": [header] }] }] }),
