@@ -4,14 +4,17 @@
 //! it stands (YAML 1.2, `c-forbidden`), so that a file of ten thousand documents in which one changed is parsed for
 //! that one alone.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value;
-use serde_saphyr::{Options, Spanned};
+use serde_saphyr::{
+    Error, ExternalMessageSource, Localizer, Location, Options, Spanned, UserMessageFormatter, budget::BudgetBreach,
+    granit_parser::ErrorKind,
+};
 
 /// A line and a column of a file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,6 +126,12 @@ pub fn documents(text: &str) -> Result<Vec<Document>, SyntaxError> {
 
 /// The documents of a JSON file: one value after another.
 pub fn json_documents(text: &str) -> Result<Vec<Document>, SyntaxError> {
+    if let Some(end) = too_deep(text) {
+        return Err(SyntaxError {
+            position: advance(Position::START, &text[..end]),
+            message: unparsed("JSON", TOO_DEEP),
+        });
+    }
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let mut documents = Vec::new();
     let (mut seen, mut at) = (0, Position::START);
@@ -137,16 +146,32 @@ pub fn json_documents(text: &str) -> Result<Vec<Document>, SyntaxError> {
                 documents.push(Document { value, position: at });
             }
             Some(Err(error)) => {
-                let message = error.to_string();
-                let message = message.split_once(" at line ").map_or(message.as_str(), |(words, _)| words);
                 let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
+                let words = error.to_string();
+                let suffix = format!(" at line {} column {}", error.line(), error.column());
                 return Err(SyntaxError {
                     position: Position { line: place(error.line()), column: place(error.column()) },
-                    message: unparsed("JSON", message),
+                    message: unparsed("JSON", words.strip_suffix(&suffix).unwrap_or(&words)),
                 });
             }
         }
     }
+}
+
+/// Where JSON is nested deeper than [`MAX_DEPTH`], if it is. Brackets within strings do not count.
+fn too_deep(text: &str) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    text.bytes().position(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_DEPTH
+    })
 }
 
 /// The place at the end of `text`, which begins at `from`.
@@ -241,29 +266,58 @@ fn options() -> Options {
     }
 }
 
-fn syntax_error(error: &serde_saphyr::Error) -> SyntaxError {
+fn syntax_error(error: &Error) -> SyntaxError {
     let position = error.location().map_or(Position::START, position);
-    let message = error.to_string();
-    // The parser ends its words with the place, which is told apart here, since the text is only a part of a file.
-    let message = message.lines().next().unwrap_or_default();
-    let message = message.rsplit_once(" at line ").map_or(message, |(words, _)| words);
-    SyntaxError { position, message: unparsed("YAML", message) }
+    SyntaxError { position, message: unparsed("YAML", &words(error)) }
 }
 
-/// What a parser says, in the words of who writes manifests and not of who calls the parser, and what follows from it.
-fn unparsed(language: &str, message: &str) -> String {
-    let bound = message.strip_prefix("budget breached: ").and_then(|bound| bound.split([' ', '{']).next());
-    let words = match bound {
-        Some("Depth") => "it is nested too deeply",
-        Some(bound) if bound.contains("Anchor") || bound.contains("Alias") => "its aliases stand for too much",
-        Some(_) => "it is too large",
-        None if message.starts_with("recursion limit exceeded") => "it is nested too deeply",
-        None => message.split_once(", set DuplicateKeyPolicy").map_or(message, |(words, _)| words),
-    };
+/// What is wrong, for who writes manifests. The place stands beside it: the text is only a part of a file.
+fn words(error: &Error) -> String {
+    use BudgetBreach::{AliasAnchorRatio, Aliases, Anchors, Depth, RecordedAnchorBytes, RecordedAnchorEvents};
+    use Error::{AliasExpansionLimitExceeded, AliasReplayLimitExceeded, AliasReplayStackDepthExceeded};
+    match error {
+        Error::AliasError { error, .. } => words(error),
+        Error::Budget { breach: Depth { .. }, .. } => TOO_DEEP.to_owned(),
+        // The scanner has a bound of its own on brackets.
+        Error::ExternalMessage { source, .. }
+            if matches!(&**source, ExternalMessageSource::Parser(error)
+                if matches!(error.kind(), ErrorKind::RecursionLimitExceeded)) =>
+        {
+            TOO_DEEP.to_owned()
+        }
+        AliasReplayLimitExceeded { .. }
+        | AliasExpansionLimitExceeded { .. }
+        | AliasReplayStackDepthExceeded { .. }
+        | Error::Budget {
+            breach:
+                Aliases { .. }
+                | Anchors { .. }
+                | AliasAnchorRatio { .. }
+                | RecordedAnchorEvents { .. }
+                | RecordedAnchorBytes { .. },
+            ..
+        } => "its aliases stand for too much".to_owned(),
+        Error::Budget { .. } => "it is too large".to_owned(),
+        error => error.render_with_formatter(&UserMessageFormatter.with_localizer(&WithoutPlace)),
+    }
+}
+
+/// Leaves the place out of what the parser says.
+struct WithoutPlace;
+
+impl Localizer for WithoutPlace {
+    fn attach_location<'a>(&self, words: Cow<'a, str>, _: Location) -> Cow<'a, str> {
+        words
+    }
+}
+
+const TOO_DEEP: &str = "it is nested too deeply";
+
+fn unparsed(language: &str, words: &str) -> String {
     format!("this cannot be read as {language}: {words}; correct it, nothing of the file is taken in until then")
 }
 
-fn position(location: serde_saphyr::Location) -> Position {
+fn position(location: Location) -> Position {
     let place = |n: u64| u32::try_from(n).unwrap_or(u32::MAX).max(1);
     Position { line: place(location.line()), column: place(location.column()) }
 }
@@ -359,7 +413,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Chunk, Places, Position, STACK, Step, chunks, documents, json_documents, steps};
+    use super::{Chunk, MAX_DEPTH, Places, Position, STACK, Step, chunks, documents, json_documents, steps};
 
     fn texts(text: &str) -> Vec<(&str, u32)> {
         chunks(text).into_iter().map(|Chunk { text, lines_before }| (text, lines_before)).collect()
@@ -393,7 +447,7 @@ mod tests {
         assert!(!error.message.contains("at line"), "{error}");
         let error = documents("a: 1\na: 2\n").expect_err("a key twice");
         assert_eq!(error.position, Position { line: 2, column: 1 });
-        assert!(error.message.contains(": duplicate mapping key: a; "), "{error}");
+        assert!(error.message.contains(": duplicate mapping key `a` is not allowed here; "), "{error}");
     }
 
     #[test]
@@ -412,7 +466,9 @@ mod tests {
             let error = parse.expect("a thread").join().expect("it has room enough");
             assert!(error.message.contains("it is nested too deeply"), "{error}");
         }
-        let deep = json_documents(&"{\"a\":".repeat(1000)).expect_err("deep");
+        let nested = |depth| "{\"a[\\\"\": [".repeat(depth / 2) + &"]}\n".repeat(depth / 2);
+        json_documents(&nested(MAX_DEPTH)).expect("deep enough");
+        let deep = json_documents(&nested(MAX_DEPTH + 2)).expect_err("deep");
         assert!(deep.message.contains("it is nested too deeply"), "{deep}");
     }
 

@@ -191,10 +191,10 @@ fn a_fault_in_a_file_is_told_with_place_key_value_and_remedy() {
     );
     for (text, fault) in [
         ("a:\n- [1\n", "2:3: this cannot be read as YAML: unclosed bracket"),
-        ("edge: {bufferBytes: 1}\nedge: {}\n", "2:1: this cannot be read as YAML: duplicate mapping key: edge"),
+        ("edge: {bufferBytes: 1}\nedge: {}\n", "2:1: this cannot be read as YAML: duplicate mapping key `edge`"),
         (
             "{\"ports\": \"own\",\n \"ports\": \"mapped\"}",
-            "2:2: this cannot be read as YAML: duplicate mapping key: ports",
+            "2:2: this cannot be read as YAML: duplicate mapping key `ports`",
         ),
         ("- ports: own\n", "1:1: settings must be a mapping with controllerName, ports, edge, backend, "),
         ("ports: own\n---\nports: mapped\n", "3:1: settings are one document: remove this one"),
