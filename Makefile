@@ -30,7 +30,7 @@ bench: kubernetes envoy ## Print the figures of benches/: times, memory, and ins
 	cargo bench -p engine --bench engine
 	cargo bench -p translate --bench translate
 	cargo bench -p translate --bench translate -- instructions
-	cargo bench -p xds --bench xds --bench newcomer
+	cargo bench -p xds --bench xds --bench connect
 	cargo build --release --bin portcullis
 	PORTCULLIS_BIN=$(TARGET)/release/portcullis cargo bench --profile release -p portcullis-tests --bench cluster --bench regexes --bench filter_chain
 

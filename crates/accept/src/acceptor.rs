@@ -8,24 +8,24 @@ use tokio::time::{Instant, sleep};
 
 /// A pause after a failed accept: without a free descriptor the next one fails at once too, and that would take a core.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A failure that lasts is told this often.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
+/// A failure that lasts is logged this often.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Accepts connections of one listener.
 #[derive(Debug)]
 pub struct Acceptor {
-    /// Of whom, for people.
+    /// Its name in logs.
     server: &'static str,
-    told: Option<Instant>,
+    logged: Option<Instant>,
 }
 
 impl Acceptor {
     /// One that calls the server so in logs.
     pub fn new(server: &'static str) -> Self {
-        Self { server, told: None }
+        Self { server, logged: None }
     }
 
-    /// The next connection. A failure is told, at most once a minute, and tried again. Nothing is lost if the future is
+    /// The next connection. A failure is logged, at most once a minute, and tried again. Nothing is lost if the future is
     /// dropped, provided that this holds for those of `accept`.
     pub async fn accept<T, F>(&mut self, accept: impl Fn() -> F) -> T
     where
@@ -38,8 +38,8 @@ impl Acceptor {
                 Err(error) if is_of_client(&error) => {}
                 Err(error) => {
                     let now = Instant::now();
-                    if self.told.is_none_or(|told| now >= told + TOLD_EVERY) {
-                        self.told = Some(now);
+                    if self.logged.is_none_or(|logged| now >= logged + LOG_INTERVAL) {
+                        self.logged = Some(now);
                         tracing::warn!(%error, server = self.server, "cannot accept a connection, and tries again");
                     }
                     sleep(PAUSE).await;

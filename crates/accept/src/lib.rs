@@ -1,13 +1,13 @@
 //! What servers need to let everybody in although somebody wants all there is.
 //!
-//! * [`Places`] bounds how many may be in at a time, and takes from who has most before anybody is kept out.
+//! * [`FairSemaphore`] bounds how many may be in at a time, and takes from who has most before anybody is kept out.
 //! * [`Acceptor`] accepts connections, and pauses while there is no descriptor for one.
-//! * [`open_files`] raises the limit of open files, so that the places of all servers together stay well below it.
+//! * [`open_files`] raises the limit of open files, so that the permits of all servers together stay well below it.
 
 mod acceptor;
 mod files;
-mod places;
+mod semaphore;
 
 pub use acceptor::Acceptor;
 pub use files::open_files;
-pub use places::{Busy, Place, Places};
+pub use semaphore::{Busy, FairSemaphore, Permit};

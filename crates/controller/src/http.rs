@@ -1,8 +1,8 @@
-//! Serves HTTP/1 to whoever comes: with few connections, none of which lasts without being used.
+//! Serves HTTP/1 to any client: with few connections, none of which lasts without being used.
 
 use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use accept::{Acceptor, Place, Places};
+use accept::{Acceptor, FairSemaphore, Permit};
 use axum::{
     Router,
     body::Body,
@@ -28,14 +28,14 @@ const REQUEST: Duration = Duration::from_secs(10);
 const REQUEST_BYTES: usize = 64 << 10;
 /// How many headers a request may have.
 const REQUEST_HEADERS: usize = 64;
-/// How long an idle connection is safe from others who want its place.
+/// How long an idle connection keeps its permit while others wait.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How long connections may take for what is under way when the server ends.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Serves until `shutdown`, at most `connections` at a time.
 pub async fn serve(listener: TcpListener, router: Router, connections: usize, shutdown: impl Future<Output = ()>) {
-    let places = Places::new(connections, PATIENCE);
+    let semaphore = FairSemaphore::new(connections, PATIENCE);
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut acceptor = Acceptor::new("HTTP");
@@ -46,22 +46,22 @@ pub async fn serve(listener: TcpListener, router: Router, connections: usize, sh
             accepted = acceptor.accept(|| listener.accept()) => accepted,
             Some(_) = tasks.join_next() => continue,
         };
-        let place = tokio::select! {
+        let permit = tokio::select! {
             () = &mut shutdown => break,
-            place = places.enter(address.ip().to_canonical()) => place,
+            permit = semaphore.acquire(address.ip().to_canonical()) => permit,
         };
-        let Some(place) = place else { continue };
-        tasks.spawn(connection(io, place, router.clone(), stopped.clone()));
+        let Some(permit) = permit else { continue };
+        tasks.spawn(connection(io, permit, router.clone(), stopped.clone()));
     }
     drop(listener);
     stop.send_replace(true);
     while tasks.join_next().await.is_some() {}
 }
 
-async fn connection(io: TcpStream, place: Place<IpAddr>, router: Router, mut stopped: watch::Receiver<bool>) {
-    let withdrawn = place.withdrawn();
+async fn connection(io: TcpStream, permit: Permit<IpAddr>, router: Router, mut stopped: watch::Receiver<bool>) {
+    let revoked = permit.revoked();
     let answer = service_fn(move |request: hyper::Request<Incoming>| {
-        let (busy, router) = (place.busy(), router.clone());
+        let (busy, router) = (permit.busy(), router.clone());
         async move {
             let response = router.oneshot(request).await?;
             // As long as it is sent, and as long as that goes on.
@@ -80,7 +80,7 @@ async fn connection(io: TcpStream, place: Place<IpAddr>, router: Router, mut sto
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), answer));
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
-        () = withdrawn => return,
+        () = revoked => return,
         _ = stopped.wait_for(|stopped| *stopped) => None,
     };
     let ended = match ended {

@@ -221,7 +221,7 @@ fn work(task: EngineTask, events: mpsc::Receiver<Event>) -> Result<watch::Receiv
 fn xds_config(room: &Room, metrics: &Metrics, ends: Option<&Ends>) -> xds::Config {
     let mut config = xds::Config::default();
     config.max_streams = room.streams;
-    config.max_newcomers = room.newcomers;
+    config.max_idle_connections = room.newcomers;
     config.metrics = metrics.xds.clone();
     config.authenticate = ends.map(Ends::authenticate);
     let (major, minor) = envoy::listener::LEAST_ENVOY;
@@ -249,7 +249,7 @@ impl Room {
         let defaults = xds::Config::default();
         Self {
             streams: part(2, defaults.max_streams),
-            newcomers: part(8, defaults.max_newcomers),
+            newcomers: part(8, defaults.max_idle_connections),
             observed: part(16, 128),
             admin: part(16, 64),
         }

@@ -46,36 +46,36 @@ pub struct Config {
     pub max_connection_age: Option<Duration>,
     /// How long a connection that was asked to go may take before it is cut. One without a stream takes a second at most.
     pub drain_timeout: Duration,
-    /// How many connections there may be on which no stream is: nobody was let in yet, or nobody is there any more. When
-    /// there are more, those give way that keep the server waiting, first those of an address with more than a
-    /// thirty-second part of these places; see [`accept::Places`].
-    pub max_newcomers: usize,
+    /// How many connections there may be without a stream: none was authenticated yet, or all ended. When there are more,
+    /// those give way that keep the server waiting, first those of an address with more than a
+    /// thirty-second part of these permits; see [`accept::FairSemaphore`].
+    pub max_idle_connections: usize,
     /// How long a connection without a stream may keep the server waiting before it gives way to another.
-    pub newcomer_patience: Duration,
-    /// How long a connection may stand without a stream before somebody is let in on it, with the TLS handshake, the wait for
-    /// [`Hub::ready`](crate::Hub::ready) and the judging of a token: more than [`Config::ready_timeout`] and
+    pub idle_patience: Duration,
+    /// How long a connection may be without a stream before it is closed, with the TLS handshake, the wait for
+    /// [`Hub::ready`](crate::Hub::ready) and the authentication: more than [`Config::ready_timeout`] and
     /// [`Config::authentication_timeout`] together.
-    pub newcomer_timeout: Duration,
+    pub idle_timeout: Duration,
     /// How long a stream waits for [`Hub::ready`](crate::Hub::ready) before it is refused with `UNAVAILABLE`: a proxy that
     /// is there first has its configuration sooner so than if it came again.
     pub ready_timeout: Duration,
-    /// Finds out who a stream is, and so which gateway's resources it may read, whatever its node claims: a claim of
-    /// another gateway is refused. `None`: nobody has to show who they are; for loopback and Unix sockets only
+    /// Authenticates a stream, which decides which gateway's resources it may read, whatever its node claims: a claim of
+    /// another gateway is refused. `None`: no token is asked for; for loopback and Unix sockets only
     /// ([`crate::check_bind`]).
     pub authenticate: Option<Arc<dyn Authenticate>>,
-    /// How many tokens may be judged at once. Others wait in line.
+    /// How many tokens may be checked at once. Others wait in line.
     pub max_concurrent_authentications: usize,
-    /// How long it may take to judge a token, the wait in line included.
+    /// How long it may take to check a token, the wait in line included.
     pub authentication_timeout: Duration,
-    /// How long it takes until a running stream's token is judged again that could not be.
+    /// After how long the token of a running stream is checked again when that failed.
     pub recheck_interval: Duration,
-    /// What the resources are made for. An Envoy that says that it is older is sent no listeners and no route
+    /// The least version that the resources are made for. An Envoy that says that it is older is sent no listeners and no route
     /// configurations, which it might refuse or, worse, take for less than they say; see [`crate::stream`]. `None`: for
     /// every Envoy.
     pub least_envoy: Option<EnvoyVersion>,
     /// What is counted.
     pub metrics: Metrics,
-    /// Who may read what where nobody has to show who they are. Default: [`trust_node_cluster`].
+    /// Which gateway a node belongs to where no token is asked for. Default: [`trust_node_cluster`].
     pub authorize: Authorize,
 }
 
@@ -92,9 +92,9 @@ impl Default for Config {
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: None,
             drain_timeout: Duration::from_secs(5),
-            max_newcomers: 512,
-            newcomer_patience: Duration::from_secs(1),
-            newcomer_timeout: Duration::from_secs(10),
+            max_idle_connections: 512,
+            idle_patience: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(10),
             ready_timeout: Duration::from_secs(3),
             authenticate: None,
             max_concurrent_authentications: 256,
@@ -117,7 +117,7 @@ impl fmt::Debug for Config {
             .field("keepalive_interval", &self.keepalive_interval)
             .field("max_connection_age", &self.max_connection_age)
             .field("drain_timeout", &self.drain_timeout)
-            .field("max_newcomers", &self.max_newcomers)
+            .field("max_idle_connections", &self.max_idle_connections)
             .field("ready_timeout", &self.ready_timeout)
             .field("authenticates", &self.authenticate.is_some())
             .finish_non_exhaustive()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use accept::{Acceptor, Place, Places};
+use accept::{Acceptor, FairSemaphore, Permit};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -19,14 +19,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::{Admission, Newcomer};
+use crate::admission::{Admission, IdleConnection};
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::hub::Hub;
 use crate::identity::Refusal;
 use crate::jitter::jitter;
 use crate::peer::{Origin, Peer, PeerAddress};
-use crate::service::{Ads, LAST_WORDS, Shared};
+use crate::service::{Ads, CLOSE_TIMEOUT, Shared};
 use crate::tls::Certificate;
 
 /// What a proxy sends as headers is a few hundred bytes.
@@ -68,12 +68,12 @@ pub struct Server {
 impl Server {
     /// A server of what is published at `hub`; what it learns goes to `reporter`.
     pub fn new(hub: Hub, config: Config, reporter: Reporter) -> Self {
-        let streams = Places::new(config.max_streams, Duration::ZERO);
-        let newcomers = Places::new(config.max_newcomers, config.newcomer_patience);
+        let streams = FairSemaphore::new(config.max_streams, Duration::ZERO);
+        let idle_connections = FairSemaphore::new(config.max_idle_connections, config.idle_patience);
         let large_sends = Arc::new(Semaphore::new(config.max_concurrent_large_sends.clamp(1, Semaphore::MAX_PERMITS)));
         let next_stream = AtomicU64::new(1);
         let admission = Admission::new(config.clone(), reporter.clone());
-        let shared = Shared { hub, config, reporter, streams, newcomers, large_sends, next_stream, admission };
+        let shared = Shared { hub, config, reporter, streams, idle_connections, large_sends, next_stream, admission };
         Self { shared: Arc::new(shared) }
     }
 
@@ -128,16 +128,16 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
             };
             let peer = Peer::new(address);
-            let place = tokio::select! {
+            let permit = tokio::select! {
                 () = &mut shutdown => break,
-                place = self.shared.newcomers.enter(peer.origin()) => place,
+                permit = self.shared.idle_connections.acquire(peer.origin()) => permit,
             };
-            let Some(place) = place else {
+            let Some(permit) = permit else {
                 tracing::debug!(peer = ?peer.address, "a connection is closed: its address has too many without a stream");
                 continue;
             };
             let accepted = Accepted { shared: self.shared.clone(), peer, stopped: stopped.clone() };
-            connections.spawn(accepted.serve(io, place, tls.clone()));
+            connections.spawn(accepted.serve(io, permit, tls.clone()));
         }
         drop(listener);
         stop.send_replace(true);
@@ -181,19 +181,19 @@ struct Accepted {
 }
 
 impl Accepted {
-    async fn serve<I>(mut self, io: I, place: Place<Origin>, tls: Option<TlsAcceptor>)
+    async fn serve<I>(mut self, io: I, permit: Permit<Origin>, tls: Option<TlsAcceptor>)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let until = Instant::now() + self.shared.config.newcomer_timeout;
-        let Some(acceptor) = tls else { return self.connection(io, place, until).await };
+        let until = Instant::now() + self.shared.config.idle_timeout;
+        let Some(acceptor) = tls else { return self.connection(io, permit, until).await };
         let shaken = tokio::select! {
             shaken = timeout_at(until, acceptor.accept(io)) => shaken.unwrap_or_else(|late| Err(late.into())),
-            () = place.withdrawn() => Err(io::Error::other("it makes others wait")),
+            () = permit.revoked() => Err(io::Error::other("it makes others wait")),
             _ = self.stopped.wait_for(|stopped| *stopped) => return,
         };
         let reason = match shaken {
-            Ok(io) => return self.connection(io, place, until).await,
+            Ok(io) => return self.connection(io, permit, until).await,
             Err(reason) => reason,
         };
         tracing::debug!(peer = ?self.peer.address, %reason, "a TLS handshake failed");
@@ -201,17 +201,17 @@ impl Accepted {
     }
 
     /// Serves the connection until the client leaves, it is too old, or the server stops.
-    async fn connection<I>(mut self, io: I, place: Place<Origin>, until: Instant)
+    async fn connection<I>(mut self, io: I, permit: Permit<Origin>, until: Instant)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (config, newcomers, origin) =
-            (self.shared.config.clone(), self.shared.newcomers.clone(), self.peer.origin());
-        let mut withdrawn = pin!(place.withdrawn());
-        let newcomer = Arc::new(Newcomer::new(place));
-        let mut streams = newcomer.streams();
+        let (config, idle_connections, origin) =
+            (self.shared.config.clone(), self.shared.idle_connections.clone(), self.peer.origin());
+        let mut revoked = pin!(permit.revoked());
+        let idle = Arc::new(IdleConnection::new(permit));
+        let mut streams = idle.streams();
         let (drain, draining) = watch::channel(false);
-        let ads = Ads { shared: self.shared, peer: self.peer, draining, newcomer: newcomer.clone() };
+        let ads = Ads { shared: self.shared, peer: self.peer, draining, idle: idle.clone() };
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -233,19 +233,19 @@ impl Accepted {
                     return;
                 }
                 // Keepalive begins with HTTP/2, and answers also those who want nothing.
-                () = &mut too_late, if newcomer.has_place() => return,
-                () = &mut withdrawn, if newcomer.has_place() => {
+                () = &mut too_late, if idle.has_permit() => return,
+                () = &mut revoked, if idle.has_permit() => {
                     tracing::debug!(?origin, "an xDS connection without a stream gives way to another");
                     return;
                 }
                 _ = streams.changed() => {
                     let deserted = *streams.borrow_and_update() == 0;
-                    if deserted && !newcomer.has_place() {
+                    if deserted && !idle.has_permit() {
                         // Whoever was let in once does not keep others out by connections for nothing.
-                        let Some(place) = newcomers.claim(origin) else { return };
-                        withdrawn.set(place.withdrawn());
-                        too_late.as_mut().reset(Instant::now() + config.newcomer_timeout);
-                        newcomer.return_to(place);
+                        let Some(permit) = idle_connections.try_acquire(origin) else { return };
+                        revoked.set(permit.revoked());
+                        too_late.as_mut().reset(Instant::now() + config.idle_timeout);
+                        idle.return_to(permit);
                     }
                 }
                 () = &mut old, if config.max_connection_age.is_some() => break,
@@ -254,10 +254,10 @@ impl Accepted {
         }
         connection.as_mut().graceful_shutdown();
         drain.send_replace(true);
-        // Its streams had places. Once they ended, the connection has none, and those it could have are for who comes.
+        // Its streams had permits. Once they ended, the connection has none, and those it could have are for others.
         let deserted = async {
             drop(streams.wait_for(|streams| *streams == 0).await);
-            sleep(LAST_WORDS).await;
+            sleep(CLOSE_TIMEOUT).await;
         };
         tokio::select! {
             _ = connection => {}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use accept::{Place, Places};
+use accept::{FairSemaphore, Permit};
 use bytes::{Buf, Bytes};
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::codec::{DecodeBuf, Decoder, Streaming};
 use tonic::{Code, Status};
 
-use crate::admission::{Admission, LetIn, Newcomer, Standing};
+use crate::admission::{Admission, Authenticated, IdleConnection, StreamGuard};
 use crate::body::{Part, StreamBody};
 use crate::config::Config;
 use crate::event::{Event, Reporter};
@@ -32,29 +32,29 @@ const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Strea
 
 /// Events that a stream keeps while the reader of events is behind.
 const MAX_UNREPORTED: usize = 256;
-/// How long a stream that ended tries to tell its client ...
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
-/// ... and the reader of events, who would otherwise take for connected, and for refused, what is not.
-const LAST_EVENTS: Duration = Duration::from_mins(1);
+/// How long a stream that ended tries to send its status ...
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// ... and its last events, without which the reader takes it for connected, and for refused what is not.
+const REPORT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What all streams of a server share.
 pub(crate) struct Shared {
     pub(crate) hub: Hub,
     pub(crate) config: Config,
     pub(crate) reporter: Reporter,
-    /// The places of streams, by gateway; of those that have not said yet whose they are, by the empty name.
-    pub(crate) streams: Places<String>,
-    /// The places of connections without a stream.
-    pub(crate) newcomers: Places<Origin>,
+    /// The permits of streams, by gateway; before the first request by the empty name.
+    pub(crate) streams: FairSemaphore<String>,
+    /// The permits of connections without a stream.
+    pub(crate) idle_connections: FairSemaphore<Origin>,
     pub(crate) large_sends: Arc<Semaphore>,
     pub(crate) next_stream: AtomicU64,
     pub(crate) admission: Admission,
 }
 
 impl Shared {
-    /// A place for a stream of `gateway`.
-    fn place(&self, gateway: &str) -> Result<Place<String>, Status> {
-        self.streams.claim(gateway.to_owned()).ok_or_else(|| self.admission.has_its_share(gateway))
+    /// A permit for a stream of `gateway`.
+    fn permit(&self, gateway: &str) -> Result<Permit<String>, Status> {
+        self.streams.try_acquire(gateway.to_owned()).ok_or_else(|| self.admission.exceeds_share(gateway))
     }
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct Ads {
     pub(crate) peer: Peer,
     /// True once the connection's streams shall end.
     pub(crate) draining: watch::Receiver<bool>,
-    /// Whether anybody was let in on the connection.
-    pub(crate) newcomer: Arc<Newcomer>,
+    /// Its permit while there is no stream on the connection.
+    pub(crate) idle: Arc<IdleConnection>,
 }
 
 impl<B> tower::Service<Request<B>> for Ads
@@ -102,19 +102,19 @@ impl Ads {
         if request.method() != http::Method::POST {
             return Err(Status::unimplemented("gRPC is POST"));
         }
-        // Who shows nothing is not waited with.
+        // Without a token there is nothing to wait for.
         let token = self.shared.admission.token(&self.peer, request.headers())?;
         let mut draining = self.draining.clone();
-        let waits_for_us = self.newcomer.asks();
+        let waits_for_us = self.idle.asks();
         tokio::select! {
             ready = timeout(self.shared.config.ready_timeout, self.shared.hub.until_ready()) => {
                 ready.map_err(|_| Status::unavailable("the configuration was not read completely yet"))?;
             }
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
         }
-        let standing = self.shared.admission.admit(&self.peer, token).await?;
-        let place = self.shared.place(standing.as_ref().map_or("", Standing::gateway))?;
-        let let_in = self.newcomer.let_in();
+        let authenticated = self.shared.admission.admit(&self.peer, token).await?;
+        let permit = self.shared.permit(authenticated.as_ref().map_or("", Authenticated::gateway))?;
+        let guard = self.idle.open_stream();
         drop(waits_for_us);
         let limit = self.shared.config.limits.request_bytes;
         let requests = Streaming::new_request(RawDecoder, request.into_body(), None, Some(limit));
@@ -125,10 +125,10 @@ impl Ads {
             requests,
             parts,
             unreported: Vec::new(),
-            standing,
+            authenticated,
             ads: self,
-            place: Some(place),
-            _let_in: let_in,
+            permit: Some(permit),
+            _guard: guard,
         };
         tokio::spawn(task.run());
         let mut response = Response::new(StreamBody::new(body));
@@ -174,11 +174,11 @@ struct StreamTask {
     parts: mpsc::Sender<Part>,
     /// Events that found no room, oldest first.
     unreported: Vec<Event>,
-    /// Who the stream is, where that has to be shown.
-    standing: Option<Standing>,
+    /// Who the stream is, where tokens are asked for.
+    authenticated: Option<Authenticated>,
     /// Among those of its gateway. None only while it is changed for another.
-    place: Option<Place<String>>,
-    _let_in: LetIn,
+    permit: Option<Permit<String>>,
+    _guard: StreamGuard,
 }
 
 impl StreamTask {
@@ -200,22 +200,22 @@ impl StreamTask {
             tracing::debug!(stream = self.id, code = ?status.code(), reason = status.message(), "xDS stream ends");
         }
         // A client that takes nothing any more does not need to know either.
-        let _ = timeout(LAST_WORDS, parts.send(Part::End(status))).await;
+        let _ = timeout(CLOSE_TIMEOUT, parts.send(Part::End(status))).await;
         if let Some(gateway) = left {
             self.leave(gateway).await;
         }
     }
 
-    /// The first request says who asks, and that decides what the stream may read.
+    /// The first request has the node, which decides what the stream may read.
     async fn begin(&mut self) -> Result<Option<(String, Parsed)>, Status> {
         let mut draining = self.ads.draining.clone();
         let config = &self.ads.shared.config;
         let patience = config.keepalive_interval + config.keepalive_timeout;
-        let withdrawn = self.withdrawn();
+        let revoked = self.revoked();
         let request = tokio::select! {
             request = self.requests.message() => request?,
-            () = withdrawn => return Err(self.ads.shared.admission.has_its_share("")),
-            // A proxy asks at once; who only holds a stream open takes the place of one that would.
+            () = revoked => return Err(self.ads.shared.admission.exceeds_share("")),
+            // A proxy asks at once: a stream that is only held open takes the permit of another.
             () = sleep(patience) => return Err(Status::deadline_exceeded("nothing was asked for")),
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
             () = self.parts.closed() => return Ok(None),
@@ -225,14 +225,14 @@ impl StreamTask {
         let Some(node) = request.node() else {
             return Err(Status::invalid_argument("the first request must carry the node"));
         };
-        let gateway = match &self.standing {
+        let gateway = match &self.authenticated {
             None => {
                 let gateway = (config.authorize)(&self.ads.peer, node)?;
-                self.place = None;
-                self.place = Some(self.ads.shared.place(&gateway)?);
+                self.permit = None;
+                self.permit = Some(self.ads.shared.permit(&gateway)?);
                 gateway
             }
-            Some(standing) if standing.gateway() == node.cluster => node.cluster.clone(),
+            Some(authenticated) if authenticated.gateway() == node.cluster => node.cluster.clone(),
             Some(_) => return Err(self.ads.shared.admission.refuse(Refusal::WrongGateway)),
         };
         let node_id = printable(&node.id, 256);
@@ -241,9 +241,9 @@ impl StreamTask {
         Ok(Some((gateway, request)))
     }
 
-    /// Waits until the place is another gateway's.
-    fn withdrawn(&self) -> BoxFuture<'static, ()> {
-        self.place.as_ref().map_or_else(|| std::future::pending().boxed(), |place| place.withdrawn().boxed())
+    /// Waits until the permit is revoked, in favour of another gateway.
+    fn revoked(&self) -> BoxFuture<'static, ()> {
+        self.permit.as_ref().map_or_else(|| std::future::pending().boxed(), |permit| permit.revoked().boxed())
     }
 
     fn parse(&self, message: Bytes) -> Result<Parsed, Status> {
@@ -265,15 +265,15 @@ impl StreamTask {
         let mut stream = Stream::new(self.protocol, first.node().cloned().unwrap_or_default(), settings);
         let mut draining = self.ads.draining.clone();
         let mut seen = Publication::Awaited;
-        let standing = self.standing.take();
+        let authenticated = self.authenticated.take();
         let (shared, peer) = (self.ads.shared.clone(), self.ads.peer.clone());
         let mut lost = pin!(async move {
-            match standing {
-                Some(standing) => standing.lost(&shared.admission, &peer).await,
+            match authenticated {
+                Some(authenticated) => authenticated.revoked(&shared.admission, &peer).await,
                 None => std::future::pending().await,
             }
         });
-        let mut withdrawn = self.withdrawn();
+        let mut revoked = self.revoked();
         take_snapshot(&mut stream, view, &mut seen);
         if let Err(violation) = on_request(&mut stream, first) {
             return refused(&violation);
@@ -326,7 +326,7 @@ impl StreamTask {
                     }
                 }
                 status = lost.as_mut() => return status,
-                () = &mut withdrawn => return self.ads.shared.admission.has_its_share(gateway),
+                () = &mut revoked => return self.ads.shared.admission.exceeds_share(gateway),
                 _ = draining.wait_for(|draining| *draining) => return going_away(),
                 () = self.parts.closed() => return Status::ok(""),
             }
@@ -389,18 +389,18 @@ impl StreamTask {
         self.unreported.push(event);
     }
 
-    /// Tells that the stream ended.
+    /// Reports that the stream ended.
     async fn leave(&mut self, gateway: String) {
         self.unreported.push(Event::Disconnected { gateway, stream: self.id });
         let sender = self.ads.shared.reporter.sender().clone();
         let events = std::mem::take(&mut self.unreported);
-        let tell = async {
+        let report = async {
             for event in events {
-                // A reader that is gone needs no telling.
+                // A reader that is gone needs no report.
                 let _ = sender.send(event).await;
             }
         };
-        if timeout(LAST_EVENTS, tell).await.is_err() {
+        if timeout(REPORT_TIMEOUT, report).await.is_err() {
             tracing::warn!(stream = self.id, "the reader of xDS events is too slow, some are lost");
         }
     }

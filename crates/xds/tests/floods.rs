@@ -52,7 +52,7 @@ async fn flood(address: SocketAddr, frame: &'static [u8], reads: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_sends_frames_without_end_ends_like_a_silent_one() {
     let mut config = Config::default();
-    config.newcomer_timeout = Duration::from_millis(500);
+    config.idle_timeout = Duration::from_millis(500);
     let (address, _stop) = run(config).await;
     for frame in [PING, SETTINGS, PRIORITY, UNKNOWN] {
         for reads in [true, false] {

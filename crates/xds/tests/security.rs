@@ -355,17 +355,17 @@ async fn tokens_are_judged_in_line_and_nobody_waits_for_ever() {
 #[tokio::test]
 async fn who_says_nothing_makes_room_for_who_does() {
     let mut server = run(|config| {
-        config.max_newcomers = 1;
-        config.newcomer_timeout = Duration::from_millis(500);
+        config.max_idle_connections = 1;
+        config.idle_timeout = Duration::from_millis(500);
     })
     .await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
-    // Behind it: waits for the only place, and gets it.
+    // Behind it: waits for the only permit, and gets it.
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
     assert_eq!(client.next().await, ["ns/gw"]);
     assert_eq!(soon(silent.read(&mut [0; 1])).await.unwrap_or(0), 0);
     assert_eq!(server.refusal(Refusal::Handshake).await, 1);
-    // One that was let in takes no place, so that there is one for the next, however long the first stays.
+    // One that was let in takes no permit, so that there is one for the next, however long the first stays.
     let mut other = server.open(Some("ns/other"), "ns/other").await.unwrap();
     assert_eq!(other.next().await, ["ns/other"]);
 }
@@ -382,12 +382,12 @@ async fn silent(server: SocketAddr, from: [u8; 4], count: usize) -> Vec<TcpStrea
 }
 
 #[tokio::test]
-async fn idle_newcomers_of_one_address_keep_out_nobody_of_another() {
+async fn idle_connections_of_one_address_keep_out_nobody_of_another() {
     let server = run(|config| {
-        config.max_newcomers = 64;
+        config.max_idle_connections = 64;
         // Nobody gives way for being silent.
-        config.newcomer_timeout = Duration::from_hours(1);
-        config.newcomer_patience = Duration::from_hours(1);
+        config.idle_timeout = Duration::from_hours(1);
+        config.idle_patience = Duration::from_hours(1);
     })
     .await;
     let _held = silent(server.address, [127, 0, 0, 2], 100).await;
@@ -396,11 +396,11 @@ async fn idle_newcomers_of_one_address_keep_out_nobody_of_another() {
 }
 
 #[tokio::test]
-async fn idle_newcomers_give_way_to_who_speaks_from_their_own_address() {
+async fn idle_connections_give_way_to_who_speaks_from_their_own_address() {
     let server = run(|config| {
-        config.max_newcomers = 64;
-        config.newcomer_timeout = Duration::from_hours(1);
-        config.newcomer_patience = Duration::from_millis(1);
+        config.max_idle_connections = 64;
+        config.idle_timeout = Duration::from_hours(1);
+        config.idle_patience = Duration::from_millis(1);
     })
     .await;
     let _held = silent(server.address, [127, 0, 0, 1], 100).await;
@@ -435,8 +435,8 @@ async fn the_streams_of_one_gateway_leave_every_other_its_share() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_uses_any_more_counts_as_a_newcomer() {
-    let server = run(|config| config.max_newcomers = 1).await;
+async fn a_connection_that_nobody_uses_any_more_counts_as_idle() {
+    let server = run(|config| config.max_idle_connections = 1).await;
     let channel = server.channel().await;
     let mut client = open_on(channel.clone(), Some("ns/gw"), "ns/gw").await.unwrap();
     client.next().await;
@@ -451,7 +451,7 @@ async fn a_connection_that_nobody_uses_any_more_counts_as_a_newcomer() {
 
 #[tokio::test]
 async fn a_connection_on_which_nobody_is_let_in_ends() {
-    let server = run(|config| config.newcomer_timeout = Duration::from_millis(500)).await;
+    let server = run(|config| config.idle_timeout = Duration::from_millis(500)).await;
     let mut idle = handshake(server.address, server.trusted.clone()).await.unwrap();
     let mut said = Vec::new();
     // Its settings, and then the end.

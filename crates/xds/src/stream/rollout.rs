@@ -47,10 +47,10 @@ pub(super) enum Removal {
     /// Nothing was switched yet, so everything may be in use.
     #[default]
     Closed,
-    /// Switched; the client still has to ask for the route configurations that are new, `arriving`. A newcomer still
-    /// has to ask for listeners and routes at all: one that reconnects asks for one type after the other, and what it
-    /// has from before may be in use until then.
-    Waiting { until: Instant, newcomer: bool, arriving: BTreeSet<Arc<str>> },
+    /// Switched; the client still has to ask for the route configurations that are new, `arriving`. With
+    /// `initial` it still has to ask for listeners and routes at all: a client that reconnects asks for one type after the
+    /// other, and what it has from before may be in use until then.
+    Waiting { until: Instant, initial: bool, arriving: BTreeSet<Arc<str>> },
     /// It may.
     Open,
 }
@@ -193,12 +193,12 @@ impl Stream {
         // An outdated client keeps the listeners and routes that it has, and nobody knows what those use.
         if !self.outdated {
             let arriving = self.new_route_names();
-            let (until, newcomer) = match self.rollout.removal {
-                Removal::Waiting { until, newcomer, .. } => (until, newcomer),
+            let (until, initial) = match self.rollout.removal {
+                Removal::Waiting { until, initial, .. } => (until, initial),
                 Removal::Closed => (now + self.settings.gate_timeout, true),
                 Removal::Open => (now + self.settings.gate_timeout, false),
             };
-            self.rollout.removal = Removal::Waiting { until, newcomer, arriving };
+            self.rollout.removal = Removal::Waiting { until, initial, arriving };
         }
         self.rollout.settled.clone_from(&self.rollout.target);
         self.rollout.phase = Phase::Idle;
@@ -206,10 +206,10 @@ impl Stream {
     }
 
     fn open_removal(&mut self, now: Instant) -> bool {
-        let Removal::Waiting { until, newcomer, arriving } = &self.rollout.removal else { return false };
+        let Removal::Waiting { until, initial, arriving } = &self.rollout.removal else { return false };
         let [listeners, routes] =
             [ResourceType::Listener, ResourceType::RouteConfiguration].map(|kind| &self.types[kind.index()]);
-        let quiet = (!newcomer || (listeners.asked && routes.asked))
+        let quiet = (!initial || (listeners.asked && routes.asked))
             && arriving.iter().all(|name| routes.subscription.covers(name))
             && self.routes_acknowledged(*until);
         if !quiet {
