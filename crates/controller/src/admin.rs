@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     cluster_snapshot::report::{Selection, StatusReport},
     document::{self, Document, DocumentError, Format},
-    engine_task::{EngineHandle, Stopped},
+    engine_task::{ClusterSource, EngineHandle, Stopped},
     http,
     metrics::{self, Metrics},
     pieces,
@@ -58,13 +58,13 @@ impl Admin {
     }
 
     fn router(self, pages: Pages) -> Router {
-        let observed = Router::new()
+        let health = Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(show_metrics));
         let router = match pages {
-            Pages::Observed => observed,
-            Pages::All => observed
+            Pages::Health => health,
+            Pages::All => health
                 .route("/", get(async || PAGES))
                 .route("/debug/snapshot", get(snapshot))
                 .route("/debug/routes", get(routes))
@@ -87,7 +87,7 @@ impl Admin {
         let own = listener.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip());
         let router = self.router(pages);
         let router = match pages {
-            Pages::Observed => router,
+            Pages::Health => router,
             Pages::All => router.layer(middleware::from_fn_with_state(Arc::new(own), http::for_this_host)),
         };
         http::serve(listener, router, connections, shutdown).await;
@@ -98,7 +98,7 @@ impl Admin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// How the process is, and figures: what the network of a cluster may see.
-    Observed,
+    Health,
     /// Everything that is served as well: for this host alone.
     All,
 }
@@ -128,21 +128,23 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     if !admin.hub.is_ready() {
         return (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response();
     }
-    let stale = admin.engine.ask(|view| {
-        let stale = view.stale.into_iter().flatten().map(|(kind, why)| format!("stale: {kind}: {why}\n"));
-        let held = view.held.into_iter().flatten();
-        let held = held.map(|class| format!("held: GatewayClass {class}: it is deleted and Gateways name it\n"));
-        let contested = view.statuses.map(cluster::status::Writer::contested).unwrap_or_default();
-        let contested = contested.into_iter().map(|line| format!("contested: {line}\n"));
-        stale.chain(held).chain(contested).collect::<String>()
-    });
-    match stale.await {
-        Ok(stale) => format!("ready\n{stale}").into_response(),
+    match admin.engine.ask(|view| view.cluster.map(degraded).unwrap_or_default()).await {
+        Ok(degraded) => format!("ready\n{degraded}").into_response(),
         Err(error) => stopped(&error),
     }
 }
 
-/// Asks the engine nothing: what is counted is kept up to date by what turns.
+/// What of a cluster is not as it should be, a line each.
+fn degraded(cluster: &ClusterSource) -> String {
+    let stale = cluster.stale().iter().map(|(kind, why)| format!("stale: {kind}: {why}\n"));
+    let deleted = cluster.deleted_classes().iter();
+    let deleted =
+        deleted.map(|class| format!("deleted: GatewayClass {class}: Gateways name it, so it stays in force\n"));
+    let contested = cluster.contested_statuses().into_iter().map(|line| format!("contested: {line}\n"));
+    stale.chain(deleted).chain(contested).collect()
+}
+
+/// Asks the engine nothing: figures are kept up to date by what changes.
 async fn show_metrics(State(admin): State<Admin>) -> Response {
     admin.metrics.watches.refresh();
     let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
@@ -242,8 +244,10 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
     let report = admin.engine.ask(move |view| {
         let mut report = StatusReport::of(view.translator, &selection);
-        report.undecodable(view.undecodable.into_iter().flatten(), &selection);
-        report.unread(view.stale.into_iter().flatten().map(|(kind, why)| (*kind, why.as_str())));
+        if let Some(cluster) = view.cluster {
+            report.undecodable(cluster.undecodable(), &selection);
+            report.unread(cluster.stale().iter().map(|(kind, why)| (*kind, why.as_str())));
+        }
         (report, permit)
     });
     match report.await {

@@ -3,28 +3,33 @@
 mod cluster;
 mod listen;
 mod reports;
+mod servers;
+mod thread;
 
-use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use futures::{
+    StreamExt,
+    stream::{BoxStream, SelectAll},
+};
 use ir::Settings;
 use tokio::{
-    net::TcpListener,
-    sync::{mpsc, watch},
-    task::JoinHandle,
-    time::{MissedTickBehavior, interval, timeout},
+    sync::watch,
+    time::{MissedTickBehavior, interval},
 };
+use tokio_stream::wrappers::ReceiverStream;
 
+use self::{
+    cluster::ClusterSetup,
+    servers::{ConnectionLimits, Listeners, finish},
+};
 pub use self::{
     cluster::{ClusterOptions, LEASE},
     listen::Bind,
 };
-use self::{
-    cluster::{Ends, Working},
-    listen::XdsListener,
-};
 
 use crate::{
-    admin::{Admin, Pages},
+    admin::Admin,
     engine_task::{self, EngineHandle, EngineTask, Event, PortCheck, ThisHost},
     files::{Files, SourceError},
     metrics::Metrics,
@@ -35,12 +40,10 @@ use crate::{
 const RECHECK_PORTS: Duration = Duration::from_secs(2);
 /// How long a supervised Envoy may take for what is under way when it is stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long any part may take to stop; each has a shorter bound of its own.
-const LONGEST_STOP: Duration = Duration::from_secs(20);
-/// How many reports of proxies wait at most.
-const REPORTS: usize = 4096;
+/// How many events of proxies wait at most.
+const PROXY_EVENTS: usize = 4096;
 
-/// What `portcullis run` is told.
+/// The options of `portcullis run`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where objects come from.
@@ -49,7 +52,7 @@ pub struct Options {
     pub xds: Bind,
     /// Where the admin server is.
     pub admin: SocketAddr,
-    /// Where others may ask how the process is, and for figures, if anywhere.
+    /// Where health and figures are for others than this host, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// What translation reads.
     pub settings: Settings,
@@ -107,180 +110,97 @@ pub enum RunError {
 
 /// Runs until `shutdown`, then lets proxies and clients go in order.
 pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    let room = Room::of(accept::open_files());
+    let limits = ConnectionLimits::of(accept::open_files());
     let metrics = Metrics::default();
     let hub = xds::Hub::new();
-    let (folders, envoy, ends) = match options.source {
+    let mut events = SelectAll::<BoxStream<'static, Event>>::new();
+    let (folders, envoy, cluster) = match options.source {
         Source::Files { folders, envoy } => (Some(Files::open(folders)?), envoy, None),
         Source::Cluster(cluster) => {
-            (None, None, Some(Ends::new(*cluster, &options.settings.controller_name, &metrics)?))
+            let (cluster, of_cluster) = ClusterSetup::new(*cluster, &options.settings.controller_name, &metrics)?;
+            events.push(of_cluster);
+            (None, None, Some(cluster))
         }
     };
-    let xds_listener = XdsListener::bind(&options.xds, ends.is_some()).await?;
+    let listeners = Listeners::bind(&options.xds, cluster.is_some(), options.admin, options.metrics).await?;
     let supervisor = match envoy {
         None => None,
         Some(envoy) => {
-            let supervisor = Supervisor {
-                envoy,
-                xds: xds_listener.address(),
-                edge: options.settings.edge.clone(),
-                patience: PATIENCE,
-                metrics: metrics.clone(),
-            };
+            let (xds, edge) = (listeners.xds_address(), options.settings.edge.clone());
+            let supervisor = Supervisor { envoy, xds, edge, patience: PATIENCE, metrics: metrics.clone() };
             tracing::info!(version = supervisor.probe().await?, "Envoy");
             Some(supervisor)
         }
     };
-    let admin_listener = bind(options.admin, "--admin-address").await?;
-    let metrics_listener = match options.metrics {
-        Some(address) => Some(bind(address, "--metrics-address").await?),
-        None => None,
-    };
-    // Port 0 lets the system choose.
-    let admin_address = admin_listener.local_addr().unwrap_or(options.admin);
-    tracing::info!(xds = %xds_listener, admin = %admin_address, "listening");
+    listeners.log();
 
+    let (engine, requests) = engine_task::channel();
+    events.push(requests.boxed());
+    let (reporter, of_proxies) = xds::reporter(PROXY_EVENTS);
+    events.push(ReceiverStream::new(of_proxies).map(Event::Proxy).boxed());
     let ports = supervisor.is_some().then(|| PortCheck::new(ThisHost));
-    let (engine, events) = engine_task::channel();
     let mut task = EngineTask::new(options.settings, hub.clone(), ports, metrics.clone());
     #[cfg(debug_assertions)]
     task.fail_at(options.fail_at.as_deref());
-    if let Some(ends) = &ends {
-        task = task.watching(ends.outlets(), ends.deploying());
+    if let Some(cluster) = &cluster {
+        task = task.watching(cluster.sinks(), cluster.deploying());
     }
-    let (served, mut engine_ended) = (task.served(), work(task, events)?);
+    let served = task.served();
+    let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 
-    let (stop_proxies, proxies_stop) = watch::channel(false);
-    let (stop_servers, servers_stop) = watch::channel(false);
-    let (reporter, reports) = xds::reporter(REPORTS);
-    let forwarding = tokio::spawn(forward(reports, engine.clone()));
-    let config = xds_config(&room, &metrics, ends.as_ref());
-    let certificate = ends.as_ref().map(Ends::certificate);
-    let ads = xds::Server::new(hub.clone(), config, reporter);
-    let mut xds_server = tokio::spawn(xds_listener.serve(ads, certificate, wait(servers_stop.clone())));
+    let certificate = cluster.as_ref().map(ClusterSetup::certificate);
+    let authenticate = cluster.as_ref().map(ClusterSetup::authenticate);
+    let ads = xds::Server::new(hub.clone(), xds_config(&limits, &metrics, authenticate), reporter);
     let admin = Admin::new(engine.clone(), hub, metrics);
-    let observed = metrics_listener.map(|listener| {
-        tokio::spawn(admin.clone().serve(listener, Pages::Observed, room.observed, wait(servers_stop.clone())))
-    });
-    let mut admin_server = tokio::spawn(admin.serve(admin_listener, Pages::All, room.admin, wait(servers_stop)));
+    let mut servers = listeners.serve(ads, certificate, admin, &limits);
+    if supervisor.is_some() {
+        tokio::spawn(recheck_ports(engine.clone()));
+    }
     let following = match folders {
         None => None,
-        Some(files) => {
-            let engine = engine.clone();
-            Some(files.follow(move |update| engine.send_blocking(Event::Files(update)).is_ok())?)
+        Some(files) => Some(files.follow(move |update| engine.send_blocking(Event::Files(update)).is_ok())?),
+    };
+    let (stop_proxies, proxies_stop) = watch::channel(false);
+    let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
+    let mut cluster = cluster.map(ClusterSetup::start);
+
+    let cluster_ended = async {
+        match &mut cluster {
+            Some(cluster) => cluster.ended().await,
+            None => pending().await,
         }
     };
-    let rechecking = supervisor.is_some().then(|| tokio::spawn(recheck_ports(engine.clone())));
-    let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let working = ends.map(|ends| ends.start(&engine));
-
-    let cluster_ended = Working::ended(working.as_ref());
     let outcome = tokio::select! {
         () = shutdown => Ok(()),
         _ = engine_ended.changed() => Err(RunError::Stopped { part: "the engine" }),
         () = cluster_ended => Err(RunError::Stopped { part: "what reads and writes objects" }),
-        _ = &mut xds_server => Err(RunError::Stopped { part: "the xDS server" }),
-        _ = &mut admin_server => Err(RunError::Stopped { part: "the admin server" }),
+        error = servers.failed() => Err(error),
     };
     tracing::info!("stopping");
     drop(following);
-    if let Some(working) = working {
-        working.stop().await;
+    if let Some(cluster) = cluster {
+        cluster.stop().await;
     }
     // Proxies first: until they are gone they may ask.
     stop_proxies.send_replace(true);
     finish(proxies).await;
-    stop_servers.send_replace(true);
-    if outcome.is_ok() {
-        finish([xds_server]).await;
-        finish([admin_server]).await;
-        finish(observed).await;
-    }
-    forwarding.abort();
-    if let Some(rechecking) = rechecking {
-        rechecking.abort();
-    }
-    if let Bind::Unix(path) = &options.xds {
-        // Somebody may have removed it already.
-        let _: io::Result<()> = std::fs::remove_file(path);
-    }
+    servers.stop(outcome.is_ok()).await;
     outcome
 }
 
-/// Has the engine work on a thread of its own. What is given changes when it ends.
-fn work(task: EngineTask, events: mpsc::Receiver<Event>) -> Result<watch::Receiver<()>, RunError> {
-    let (alive, ended) = watch::channel(());
-    let run = move || {
-        task.run(events);
-        drop(alive);
-    };
-    std::thread::Builder::new().name("engine".into()).spawn(run).map_err(RunError::Thread)?;
-    Ok(ended)
-}
-
-fn xds_config(room: &Room, metrics: &Metrics, ends: Option<&Ends>) -> xds::Config {
+fn xds_config(
+    limits: &ConnectionLimits,
+    metrics: &Metrics,
+    authenticate: Option<Arc<dyn xds::Authenticate>>,
+) -> xds::Config {
     let mut config = xds::Config::default();
-    config.max_streams = room.streams;
-    config.max_idle_connections = room.newcomers;
+    config.max_streams = limits.streams;
+    config.max_idle_connections = limits.idle;
     config.metrics = metrics.xds.clone();
-    config.authenticate = ends.map(Ends::authenticate);
+    config.authenticate = authenticate;
     let (major, minor) = envoy::listener::LEAST_ENVOY;
     config.least_envoy = Some(xds::EnvoyVersion { major, minor, patch: 0 });
     config
-}
-
-/// How many connections each server may have, so that a quarter of all open files is left for what is read and asked.
-#[derive(Debug, PartialEq, Eq)]
-struct Room {
-    /// xDS streams, of which each may have a connection of its own.
-    streams: usize,
-    /// xDS connections without a stream.
-    newcomers: usize,
-    /// At `--metrics-address`.
-    observed: usize,
-    /// At `--admin-address`.
-    admin: usize,
-}
-
-impl Room {
-    /// Where a process may have so many files open.
-    fn of(files: u64) -> Self {
-        let part = |of: u64, most: usize| usize::try_from(files / of).map_or(most, |part| part.min(most)).max(1);
-        let defaults = xds::Config::default();
-        Self {
-            streams: part(2, defaults.max_streams),
-            newcomers: part(8, defaults.max_idle_connections),
-            observed: part(16, 128),
-            admin: part(16, 64),
-        }
-    }
-}
-
-async fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address).await.map_err(|error| RunError::listen(&address, flag, &error))
-}
-
-async fn finish<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) {
-    for task in tasks {
-        match timeout(LONGEST_STOP, task).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "a task failed"),
-            Err(_) => tracing::warn!("a part does not stop, and is left behind"),
-        }
-    }
-}
-
-async fn wait(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone says the same.
-    let _: Result<_, _> = stop.wait_for(|stop| *stop).await;
-}
-
-async fn forward(mut reports: tokio::sync::mpsc::Receiver<xds::Event>, engine: EngineHandle) {
-    while let Some(event) = reports.recv().await {
-        if engine.send(Event::Proxy(event)).await.is_err() {
-            return;
-        }
-    }
 }
 
 async fn recheck_ports(engine: EngineHandle) {
@@ -290,27 +210,6 @@ async fn recheck_ports(engine: EngineHandle) {
         ticks.tick().await;
         if engine.send(Event::RecheckPorts).await.is_err() {
             return;
-        }
-    }
-}
-
-impl RunError {
-    fn listen(address: &impl ToString, flag: &'static str, why: &(impl std::fmt::Display + ?Sized)) -> Self {
-        Self::Listen { address: address.to_string(), flag, why: why.to_string() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_leave_a_quarter_of_all_files_to_what_is_read() {
-        assert_eq!(Room::of(1024), Room { streams: 512, newcomers: 128, observed: 64, admin: 64 });
-        assert_eq!(Room::of(u64::MAX), Room { streams: 10_000, newcomers: 512, observed: 128, admin: 64 });
-        for files in [64, 256, 1024, 4096, 20_000, 1 << 20] {
-            let Room { streams, newcomers, observed, admin } = Room::of(files);
-            assert!((streams + newcomers + observed + admin) as u64 <= files / 4 * 3, "{files}");
         }
     }
 }

@@ -172,7 +172,7 @@ async fn proxies_of_a_class_that_is_deleted_outlive_the_controller_that_made_the
     let mut world = release.start(&namespace).await?;
     let before = proxies(&world).await?;
     world.delete("GatewayClass", &release.home).await?;
-    world.replica.is_ready_and_says("held: GatewayClass ").await?;
+    world.replica.is_ready_and_says("deleted: GatewayClass ").await?;
     world.apply(&left_over(&release.home)).await?;
     world.replica.portcullis.restart().await?;
     is_there(&world, &namespace, "ConfigMap", "left", false).await?;

@@ -197,7 +197,7 @@ async fn a_class_that_is_deleted_and_made_again_costs_no_request() -> Result<()>
     let edge = world.edge().await?;
     let ours = class(&world.name, &format!("portcullis.dev/{}", world.name));
     world.delete("GatewayClass", &world.name).await?;
-    world.replica.is_ready_and_says("held: GatewayClass ").await?;
+    world.replica.is_ready_and_says("deleted: GatewayClass ").await?;
     let (first, second) = (backend("first").await?, backend("second").await?);
     world.apply(&service("later", 80, "", &first)).await?;
     world.apply(&route("later", "edge", "later", 80)).await?;

@@ -16,7 +16,7 @@ pub trait HostPorts: Send {
     fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error>;
 }
 
-/// Checks ports before proxies are told of them.
+/// Checks ports before proxies get listeners on them.
 ///
 /// A port is tried when it is wanted for the first time, and again while it cannot be bound. One that a proxy of ours
 /// has is not tried: it is in use, by us.
@@ -35,23 +35,23 @@ impl PortCheck {
         Self { host: Box::new(host), wanted: BTreeSet::new(), ours: BTreeSet::new(), unusable: BTreeMap::new() }
     }
 
-    /// Looks at the ports that are newly wanted. Returns whether the translator was told anything.
+    /// Looks at the ports that are newly wanted. Returns whether anything changed for the translator.
     pub(super) fn check(&mut self, translator: &mut Translator) -> bool {
         let wanted: BTreeSet<Port> = translator.wanted_ports().into_iter().map(|(_, port)| port).collect();
         // A port that cannot be bound stays wanted, though no listener has it while it cannot.
         let new: Vec<Port> = wanted.difference(&self.wanted).copied().collect();
         let gone: Vec<Port> = self.unusable.keys().filter(|port| !wanted.contains(port)).copied().collect();
         self.wanted = wanted;
-        let mut told = false;
+        let mut changed = false;
         for port in gone {
             self.unusable.remove(&port);
             translator.set_unusable_port(port, None);
-            told = true;
+            changed = true;
         }
         for port in new {
-            told |= self.try_port(port, translator);
+            changed |= self.try_port(port, translator);
         }
-        told
+        changed
     }
 
     /// Whether every port that is wanted can be bound.
@@ -88,7 +88,7 @@ impl PortCheck {
     }
 }
 
-/// Stable words for what the system says.
+/// A message that does not depend on the system.
 fn words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "another process has it".into(),

@@ -99,7 +99,7 @@ fn nothing_is_ready_before_all_is_read() {
 }
 
 #[test]
-fn what_files_say_is_published_by_gateway() {
+fn what_files_hold_is_published_by_gateway() {
     let mut w = World::new(None);
     w.write("a.yaml", &world(8080));
     assert_eq!(w.hub.published(), [GATEWAY]);
@@ -136,7 +136,7 @@ fn snapshots_kept_up_to_date_equal_those_of_a_fresh_start() {
 }
 
 #[test]
-fn proxies_of_a_gateway_that_went_are_told_to_serve_nothing() {
+fn proxies_of_a_gateway_that_went_get_an_empty_snapshot() {
     let mut w = World::new(None);
     w.write("a.yaml", &world(8080));
     let mut served = w.task.served();

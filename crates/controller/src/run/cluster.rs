@@ -1,28 +1,34 @@
-//! A cluster at both ends: objects from its API server, statuses and proxies back to it.
+//! A cluster as the source: objects from its API server, and statuses and proxies back to it.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+mod leadership;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
     apply::{self, Applier},
-    identity::{Trust, ca::RotationPolicy, ca_controller::CaController, files, tokens},
-    lease::{self, LeaderElector, Leadership},
+    identity::{Trust, authority::Policy, files, keeper::Keeper, tokens},
     status::{self, Writer},
     watch::{self as watches, Observed, Scope},
 };
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use kube::Client;
 use tokio::{
-    runtime::Handle,
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::timeout,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use translate::Deploying;
 
-use super::{RunError, reports::Reports};
+use super::{RunError, reports::Reports, thread::SingleThread};
 use crate::{
-    engine_task::{Accounts, EngineHandle, Event, Outlets},
+    engine_task::{Accounts, ClusterSinks, Event},
     metrics::Metrics,
 };
+use leadership::Leadership;
 
 /// The Lease by which one replica leads.
 pub const LEASE: &str = "portcullis";
@@ -56,111 +62,80 @@ pub struct ClusterOptions {
     pub deploy: Option<deploy::Settings>,
 }
 
-/// The ends that lead to a cluster, before they do anything.
-pub(super) struct Ends {
+/// What a cluster needs, before anything is read or written.
+pub(super) struct ClusterSetup {
     options: ClusterOptions,
-    reviewing: Client,
-    client: Client,
-    writing: Client,
+    clients: Clients,
     trust: Trust,
-    outlets: Outlets,
-    reports: Arc<Reports>,
+    sinks: ClusterSinks,
+    observed: mpsc::Sender<Vec<Observed>>,
     metrics: Metrics,
-    thread: Thread,
+    thread: SingleThread,
 }
 
-/// The ends at work.
-pub(super) struct Working {
+/// A connection belongs to those who use it: tokens are reviewed where Envoys are served, and all else has the thread of the
+/// cluster.
+struct Clients {
+    reviewing: Client,
+    reading: Client,
+    writing: Client,
+}
+
+/// Reading and writing, under way.
+pub(super) struct ClusterTasks {
     tasks: Vec<JoinHandle<()>>,
-    election: JoinHandle<()>,
-    resign: oneshot::Sender<()>,
-    statuses: Writer,
-    applier: Option<Applier>,
+    leadership: Leadership,
+    sinks: ClusterSinks,
     _watches: watches::Handle,
-    thread: Thread,
+    /// All that reads and writes objects takes turns here: what is read is small pieces, and to wake another thread for
+    /// each costs more than the piece.
+    thread: SingleThread,
 }
 
-/// A thread on which all runs that reads and writes objects, one at a time: what is read is small pieces, and to wake
-/// another thread for each costs more than the piece. Ends when this is dropped.
-struct Thread {
-    runtime: Handle,
-    /// Changes when the thread ends.
-    ended: watch::Receiver<()>,
-    _end: oneshot::Sender<()>,
-}
-
-impl Thread {
-    fn start() -> io::Result<Self> {
-        let (started, starting) = std::sync::mpsc::channel();
-        let (end, ending) = oneshot::channel::<()>();
-        let (alive, ended) = watch::channel(());
-        let run = move || {
-            // Made and dropped here: a runtime may not be dropped where another one runs.
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Err(error) => drop(started.send(Err(error))),
-                Ok(runtime) => {
-                    drop(started.send(Ok(runtime.handle().clone())));
-                    drop(runtime.block_on(ending));
-                }
-            }
-            drop(alive);
-        };
-        std::thread::Builder::new().name("cluster".into()).spawn(run)?;
-        let runtime = starting.recv().map_err(io::Error::other)??;
-        Ok(Self { runtime, ended, _end: end })
-    }
-
-    /// Ends when the thread does, whoever ended it.
-    fn ended(&self) -> impl Future<Output = ()> + use<> {
-        let mut ended = self.ended.clone();
-        async move { drop(ended.changed().await) }
+impl Clients {
+    fn new(config: &kube::Config, thread: &SingleThread) -> kube::Result<Self> {
+        let reviewing = watches::client(config.clone())?;
+        let _on = thread.runtime.enter();
+        Ok(Self { reviewing, reading: watches::client(config.clone())?, writing: status::client(config.clone())? })
     }
 }
 
-impl Ends {
+impl ClusterSetup {
+    /// Also gives what the engine learns from the cluster, once it is started.
     pub(super) fn new(
         options: ClusterOptions,
         controller_name: &Arc<str>,
         metrics: &Metrics,
-    ) -> Result<Self, RunError> {
-        let client_error = |error| RunError::Client(Box::new(error));
-        // Tokens are asked about where Envoys are served, and a connection belongs to those who use it.
-        let reviewing = watches::client(options.client.clone()).map_err(client_error)?;
-        let thread = Thread::start().map_err(RunError::Thread)?;
-        let (client, writing) = {
-            let _on = thread.runtime.enter();
-            let client = watches::client(options.client.clone()).map_err(client_error)?;
-            (client, status::client(options.client.clone()).map_err(client_error)?)
-        };
-        let writing_as = status::Settings {
-            field_manager: format!("portcullis.{}", options.namespace).into(),
-            ..status::Settings::new(controller_name.clone())
-        };
-        let statuses = Writer::new(writing_as, metrics.statuses.clone());
+    ) -> Result<(Self, BoxStream<'static, Event>), RunError> {
+        let thread = SingleThread::start("cluster").map_err(RunError::Thread)?;
+        let clients = Clients::new(&options.client, &thread).map_err(|error| RunError::Client(Box::new(error)))?;
+        let field_manager = format!("portcullis.{}", options.namespace).into();
+        let writing_as = status::Settings { field_manager, ..status::Settings::new(controller_name.clone()) };
         let reports = Arc::new(Reports::default());
-        let namespaces = match &options.scope {
-            Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
-            _ => Vec::new(),
-        };
-        let settings = apply::Settings {
-            controller: Arc::clone(controller_name),
-            namespaces,
-            watches: metrics.watches.clone(),
-            ..apply::Settings::default()
-        };
-        let proxies = options.deploy.is_some().then(|| {
+        let applier = options.deploy.is_some().then(|| {
             let reports = Arc::clone(&reports);
-            Applier::new(settings, metrics.applies.clone(), move |report| reports.tell(report))
+            let settings = apply_settings(&options, controller_name, metrics);
+            Applier::new(settings, metrics.applies.clone(), move |report| reports.put(report))
         });
-        let outlets = Outlets { statuses, proxies, accounts: watch::Sender::new(Accounts::default()) };
-        let (trust, metrics) = (Trust::new(), metrics.clone());
-        Ok(Self { options, reviewing, client, writing, trust, outlets, reports, metrics, thread })
+        let sinks = ClusterSinks {
+            statuses: Writer::new(writing_as, metrics.statuses.clone()),
+            applier,
+            accounts: watch::Sender::new(Accounts::default()),
+        };
+        let (observed, observing) = mpsc::channel(BATCHES);
+        let trust = Trust::new();
+        let events = stream::select_all([
+            ReceiverStream::new(observing).map(Event::Cluster).boxed(),
+            authorities(trust.bundle()).boxed(),
+            reports.stream().map(Event::Applied).boxed(),
+        ]);
+        let setup = Self { options, clients, trust, sinks, observed, metrics: metrics.clone(), thread };
+        Ok((setup, events.boxed()))
     }
 
-    /// Where the engine tells the cluster what became of its objects.
-    pub(super) fn outlets(&self) -> Outlets {
-        self.outlets.clone()
+    /// Where the cluster gets what became of its objects.
+    pub(super) fn sinks(&self) -> ClusterSinks {
+        self.sinks.clone()
     }
 
     /// How proxies are run.
@@ -181,90 +156,52 @@ impl Ends {
 
     /// Who the xDS server lets in.
     pub(super) fn authenticate(&self) -> Arc<dyn xds::Authenticate> {
-        let accounts = self.outlets.accounts.subscribe();
+        let accounts = self.sinks.accounts.subscribe();
         let gateway_of: tokens::GatewayOf = Arc::new(move |account| accounts.borrow().get(account).cloned());
-        let review = Arc::new(self.reviewing.clone());
-        Arc::new(tokens::TokenAuthenticator::new(review, gateway_of, tokens::Settings::default()))
+        let review = Arc::new(self.clients.reviewing.clone());
+        Arc::new(tokens::Tokens::new(review, gateway_of, tokens::Settings::default()))
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self, engine: &EngineHandle) -> Working {
-        let Self { options, client, writing, trust, outlets, reports, metrics, thread, .. } = self;
+    pub(super) fn start(self) -> ClusterTasks {
+        let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, metrics, thread } = self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
-        let (elector, leadership) =
-            LeaderElector::new(lease::Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity)));
-        let (leads, leading) = watch::channel(false);
-        let (resign, resigned) = oneshot::channel::<()>();
-        let election = tokio::spawn(elector.run(writing.clone(), async move {
-            // A sender that is gone says the same.
-            let _: Result<(), _> = resigned.await;
-        }));
-        let statuses = outlets.statuses.clone();
-        let mut tasks = vec![
-            tokio::spawn(follow_claim(leadership, leads, outlets.clone(), metrics.clone())),
-            tokio::spawn(forward_authorities(trust.bundle(), engine.clone())),
-            tokio::spawn(forward_reports(reports, engine.clone())),
-        ];
-        let applier = outlets.proxies;
-        if let Some(applier) = applier.clone() {
-            let (writing, watching) = (writing.clone(), client.clone());
+        let (leadership, leading) = Leadership::start(&options, writing.clone(), sinks.clone(), metrics.clone());
+        let mut tasks = vec![keep_certificate(&options, reading.clone(), trust, leading)];
+        if let Some(applier) = sinks.applier.clone() {
+            let (writing, watching) = (writing.clone(), reading.clone());
             tasks.push(tokio::spawn(async move { applier.run(writing, watching).await }));
         }
-        tasks.push({
-            let (statuses, client) = (statuses.clone(), writing);
-            tokio::spawn(async move { statuses.run(client).await })
-        });
-        tasks.push(match options.certificate {
-            Some(folder) => {
-                let [certificate, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
-                let files = files::CertificateFiles { certificate, key, ca };
-                tokio::spawn(files.reload(trust, CERTIFICATE_LOOK))
-            }
-            None => {
-                let names = vec![options.xds_host.to_string()];
-                let ca_controller =
-                    CaController::new(client.clone(), &options.namespace, AUTHORITY, names, RotationPolicy::default());
-                tokio::spawn(ca_controller.run(trust, leading))
-            }
-        });
-        let (sink, observed) = mpsc::channel(BATCHES);
+        let statuses = sinks.statuses.clone();
+        tasks.push(tokio::spawn(async move { statuses.run(writing).await }));
         let watching =
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
-        let watches = watches::start(client, watching, sink);
-        tasks.push(tokio::spawn(forward(observed, engine.clone())));
-        Working { tasks, election, resign, statuses, applier, _watches: watches, thread }
+        let watches = watches::start(reading, watching, observed);
+        ClusterTasks { tasks, leadership, sinks, _watches: watches, thread }
     }
 }
 
-impl Working {
-    /// Ends when nothing is read or written any more, which nobody asked for. Never where there is no cluster.
-    pub(super) fn ended(working: Option<&Self>) -> impl Future<Output = ()> + use<> {
-        let ended = working.map(|working| working.thread.ended());
-        async move {
-            match ended {
-                Some(ended) => ended.await,
-                None => std::future::pending().await,
-            }
-        }
+impl ClusterTasks {
+    /// Ends when nothing is read or written any more, which nobody asked for.
+    pub(super) async fn ended(&mut self) {
+        drop(self.thread.ended.changed().await);
     }
 
     /// Writes nothing any more, and lets another replica lead.
     pub(super) async fn stop(self) {
-        self.statuses.lead(false);
+        self.sinks.statuses.lead(false);
         let quiet = async {
-            if let Some(applier) = &self.applier {
+            if let Some(applier) = &self.sinks.applier {
                 applier.lead(false);
                 applier.drained().await;
             }
-            self.statuses.drained().await;
+            self.sinks.statuses.quiet().await;
         };
         if timeout(PATIENCE, quiet).await.is_err() {
             tracing::warn!("the API server does not answer, so what was written last may be written twice");
         }
-        // Gone already if nobody listens.
-        let _: Result<(), ()> = self.resign.send(());
-        if timeout(PATIENCE, self.election).await.is_err() {
+        if timeout(PATIENCE, self.leadership.resign()).await.is_err() {
             tracing::warn!("the lease is not given back, since the API server does not answer");
         }
         for task in self.tasks {
@@ -273,79 +210,43 @@ impl Working {
     }
 }
 
-/// Tells everybody who writes whether this replica leads.
-async fn follow_claim(
-    mut leadership: watch::Receiver<Leadership>,
-    leads: watch::Sender<bool>,
-    outlets: Outlets,
-    metrics: Metrics,
-) {
-    loop {
-        let now = leadership.borrow_and_update().clone();
-        if leads.send_if_modified(|leads| std::mem::replace(leads, now.leads()) != now.leads()) {
-            tracing::info!(
-                leads = now.leads(),
-                holder = now.holder.as_deref().unwrap_or_default(),
-                "the leader turned"
-            );
-        }
-        outlets.statuses.lead(now.leads());
-        if let Some(applier) = &outlets.proxies {
-            applier.lead(now.leads());
-        }
-        metrics.leader.set(i64::from(now.leads()));
-        if leadership.changed().await.is_err() {
-            return;
-        }
-    }
+fn apply_settings(options: &ClusterOptions, controller_name: &Arc<str>, metrics: &Metrics) -> apply::Settings {
+    let namespaces = match &options.scope {
+        Scope::Named(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let controller = Arc::clone(controller_name);
+    apply::Settings { controller, namespaces, watches: metrics.watches.clone(), ..apply::Settings::default() }
 }
 
-async fn forward_authorities(mut bundle: watch::Receiver<Option<Arc<str>>>, engine: EngineHandle) {
-    loop {
+/// The authorities that proxies shall trust, now and whenever they change.
+fn authorities(mut bundle: watch::Receiver<Option<Arc<str>>>) -> impl Stream<Item = Event> {
+    bundle.mark_changed();
+    let bundles = stream::unfold(bundle, |mut bundle| async {
+        bundle.changed().await.ok()?;
         let now = bundle.borrow_and_update().clone();
-        if let Some(authorities) = now
-            && engine.send(Event::Authorities(authorities)).await.is_err()
-        {
-            return;
-        }
-        if bundle.changed().await.is_err() {
-            return;
-        }
-    }
+        Some((now, bundle))
+    });
+    bundles.filter_map(async |authorities| authorities.map(Event::Authorities))
 }
 
-async fn forward_reports(reports: Arc<Reports>, engine: EngineHandle) {
-    loop {
-        for report in reports.take().await.into_values() {
-            if engine.send(Event::Applied(report)).await.is_err() {
-                return;
-            }
+/// Keeps what the xDS server shows up to date: from a folder, or by an authority of our own.
+fn keep_certificate(
+    options: &ClusterOptions,
+    client: Client,
+    trust: Trust,
+    leading: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    match &options.certificate {
+        Some(folder) => {
+            let [certificate, key, authorities] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
+            let files = files::Files { certificate, key, authorities };
+            tokio::spawn(files.keep(trust, CERTIFICATE_LOOK))
         }
-    }
-}
-
-async fn forward(mut observed: mpsc::Receiver<Vec<Observed>>, engine: EngineHandle) {
-    while let Some(batch) = observed.recv().await {
-        if engine.send(Event::Cluster(batch)).await.is_err() {
-            return;
+        None => {
+            let names = vec![options.xds_host.to_string()];
+            let keeper = Keeper::new(client, &options.namespace, AUTHORITY, names, Policy::default());
+            tokio::spawn(keeper.keep(trust, leading))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_thread_outlives_a_fault_of_a_task_and_who_waits_for_its_end_learns_of_it() {
-        let thread = Thread::start().unwrap();
-        let mut ended = pin!(thread.ended());
-        thread.runtime.spawn(async { panic!("a fault") }).await.unwrap_err();
-        thread.runtime.spawn(async {}).await.unwrap();
-        timeout(Duration::ZERO, &mut ended).await.unwrap_err();
-        drop(thread);
-        timeout(Duration::from_secs(20), ended).await.unwrap();
     }
 }

@@ -54,6 +54,14 @@ impl XdsListener {
         }
     }
 
+    /// The path of a Unix socket, which stays when nobody listens any more.
+    pub(super) fn socket(&self) -> Option<PathBuf> {
+        match self {
+            Self::Tcp(..) => None,
+            Self::Unix(_, path) => Some(path.clone()),
+        }
+    }
+
     /// Serves until `shutdown`; with `certificate` over TLS.
     pub(super) async fn serve(
         self,

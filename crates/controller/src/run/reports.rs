@@ -1,12 +1,12 @@
-//! What could not be applied, on its way to the engine.
+//! Reports about what was applied, on their way to the engine.
 
 use std::{
     collections::BTreeMap,
-    mem::take,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use cluster::apply::Report;
+use futures::{Stream, stream};
 use ir::NsName;
 use tokio::sync::Notify;
 
@@ -15,24 +15,28 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     latest: Mutex<BTreeMap<NsName, Report>>,
-    told: Notify,
+    changed: Notify,
 }
 
 impl Reports {
-    /// Takes the place of what was told of the same Gateway and not taken.
-    pub(super) fn tell(&self, report: Report) {
+    /// Replaces a report about the same Gateway that was not taken.
+    pub(super) fn put(&self, report: Report) {
         self.lock().insert(report.owner.clone(), report);
-        self.told.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Waits until there is anything. For one task.
-    pub(super) async fn take(&self) -> BTreeMap<NsName, Report> {
+    /// The reports as they come. For one reader.
+    pub(super) fn stream(self: Arc<Self>) -> impl Stream<Item = Report> {
+        stream::unfold(self, |reports| async { Some((reports.next().await, reports)) })
+    }
+
+    async fn next(&self) -> Report {
         loop {
-            let latest = take(&mut *self.lock());
-            if !latest.is_empty() {
-                return latest;
+            let first = self.lock().pop_first();
+            if let Some((_, report)) = first {
+                return report;
             }
-            self.told.notified().await;
+            self.changed.notified().await;
         }
     }
 
@@ -43,25 +47,27 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, sync::Arc, time::Duration};
+    use std::{pin::pin, time::Duration};
 
     use cluster::apply::Failure;
+    use futures::StreamExt;
     use tokio::time::timeout;
 
     use super::*;
 
     #[tokio::test]
-    async fn however_much_is_told_the_latest_word_about_each_gateway_is_all_that_waits() {
+    async fn however_many_reports_there_are_only_the_latest_about_each_gateway_waits() {
         let reports = Arc::new(Reports::default());
-        timeout(Duration::ZERO, pin!(reports.take())).await.unwrap_err();
+        let mut taken = pin!(Arc::clone(&reports).stream());
+        timeout(Duration::ZERO, taken.next()).await.unwrap_err();
         for message in 0..10_000 {
             let owner = NsName::new("web", format!("edge-{}", message % 3));
             let failure = Failure { object: "Service edge".to_owned(), message: message.to_string() };
-            reports.tell(Report { owner, failures: vec![failure] });
+            reports.put(Report { owner, failures: vec![failure] });
         }
-        let taken = reports.take().await;
-        let messages: Vec<_> = taken.values().map(|report| report.failures[0].message.as_str()).collect();
-        assert_eq!(messages, ["9999", "9997", "9998"]);
-        timeout(Duration::ZERO, pin!(reports.take())).await.unwrap_err();
+        for message in ["9999", "9997", "9998"] {
+            assert_eq!(taken.next().await.unwrap().failures[0].message, message);
+        }
+        timeout(Duration::ZERO, taken.next()).await.unwrap_err();
     }
 }

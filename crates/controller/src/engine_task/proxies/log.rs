@@ -1,4 +1,4 @@
-//! What is logged of proxies: what a proxy says and asks is up to it, also how often.
+//! Bounds what is logged about proxies: how often a proxy reports something is up to it.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 const LINES: u32 = 60;
 /// ... in this time.
 const WINDOW: Duration = Duration::from_mins(1);
-/// So many Gateways are told apart: names may be chosen by who connects.
+/// So many Gateways have a bound of their own: whoever connects may choose the name.
 const GATEWAYS: usize = 10_000;
 
 /// Bounds the lines about the proxies of each Gateway. What is left out is counted, and metrics count it all.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::ObjectId;
 use translate::InvalidPolicy;
 
-use super::LOGGED_AT_MOST;
+use super::MAX_LOGGED;
 use crate::metrics::{Metrics, PolicyLabels};
 
 /// What is not valid at the moment, and why.
@@ -16,7 +16,7 @@ impl InvalidPolicies {
     /// Takes note of what is not valid any more, or for another reason, or is valid again, or gone. A policy that is valid
     /// has no series, so that their number is bounded by what is wrong.
     pub(super) fn note(&mut self, changes: Vec<(ObjectId, Option<InvalidPolicy>)>, metrics: &Metrics) {
-        let one_by_one = changes.len() <= LOGGED_AT_MOST;
+        let one_by_one = changes.len() <= MAX_LOGGED;
         if !one_by_one {
             tracing::warn!(count = changes.len(), "policies turned invalid or valid: see `portcullis check`");
         }

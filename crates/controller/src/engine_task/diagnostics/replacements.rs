@@ -1,11 +1,11 @@
-//! What a direct response stands in place of: counted, and logged once a transition.
+//! What is replaced by a direct response: counted, and logged once a transition.
 
 use std::collections::BTreeMap;
 
 use ir::NsName;
 use translate::{ReplacedRule, ReplacedScope, Replacement};
 
-use super::LOGGED_AT_MOST;
+use super::MAX_LOGGED;
 use crate::metrics::{Metrics, ReplacementLabels};
 
 /// What is replaced at the moment, and why.
@@ -16,11 +16,11 @@ pub(super) struct Replacements {
 }
 
 impl Replacements {
-    /// Takes note of what was replaced, is so for another reason, or is well again.
+    /// Takes note of rules that are replaced, are so for another reason, or are no longer.
     pub(super) fn note(&mut self, changes: Vec<(ReplacedRule, Option<Replacement>)>, metrics: &Metrics) {
-        let one_by_one = changes.len() <= LOGGED_AT_MOST;
+        let one_by_one = changes.len() <= MAX_LOGGED;
         if !one_by_one {
-            tracing::warn!(count = changes.len(), "rules were replaced or are well again: see `portcullis check`");
+            tracing::warn!(count = changes.len(), "rules were replaced, or are no longer: see `portcullis check`");
         }
         for (at, now) in changes {
             let ReplacedRule { gateway, route: chain, rule } = &at;
@@ -41,7 +41,7 @@ impl Replacements {
 
     /// The same of virtual hosts and route configurations as a whole.
     pub(super) fn note_wide(&mut self, changes: Vec<(ReplacedScope, Option<Replacement>)>, metrics: &Metrics) {
-        let one_by_one = changes.len() <= LOGGED_AT_MOST;
+        let one_by_one = changes.len() <= MAX_LOGGED;
         for (at, now) in changes {
             let ReplacedScope { config, host } = &at;
             let gateway = &config.gateway;

@@ -2,12 +2,12 @@
 
 use translate::Turned;
 
-use super::LOGGED_AT_MOST;
+use super::MAX_LOGGED;
 use crate::metrics::Metrics;
 
 /// Takes note of rows that panicked, or do so no longer.
 pub(super) fn note(turned: &[Turned], metrics: &Metrics) {
-    for Turned { row, fault } in turned.iter().take(LOGGED_AT_MOST) {
+    for Turned { row, fault } in turned.iter().take(MAX_LOGGED) {
         match fault {
             Some(fault) => {
                 let (place, message) = (fault.place(), fault.message());
@@ -21,11 +21,8 @@ pub(super) fn note(turned: &[Turned], metrics: &Metrics) {
             None => tracing::info!(row, "a row that panicked is sound again, or gone"),
         }
     }
-    if turned.len() > LOGGED_AT_MOST {
-        tracing::error!(
-            count = turned.len() - LOGGED_AT_MOST,
-            "more rows panicked, or are sound again: see /debug/engine"
-        );
+    if turned.len() > MAX_LOGGED {
+        tracing::error!(count = turned.len() - MAX_LOGGED, "more rows panicked, or are sound again: see /debug/engine");
     }
     let panicked = turned.iter().filter(|turned| turned.fault.is_some()).count();
     metrics.internal_faults.inc_by(panicked as u64);

@@ -2,7 +2,7 @@
 //!
 //! All traffic of a class hangs on that one object. Gateway API has a finalizer keep it (`GatewayClassFinalizerGatewaysExist`),
 //! which takes the right to write classes, and holds up whoever removes a class when its controller is gone already. Here
-//! what a class said last holds instead, until it is there again or no Gateway names it any more.
+//! the last version of a class stays in force instead, until it is there again or no Gateway names it any more.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,13 +12,13 @@ use std::{
 use api::{Kind, Object, ObjectId};
 use translate::Change;
 
-/// What is named by whom, and what is gone although it is named.
+/// Which classes Gateways name, and which of these are deleted.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
     /// The class that each Gateway names.
     named: HashMap<ObjectId, Arc<str>>,
-    /// Classes that hold although they are gone.
-    held: BTreeSet<Arc<str>>,
+    /// Deleted classes that are named and stay in force.
+    in_use: BTreeSet<Arc<str>>,
 }
 
 impl Classes {
@@ -32,27 +32,27 @@ impl Classes {
                 left = self.named.insert(object.id(), Arc::clone(&gateway.spec.gateway_class_name));
             }
             Change::Put(Object::GatewayClass(class)) => {
-                self.held.remove(&class.metadata.name);
+                self.in_use.remove(&class.metadata.name);
             }
             Change::Remove(id) if id.kind == Kind::Gateway => left = self.named.remove(id),
             Change::Remove(id) if id.kind == Kind::GatewayClass && self.is_named(&id.name) => {
-                tracing::warn!(class = %id.name, "the GatewayClass is deleted and Gateways name it; what it said last holds");
-                self.held.insert(Arc::clone(&id.name));
+                tracing::warn!(class = %id.name, "the GatewayClass is deleted and Gateways name it; its last version stays in force");
+                self.in_use.insert(Arc::clone(&id.name));
                 passes = false;
             }
             _ => {}
         }
-        let ended = left.filter(|class| self.held.contains(class) && !self.is_named(class));
+        let ended = left.filter(|class| self.in_use.contains(class) && !self.is_named(class));
         let ended = ended.map(|class| {
-            self.held.remove(&class);
+            self.in_use.remove(&class);
             Change::Remove(ObjectId::new(Kind::GatewayClass, "", class))
         });
         passes.then_some(change).into_iter().chain(ended)
     }
 
-    /// Classes that hold although they are gone.
-    pub(super) fn held(&self) -> &BTreeSet<Arc<str>> {
-        &self.held
+    /// Deleted classes that stay in force.
+    pub(super) fn deleted_in_use(&self) -> &BTreeSet<Arc<str>> {
+        &self.in_use
     }
 
     fn is_named(&self, class: &str) -> bool {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_named_holds_until_the_last_gateway_leaves_it() {
+    fn a_class_that_is_named_stays_in_force_until_the_last_gateway_leaves_it() {
         for leaves in [gone(Kind::Gateway, "edge"), gateway("b")] {
             let mut classes = Classes::default();
             let word = match &leaves {

@@ -1,7 +1,10 @@
-//! What a cluster says, and what it is told.
+//! A cluster as the source of objects, which gets back what became of them.
+
+mod classes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    mem::take,
     sync::Arc,
 };
 
@@ -9,53 +12,77 @@ use api::{Kind, ObjectId};
 use cluster::{apply::Applier, status::Writer, watch::Observed};
 use ir::NsName;
 use tokio::sync::watch;
-use translate::{Change, Changes, Proxies, Translator};
+use translate::{Change, Deploying, Proxies, Translator};
 
-use super::classes::Classes;
 use crate::metrics::{KindLabel, Metrics};
+use classes::Classes;
 
-/// Whose proxies run as which ServiceAccount.
+/// The Gateway whose proxies run as a ServiceAccount.
 pub type Accounts = Arc<HashMap<NsName, NsName>>;
 
-/// Where a cluster is told what was made of its objects.
+/// Where a cluster gets what became of its objects.
 #[derive(Clone, Debug)]
-pub struct Outlets {
-    /// Statuses.
+pub struct ClusterSinks {
+    /// Writes statuses.
     pub statuses: Writer,
-    /// The objects that run the proxies of each Gateway; none where that is not this controller's business.
-    pub proxies: Option<Applier>,
+    /// Applies the objects that run the proxies of each Gateway; none where that is not this controller's business.
+    pub applier: Option<Applier>,
     /// Which ServiceAccounts they run as.
     pub accounts: watch::Sender<Accounts>,
 }
 
 /// A cluster as the source of objects.
 #[derive(Debug)]
-pub(super) struct Watched {
-    outlets: Outlets,
+pub struct ClusterSource {
+    sinks: ClusterSinks,
+    deploying: Option<Deploying>,
     classes: Classes,
     /// Kinds of which not everything was read yet.
     awaited: BTreeSet<Kind>,
     /// Kinds whose watch fails, and why.
     stale: BTreeMap<Kind, String>,
-    /// Objects that cannot be decoded, or read, as they are now, and why, where what stands in their place does not tell.
+    /// Objects that cannot be decoded, or read, as they are now, and why, unless they are in force as refused policies.
     undecodable: BTreeMap<ObjectId, String>,
-    /// Objects whose status turned before everything was read: what would be said of them may not be true.
-    held: BTreeSet<ObjectId>,
+    /// Objects whose status changed before everything was read: it may not be true, and is not written yet.
+    deferred: BTreeSet<ObjectId>,
     /// As which ServiceAccount the proxies of a Gateway run.
     accounts: HashMap<NsName, NsName>,
+    metrics: Metrics,
 }
 
-impl Watched {
-    pub(super) fn new(outlets: Outlets) -> Self {
+impl ClusterSource {
+    pub(super) fn new(sinks: ClusterSinks, deploying: Option<Deploying>, metrics: Metrics) -> Self {
         Self {
-            outlets,
+            sinks,
+            deploying,
             classes: Classes::default(),
             awaited: Kind::all_read().collect(),
             stale: BTreeMap::new(),
             undecodable: BTreeMap::new(),
-            held: BTreeSet::new(),
+            deferred: BTreeSet::new(),
             accounts: HashMap::new(),
+            metrics,
         }
+    }
+
+    /// Kinds whose watch fails, and why.
+    pub fn stale(&self) -> &BTreeMap<Kind, String> {
+        &self.stale
+    }
+
+    /// Objects that cannot be decoded, or read, as they are now, and why.
+    pub fn undecodable(&self) -> &BTreeMap<ObjectId, String> {
+        &self.undecodable
+    }
+
+    /// GatewayClasses that are deleted, and stay in force since Gateways name them.
+    pub fn deleted_classes(&self) -> &BTreeSet<Arc<str>> {
+        self.classes.deleted_in_use()
+    }
+
+    /// Who else writes statuses of ours, a line each.
+    pub fn contested_statuses(&self) -> Vec<String> {
+        self.sinks.statuses.contested()
     }
 
     /// Whether everything was read once.
@@ -63,23 +90,16 @@ impl Watched {
         self.awaited.is_empty()
     }
 
-    /// Kinds whose watch fails, and why.
-    pub(super) fn stale(&self) -> &BTreeMap<Kind, String> {
-        &self.stale
-    }
-
-    /// Objects that cannot be decoded, or read, as they are now, and why.
-    pub(super) fn undecodable(&self) -> &BTreeMap<ObjectId, String> {
-        &self.undecodable
-    }
-
-    /// GatewayClasses that hold although they are deleted.
-    pub(super) fn held(&self) -> &BTreeSet<Arc<str>> {
-        self.classes.held()
+    /// Lets what is left over be removed: everything was read, and what shall be there is known.
+    pub(super) fn complete(&self) {
+        self.sinks.statuses.complete();
+        if let Some(applier) = &self.sinks.applier {
+            applier.complete();
+        }
     }
 
     /// Takes in what was observed.
-    pub(super) fn take(&mut self, observed: Vec<Observed>, translator: &mut Translator, metrics: &Metrics) {
+    pub(super) fn take(&mut self, observed: Vec<Observed>, translator: &mut Translator) {
         for observed in observed {
             match observed {
                 Observed::Put { object, stored } => {
@@ -87,14 +107,14 @@ impl Watched {
                         self.undecodable.remove(&object.id());
                     }
                     if let Some(stored) = stored {
-                        self.outlets.statuses.stored(&object.id(), Some(&stored));
+                        self.sinks.statuses.stored(&object.id(), Some(&stored));
                     }
                     self.classes.pass(Change::Put(object)).for_each(|change| translator.apply(change));
                 }
                 Observed::Remove(id) => {
                     self.undecodable.remove(&id);
                     if id.kind.has_status_of_ours() {
-                        self.outlets.statuses.stored(&id, None);
+                        self.sinks.statuses.stored(&id, None);
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| translator.apply(change));
                 }
@@ -102,66 +122,59 @@ impl Watched {
                     self.awaited.remove(&kind);
                 }
                 Observed::Stale { kind, why } => {
-                    tracing::warn!(%kind, why, "cannot be watched; what it said last holds");
-                    metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(1);
+                    tracing::warn!(%kind, why, "cannot be watched; what was read last stays in force");
+                    self.metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(1);
                     self.stale.insert(kind, why);
                 }
                 Observed::Fresh(kind) => {
                     tracing::info!(%kind, "is watched again");
-                    metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(0);
+                    self.metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(0);
                     self.stale.remove(&kind);
                 }
                 Observed::Undecodable { id, why, refused } => {
-                    metrics.undecodable.get_or_create(&KindLabel::of(id.kind.as_str())).inc();
+                    self.metrics.undecodable.get_or_create(&KindLabel::of(id.kind.as_str())).inc();
                     if refused {
                         tracing::warn!(%id, why, "cannot be decoded; what it targets is closed");
                     } else {
-                        tracing::warn!(%id, why, "cannot be decoded; what it said last holds");
+                        tracing::warn!(%id, why, "cannot be decoded; its last version stays in force");
                         self.undecodable.insert(id, format!("it cannot be decoded: {why}"));
                     }
                 }
                 Observed::Unreadable { id, why } => {
-                    tracing::warn!(%id, why, "cannot be read; what it said last holds, and who refers to it waits no more");
+                    tracing::warn!(%id, why, "cannot be read; its last version stays in force, and who refers to it waits no more");
                     self.undecodable.insert(id, format!("it cannot be read: {why}"));
                 }
             }
         }
     }
 
-    /// Who writes statuses.
-    pub(super) fn statuses(&self) -> &Writer {
-        &self.outlets.statuses
+    /// Has proxies trust these authorities, in PEM, from now on.
+    pub(super) fn trust(&mut self, authorities: Arc<str>, translator: &mut Translator) {
+        if let Some(deploying) = &mut self.deploying {
+            deploying.authorities = Some(authorities);
+            translator.set_deploying(Some(deploying.clone()));
+        }
     }
 
-    /// Tells the cluster what changed, once everything was read.
-    pub(super) fn tell(&mut self, turned: &BTreeSet<ObjectId>, translator: &Translator) {
+    /// Has statuses written that changed, once everything was read.
+    pub(super) fn write_statuses(&mut self, changed: &BTreeSet<ObjectId>, translator: &Translator) {
         if !self.is_complete() {
-            self.held.extend(turned.iter().cloned());
+            self.deferred.extend(changed.iter().cloned());
             return;
         }
-        let held = std::mem::take(&mut self.held);
-        for id in held.iter().chain(turned) {
-            self.outlets.statuses.desired(id, translator.status(id).as_deref());
+        for id in take(&mut self.deferred).iter().chain(changed) {
+            self.sinks.statuses.desired(id, translator.status(id).as_deref());
         }
     }
 
-    /// Says that everything was read, and told, once.
-    pub(super) fn complete(&self) {
-        self.outlets.statuses.complete();
-        if let Some(applier) = &self.outlets.proxies {
-            applier.complete();
-        }
-    }
-
-    /// Notes what proxies are run by, and as whom.
-    pub(super) fn run_proxies(&mut self, changes: &mut Changes, translator: &Translator) {
-        if changes.proxies.is_empty() {
+    /// Has objects applied that run proxies, and notes as whom these run.
+    pub(super) fn deploy(&mut self, changed: Vec<(NsName, Option<Proxies>)>, translator: &Translator) {
+        if changed.is_empty() {
             return;
         }
-        let turned = std::mem::take(&mut changes.proxies);
-        self.outlets.accounts.send_modify(|accounts| {
+        self.sinks.accounts.send_modify(|accounts| {
             let accounts = Arc::make_mut(accounts);
-            for (gateway, _) in &turned {
+            for (gateway, _) in &changed {
                 // Another Gateway's proxies may run as it by now.
                 if let Some(account) = self.accounts.remove(gateway)
                     && accounts.get(&account) == Some(gateway)
@@ -174,8 +187,8 @@ impl Watched {
                 }
             }
         });
-        let Some(applier) = &self.outlets.proxies else { return };
-        for (gateway, proxies) in turned {
+        let Some(applier) = &self.sinks.applier else { return };
+        for (gateway, proxies) in changed {
             match proxies {
                 Some(Proxies::Kept) => applier.retain(&gateway),
                 Some(Proxies::Objects(objects)) => {

@@ -1,4 +1,4 @@
-//! What statuses complain about, for the log: with files nobody sees statuses on the objects.
+//! Logs conditions that say that something is wrong: with files nobody sees statuses on the objects.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,29 +6,29 @@ use api::ObjectId;
 use serde_json::Value;
 use translate::Translator;
 
-use super::LOGGED_AT_MOST;
+use super::MAX_LOGGED;
 
-/// What was logged, so that it is logged once.
+/// What was logged of each object, so that it is logged once.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(super) struct Conditions {
     logged: HashMap<ObjectId, Vec<String>>,
 }
 
-impl Complaints {
-    /// Logs what statuses that turned complain about, unless they did before.
-    pub(super) fn note(&mut self, turned: BTreeSet<ObjectId>, translator: &Translator) {
-        if turned.len() > LOGGED_AT_MOST {
-            tracing::info!(count = turned.len(), "statuses turned: see /debug/snapshot, or `portcullis check`");
+impl Conditions {
+    /// Logs what is wrong by statuses that changed, unless it was before.
+    pub(super) fn note(&mut self, statuses: BTreeSet<ObjectId>, translator: &Translator) {
+        if statuses.len() > MAX_LOGGED {
+            tracing::info!(count = statuses.len(), "statuses changed: see /debug/snapshot, or `portcullis check`");
             return;
         }
-        for id in turned {
+        for id in statuses {
             let mut now = Vec::new();
             if let Some(status) = translator.status(&id).and_then(|status| serde_json::from_str(&status).ok()) {
                 collect(&status, "", &mut now);
             }
             let before = self.logged.get(&id).map_or(&[][..], Vec::as_slice);
-            for complaint in now.iter().filter(|complaint| !before.contains(complaint)) {
-                tracing::warn!("{id}: {complaint}");
+            for condition in now.iter().filter(|condition| !before.contains(condition)) {
+                tracing::warn!("{id}: {condition}");
             }
             if now.is_empty() && !before.is_empty() {
                 tracing::info!("{id}: all is well again");
@@ -43,7 +43,7 @@ impl Complaints {
 }
 
 /// The conditions of a status, of its listeners, parents and ancestors that say that something is wrong.
-fn collect(status: &Value, of: &str, complaints: &mut Vec<String>) {
+fn collect(status: &Value, of: &str, found: &mut Vec<String>) {
     let list = |field| status.get(field).and_then(Value::as_array).into_iter().flatten();
     for condition in list("conditions") {
         let text = |field| condition.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -56,23 +56,23 @@ fn collect(status: &Value, of: &str, complaints: &mut Vec<String>) {
         };
         if wrong {
             let (kind, status) = (text("type"), text("status"));
-            complaints.push(format!("{of}{kind}={status}, {}: {}", text("reason"), text("message")));
+            found.push(format!("{of}{kind}={status}, {}: {}", text("reason"), text("message")));
         }
     }
     for listener in list("listeners") {
         let name = listener.get("name").and_then(Value::as_str).unwrap_or_default();
-        collect(listener, &format!("listener {name}: "), complaints);
+        collect(listener, &format!("listener {name}: "), found);
     }
     for ancestor in list("ancestors") {
         let text = |field| ancestor.pointer(field).and_then(Value::as_str).unwrap_or_default();
         let (kind, name) = (text("/ancestorRef/kind"), text("/ancestorRef/name"));
-        collect(ancestor, &format!("at {kind} {name}: "), complaints);
+        collect(ancestor, &format!("at {kind} {name}: "), found);
     }
     for parent in list("parents") {
         let name = parent.pointer("/parentRef/name").and_then(Value::as_str).unwrap_or_default();
         let section = parent.pointer("/parentRef/sectionName").and_then(Value::as_str);
         let section = section.map(|section| format!("/{section}")).unwrap_or_default();
-        collect(parent, &format!("at {name}{section}: "), complaints);
+        collect(parent, &format!("at {name}{section}: "), found);
     }
 }
 
@@ -97,10 +97,10 @@ mod tests {
                 "conditions": [condition("Accepted", "False"), condition("Attached", "False")],
             }],
         });
-        let mut complaints = Vec::new();
-        collect(&status, "", &mut complaints);
+        let mut found = Vec::new();
+        collect(&status, "", &mut found);
         assert_eq!(
-            complaints,
+            found,
             [
                 "Programmed=False, Why: what and where",
                 "listener http: Conflicted=True, Why: what and where",

@@ -24,12 +24,12 @@ impl World {
         let settings = ir::Settings { shared_host: false, ..ir::Settings::default() };
         let controller = cluster::status::Settings::new(Arc::clone(&settings.controller_name));
         let applier = Applier::new(apply::Settings::default(), apply::Metrics::default(), |_| {});
-        let outlets = Outlets {
+        let sinks = ClusterSinks {
             statuses: Writer::new(controller, metrics.statuses.clone()),
-            proxies: Some(applier.clone()),
+            applier: Some(applier.clone()),
             accounts: watch::Sender::default(),
         };
-        let accounts = outlets.accounts.subscribe();
+        let accounts = sinks.accounts.subscribe();
         let deploying = Deploying {
             settings: deploy::Settings::default(),
             xds_host: "portcullis.portcullis-system.svc".into(),
@@ -37,7 +37,7 @@ impl World {
             authorities: None,
             applied: true,
         };
-        let task = EngineTask::new(settings, Hub::new(), None, metrics.clone()).watching(outlets, Some(deploying));
+        let task = EngineTask::new(settings, Hub::new(), None, metrics.clone()).watching(sinks, Some(deploying));
         Self { task, applier, accounts, metrics, files: Memory::default() }
     }
 
@@ -197,7 +197,7 @@ fn refusals_of_proxies_are_counted_by_gateway_and_type() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_told_until_it_can_or_goes() {
+fn what_cannot_be_decoded_is_reported_until_it_can_or_goes() {
     let mut w = World::new();
     let objects = w.objects("a.yaml", &world(8080));
     let routes = objects.iter().filter_map(|observed| match observed {
@@ -206,19 +206,21 @@ fn what_cannot_be_decoded_is_told_until_it_can_or_goes() {
     });
     let id = routes.into_iter().find(|id| id.kind == Kind::HttpRoute).expect("a route");
     let undecodable = || Observed::Undecodable { id: id.clone(), why: "a port is text".to_owned(), refused: false };
-    let told = |w: &mut World| {
+    let undecoded = |w: &mut World| {
         let (sender, answer) = std::sync::mpsc::channel();
-        let question = move |view: &View<'_>| sender.send(view.undecodable.cloned()).expect("somebody waits");
+        let question = move |view: &View<'_>| {
+            sender.send(view.cluster.map(|cluster| cluster.undecodable().clone())).expect("somebody waits");
+        };
         w.task.work(vec![Event::Ask(Box::new(question))]);
         answer.recv().expect("an answer").expect("there is a cluster").into_keys().collect::<Vec<_>>()
     };
     w.observe(objects.clone());
     w.observe(vec![undecodable()]);
-    assert_eq!(told(&mut w), std::slice::from_ref(&id));
+    assert_eq!(undecoded(&mut w), std::slice::from_ref(&id));
     w.observe(objects);
-    assert_eq!(told(&mut w), []);
+    assert_eq!(undecoded(&mut w), []);
     w.observe(vec![undecodable(), Observed::Remove(id.clone())]);
-    assert_eq!(told(&mut w), []);
+    assert_eq!(undecoded(&mut w), []);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How many problems there are, kept up to date by what turned: a scrape asks nobody and looks at no object.
+//! How many problems there are, kept up to date by what changed, so that a scrape looks at no object.
 
 use std::collections::HashMap;
 
@@ -26,9 +26,9 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    /// Takes note of objects whose problems may have turned.
-    pub(super) fn note<'a>(&mut self, turned: impl IntoIterator<Item = &'a ObjectId>, translator: &Translator) {
-        for id in turned {
+    /// Takes note of objects whose problems may have changed.
+    pub(super) fn note<'a>(&mut self, objects: impl IntoIterator<Item = &'a ObjectId>, translator: &Translator) {
+        for id in objects {
             let now = count(translator.problems_of(id).iter().map(|problem| problem.severity));
             let before =
                 if now == Counts::default() { self.objects.remove(id) } else { self.objects.insert(id.clone(), now) };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_as_it_turns_is_what_a_look_at_everything_finds() {
+    fn what_is_counted_as_it_changes_is_what_a_look_at_everything_finds() {
         let (mut translator, mut problems, metrics) =
             (Translator::new(ir::Settings::default()), Problems::default(), Metrics::default());
         let answer = |status: u32| object("DirectResponse", "r", json!({"spec": {"status": status}}));

@@ -1,0 +1,97 @@
+//! What the task reacts to, and how it is asked.
+
+use std::sync::Arc;
+
+use cluster::watch::Observed;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use translate::Translator;
+
+use super::ClusterSource;
+use crate::files::{FileProblem, Update};
+
+/// How many events of a handle wait at most before their senders do.
+const QUEUE: usize = 1024;
+
+/// Something the task reacts to.
+pub enum Event {
+    /// Files changed.
+    Files(Update),
+    /// Objects of a cluster changed.
+    Cluster(Vec<Observed>),
+    /// The authorities changed that proxies shall trust, in PEM.
+    Authorities(Arc<str>),
+    /// What runs the proxies of a Gateway could not be applied, or all of it could.
+    Applied(cluster::apply::Report),
+    /// A proxy connected, acknowledged or refused something, or left.
+    Proxy(xds::Event),
+    /// Time to look whether ports can be bound that could not.
+    RecheckPorts,
+    /// Somebody wants to know something.
+    Ask(Question),
+}
+
+impl Event {
+    /// The source as metrics call it, and how many events it counts for; none for what is no event of a source.
+    pub(super) fn source(&self) -> Option<(&'static str, usize)> {
+        match self {
+            Self::Files(update) => Some(("files", update.changes.len())),
+            Self::Cluster(observed) => Some(("cluster", observed.len())),
+            Self::Authorities(_) => Some(("identity", 1)),
+            Self::Applied(_) => Some(("deployer", 1)),
+            Self::Proxy(_) => Some(("xds", 1)),
+            Self::RecheckPorts | Self::Ask(_) => None,
+        }
+    }
+}
+
+/// A question to whoever owns the translator.
+pub type Question = Box<dyn FnOnce(&View<'_>) + Send>;
+
+/// What can be asked about, settled.
+pub struct View<'a> {
+    /// The translator.
+    pub translator: &'a Translator,
+    /// What is wrong with files.
+    pub file_problems: &'a [FileProblem],
+    /// The cluster, where that is the source.
+    pub cluster: Option<&'a ClusterSource>,
+}
+
+/// The task is gone; the process is about to end.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine has stopped")]
+pub struct Stopped;
+
+/// Sends events to the task. Clones lead to the same one.
+#[derive(Clone)]
+pub struct EngineHandle(mpsc::Sender<Event>);
+
+impl EngineHandle {
+    /// Hands over an event; waits while the task is far behind.
+    pub async fn send(&self, event: Event) -> Result<(), Stopped> {
+        self.0.send(event).await.map_err(|_| Stopped)
+    }
+
+    /// The same, from a thread that may block.
+    pub fn send_blocking(&self, event: Event) -> Result<(), Stopped> {
+        self.0.blocking_send(event).map_err(|_| Stopped)
+    }
+
+    /// Asks about what is there once all events that were sent before are settled.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let (sender, answer) = oneshot::channel();
+        // Who asked may have left.
+        self.send(Event::Ask(Box::new(move |view| drop(sender.send(question(view)))))).await?;
+        answer.await.map_err(|_| Stopped)
+    }
+}
+
+/// A handle, and the events that are sent by it and its clones, which end with the last of them.
+pub fn channel() -> (EngineHandle, ReceiverStream<Event>) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (EngineHandle(sender), ReceiverStream::new(receiver))
+}
