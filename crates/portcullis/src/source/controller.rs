@@ -89,8 +89,9 @@ impl Controller {
             StatusCode::SERVICE_UNAVAILABLE => bail!("{} is {}: ask again in a moment", this.place, body.trim()),
             _ => bail!("{} is no admin server of Portcullis: it answers {status} to /readyz", this.place),
         }
-        for line in body.lines().filter(|line| line.starts_with("stale: ")) {
-            note(format_args!("the controller cannot watch everything at the moment: {line}"));
+        // The first line says that it is ready, and each other one what is not as it should be.
+        for line in body.lines().skip(1) {
+            note(format_args!("the controller is ready, but not all is as it should be: {line}"));
         }
         Ok(this)
     }
