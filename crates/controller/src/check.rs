@@ -21,7 +21,7 @@ pub struct Finding {
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
-    /// The object, if it can be told.
+    /// The object, if it is known.
     pub object: Option<ObjectId>,
     /// What is wrong with it.
     pub problem: Problem,

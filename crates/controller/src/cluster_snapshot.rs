@@ -1,4 +1,4 @@
-//! What a cluster holds at a moment, for who asks once.
+//! What a cluster holds at a moment, for commands that ask once.
 //!
 //! What cannot be read is never taken for what is not there: a kind whose list is refused, or does not come in time, is
 //! told of with the reason, and it is up to the caller whether what is left is worth anything.

@@ -1,7 +1,7 @@
 //! Folders of manifests as a source of objects.
 //!
 //! [`Manifests`] is the pure core: texts of files go in, objects come out, completed as an API server would complete
-//! them. Around it, [`scan`] reads folders, [`coalesce`] says when, and [`source`] follows them.
+//! them. Around it, [`scan`] reads folders, [`coalesce`] decides when, and [`source`] follows them.
 
 pub mod age;
 pub mod coalesce;
@@ -22,7 +22,7 @@ pub use source::{Files, Following, SourceError, Update};
 pub use state::{FileProblem, Manifests};
 pub use yaml::Position;
 
-/// Names a file, and says where it stands among the others: by argument, then by path.
+/// A file, and its order among the others: by argument, then by path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileKey {
     /// Which of the folders given on the command line it is in.
@@ -42,7 +42,7 @@ impl FileKey {
         &self.path
     }
 
-    /// Whether its name says that it is JSON.
+    /// Whether it is JSON by its name.
     fn is_json(&self) -> bool {
         self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
     }

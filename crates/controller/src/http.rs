@@ -147,7 +147,7 @@ mod tests {
         socket.connect(to).await.expect("a connection")
     }
 
-    async fn told(io: &mut TcpStream, request: &[u8]) -> String {
+    async fn answer(io: &mut TcpStream, request: &[u8]) -> String {
         io.write_all(request).await.expect("it is read");
         let mut answer = vec![0; 1000];
         let read = timeout(Duration::from_secs(20), io.read(&mut answer)).await.expect("an answer");
@@ -166,16 +166,16 @@ mod tests {
             held.push(io);
         }
         let mut probe = connect(address, [127, 0, 0, 1]).await;
-        assert!(told(&mut probe, GET).await.ends_with("here\n"));
+        assert!(answer(&mut probe, GET).await.ends_with("here\n"));
         // The connection is used again.
-        assert!(told(&mut probe, GET).await.ends_with("here\n"));
+        assert!(answer(&mut probe, GET).await.ends_with("here\n"));
     }
 
     #[tokio::test]
     async fn a_connection_ends_when_it_is_not_used() {
         let (address, _stop) = served(32).await;
         let (mut used, mut silent) = (connect(address, [127, 0, 0, 1]).await, connect(address, [127, 0, 0, 1]).await);
-        assert!(told(&mut used, GET).await.ends_with("here\n"));
+        assert!(answer(&mut used, GET).await.ends_with("here\n"));
         tokio::time::pause();
         for io in [&mut used, &mut silent] {
             assert_eq!(io.read(&mut [0; 1]).await.unwrap_or(0), 0);
@@ -186,7 +186,7 @@ mod tests {
     async fn the_end_of_the_server_ends_its_connections() {
         let (address, stop) = served(32).await;
         let mut io = connect(address, [127, 0, 0, 1]).await;
-        assert!(told(&mut io, GET).await.ends_with("here\n"));
+        assert!(answer(&mut io, GET).await.ends_with("here\n"));
         drop(stop);
         assert_eq!(io.read(&mut [0; 1]).await.unwrap_or(0), 0);
     }
@@ -206,12 +206,12 @@ mod tests {
             ("", false),
         ] {
             let mut io = connect(address, [127, 0, 0, 1]).await;
-            let answer = told(&mut io, format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await;
+            let answer = answer(&mut io, format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).await;
             assert_eq!(answer.starts_with("HTTP/1.1 200"), served, "{host}: {answer}");
             assert_eq!(answer.starts_with("HTTP/1.1 421"), !served, "{host}: {answer}");
         }
         let mut io = connect(address, [127, 0, 0, 1]).await;
-        let absolute = told(&mut io, b"GET http://evil.example/ HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        let absolute = answer(&mut io, b"GET http://evil.example/ HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         assert!(absolute.starts_with("HTTP/1.1 421"), "{absolute}");
     }
 

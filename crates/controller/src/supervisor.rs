@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::metrics::Metrics;
 
-/// How long the program may take to tell its version.
+/// How long the program may take to print its version.
 const PROBE: Duration = Duration::from_secs(10);
 
 /// How to run Envoys.
@@ -60,7 +60,7 @@ impl Supervisor {
         let failed = |why: String| SupervisorError::Program { path: self.envoy.clone(), why };
         let output = tokio::process::Command::new(&self.envoy).arg("--version").kill_on_drop(true).output();
         let Ok(output) = timeout(PROBE, output).await else {
-            return Err(failed(format!("it does not tell its version within {PROBE:?}")));
+            return Err(failed(format!("it does not print its version within {PROBE:?}")));
         };
         let output = output.map_err(|error| failed(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -45,13 +45,13 @@ spec:
 pub(crate) struct Memory(Manifests);
 
 impl Memory {
-    /// What the source says when a file has this text.
+    /// What changes when a file has this text.
     pub(crate) fn write(&mut self, name: &str, text: &str) -> Update {
         self.0.load(FileKey::new(0, name.as_ref()), text.as_bytes());
         self.update()
     }
 
-    /// What the source says when a file is removed.
+    /// What changes when a file is removed.
     pub(crate) fn remove(&mut self, name: &str) -> Update {
         self.0.remove(&FileKey::new(0, name.as_ref()));
         self.update()

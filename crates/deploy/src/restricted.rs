@@ -84,14 +84,14 @@ fn annotations(path: &str, annotations: &Value) -> Result<(), Refused> {
 }
 
 fn service(path: &str, spec: &Value, ours: &Ours<'_>) -> Result<(), Refused> {
-    if said(&spec["externalIPs"]) {
+    if is_set(&spec["externalIPs"]) {
         return refuse(path, "externalIPs", "would take the requests for addresses that are others'");
     }
     only(path, spec, &SERVICE)?;
     if !matches!(spec["type"].as_str(), None | Some("ClusterIP" | "NodePort" | "LoadBalancer")) {
         return refuse(path, "type", "is none of LoadBalancer, NodePort and ClusterIP");
     }
-    if said(&spec["loadBalancerIP"]) && Some(&spec["loadBalancerIP"]) != ours.load_balancer_ip {
+    if is_set(&spec["loadBalancerIP"]) && Some(&spec["loadBalancerIP"]) != ours.load_balancer_ip {
         return refuse(path, "loadBalancerIP", "is not the address that the Gateway asks for in spec.addresses");
     }
     Ok(())
@@ -114,7 +114,7 @@ fn must<T>(path: &str, field: &str, value: &str) -> Result<T, Refused> {
 
 /// Refuses a field that nobody knows to be harmless.
 fn only(path: &str, value: &Value, known: &[&str]) -> Result<(), Refused> {
-    let mut fields = value.as_object().into_iter().flatten().filter(|(_, value)| said(value));
+    let mut fields = value.as_object().into_iter().flatten().filter(|(_, value)| is_set(value));
     match fields.find(|(field, _)| !known.contains(&field.as_str())) {
         Some((field, _)) => refuse(path, field, "is not known to be harmless"),
         None => Ok(()),
@@ -122,7 +122,7 @@ fn only(path: &str, value: &Value, known: &[&str]) -> Result<(), Refused> {
 }
 
 /// Whether a field says something: to Kubernetes null, false, zero and what is empty are what is not there.
-fn said(value: &Value) -> bool {
+fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(value) => *value,

@@ -102,7 +102,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
     #[command(flatten)]
-    pub(crate) told: ToldArgs,
+    pub(crate) answer: AnswerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ pub(crate) struct Explain {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) told: ToldArgs,
+    pub(crate) answer: AnswerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -132,7 +132,7 @@ pub(crate) struct Status {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
     #[command(flatten)]
-    pub(crate) told: ToldArgs,
+    pub(crate) answer: AnswerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -183,7 +183,7 @@ pub(crate) struct FileArgs {
 
 /// Who is asked, and how the answer is written.
 #[derive(Debug, Args)]
-pub(crate) struct ToldArgs {
+pub(crate) struct AnswerArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// The format.

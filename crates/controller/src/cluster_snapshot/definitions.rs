@@ -56,11 +56,12 @@ impl Lacking {
 
 impl fmt::Display for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = self.release.iter().cloned().chain(self.channel.iter().map(|channel| format!("{channel} channel")));
-        let said = said.collect::<Vec<_>>().join(", ");
-        let said = if said.is_empty() { said } else { format!(" ({said})") };
+        let versions =
+            self.release.iter().cloned().chain(self.channel.iter().map(|channel| format!("{channel} channel")));
+        let versions = versions.collect::<Vec<_>>().join(", ");
+        let versions = if versions.is_empty() { versions } else { format!(" ({versions})") };
         let duty = if self.is_vital() { "must" } else { "may" };
-        writeln!(f, "CustomResourceDefinition {}{said}: {} {duty} act", self.name, self.actor)?;
+        writeln!(f, "CustomResourceDefinition {}{versions}: {} {duty} act", self.name, self.actor)?;
         if let Some(why) = &self.unserved {
             writeln!(f, "  no {} is read: {why}: {}", self.kind, self.remedy)?;
         }

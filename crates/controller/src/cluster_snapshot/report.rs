@@ -1,6 +1,6 @@
-//! What `portcullis status` says, and `/debug/status` answers: what is broken, where, and who must act.
+//! What `portcullis status` prints, and `/debug/status` answers: what is broken, where, and who must act.
 //!
-//! It travels as JSON between a controller and whoever asks it, so that both ways of asking end in the same text.
+//! A controller sends it as JSON, so that both ways of asking end in the same text.
 
 use std::fmt::{self, Write as _};
 
@@ -42,13 +42,13 @@ impl Selection {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusReport {
     /// What is wrong with objects, by object.
-    pub problems: Vec<Told>,
+    pub problems: Vec<ReportedProblem>,
     /// The object that was asked about by its name, if its kind has a status.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub objects: Vec<Stands>,
+    pub objects: Vec<ObjectStatus>,
     /// Definitions that are not there, or lack fields that are read.
     pub definitions: Vec<Lacking>,
-    /// Kinds of which nobody knows whether what is said is still so.
+    /// Kinds that cannot be read, so that the rest of the report may not be true any more.
     pub unread: Vec<Unread>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Named {
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Told {
+pub struct ReportedProblem {
     /// The object.
     pub object: Named,
     /// Who must act.
@@ -105,7 +105,7 @@ pub struct Told {
     pub message: String,
 }
 
-impl Told {
+impl ReportedProblem {
     fn of(id: &ObjectId, problem: &Problem) -> Self {
         Self {
             object: id.into(),
@@ -121,7 +121,7 @@ impl Told {
 /// What the status of an object is, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Stands {
+pub struct ObjectStatus {
     /// The object.
     pub object: Named,
     /// Its status, without times.
@@ -142,18 +142,18 @@ impl StatusReport {
     /// What a settled translator knows about what is asked for.
     pub fn of(translator: &Translator, selection: &Selection) -> Self {
         let problems = translator.problems().into_iter().filter(|(id, _)| selection.takes(id));
-        let problems = problems.map(|(id, problem)| Told::of(&id, &problem)).collect();
+        let problems = problems.map(|(id, problem)| ReportedProblem::of(&id, &problem)).collect();
         let objects = match selection.name {
             None => Vec::new(),
             Some(_) => {
-                let mut stands = translator.status_rows();
-                stands.retain(|(id, _)| selection.takes(id));
-                let stands = stands.into_iter().map(|(id, status)| {
+                let mut statuses = translator.status_rows();
+                statuses.retain(|(id, _)| selection.takes(id));
+                let statuses = statuses.into_iter().map(|(id, status)| {
                     let mut status = status.value();
                     crate::document::drop_times(&mut status);
-                    Stands { object: (&id).into(), status }
+                    ObjectStatus { object: (&id).into(), status }
                 });
-                stands.collect()
+                statuses.collect()
             }
         };
         Self { problems, objects, ..Self::default() }
@@ -176,7 +176,7 @@ impl StatusReport {
         let undecodable = undecodable.into_iter().filter(|(id, _)| selection.takes(id));
         self.problems.extend(undecodable.map(|(id, why)| {
             let problem = Problem::new(Severity::Refused, "Invalid", "", why.clone());
-            Told::of(id, &problem)
+            ReportedProblem::of(id, &problem)
         }));
     }
 
@@ -189,7 +189,7 @@ impl StatusReport {
     /// Whether anything is refused, replaced or ignored, cannot be there at all, or is not known.
     pub fn fails(&self) -> bool {
         let warning = Severity::Warning.to_string();
-        self.problems.iter().any(|told| told.severity != warning)
+        self.problems.iter().any(|problem| problem.severity != warning)
             || self.definitions.iter().any(Lacking::is_vital)
             || !self.unread.is_empty()
     }
@@ -197,7 +197,7 @@ impl StatusReport {
     /// How many problems are of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let severity = severity.to_string();
-        self.problems.iter().filter(|told| told.severity == severity).count()
+        self.problems.iter().filter(|problem| problem.severity == severity).count()
     }
 }
 
@@ -210,18 +210,18 @@ impl fmt::Display for StatusReport {
         for lacking in &self.definitions {
             write!(f, "{lacking}")?;
         }
-        for stands in &self.objects {
-            writeln!(f, "{}", stands.object)?;
-            write!(f, "{}", conditions(&stands.status))?;
+        for object in &self.objects {
+            writeln!(f, "{}", object.object)?;
+            write!(f, "{}", conditions(&object.status))?;
         }
         let mut object = None;
-        for told in &self.problems {
-            if object != Some(&told.object) {
-                writeln!(f, "{}: {} must act", told.object, told.actor)?;
-                object = Some(&told.object);
+        for problem in &self.problems {
+            if object != Some(&problem.object) {
+                writeln!(f, "{}: {} must act", problem.object, problem.actor)?;
+                object = Some(&problem.object);
             }
-            let field = if told.field.is_empty() { String::new() } else { format!("{}: ", told.field) };
-            writeln!(f, "  {}: {field}{} ({})", told.severity, told.message, told.reason)?;
+            let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
+            writeln!(f, "  {}: {field}{} ({})", problem.severity, problem.message, problem.reason)?;
         }
         let [refused, replaced, ignored, warnings] =
             [Severity::Refused, Severity::Replaced, Severity::Ignored, Severity::Warning]
@@ -234,20 +234,20 @@ impl fmt::Display for StatusReport {
 fn conditions(status: &Value) -> String {
     let mut text = String::new();
     for condition in status["conditions"].as_array().into_iter().flatten() {
-        tell_condition(&mut text, condition, "");
+        write_condition(&mut text, condition, "");
     }
     for (list, reference) in [("parents", "parentRef"), ("ancestors", "ancestorRef")] {
         for entry in status[list].as_array().into_iter().flatten() {
             let place = at(&entry[reference]);
             for condition in entry["conditions"].as_array().into_iter().flatten() {
-                tell_condition(&mut text, condition, &place);
+                write_condition(&mut text, condition, &place);
             }
         }
     }
     for listener in status["listeners"].as_array().into_iter().flatten() {
         let place = format!(" at listener {}", listener["name"].as_str().unwrap_or_default());
         for condition in listener["conditions"].as_array().into_iter().flatten() {
-            tell_condition(&mut text, condition, &place);
+            write_condition(&mut text, condition, &place);
         }
     }
     text
@@ -261,7 +261,7 @@ fn at(reference: &Value) -> String {
     format!(" at {kind} {namespace}{}{section}", part("name").unwrap_or_default())
 }
 
-fn tell_condition(text: &mut String, condition: &Value, place: &str) {
+fn write_condition(text: &mut String, condition: &Value, place: &str) {
     let part = |name: &str| condition[name].as_str().unwrap_or_default();
     let _ = writeln!(text, "  {}={} ({}){place}", part("type"), part("status"), part("reason"));
 }

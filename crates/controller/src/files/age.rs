@@ -1,9 +1,9 @@
 //! Ages for objects that have none.
 //!
 //! Where Gateway API lets the older of two objects win, a manifest without `creationTimestamp` is as old as its place
-//! says: argument, path, document. Places are ordered, ages are numbers, and a document put in front must not give a
-//! new age to all behind it. So ages are labels with gaps: a newcomer gets one between its neighbours, and only when a
-//! gap is used up are all labels dealt out anew. A label says nothing but which of two objects is older, so two
+//! is: argument, path, document. Places are ordered, ages are numbers, and a document put in front must not give a
+//! new age to all behind it. So ages are labels with gaps: a new object gets one between its neighbours, and only when a
+//! gap is used up are all labels dealt out anew. A label means nothing but which of two objects is older, so two
 //! histories that end in the same files agree wherever it matters.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_changes_no_other_age() {
+    fn a_new_object_changes_no_other_age() {
         let mut ages = Ages::default();
         ages.set(&file("b.yaml"), ids("bcd"));
         ages.set(&file("c.yaml"), ids("xyz"));
@@ -213,9 +213,9 @@ mod tests {
                 let changed = ages.set(&file(&index.to_string()), ids(&names));
                 for (key, list) in &ages.files {
                     for (id, label) in list {
-                        let told = changed.contains(&(Arc::clone(key), id.clone()));
+                        let reported = changed.contains(&(Arc::clone(key), id.clone()));
                         let same = before.get(key).is_some_and(|list| list.get(id) == Some(label));
-                        prop_assert_eq!(told, !same, "a changed age is told, and nothing else");
+                        prop_assert_eq!(reported, !same, "a changed age is reported, and nothing else");
                     }
                 }
                 now.insert(index, names);

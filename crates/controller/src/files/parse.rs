@@ -26,13 +26,13 @@ pub(super) struct Manifest {
     pub(super) item: Option<usize>,
     /// Where it begins.
     pub(super) position: Position,
-    /// What it says.
+    /// What it is.
     pub(super) outcome: Outcome,
     /// What is wrong with it.
     pub(super) problems: Vec<(Position, Problem)>,
 }
 
-/// What a manifest says.
+/// What a manifest is.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// An object.
@@ -40,7 +40,7 @@ pub(super) enum Outcome {
     /// An object that an API server would refuse. A policy is served as far as it can be read unless it was sound
     /// before: translation refuses it, and what it was to limit is not served without it.
     Refused(ObjectId, Option<Arc<Object>>),
-    /// Nothing that has a kind; the name, if that can be told.
+    /// Nothing that has a kind; the name, if it is known.
     Unclear(Option<(String, String)>),
     /// An object of a kind that is none of ours.
     Foreign {
@@ -93,7 +93,7 @@ fn list_items(mut value: Value) -> Result<Vec<Value>, Value> {
     let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
     match value.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) if is_list => {
-            // Items of a list of one kind may leave out what the list says.
+            // Items of a list of one kind may leave out the kind of the list.
             let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
             let kind = text("kind").strip_suffix("List").unwrap_or_default();
             let types = [("kind", kind), ("apiVersion", text("apiVersion"))];
@@ -143,7 +143,7 @@ fn manifest(
                 _ => false,
             };
             for field in decoded.unknown_fields {
-                // What is not known and may protect something has an effect, and the policy's own report tells it.
+                // What is not known and may protect something has an effect, and the policy's own report has it.
                 let effect = if refused(&field) { "" } else { " and has no effect" };
                 let message = format!("this field is not known{effect}: correct its name, or remove it");
                 problems.push((place(&field), Problem::new(Severity::Ignored, "UnknownField", &field, message)));
@@ -172,7 +172,7 @@ fn manifest(
 /// What an API server does to every object it is given.
 fn complete(value: &mut Value) {
     if let Value::Object(fields) = value {
-        // A status is written by controllers, never by who creates the object.
+        // A status is written by controllers, never in manifests.
         fields.remove("status");
     }
 }
@@ -250,7 +250,7 @@ impl LazyPlaces<'_> {
     }
 }
 
-/// Where a manifest stands in its file, for whoever finds a fault in it later.
+/// Where a manifest stands in its file, for faults that are found later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The file.

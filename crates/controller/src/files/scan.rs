@@ -88,7 +88,7 @@ impl Scanner {
         found
     }
 
-    /// What changed at these paths, whatever their stamps say. Only a scan tells whether a path that was never seen is
+    /// What changed at these paths, whatever their stamps say. Only a scan knows whether a path that was never seen is
     /// to be read, and under which name.
     pub fn look_at(&mut self, paths: &BTreeSet<PathBuf>) -> Vec<Found> {
         let keys: Vec<_> = paths.iter().filter_map(|path| self.key(path)).collect();
@@ -137,8 +137,8 @@ impl Scanner {
 
     fn unreadable(&mut self, key: FileKey, why: String) -> Option<Found> {
         let new = !self.seen.contains_key(&key);
-        let told = self.seen.entry(key.clone()).or_default().stamp.take().is_none() && !new;
-        (!told).then_some(Found::Unreadable(key, why))
+        let known = self.seen.entry(key.clone()).or_default().stamp.take().is_none() && !new;
+        (!known).then_some(Found::Unreadable(key, why))
     }
 
     fn gone(&mut self, key: FileKey) -> Found {
@@ -267,7 +267,7 @@ mod tests {
             fs::write(path, text).expect("a file");
         }
 
-        fn tell(&self, found: &[Found]) -> Vec<String> {
+        fn shown(&self, found: &[Found]) -> Vec<String> {
             let name = |key: &FileKey| {
                 key.path().strip_prefix(self.folder.path()).expect("it is in the folder").display().to_string()
             };
@@ -283,7 +283,7 @@ mod tests {
 
         fn scan(&mut self) -> Vec<String> {
             let found = self.scanner.scan(|_| false);
-            self.tell(&found)
+            self.shown(&found)
         }
     }
 
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_told_of_is_read_even_if_nothing_shows() {
+    fn a_file_that_is_named_is_read_even_if_nothing_shows() {
         let mut folder = Folder::new();
         folder.write("a.yaml", "1");
         folder.scan();
@@ -324,10 +324,10 @@ mod tests {
         let paths = ["a.yaml", "b.yaml", ".git/a.yaml"].map(|name| folder.path(name)).into();
         assert!(folder.scanner.knows(&folder.path("a.yaml")) && !folder.scanner.knows(&folder.path(".git/a.yaml")));
         let found = folder.scanner.look_at(&paths);
-        assert_eq!(folder.tell(&found), ["a.yaml=1"]);
+        assert_eq!(folder.shown(&found), ["a.yaml=1"]);
         fs::remove_file(folder.path("a.yaml")).expect("it is there");
         let found = folder.scanner.look_at(&paths);
-        assert_eq!(folder.tell(&found), ["-a.yaml"]);
+        assert_eq!(folder.shown(&found), ["-a.yaml"]);
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(folder.scan(), ["root/a.yaml=1"]);
         fs::rename(folder.path("root"), folder.path("elsewhere")).expect("the same folder");
         assert_eq!(folder.scan(), ["?root"]);
-        assert_eq!(folder.scan(), [""; 0], "told once");
+        assert_eq!(folder.scan(), [""; 0], "reported once");
         folder.write("root/b.yaml", "2");
         assert_eq!(folder.scan(), ["-root", "-root/a.yaml", "root/b.yaml=2"]);
     }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_told_once_and_waited_for_by_nobody() {
+    fn what_is_no_file_is_reported_once_and_waited_for_by_nobody() {
         let mut folder = Folder::new();
         folder.write("a.yaml", "1");
         assert_eq!(folder.scan(), ["a.yaml=1"]);
@@ -413,8 +413,8 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(folder.path("d.yaml")).expect("a socket");
         assert_eq!(folder.scan(), ["?a.yaml", "?b.yaml", "?c.yaml", "?d.yaml"]);
         assert_eq!(folder.scan(), [""; 0]);
-        let told = ["a.yaml", "b.yaml"].map(|name| folder.path(name)).into();
-        assert!(folder.scanner.look_at(&told).is_empty());
+        let named = ["a.yaml", "b.yaml"].map(|name| folder.path(name)).into();
+        assert!(folder.scanner.look_at(&named).is_empty());
         fs::remove_file(folder.path("a.yaml")).expect("it is there");
         folder.write("a.yaml", "2");
         assert_eq!(folder.scan(), ["a.yaml=2"]);

@@ -27,7 +27,7 @@ use super::{
 /// elsewhere).
 const RESCAN: Duration = Duration::from_secs(5);
 
-/// What the files said at one look.
+/// What changed in the files at one look.
 #[derive(Debug, Default)]
 pub struct Update {
     /// Objects that changed.
@@ -102,7 +102,7 @@ impl Files {
         }
         let changes = self.manifests.take_changes();
         if touched {
-            self.tell(self.manifests.problems());
+            self.log(self.manifests.problems());
         }
         Update {
             changes,
@@ -113,7 +113,7 @@ impl Files {
     }
 
     /// Logs problems that are new, and those that are gone.
-    fn tell(&mut self, problems: Vec<FileProblem>) {
+    fn log(&mut self, problems: Vec<FileProblem>) {
         let before: HashSet<_> = self.problems.iter().collect();
         for problem in problems.iter().filter(|problem| !before.contains(problem)) {
             if problem.problem.severity == ir::Severity::Warning {
@@ -191,7 +191,7 @@ pub struct Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        // A thread that is gone needs no telling.
+        // A thread that is gone needs no message.
         drop(self.stop.send(Message::Stop));
     }
 }
@@ -202,7 +202,7 @@ enum Message {
     Stop,
 }
 
-/// What the system tells of folders.
+/// The watch that the system keeps on folders.
 struct Watch {
     watcher: Option<RecommendedWatcher>,
     /// What was watched: a folder that was replaced needs another watch.
@@ -212,7 +212,7 @@ struct Watch {
 impl Watch {
     fn new(sender: mpsc::Sender<Message>, roots: &[PathBuf]) -> Self {
         let shown = roots.to_vec();
-        // The system tells of absolute paths, whatever was given.
+        // Events have absolute paths, whatever was given.
         let absolute: Vec<_> = roots.iter().map(|root| std::path::absolute(root).unwrap_or_default()).collect();
         let handler = move |event: notify::Result<Event>| {
             let event = event.map(|mut event| {
@@ -263,7 +263,7 @@ fn inode(path: &Path) -> Option<u64> {
     Some(metadata.len())
 }
 
-/// An absolute path in the words of the command line.
+/// An absolute path as it was given on the command line.
 fn as_shown(path: &Path, shown: &[PathBuf], absolute: &[PathBuf]) -> PathBuf {
     let below = |(shown, absolute): (&PathBuf, &PathBuf)| {
         let below = path.strip_prefix(absolute).ok()?;
@@ -301,7 +301,7 @@ fn signals(event: notify::Result<Event>, roots: &[PathBuf]) -> Vec<Signal> {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => of(Signal::Closed),
         // Reading is no news; it is what we do ourselves.
         EventKind::Access(_) => Vec::new(),
-        // Only where the system tells of the close can it be waited for.
+        // Only where there is an event for the close can it be waited for.
         EventKind::Modify(ModifyKind::Data(_)) if cfg!(target_os = "linux") => of(Signal::Written),
         _ => of(Signal::Changed),
     }

@@ -1,11 +1,11 @@
-//! What the files say, taken together: the pure core of the file source.
+//! The objects of all files, taken together: the pure core of the file source.
 //!
 //! The rules, each held by a test:
 //!
 //! - A file that does not parse keeps its last good objects, all of them.
 //! - A manifest that an API server would refuse keeps its own last good object; the others of its file change. A policy
 //!   that never was good is served as far as it can be read, so that what it targets is refused and not open. Where it
-//!   cannot be told which object it is, nothing of the file is removed.
+//!   is not clear which object it is, nothing of the file is removed.
 //! - An object that occurs twice is that of the first file, by argument, path and document; the other is reported.
 //! - An object without a timestamp is as old as its place (see [`super::age`]), and a namespace in which something
 //!   lives has a Namespace object.
@@ -37,7 +37,7 @@ pub struct FileProblem {
     pub file: PathBuf,
     /// Where in it.
     pub position: Position,
-    /// The object, if it can be told.
+    /// The object, if it is known.
     pub object: Option<ObjectId>,
     /// What is wrong.
     pub problem: Problem,
@@ -168,7 +168,7 @@ impl Manifests {
     pub fn problems(&self) -> Vec<FileProblem> {
         let mut problems = Vec::new();
         for (key, file) in &self.files {
-            let told = |position, object: Option<ObjectId>, problem, kept| FileProblem {
+            let of_file = |position, object: Option<ObjectId>, problem, kept| FileProblem {
                 file: key.path().to_owned(),
                 position,
                 object,
@@ -178,13 +178,13 @@ impl Manifests {
             if let Some(SyntaxError { position, message }) = &file.broken {
                 let problem = Problem::new(Severity::Refused, "InvalidFile", "", message);
                 let kept = file.entries.values().any(|entry| entry.object.is_some());
-                problems.push(told(*position, None, problem, kept));
+                problems.push(of_file(*position, None, problem, kept));
             }
             problems.extend(file.problems.iter().map(|(position, object, problem)| {
                 let refused = problem.severity == Severity::Refused;
                 let served = object.as_ref().and_then(|id| self.served.get(id));
                 let kept = refused && served.is_some_and(|served| sound(&served.object));
-                told(*position, object.clone(), problem.clone(), kept)
+                of_file(*position, object.clone(), problem.clone(), kept)
             }));
         }
         for id in &self.contested {
@@ -248,7 +248,7 @@ impl Manifests {
         }
     }
 
-    /// Counts who lives in a namespace.
+    /// Counts the objects of a namespace.
     fn inhabit(&mut self, id: &ObjectId, comes: bool) {
         if id.namespace.is_empty() {
             return;
@@ -311,7 +311,7 @@ impl File {
         let nothing = IndexMap::new();
         let before = old.map_or(&nothing, |file| &file.entries);
         let last_good = |id: &ObjectId| before.get(id)?.object.clone().filter(|object| sound(object));
-        // Objects that the new text may not have at all, since it does not say what it has.
+        // Manifests that may stand for objects of before, since nothing says what they are.
         let mut unclear: Vec<Entry> = Vec::new();
         let mut unclear_names: Vec<(String, String, Entry)> = Vec::new();
         for (piece_index, (lines_before, piece)) in pieces.iter().enumerate() {

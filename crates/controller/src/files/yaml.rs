@@ -47,7 +47,7 @@ impl fmt::Display for Position {
 pub struct SyntaxError {
     /// Where.
     pub position: Position,
-    /// What the parser says; never an excerpt of the text, which may hold a private key.
+    /// The parser's message; never an excerpt of the text, which may hold a private key.
     pub message: String,
 }
 
@@ -302,7 +302,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// Leaves the place out of what the parser says.
+/// Leaves the place out of the parser's messages.
 struct WithoutPlace;
 
 impl Localizer for WithoutPlace {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_told_in_plain_words() {
+    fn what_is_too_much_is_reported_in_plain_words() {
         let mut aliases = String::new();
         for n in 1..12 {
             let nine = vec![format!("*a{}", n - 1); 9].join(",");

@@ -45,7 +45,7 @@ pub(super) async fn keep_running(supervisor: Supervisor, gateway: NsName, mut st
                     tracing::info!(%gateway, "an Envoy was stopped");
                     return;
                 };
-                tracing::error!(%gateway, status = %told(&status), "an Envoy died");
+                tracing::error!(%gateway, status = %outcome(&status), "an Envoy died");
             }
             Err(error) => tracing::error!(%gateway, %error, "cannot start an Envoy"),
         }
@@ -57,7 +57,7 @@ pub(super) async fn keep_running(supervisor: Supervisor, gateway: NsName, mut st
     }
 }
 
-fn told(status: &io::Result<ExitStatus>) -> String {
+fn outcome(status: &io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
@@ -152,7 +152,7 @@ fn command(supervisor: &Supervisor, bootstrap: &Path) -> Command {
     command
 }
 
-/// Logs what an Envoy says, each line with the level it has there, its chatter one below.
+/// Logs what an Envoy logs, each line with its level, those of `info` one below.
 async fn log(gateway: NsName, errors: impl tokio::io::AsyncRead + Unpin) {
     let mut lines = BufReader::new(errors).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
@@ -161,7 +161,7 @@ async fn log(gateway: NsName, errors: impl tokio::io::AsyncRead + Unpin) {
         match level {
             "critical" | "error" => tracing::error!(target: "envoy", %gateway, "{message}"),
             "warning" => tracing::warn!(target: "envoy", %gateway, "{message}"),
-            // What Envoy tells at its start fills screens.
+            // At its start Envoy logs screens of it.
             "info" => tracing::debug!(target: "envoy", %gateway, "{message}"),
             "debug" | "trace" => tracing::trace!(target: "envoy", %gateway, "{message}"),
             _ => tracing::debug!(target: "envoy", %gateway, "{line}"),

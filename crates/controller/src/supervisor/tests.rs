@@ -121,5 +121,5 @@ async fn a_program_that_does_not_answer_is_not_waited_for_without_end() {
     let fake = Fake::new("exec sleep 1000");
     tokio::time::pause();
     let error = fake.supervisor.probe().await.expect_err("it says nothing");
-    assert!(error.to_string().contains("does not tell its version"), "{error}");
+    assert!(error.to_string().contains("does not print its version"), "{error}");
 }

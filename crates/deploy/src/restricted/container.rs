@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Refused, items, must, only, refuse, said};
+use super::{Refused, is_set, items, must, only, refuse};
 use crate::check::join;
 
 /// What of a container gives it nothing that is others', or is judged below.
@@ -62,7 +62,7 @@ pub(super) fn judge(path: &str, container: &Value, of_pod: &Value) -> Result<(),
         only(&path, source, &["configMapRef", "prefix"])?;
     }
     for (path, port) in items(path, "ports", container) {
-        if let Some(field) = ["hostPort", "hostIP"].into_iter().find(|field| said(&port[*field])) {
+        if let Some(field) = ["hostPort", "hostIP"].into_iter().find(|field| is_set(&port[*field])) {
             return refuse(&path, field, "is a port of the node");
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn judge(path: &str, container: &Value, of_pod: &Value) -> Result<(),
     for handler in handlers {
         let found = handler.split('.').fold(container, |value, field| &value[field]);
         for way in ["httpGet", "tcpSocket"] {
-            if said(&found[way]["host"]) {
+            if is_set(&found[way]["host"]) {
                 return refuse(path, &format!("{handler}.{way}.host"), "has the node ask another host than the pod");
             }
         }
@@ -81,13 +81,13 @@ pub(super) fn judge(path: &str, container: &Value, of_pod: &Value) -> Result<(),
 fn security(path: &str, context: &Value, of_pod: &Value) -> Result<(), Refused> {
     only(path, context, &SECURITY)?;
     common(path, context)?;
-    if said(&context["privileged"]) {
+    if is_set(&context["privileged"]) {
         return refuse(path, "privileged", "is root on the node");
     }
-    if said(&context["procMount"]) && context["procMount"] != "Default" {
+    if is_set(&context["procMount"]) && context["procMount"] != "Default" {
         return refuse(path, "procMount", "shows more of the node");
     }
-    if said(&context["capabilities"]["add"]) {
+    if is_set(&context["capabilities"]["add"]) {
         return refuse(path, "capabilities.add", "are capabilities");
     }
     if context["allowPrivilegeEscalation"] != false {
@@ -116,7 +116,7 @@ pub(super) fn common(path: &str, context: &Value) -> Result<(), Refused> {
     if context["runAsUser"] == 0 {
         return refuse(path, "runAsUser", "is root");
     }
-    if said(&context["windowsOptions"]["hostProcess"]) {
+    if is_set(&context["windowsOptions"]["hostProcess"]) {
         return refuse(path, "windowsOptions.hostProcess", "is a process of the node");
     }
     for profile in ["seccompProfile", "appArmorProfile"] {
@@ -129,7 +129,7 @@ pub(super) fn common(path: &str, context: &Value) -> Result<(), Refused> {
     if linux["type"].as_str().is_some_and(|kind| !kind.is_empty() && !kinds.contains(&kind)) {
         return refuse(path, "seLinuxOptions.type", "is not that of a container");
     }
-    match ["user", "role"].into_iter().find(|field| said(&linux[*field])) {
+    match ["user", "role"].into_iter().find(|field| is_set(&linux[*field])) {
         Some(field) => refuse(path, &format!("seLinuxOptions.{field}"), "is not that of a container"),
         None => Ok(()),
     }

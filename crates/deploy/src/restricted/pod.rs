@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Ours, Refused, container, items, must, only, refuse, said};
+use super::{Ours, Refused, container, is_set, items, must, only, refuse};
 use crate::check::join;
 
 /// What of a pod gives it nothing that is others', or is judged below.
@@ -83,7 +83,7 @@ const SYSCTLS: [&str; 10] = [
 
 pub(super) fn judge(path: &str, spec: &Value, ours: &Ours<'_>) -> Result<(), Refused> {
     for field in ["hostNetwork", "hostPID", "hostIPC"] {
-        if said(&spec[field]) {
+        if is_set(&spec[field]) {
             return refuse(path, field, "shares a namespace with the node");
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn judge(path: &str, spec: &Value, ours: &Ours<'_>) -> Result<(), Ref
     if spec["serviceAccountName"] != ours.service_account {
         return refuse(path, "serviceAccountName", "is not the ServiceAccount of the Gateway");
     }
-    if said(&spec["serviceAccount"]) && spec["serviceAccount"] != ours.service_account {
+    if is_set(&spec["serviceAccount"]) && spec["serviceAccount"] != ours.service_account {
         return refuse(path, "serviceAccount", "is not the ServiceAccount of the Gateway");
     }
     if spec["automountServiceAccountToken"] != false {
@@ -137,7 +137,7 @@ fn volume(path: &str, volume: &Value, ours: &Ours<'_>) -> Result<(), Refused> {
     if volume["name"] == ours.token["name"] && volume["projected"]["sources"] == ours.token["projected"]["sources"] {
         return Ok(());
     }
-    if said(&volume["ephemeral"]) {
+    if is_set(&volume["ephemeral"]) {
         let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"];
         only(&join(path, "ephemeral.volumeClaimTemplate.spec"), claim, &CLAIM)?;
         if claim["storageClassName"] == "" {

@@ -27,7 +27,7 @@ use crate::{
 
 /// Prints the routes as a tree.
 pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
-    let cli::ToldArgs { source, output } = args.told;
+    let cli::AnswerArgs { source, output } = args.answer;
     let mut source = Source::open(source).await?;
     let translator = match &mut source.answers {
         Answers::Controller(controller) => {
@@ -45,7 +45,7 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
 
 /// Tells what becomes of a request.
 pub(crate) async fn explain(args: cli::Explain) -> anyhow::Result<ExitCode> {
-    let cli::ToldArgs { source, output } = args.told;
+    let cli::AnswerArgs { source, output } = args.answer;
     let headers = args.headers.iter().map(String::as_str);
     let request = explain::Request::new(&args.method, &args.url, headers)?;
     let mut source = Source::open(source).await?;
@@ -94,7 +94,7 @@ pub(crate) async fn config_dump(args: cli::ConfigDump) -> anyhow::Result<ExitCod
 
 /// Says what is wrong, where, and who must act.
 pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
-    let cli::ToldArgs { source, output } = args.told;
+    let cli::AnswerArgs { source, output } = args.answer;
     let (kind, name) = asked(&args.object)?;
     let mut source = Source::open(source).await?;
     let namespace = match (&source.namespace, &name) {
@@ -135,8 +135,9 @@ pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = &source.cluster {
         match definitions::lacking(&cluster.client, source.patience).await {
             Ok(lacking) => {
-                let told = lacking.into_iter().filter(|lacking| kind.is_none_or(|kind| lacking.kind == kind.as_str()));
-                report.definitions.extend(told);
+                let lacking =
+                    lacking.into_iter().filter(|lacking| kind.is_none_or(|kind| lacking.kind == kind.as_str()));
+                report.definitions.extend(lacking);
             }
             Err(why) => note(format_args!("what definitions lack is not known, since they cannot be read: {why}")),
         }

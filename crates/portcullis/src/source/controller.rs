@@ -80,7 +80,7 @@ impl Controller {
         let silent = || format!("{place} does not answer");
         let handshake = timeout(patience, http1::handshake(TokioIo::new(stream))).await;
         let (requests, connection) = handshake.with_context(silent)?.with_context(silent)?;
-        // How it ends is told to whoever waits for an answer.
+        // Whoever waits for an answer learns how it ends.
         tokio::spawn(async move { drop(connection.await) });
         let mut this = Self { requests, place, patience };
         let (status, body) = this.send("/readyz").await?;
@@ -96,7 +96,7 @@ impl Controller {
         Ok(this)
     }
 
-    /// What a page says.
+    /// The text of a page.
     pub(crate) async fn ask(&mut self, page: &str, question: &[(&str, &str)]) -> anyhow::Result<String> {
         let mut answer = Vec::new();
         self.copy(page, question, &mut answer).await?;

@@ -16,7 +16,7 @@ use super::Unusable;
 /// What the charts call it.
 const SELECTOR: &str = "app.kubernetes.io/name=portcullis";
 
-/// The flag that says where the admin server is, the variable that says the same, and where it is otherwise.
+/// The flag for the address of the admin server, its variable, and its default.
 const FLAG: &str = "--admin-address";
 const VARIABLE: &str = "PORTCULLIS_ADMIN_ADDRESS";
 const PORT: u16 = 18001;
@@ -80,14 +80,14 @@ fn is_ready(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && ready.next().is_some()
 }
 
-/// The port of the admin server, as a container is told; else where it is by default.
+/// The port of the admin server, by the arguments and variables of a container, or by default.
 fn admin_port(pod: &Pod) -> u16 {
     let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let address = containers.find_map(told);
+    let address = containers.find_map(admin_address);
     address.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(PORT)
 }
 
-fn told(container: &Container) -> Option<&str> {
+fn admin_address(container: &Container) -> Option<&str> {
     let mut words = container.command.iter().flatten().chain(container.args.iter().flatten());
     let by_flag = words.find_map(|word| match word.strip_prefix(FLAG) {
         Some("") => Some(None),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_the_one_that_the_container_is_told() {
+    fn the_port_is_the_one_that_the_container_is_given() {
         for (container, port) in [
             (json!({ "args": ["run", "--admin-address=127.0.0.1:9979"] }), 9979),
             (json!({ "args": ["run", "--admin-address", "[::1]:7"] }), 7),

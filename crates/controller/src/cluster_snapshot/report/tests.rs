@@ -24,7 +24,7 @@ fn selection(namespace: Option<&str>, kind: Option<Kind>, name: Option<&str>) ->
 }
 
 #[test]
-fn a_broken_route_is_told_with_field_reason_and_who_must_act() {
+fn a_broken_route_is_reported_with_field_reason_and_who_must_act() {
     let report = StatusReport::of(&translator(), &Selection::default());
     let text = report.to_string();
     let lines: Vec<_> = text.lines().collect();
@@ -36,21 +36,21 @@ fn a_broken_route_is_told_with_field_reason_and_who_must_act() {
 }
 
 #[test]
-fn what_is_asked_for_is_told_and_nothing_else() {
+fn what_is_asked_for_is_reported_and_nothing_else() {
     let translator = translator();
-    let told = |selection| StatusReport::of(&translator, &selection).problems.len();
-    assert_eq!(told(selection(Some("web"), None, None)), 1);
-    assert_eq!(told(selection(Some("other"), None, None)), 0);
-    assert_eq!(told(selection(None, Some(Kind::HttpRoute), None)), 1);
-    assert_eq!(told(selection(None, Some(Kind::Gateway), None)), 0);
-    assert_eq!(told(selection(Some("web"), Some(Kind::HttpRoute), Some("app"))), 0);
+    let problems = |selection| StatusReport::of(&translator, &selection).problems.len();
+    assert_eq!(problems(selection(Some("web"), None, None)), 1);
+    assert_eq!(problems(selection(Some("other"), None, None)), 0);
+    assert_eq!(problems(selection(None, Some(Kind::HttpRoute), None)), 1);
+    assert_eq!(problems(selection(None, Some(Kind::Gateway), None)), 0);
+    assert_eq!(problems(selection(Some("web"), Some(Kind::HttpRoute), Some("app"))), 0);
     let class = ObjectId::new(Kind::GatewayClass, "", "portcullis");
     assert!(selection(Some("web"), Some(Kind::GatewayClass), Some("portcullis")).takes(&class), "it has no namespace");
     assert!(!selection(Some("web"), None, None).takes(&class));
 }
 
 #[test]
-fn an_object_that_is_asked_for_by_name_has_its_conditions_told() {
+fn an_object_that_is_asked_for_by_name_is_reported_with_its_conditions() {
     let report = StatusReport::of(&translator(), &selection(Some("web"), Some(Kind::HttpRoute), Some("app")));
     let text = report.to_string();
     assert!(text.starts_with("HTTPRoute web/app\n"), "{text}");
@@ -92,7 +92,7 @@ fn half_of_the_truth_is_no_success() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_told_on_its_object() {
+fn what_cannot_be_decoded_is_reported_on_its_object() {
     let mut snapshot = ClusterSnapshot {
         translator: Translator::new(Settings::default()),
         unread: [].into(),

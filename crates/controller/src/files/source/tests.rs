@@ -222,7 +222,7 @@ fn events_become_signals() {
 }
 
 #[test]
-fn a_problem_is_told_with_the_objects() {
+fn a_problem_comes_with_the_objects() {
     let world = World::new(&[("a.yaml", "{"), ("b.yaml", &service("b"))]);
     let update = world.updates.recv_timeout(Duration::from_mins(1)).expect("the first look");
     assert_eq!((update.files, update.broken_files, update.problems.len()), (2, 1, 1));
