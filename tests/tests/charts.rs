@@ -237,7 +237,7 @@ fn registered_metrics() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for part in ["controller/src", "cluster/src/status", "cluster/src/apply", "cluster/src/watch", "xds/src"] {
         let source = std::fs::read_to_string(root().join("crates").join(part).join("metrics.rs"))?;
-        for call in source.split(".register(").skip(1) {
+        for call in source.split(".register(").flat_map(|part| part.split(" => ")).skip(1) {
             let name = call.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'));
             names.extend(name.map(|(name, _)| name.to_owned()));
         }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use tokio::{
     net::TcpListener,
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    task::{JoinError, spawn_blocking},
     time::timeout,
 };
 
@@ -115,23 +116,52 @@ const PAGES: &str = "/healthz         whether the engine answers\n\
                      \x20                ?header=NAME: VALUE, ?format=json or yaml\n\
                      /debug/engine    what the tables hold; ?why=TABLE:KEY for one row\n";
 
-async fn healthz(State(admin): State<Admin>) -> Response {
-    match admin.engine.ask(|_| ()).await {
-        Ok(()) => "ok\n".into_response(),
-        Err(error) => stopped(&error),
+/// Why a page is not answered.
+enum Refused {
+    /// What was asked for is wrong.
+    BadRequest(String),
+    NotFound(&'static str),
+    Unavailable(String),
+    Failed(String),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let (status, why) = match self {
+            Self::BadRequest(why) => (StatusCode::BAD_REQUEST, why),
+            Self::NotFound(why) => (StatusCode::NOT_FOUND, why.to_owned()),
+            Self::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+            Self::Failed(why) => (StatusCode::INTERNAL_SERVER_ERROR, why),
+        };
+        (status, why + "\n").into_response()
     }
+}
+
+impl From<Stopped> for Refused {
+    fn from(error: Stopped) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<JoinError> for Refused {
+    fn from(error: JoinError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+async fn healthz(State(admin): State<Admin>) -> Result<&'static str, Refused> {
+    admin.engine.ask(|_| ()).await?;
+    Ok("ok\n")
 }
 
 /// Ready once everything was read, whatever happens then: what a replica serves while the API server is away is what
 /// every other one has.
-async fn readyz(State(admin): State<Admin>) -> Response {
+async fn readyz(State(admin): State<Admin>) -> Result<String, Refused> {
     if !admin.hub.is_ready() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "not ready: not everything is read yet\n").into_response();
+        return Err(Refused::Unavailable("not ready: not everything is read yet".to_owned()));
     }
-    match admin.engine.ask(|view| view.cluster.map(degraded).unwrap_or_default()).await {
-        Ok(degraded) => format!("ready\n{degraded}").into_response(),
-        Err(error) => stopped(&error),
-    }
+    let degraded = admin.engine.ask(|view| view.cluster.map(degraded).unwrap_or_default()).await?;
+    Ok(format!("ready\n{degraded}"))
 }
 
 /// What of a cluster is not as it should be, a line each.
@@ -157,35 +187,28 @@ struct OfGateway {
     format: Option<Format>,
 }
 
-async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) -> Response {
-    let gateway = asked.gateway.as_deref().map(gateway_name);
-    if gateway == Some(None) {
-        return (StatusCode::BAD_REQUEST, NO_GATEWAY_NAME).into_response();
-    }
+async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) -> Result<Response, Refused> {
+    let gateway = asked.gateway.as_deref().map(gateway_name).transpose()?;
     let format = asked.format.unwrap_or(Format::Json);
     if format == Format::Text {
-        return (StatusCode::BAD_REQUEST, "format is json or yaml\n").into_response();
+        return Err(Refused::BadRequest("format is json or yaml".to_owned()));
     }
     let Ok(Ok(turn)) = timeout(DOCUMENT_TURN, Arc::clone(&admin.documents).acquire_owned()).await else {
-        let busy = "another answer of this kind is being written: ask again in a moment\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
+        return Err(Refused::Unavailable(
+            "another answer of this kind is being written: ask again in a moment".to_owned(),
+        ));
     };
-    let document = admin.engine.ask(move |view| match gateway.as_ref().and_then(Option::as_ref) {
+    let document = admin.engine.ask(move |view| match &gateway {
         None => Some(Document::of(view.translator)),
         Some(gateway) => Document::of_gateway(view.translator, gateway),
     });
-    match document.await {
-        Ok(Some(document)) => {
-            let body = pieces::body(move |out| {
-                let written = document.write(format, out);
-                drop(turn);
-                written
-            });
-            ([(header::CONTENT_TYPE, content_type(format))], body).into_response()
-        }
-        Ok(None) => (StatusCode::NOT_FOUND, "there is no such Gateway that is served\n").into_response(),
-        Err(error) => stopped(&error),
-    }
+    let document = document.await?.ok_or(Refused::NotFound("there is no such Gateway that is served"))?;
+    let body = pieces::body(move |out| {
+        let written = document.write(format, out);
+        drop(turn);
+        written
+    });
+    Ok(([(header::CONTENT_TYPE, content_type(format))], body).into_response())
 }
 
 #[derive(Deserialize)]
@@ -198,24 +221,20 @@ async fn routes(
     State(admin): State<Admin>,
     Query(Wanted { format, namespace }): Query<Wanted>,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Refused> {
     let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
     let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
     let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
     // The engine lends its rows, and they are read and written out elsewhere. The permit goes along, since whoever hangs up
     // does not end what is done for him.
-    match admin.engine.ask(|view| (tree::Rows::of(view.translator), permit)).await {
-        Ok((rows, permit)) => {
-            let text = move || {
-                let mut tree = rows.tree();
-                tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
-                document::render(&tree, format)
-            };
-            written(format, permit, text).await
-        }
-        Err(error) => stopped(&error),
-    }
+    let (rows, permit) = admin.engine.ask(|view| (tree::Rows::of(view.translator), permit)).await?;
+    let text = move || {
+        let mut tree = rows.tree();
+        tree.gateways.retain(|gateway| in_namespace(&gateway.gateway, namespace.as_deref()));
+        document::render(&tree, format)
+    };
+    written(format, permit, text).await
 }
 
 /// Whether a `NAMESPACE/NAME` is in a namespace, if one is asked for.
@@ -231,14 +250,12 @@ struct Selected {
     name: Option<String>,
 }
 
-async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Response {
-    let kind = match asked.kind.map(|kind| Kind::ALL.iter().find(|known| known.as_str() == kind).ok_or(kind)) {
-        None => None,
-        Some(Ok(kind)) => Some(*kind),
-        Some(Err(kind)) => {
-            return (StatusCode::BAD_REQUEST, format!("{kind:?} is no kind that is read\n")).into_response();
-        }
+async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Result<Response, Refused> {
+    let known = |kind: String| {
+        let known = Kind::ALL.iter().copied().find(|known| known.as_str() == kind);
+        known.ok_or_else(|| Refused::BadRequest(format!("{kind:?} is no kind that is read")))
     };
+    let kind = asked.kind.map(known).transpose()?;
     let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
     let format = asked.format.unwrap_or_default();
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
@@ -250,57 +267,39 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
         }
         (report, permit)
     });
-    match report.await {
-        Ok((report, permit)) => written(format, permit, move || document::render(&report, format)).await,
-        Err(error) => stopped(&error),
-    }
+    let (report, permit) = report.await?;
+    written(format, permit, move || document::render(&report, format)).await
 }
 
 /// A list, since there may be several headers.
-async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, String)>>) -> Response {
+async fn explain(State(admin): State<Admin>, Query(asked): Query<Vec<(String, String)>>) -> Result<Response, Refused> {
     let all = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
     let one = |name: &'static str| all(name).next();
-    let refuse = |why: String| (StatusCode::BAD_REQUEST, why + "\n").into_response();
     let (Some(gateway), Some(url)) = (one("gateway"), one("url")) else {
-        return refuse("ask for ?gateway=NS/NAME&url=URL".to_owned());
+        return Err(Refused::BadRequest("ask for ?gateway=NS/NAME&url=URL".to_owned()));
     };
-    let Some(gateway) = gateway_name(gateway) else {
-        return (StatusCode::BAD_REQUEST, NO_GATEWAY_NAME).into_response();
-    };
+    let gateway = gateway_name(gateway)?;
     let format = match one("format").unwrap_or("text") {
         "text" => Format::Text,
         "json" => Format::Json,
         "yaml" => Format::Yaml,
-        other => return refuse(format!("{other:?} is no format: ask for text, json or yaml")),
+        other => return Err(Refused::BadRequest(format!("{other:?} is no format: ask for text, json or yaml"))),
     };
-    let request = match explain::Request::new(one("method").unwrap_or("GET"), url, all("header")) {
-        Ok(request) => request,
-        Err(error) => return refuse(error.to_string()),
-    };
+    let request = explain::Request::new(one("method").unwrap_or("GET"), url, all("header"))
+        .map_err(|error| Refused::BadRequest(error.to_string()))?;
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
     // The engine lends its rows, and regular expressions are tried on them elsewhere: a pattern takes its time.
     let query = admin.engine.ask(move |view| (explain::Query::new(view.translator, &gateway, request), permit));
-    let matched = match query.await {
-        Ok((query, permit)) => tokio::task::spawn_blocking(move || (query.match_routes(), permit)).await,
-        Err(error) => return stopped(&error),
-    };
-    let (matched, permit) = match matched {
-        Ok(matched) => matched,
-        Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    };
+    let (query, permit) = query.await?;
+    let (matched, permit) = spawn_blocking(move || (query.match_routes(), permit)).await?;
     let lineage = admin.engine.ask(move |view| (matched.lineage(view.translator), matched, permit));
-    match lineage.await {
-        Ok((lineage, matched, permit)) => {
-            written(format, permit, move || document::render(&matched.explain(&lineage), format)).await
-        }
-        Err(error) => stopped(&error),
-    }
+    let (lineage, matched, permit) = lineage.await?;
+    written(format, permit, move || document::render(&matched.explain(&lineage), format)).await
 }
 
-const NO_GATEWAY_NAME: &str = "gateway is NAMESPACE/NAME\n";
-
-fn gateway_name(text: &str) -> Option<NsName> {
-    text.split_once('/').map(|(namespace, name)| NsName::new(namespace, name))
+fn gateway_name(text: &str) -> Result<NsName, Refused> {
+    let name = text.split_once('/').map(|(namespace, name)| NsName::new(namespace, name));
+    name.ok_or_else(|| Refused::BadRequest("gateway is NAMESPACE/NAME".to_owned()))
 }
 
 /// What a question may take, until it is answered; an error only when the process ends.
@@ -311,17 +310,14 @@ async fn written(
     format: Format,
     permit: Permit,
     text: impl FnOnce() -> Result<String, DocumentError> + Send + 'static,
-) -> Response {
+) -> Result<Response, Refused> {
     let text = move || {
         let text = text();
         drop(permit);
         text
     };
-    match tokio::task::spawn_blocking(text).await {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, content_type(format))], text).into_response(),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
+    let text = spawn_blocking(text).await?.map_err(|error| Refused::Failed(error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, content_type(format))], text).into_response())
 }
 
 fn content_type(format: Format) -> &'static str {
@@ -337,7 +333,7 @@ struct Why {
     why: Option<String>,
 }
 
-async fn engine(State(admin): State<Admin>, Query(Why { why }): Query<Why>) -> Response {
+async fn engine(State(admin): State<Admin>, Query(Why { why }): Query<Why>) -> Result<String, Refused> {
     let answer = admin.engine.ask(move |view| match why {
         None => Some(view.translator.engine_report()),
         Some(row) => {
@@ -345,13 +341,5 @@ async fn engine(State(admin): State<Admin>, Query(Why { why }): Query<Why>) -> R
             view.translator.why(table, key)
         }
     });
-    match answer.await {
-        Ok(Some(text)) => text.into_response(),
-        Ok(None) => (StatusCode::NOT_FOUND, "no such row: ask for TABLE:KEY\n").into_response(),
-        Err(error) => stopped(&error),
-    }
-}
-
-fn stopped(error: &Stopped) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+    answer.await?.ok_or(Refused::NotFound("no such row: ask for TABLE:KEY"))
 }

@@ -111,9 +111,9 @@ impl ClusterSetup {
         let clients = Clients::new(&options.client, &thread).map_err(|error| RunError::Client(Box::new(error)))?;
         let field_manager = format!("portcullis.{}", options.namespace).into();
         let writing_as = status::Settings { field_manager, ..status::Settings::new(controller_name.clone()) };
-        let reports = Arc::new(Reports::default());
+        let reports = Reports::default();
         let applier = options.deploy.is_some().then(|| {
-            let reports = Arc::clone(&reports);
+            let reports = reports.clone();
             let settings = apply_settings(&options, controller_name, metrics);
             Applier::new(settings, metrics.applies.clone(), move |report| reports.put(report))
         });

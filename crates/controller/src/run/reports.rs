@@ -1,47 +1,35 @@
 //! Reports about what was applied, on their way to the engine.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use cluster::apply::Report;
 use futures::{Stream, stream};
 use ir::NsName;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// The latest report about each Gateway that the engine has not taken yet: an engine that is far behind makes nobody wait,
 /// and there are never more reports than Gateways.
-#[derive(Debug, Default)]
-pub(super) struct Reports {
-    latest: Mutex<BTreeMap<NsName, Report>>,
-    changed: Notify,
-}
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reports(watch::Sender<BTreeMap<NsName, Report>>);
 
 impl Reports {
     /// Replaces a report about the same Gateway that was not taken.
     pub(super) fn put(&self, report: Report) {
-        self.lock().insert(report.owner.clone(), report);
-        self.changed.notify_one();
+        self.0.send_modify(|latest| _ = latest.insert(report.owner.clone(), report));
     }
 
     /// The reports as they come. For one reader.
-    pub(super) fn stream(self: Arc<Self>) -> impl Stream<Item = Report> {
-        stream::unfold(self, |reports| async { Some((reports.next().await, reports)) })
-    }
-
-    async fn next(&self) -> Report {
-        loop {
-            let first = self.lock().pop_first();
-            if let Some((_, report)) = first {
-                return report;
-            }
-            self.changed.notified().await;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NsName, Report>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn stream(self) -> impl Stream<Item = Report> {
+        let changes = self.0.subscribe();
+        stream::unfold((self.0, changes), |(latest, mut changes)| async {
+            let mut first = None;
+            drop(changes.wait_for(|latest| !latest.is_empty()).await.ok()?);
+            latest.send_if_modified(|latest| {
+                first = latest.pop_first();
+                false
+            });
+            first.map(|(_, report)| (report, (latest, changes)))
+        })
     }
 }
 
@@ -57,8 +45,8 @@ mod tests {
 
     #[tokio::test]
     async fn however_many_reports_there_are_only_the_latest_about_each_gateway_waits() {
-        let reports = Arc::new(Reports::default());
-        let mut taken = pin!(Arc::clone(&reports).stream());
+        let reports = Reports::default();
+        let mut taken = pin!(reports.clone().stream());
         timeout(Duration::ZERO, taken.next()).await.unwrap_err();
         for message in 0..10_000 {
             let owner = NsName::new("web", format!("edge-{}", message % 3));
