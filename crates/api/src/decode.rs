@@ -165,23 +165,7 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
         Some(table) => survey(&id, manifest, table)?,
         None => Vec::new(),
     };
-    let object = match kind {
-        Kind::GatewayClass => typed::<crate::GatewayClass>(id, manifest)?,
-        Kind::Gateway => typed::<crate::Gateway>(id, manifest)?,
-        Kind::HttpRoute => typed::<crate::HttpRoute>(id, manifest)?,
-        Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(id, manifest)?,
-        Kind::TrafficPolicy => typed::<crate::TrafficPolicy>(id, manifest)?,
-        Kind::DirectResponse => typed::<crate::DirectResponse>(id, manifest)?,
-        Kind::RewritePolicy => typed::<crate::RewritePolicy>(id, manifest)?,
-        Kind::DelegationPolicy => typed::<crate::DelegationPolicy>(id, manifest)?,
-        Kind::Service => typed::<crate::core::Service>(id, manifest)?,
-        Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(id, manifest)?,
-        Kind::Secret => typed::<crate::core::Secret>(id, manifest)?,
-        Kind::ConfigMap => typed::<crate::core::ConfigMap>(id, manifest)?,
-        Kind::GatewayParameters => typed::<crate::GatewayParameters>(id, manifest)?,
-        Kind::Deployment => typed::<crate::core::Deployment>(id, manifest)?,
-        Kind::Namespace => typed::<crate::core::Namespace>(id, manifest)?,
-    };
+    let object = Object::of_value(id, manifest)?;
     Ok(Decoded { object, unknown_fields })
 }
 
@@ -240,7 +224,7 @@ fn survey(id: &ObjectId, manifest: &Value, table: &Node) -> Result<Vec<String>, 
     Ok(unknown)
 }
 
-fn typed<T: DeserializeOwned + Into<Object>>(id: ObjectId, manifest: &Value) -> Result<Object, DecodeError> {
+pub(crate) fn typed<T: DeserializeOwned + Into<Object>>(id: ObjectId, manifest: &Value) -> Result<Object, DecodeError> {
     // Following the path costs as much as decoding, and is of use only where it fails.
     if let Ok(object) = T::deserialize(manifest) {
         return Ok(object.into());

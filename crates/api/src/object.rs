@@ -2,10 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
+use serde_json::Value;
+
 use crate::{
-    DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
+    DecodeError, DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
     RewritePolicy, TrafficPolicy,
     core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
+    decode,
     group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
     meta::ObjectMeta,
 };
@@ -65,6 +68,16 @@ macro_rules! kinds {
             /// The kind.
             pub const fn kind(&self) -> Kind {
                 match self { $(Self::$variant(_) => Kind::$variant,)+ }
+            }
+
+            /// Decodes a manifest of this kind.
+            pub(crate) fn of_value(id: ObjectId, manifest: &Value) -> Result<Self, DecodeError> {
+                match id.kind { $(Kind::$variant => decode::typed::<$variant>(id, manifest),)+ }
+            }
+
+            /// Decodes JSON text of this kind, if nothing is wrong with it.
+            pub(crate) fn of_text(kind: Kind, text: &str) -> Option<Self> {
+                match kind { $(Kind::$variant => serde_json::from_str::<$variant>(text).ok().map(Into::into),)+ }
             }
         }
 

@@ -1,6 +1,5 @@
 //! From the JSON text of an API server to an object, without a tree of values between.
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{DecodeError, LABEL, SUBDOMAIN, decode_or_targets};
@@ -34,32 +33,12 @@ pub fn decode_json(kind: Kind, text: &str) -> Result<Object, (DecodeError, Optio
 
 /// The object, if nothing at all is unusual about it.
 fn straight(kind: Kind, text: &str) -> Option<Object> {
-    let object = match kind {
-        Kind::GatewayClass => typed::<crate::GatewayClass>(text),
-        Kind::Gateway => typed::<crate::Gateway>(text),
-        Kind::HttpRoute => typed::<crate::HttpRoute>(text),
-        Kind::ReferenceGrant => typed::<crate::ReferenceGrant>(text),
-        Kind::TrafficPolicy => typed::<crate::TrafficPolicy>(text),
-        Kind::DirectResponse => typed::<crate::DirectResponse>(text),
-        Kind::RewritePolicy => typed::<crate::RewritePolicy>(text),
-        Kind::DelegationPolicy => typed::<crate::DelegationPolicy>(text),
-        Kind::Service => typed::<crate::core::Service>(text),
-        Kind::EndpointSlice => typed::<crate::core::EndpointSlice>(text),
-        Kind::Secret => typed::<crate::core::Secret>(text),
-        Kind::ConfigMap => typed::<crate::core::ConfigMap>(text),
-        Kind::GatewayParameters => typed::<crate::GatewayParameters>(text),
-        Kind::Deployment => typed::<crate::core::Deployment>(text),
-        Kind::Namespace => typed::<crate::core::Namespace>(text),
-    }?;
+    let object = Object::of_text(kind, text)?;
     let id = object.id();
     let names = if matches!(kind, Kind::Service | Kind::Namespace) { &LABEL } else { &SUBDOMAIN };
     let named = names.admit(&id.name);
     let placed = if kind.namespaced() { LABEL.admit(&id.namespace) } else { id.namespace.is_empty() };
     (named && placed).then_some(object)
-}
-
-fn typed<T: DeserializeOwned + Into<Object>>(text: &str) -> Option<Object> {
-    serde_json::from_str::<T>(text).ok().map(Into::into)
 }
 
 #[cfg(test)]

@@ -151,9 +151,8 @@ impl<'de> Deserializer<'de> for Node<'de> {
     }
 
     whole_numbers! {
-        deserialize_i8 visit_i8 i8, deserialize_i16 visit_i16 i16, deserialize_i32 visit_i32 i32,
-        deserialize_i64 visit_i64 i64, deserialize_u8 visit_u8 u8, deserialize_u16 visit_u16 u16,
-        deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64,
+        deserialize_i32 visit_i32 i32, deserialize_i64 visit_i64 i64,
+        deserialize_u16 visit_u16 u16, deserialize_u32 visit_u32 u32,
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
@@ -193,19 +192,9 @@ impl<'de> Deserializer<'de> for Node<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Mismatch> {
-        match self.0 {
-            Value::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
-            _ => self.mismatch(TEXT),
-        }
+    forward_to_deserialize_any! {
+        i8 i16 i128 u8 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct enum identifier ignored_any
     }
-
-    forward_to_deserialize_any! { f32 f64 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any }
 }
 
 #[cfg(test)]
