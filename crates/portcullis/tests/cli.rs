@@ -1,7 +1,11 @@
 //! The commands, run as a user runs them.
 
+#[path = "cli/envoy.rs"]
+mod envoy;
 #[path = "cli/running.rs"]
 mod running;
+#[path = "cli/settings.rs"]
+mod settings;
 
 use std::{
     fs,

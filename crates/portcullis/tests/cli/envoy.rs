@@ -1,17 +1,6 @@
 //! `portcullis run --envoy` with a real Envoy: the one at `PORTCULLIS_ENVOY`, or the one that `make envoy` installs.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
+use super::*;
 
 /// How long anything may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);

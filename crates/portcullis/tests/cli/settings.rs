@@ -1,40 +1,14 @@
 //! Settings by flag, environment and file, as a user gives them.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
-
-use serde_json::Value;
-use tempfile::TempDir;
-
-const MANIFESTS: &str = "\
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {name: portcullis}
-spec: {controllerName: portcullis.dev/gateway-controller}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: edge, namespace: web}
-spec:
-  gatewayClassName: portcullis
-  listeners: [{name: http, port: 80, protocol: HTTP}]
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: app, namespace: web}
-spec:
-  parentRefs: [{name: edge}]
-  rules:
-  - filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: Unknown, name: x}}]
-";
+use super::{Command, GOOD, Output, TempDir, Value, fs, text};
 
 /// A folder with the manifests and a file of settings.
 fn folder(settings: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("manifests")).expect("a folder");
-    fs::write(folder.path().join("manifests/a.yaml"), MANIFESTS).expect("a file");
+    let broken = "filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: Unknown, name: x}}]";
+    let manifests = GOOD.replace("backendRefs: [{name: app, port: 80}]", broken);
+    fs::write(folder.path().join("manifests/a.yaml"), manifests).expect("a file");
     fs::write(folder.path().join("settings.yaml"), settings).expect("a file");
     folder
 }
@@ -45,15 +19,11 @@ fn portcullis(folder: &TempDir, arguments: &[&str], env: &[(&str, &str)]) -> Out
     command.output().expect("it runs")
 }
 
-fn error(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("it is text")
-}
-
 /// The port that Envoy binds, and what the broken route answers.
 fn translated(folder: &TempDir, arguments: &[&str], env: &[(&str, &str)]) -> (Value, Value, Value) {
     let output =
         portcullis(folder, &[&["translate", "-o", "json", "--host", "-f", "manifests"], arguments].concat(), env);
-    assert!(output.status.success(), "{}", error(&output));
+    assert!(output.status.success(), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let gateway = &document["gateways"][0];
     let answer = &gateway["routes"][0]["virtualHosts"][0]["routes"][0]["directResponse"];
@@ -97,9 +67,9 @@ fn no_command_starts_with_settings_that_are_not_valid() {
         &["bootstrap", "--gateway", "web/edge"],
     ] {
         let output = portcullis(&folder, &[command, &["--config", "settings.yaml"]].concat(), &[]);
-        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", error(&output));
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{command:?}");
-        let told = error(&output);
+        let told = text(&output.stderr);
         let lines: Vec<_> = told.lines().collect();
         assert_eq!(lines.len(), 3, "{told}");
         assert_eq!(lines[0], "portcullis: the settings in settings.yaml are not valid, correct them:");
@@ -117,10 +87,10 @@ fn a_file_that_is_not_there_is_told_with_what_names_it() {
     let folder = folder("");
     let output = portcullis(&folder, &["check", "-f", "manifests"], &[("PORTCULLIS_CONFIG", "none.yaml")]);
     assert_eq!(output.status.code(), Some(2));
-    let told = error(&output);
+    let told = text(&output.stderr);
     assert!(told.contains("none.yaml, which --config or PORTCULLIS_CONFIG names: No such file"), "{told}");
     let output = portcullis(&folder, &["check", "-f", "manifests"], &[("PORTCULLIS_CONFIG", "")]);
-    assert_eq!(output.status.code(), Some(2), "an empty name is none: {}", error(&output));
+    assert_eq!(output.status.code(), Some(2), "an empty name is none: {}", text(&output.stderr));
 }
 
 #[test]
@@ -128,5 +98,5 @@ fn wrong_variables_are_told_too() {
     let folder = folder("");
     let output = portcullis(&folder, &["check", "-f", "manifests"], &[("DELEGATION_WILDCARD_NAMESPACE", "")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(error(&output).contains("--delegation-wildcard-namespace"), "{}", error(&output));
+    assert!(text(&output.stderr).contains("--delegation-wildcard-namespace"), "{}", text(&output.stderr));
 }
