@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "loopback/floods.rs"]
+mod floods;
+#[path = "loopback/hostile.rs"]
+mod hostile;
+#[path = "loopback/security.rs"]
+mod security;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,7 +24,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::rpc;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -38,9 +45,10 @@ struct Running {
     served: JoinHandle<Result<(), ServeError>>,
 }
 
-async fn run(config: Config) -> Running {
+/// Serves, with room for so many events.
+async fn serve(config: Config, events: usize) -> Running {
     let hub = Hub::new();
-    let (reporter, events) = xds::reporter(100);
+    let (reporter, events) = xds::reporter(events);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -49,8 +57,9 @@ async fn run(config: Config) -> Running {
     Running { hub, address, events, stop, served }
 }
 
-async fn running() -> Running {
-    let running = run(Config::default()).await;
+/// Serves, and everything was read.
+async fn ready(config: Config) -> Running {
+    let running = serve(config, 100).await;
     running.hub.ready();
     running
 }
@@ -62,16 +71,11 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 impl Running {
     async fn client(&self) -> AggregatedDiscoveryServiceClient<Channel> {
-        let channel = Channel::from_shared(format!("http://{}", self.address)).unwrap();
-        AggregatedDiscoveryServiceClient::new(channel.connect().await.unwrap()).max_decoding_message_size(64 << 20)
+        client(self.address).await
     }
 
-    async fn delta(&self) -> Delta {
-        let (requests, receiver) = mpsc::channel(8);
-        requests.send(ask_delta()).await.unwrap();
-        let mut client = self.client().await;
-        let response = client.delta_aggregated_resources(ReceiverStream::new(receiver)).await.unwrap();
-        Delta { requests, responses: response.into_inner() }
+    async fn delta(&self) -> Client {
+        Client::asking(self.address, ask_delta()).await
     }
 
     async fn event(&mut self) -> Event {
@@ -79,14 +83,40 @@ impl Running {
     }
 }
 
-struct Delta {
+async fn client(address: SocketAddr) -> AggregatedDiscoveryServiceClient<Channel> {
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(64 << 20)
+}
+
+/// A delta stream.
+#[derive(Debug)]
+struct Client {
     requests: mpsc::Sender<DeltaDiscoveryRequest>,
     responses: Streaming<DeltaDiscoveryResponse>,
 }
 
-impl Delta {
-    async fn next(&mut self) -> DeltaDiscoveryResponse {
+impl Client {
+    async fn open(address: SocketAddr) -> Self {
+        let (requests, receiver) = mpsc::channel(8);
+        let opened = client(address).await.delta_aggregated_resources(ReceiverStream::new(receiver)).await;
+        Self { requests, responses: opened.unwrap().into_inner() }
+    }
+
+    async fn asking(address: SocketAddr, request: DeltaDiscoveryRequest) -> Self {
+        let client = Self::open(address).await;
+        client.requests.send(request).await.unwrap();
+        client
+    }
+
+    async fn message(&mut self) -> DeltaDiscoveryResponse {
         soon(self.responses.message()).await.unwrap().unwrap()
+    }
+
+    /// The next response, which is acknowledged.
+    async fn next(&mut self) -> DeltaDiscoveryResponse {
+        let response = self.message().await;
+        self.answer(&response, None).await;
+        response
     }
 
     async fn end(&mut self) -> Status {
@@ -128,10 +158,10 @@ fn names(response: &DeltaDiscoveryResponse) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_delta_client_gets_what_is_published_and_what_changes() {
-    let mut server = running().await;
+    let mut server = ready(Config::default()).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 2_000_000)));
     let mut client = server.delta().await;
-    let first = client.next().await;
+    let first = client.message().await;
     assert_eq!(names(&first), ["a", "b"]);
     let body = &first.resources[1].resource.as_ref().unwrap().value;
     assert!(body.len() == 2_000_000 && body.iter().all(|&byte| byte == 1));
@@ -142,14 +172,14 @@ async fn a_delta_client_gets_what_is_published_and_what_changes() {
         if versions.len() == 2));
 
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 2, 10)).with(cluster("b", 1, 2_000_000)));
-    let second = client.next().await;
+    let second = client.message().await;
     assert_eq!(names(&second), ["a"]);
     client.answer(&second, Some("it is too short")).await;
     assert!(matches!(server.event().await, Event::Nacked { names, message, .. }
         if names == ["a"] && message == "it is too short"));
 
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 3, 10)).with(cluster("b", 1, 2_000_000)));
-    let third = client.next().await;
+    let third = client.message().await;
     assert_eq!(names(&third), ["a"]);
     client.answer(&third, None).await;
     assert!(matches!(server.event().await, Event::Acked { .. }));
@@ -163,11 +193,10 @@ async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type(
     let metrics = Metrics::default();
     let mut config = Config::default();
     config.metrics = metrics.clone();
-    let mut server = run(config).await;
-    server.hub.ready();
+    let mut server = ready(config).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 5_000)));
     let mut client = server.delta().await;
-    let first = client.next().await;
+    let first = client.message().await;
     let shown = || {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
@@ -189,7 +218,7 @@ async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type(
     assert!(has("xds_ack_seconds_count{type=\"Cluster\"} 1"), "{}", shown());
 
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 2, 10)).with(cluster("b", 1, 5_000)));
-    let second = client.next().await;
+    let second = client.message().await;
     client.answer(&second, Some("no")).await;
     assert!(matches!(server.event().await, Event::Nacked { .. }));
     assert!(has("xds_sent_resources_total{type=\"Cluster\"} 3"), "{}", shown());
@@ -198,7 +227,7 @@ async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type(
 
 #[tokio::test]
 async fn a_state_of_the_world_client_gets_what_is_published_and_what_changes() {
-    let server = running().await;
+    let server = ready(Config::default()).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     let (requests, receiver) = mpsc::channel(8);
     let request = DiscoveryRequest { node: Some(node()), type_url: CLUSTER.into(), ..Default::default() };
@@ -223,19 +252,19 @@ async fn a_state_of_the_world_client_gets_what_is_published_and_what_changes() {
 
 #[tokio::test]
 async fn a_stream_waits_until_everything_was_read() {
-    let server = run(Config::default()).await;
+    let server = serve(Config::default(), 100).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     let mut early = pin!(server.delta());
     assert!(timeout(Duration::from_millis(100), &mut early).await.is_err(), "it is answered");
     server.hub.ready();
-    assert_eq!(names(&soon(early).await.next().await), ["a"]);
+    assert_eq!(names(&soon(early).await.message().await), ["a"]);
 }
 
 #[tokio::test]
 async fn a_stream_that_waits_for_everything_to_be_read_does_not_hold_up_the_end() {
     let mut config = Config::default();
     (config.ready_timeout, config.drain_timeout) = (Duration::from_mins(1), Duration::from_mins(1));
-    let server = run(config).await;
+    let server = serve(config, 100).await;
     let mut client = server.client().await;
     let mut refused = pin!(client.delta_aggregated_resources(tokio_stream::once(ask_delta())));
     assert!(timeout(Duration::from_millis(100), &mut refused).await.is_err(), "it is answered");
@@ -248,35 +277,35 @@ async fn a_stream_that_waits_for_everything_to_be_read_does_not_hold_up_the_end(
 async fn a_stream_that_waits_too_long_for_everything_to_be_read_is_refused() {
     let mut config = Config::default();
     config.ready_timeout = Duration::from_millis(10);
-    let server = run(config).await;
+    let server = serve(config, 100).await;
     let mut client = server.client().await;
     let refused = client.delta_aggregated_resources(tokio_stream::once(ask_delta())).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
     server.hub.ready();
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
-    assert_eq!(names(&server.delta().await.next().await), ["a"]);
+    assert_eq!(names(&server.delta().await.message().await), ["a"]);
 }
 
 #[tokio::test]
 async fn a_stream_for_a_gateway_that_is_not_there_yet_waits_for_it() {
-    let mut server = running().await;
+    let mut server = ready(Config::default()).await;
     let mut client = server.delta().await;
     assert!(matches!(server.event().await, Event::Connected { .. }));
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
-    assert_eq!(names(&client.next().await), ["a"]);
+    assert_eq!(names(&client.message().await), ["a"]);
 }
 
 #[tokio::test]
 async fn a_gateway_that_is_withdrawn_ends_its_streams_and_no_others() {
-    let server = running().await;
+    let server = ready(Config::default()).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     server.hub.publish("ns/other", Snapshot::new());
     let mut client = server.delta().await;
-    let response = client.next().await;
+    let response = client.message().await;
     client.answer(&response, None).await;
     server.hub.withdraw("ns/other");
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 10)));
-    let response = client.next().await;
+    let response = client.message().await;
     client.answer(&response, None).await;
     server.hub.withdraw("ns/gw");
     assert_eq!(client.end().await.code(), Code::Unavailable);
@@ -284,7 +313,7 @@ async fn a_gateway_that_is_withdrawn_ends_its_streams_and_no_others() {
 
 #[tokio::test]
 async fn a_node_that_names_no_gateway_is_refused() {
-    let server = running().await;
+    let server = ready(Config::default()).await;
     let mut client = server.client().await;
     for (node, code) in
         [(None, Code::InvalidArgument), (Some(Node { cluster: "gw".into(), ..node() }), Code::PermissionDenied)]
@@ -301,19 +330,18 @@ async fn who_may_read_what_is_a_setting() {
     config.authorize = Arc::new(|_, node| {
         if node.id == "envoy-1" { Ok("ns/theirs".into()) } else { Err(Status::unauthenticated("who is that")) }
     });
-    let server = run(config).await;
-    server.hub.ready();
+    let server = ready(config).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("claimed", 1, 10)));
     server.hub.publish("ns/theirs", Snapshot::new().with(cluster("theirs", 1, 10)));
-    assert_eq!(names(&server.delta().await.next().await), ["theirs"]);
+    assert_eq!(names(&server.delta().await.message().await), ["theirs"]);
 }
 
 #[tokio::test]
 async fn a_stream_belongs_to_the_node_of_its_first_message() {
-    let server = running().await;
+    let server = ready(Config::default()).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut client = server.delta().await;
-    client.next().await;
+    client.message().await;
     let other = Node { cluster: "ns/other".into(), ..node() };
     client.requests.send(DeltaDiscoveryRequest { node: Some(other), ..ask_delta() }).await.unwrap();
     assert_eq!(client.end().await.code(), Code::PermissionDenied);
@@ -324,8 +352,7 @@ async fn a_request_beyond_the_bounds_ends_its_stream() {
     let mut config = Config::default();
     config.limits.names_per_type = 10;
     config.limits.request_bytes = 10_000;
-    let server = run(config).await;
-    server.hub.ready();
+    let server = ready(config).await;
     let many = vec!["a-name".to_owned(); 11];
     let mut client = server.delta().await;
     client.requests.send(DeltaDiscoveryRequest { resource_names_subscribe: many, ..ask_delta() }).await.unwrap();
@@ -340,11 +367,10 @@ async fn a_request_beyond_the_bounds_ends_its_stream() {
 async fn more_streams_than_allowed_are_refused() {
     let mut config = Config::default();
     config.max_streams = 1;
-    let server = run(config).await;
-    server.hub.ready();
+    let server = ready(config).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut first = server.delta().await;
-    first.next().await;
+    first.message().await;
     let mut client = server.client().await;
     let refused = client.delta_aggregated_resources(tokio_stream::pending()).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
@@ -352,7 +378,7 @@ async fn more_streams_than_allowed_are_refused() {
 
 #[tokio::test]
 async fn only_the_aggregated_service_is_served() {
-    let server = running().await;
+    let server = ready(Config::default()).await;
     let channel = Channel::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap();
     let mut client = ClusterDiscoveryServiceClient::new(channel);
     let request = DiscoveryRequest { node: Some(node()), type_url: CLUSTER.into(), ..Default::default() };
@@ -363,10 +389,10 @@ async fn only_the_aggregated_service_is_served() {
 
 #[tokio::test]
 async fn shutting_down_ends_streams_and_then_the_server() {
-    let mut server = running().await;
+    let mut server = ready(Config::default()).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut client = server.delta().await;
-    client.next().await;
+    client.message().await;
     drop(std::mem::replace(&mut server.stop, oneshot::channel().0));
     assert_eq!(client.end().await.code(), Code::Unavailable);
     soon(server.served).await.unwrap().unwrap();
@@ -376,13 +402,13 @@ async fn shutting_down_ends_streams_and_then_the_server() {
 async fn a_client_that_does_not_go_is_cut() {
     let mut config = Config::default();
     config.drain_timeout = Duration::from_millis(50);
-    let mut server = run(config).await;
+    let mut server = serve(config, 100).await;
     // A connection on which nothing is ever said does not even read that it shall go.
-    let silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let silent = TcpStream::connect(server.address).await.unwrap();
     server.hub.ready();
     server.hub.publish("ns/gw", Snapshot::new());
     let mut client = server.delta().await;
-    client.next().await;
+    client.message().await;
     drop(std::mem::replace(&mut server.stop, oneshot::channel().0));
     soon(server.served).await.unwrap().unwrap();
     drop(silent);
@@ -392,8 +418,7 @@ async fn a_client_that_does_not_go_is_cut() {
 async fn an_old_connection_is_asked_to_go() {
     let mut config = Config::default();
     config.max_connection_age = Some(Duration::from_millis(500));
-    let server = run(config).await;
-    server.hub.ready();
+    let server = ready(config).await;
     server.hub.publish("ns/gw", Snapshot::new());
     assert_eq!(server.delta().await.end().await.code(), Code::Unavailable);
     // It may come back.

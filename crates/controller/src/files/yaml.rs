@@ -335,6 +335,14 @@ impl<'de> Deserialize<'de> for Tree {
     }
 }
 
+macro_rules! leaves {
+    ($($visit:ident($($scalar:ty)?))+) => {$(
+        fn $visit<E>(self $(, _: $scalar)?) -> Result<Tree, E> {
+            Ok(Tree::Leaf)
+        }
+    )+};
+}
+
 struct TreeVisitor;
 
 impl<'de> Visitor<'de> for TreeVisitor {
@@ -368,37 +376,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Tree::deserialize(deserializer)
     }
 
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_none<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
-
-    fn visit_bytes<E>(self, _: &[u8]) -> Result<Tree, E> {
-        Ok(Tree::Leaf)
-    }
+    leaves! { visit_unit() visit_none() visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) visit_bytes(&[u8]) }
 
     fn visit_enum<A: serde::de::EnumAccess<'de>>(self, data: A) -> Result<Tree, A::Error> {
         let _: (IgnoredAny, A::Variant) = data.variant()?;

@@ -1,16 +1,9 @@
 //! Frames of HTTP/2 without end, against a real server: a connection on which nobody was let in ends in its time, whatever
 //! comes on it, and those who were let in are served meanwhile.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails has failed the test")]
-
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-use xds::{Config, Hub, Server};
+
+use super::*;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -22,17 +15,6 @@ const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\x01\0\0";
 const PRIORITY: &[u8] = b"\0\0\x05\x02\0\0\0\0\x03\0\0\0\0\x10";
 /// A frame of a kind that nobody knows.
 const UNKNOWN: &[u8] = b"\0\0\x00\xfe\0\0\0\0\0";
-
-async fn run(config: Config) -> (SocketAddr, oneshot::Sender<()>) {
-    let hub = Hub::new();
-    hub.ready();
-    let (reporter, _) = xds::reporter(16);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(Server::new(hub, config, reporter).serve_tcp(listener, async move { drop(stopped.await) }));
-    (address, stop)
-}
 
 /// Writes a frame again and again until the server ends the connection; answers are read or not.
 async fn flood(address: SocketAddr, frame: &'static [u8], reads: bool) {
@@ -53,10 +35,10 @@ async fn flood(address: SocketAddr, frame: &'static [u8], reads: bool) {
 async fn a_connection_that_sends_frames_without_end_ends_like_a_silent_one() {
     let mut config = Config::default();
     config.idle_timeout = Duration::from_millis(500);
-    let (address, _stop) = run(config).await;
+    let server = ready(config).await;
     for frame in [PING, SETTINGS, PRIORITY, UNKNOWN] {
         for reads in [true, false] {
-            let ended = timeout(Duration::from_secs(20), flood(address, frame, reads)).await;
+            let ended = timeout(Duration::from_secs(20), flood(server.address, frame, reads)).await;
             assert!(ended.is_ok(), "frames of kind {} never end, read: {reads}", frame[3]);
         }
     }

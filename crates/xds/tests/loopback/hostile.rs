@@ -1,47 +1,10 @@
 //! Clients that are slow, silent, dead or curious, against a real server: each costs itself and nobody else.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails has failed the test")]
-
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use bytes::Bytes;
-use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use tokio::io::{AsyncReadExt as _, copy_bidirectional, split};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Code, Streaming};
-use xds::{Config, Event, Hub, Resource, ResourceType, Server, Snapshot};
+
+use super::*;
 
 const LARGE: usize = 8 << 20;
-
-struct Running {
-    hub: Hub,
-    address: SocketAddr,
-    events: mpsc::Receiver<Event>,
-    _stop: oneshot::Sender<()>,
-}
-
-async fn run(config: Config, events: usize) -> Running {
-    let hub = Hub::new();
-    hub.ready();
-    let (reporter, events) = xds::reporter(events);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::new(hub.clone(), config, reporter);
-    tokio::spawn(server.serve_tcp(listener, async move { drop(stopped.await) }));
-    Running { hub, address, events, _stop: stop }
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), future).await.expect("it hangs")
-}
 
 fn snapshot(version: u8, size: usize) -> Snapshot {
     let body = Bytes::from(vec![version; size]);
@@ -54,44 +17,14 @@ fn secret(name: &str) -> Snapshot {
 
 fn ask(kind: ResourceType, names: &[&str]) -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest {
-        node: Some(Node { id: "envoy-1".into(), cluster: "ns/gw".into(), ..Default::default() }),
+        node: Some(node()),
         type_url: kind.type_url().into(),
         resource_names_subscribe: names.iter().map(|&name| name.into()).collect(),
         ..Default::default()
     }
 }
 
-struct Client {
-    requests: mpsc::Sender<DeltaDiscoveryRequest>,
-    responses: Streaming<DeltaDiscoveryResponse>,
-}
-
 impl Client {
-    async fn open(address: SocketAddr) -> Self {
-        let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-        let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(64 << 20);
-        let (requests, receiver) = mpsc::channel(8);
-        let responses = client.delta_aggregated_resources(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-        Self { requests, responses }
-    }
-
-    async fn asking(address: SocketAddr, request: DeltaDiscoveryRequest) -> Self {
-        let client = Self::open(address).await;
-        client.requests.send(request).await.unwrap();
-        client
-    }
-
-    async fn next(&mut self) -> DeltaDiscoveryResponse {
-        let response = soon(self.responses.message()).await.unwrap().unwrap();
-        let ack = DeltaDiscoveryRequest {
-            type_url: response.type_url.clone(),
-            response_nonce: response.nonce.clone(),
-            ..Default::default()
-        };
-        self.requests.send(ack).await.unwrap();
-        response
-    }
-
     /// The first byte of the only resource of the next response: its version.
     async fn next_version(&mut self) -> u8 {
         self.next().await.resources[0].resource.as_ref().unwrap().value[0]
@@ -100,13 +33,13 @@ impl Client {
 
 #[tokio::test]
 async fn a_secret_of_another_gateway_does_not_exist() {
-    let mut server = run(Config::default(), 100).await;
+    let mut server = ready(Config::default()).await;
     server.hub.publish("ns/gw", secret("ours"));
     server.hub.publish("ns/other", secret("theirs"));
     let mut client = Client::asking(server.address, ask(ResourceType::Secret, &["ours", "theirs"])).await;
     let response = client.next().await;
     assert_eq!(response.removed_resources, ["theirs"]);
-    assert_eq!(response.resources.iter().map(|resource| resource.name.as_str()).collect::<Vec<_>>(), ["ours"]);
+    assert_eq!(names(&response), ["ours"]);
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
     assert!(matches!(soon(server.events.recv()).await, Some(Event::UnknownName { gateway, kind, name, .. })
         if gateway == "ns/gw" && kind == ResourceType::Secret && name == "theirs"));
@@ -117,30 +50,33 @@ async fn a_secret_of_another_gateway_does_not_exist() {
 }
 
 #[tokio::test]
-async fn names_that_are_not_there_are_told_as_a_count() {
-    let mut server = run(Config::default(), 100).await;
+async fn names_that_are_not_there_are_reported_as_a_count() {
+    let mut server = ready(Config::default()).await;
     server.hub.publish("ns/gw", secret("ours"));
     let names: Vec<_> = (0..10_000).map(|number| format!("guess-{number:05}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut client = Client::asking(server.address, ask(ResourceType::Secret, &names)).await;
     assert_eq!(client.next().await.removed_resources.len(), names.len());
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
-    let told = soon(server.events.recv()).await;
-    assert!(matches!(&told, Some(Event::UnknownName { name, count: 10_000, .. }) if name == "guess-00000"), "{told:?}");
+    let event = soon(server.events.recv()).await;
+    assert!(
+        matches!(&event, Some(Event::UnknownName { name, count: 10_000, .. }) if name == "guess-00000"),
+        "{event:?}"
+    );
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Acked { .. })));
 }
 
 #[tokio::test]
-async fn what_is_too_large_for_a_message_is_told_and_what_follows_is_sent() {
-    let mut server = run(Config::default(), 100).await;
+async fn what_is_too_large_for_a_message_is_reported_and_what_follows_is_sent() {
+    let mut server = ready(Config::default()).await;
     // Five GiB, of which there is one MiB.
     let pieces = std::iter::repeat_n(Bytes::from(vec![0; 1 << 20]), 5 << 10).collect();
     let large = Resource::in_pieces(ResourceType::Cluster, "a", [1; 16], pieces);
     server.hub.publish("ns/gw", Snapshot::new().with(large));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     assert!(matches!(soon(server.events.recv()).await, Some(Event::Connected { .. })));
-    let told = soon(server.events.recv()).await;
-    let Some(Event::Nacked { names, message, .. }) = told else { panic!("{told:?}") };
+    let event = soon(server.events.recv()).await;
+    let Some(Event::Nacked { names, message, .. }) = event else { panic!("{event:?}") };
     assert_eq!(names, ["a"]);
     assert!(message.starts_with("not sent: the 1 resources of type Cluster"), "{message}");
     server.hub.publish("ns/gw", snapshot(2, 10));
@@ -154,7 +90,7 @@ async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
     let mut config = Config::default();
     config.max_concurrent_large_sends = 1;
     config.gate_timeout = Duration::from_millis(50);
-    let server = run(config, 100).await;
+    let server = ready(config).await;
     server.hub.publish("ns/gw", snapshot(1, LARGE));
     // It has the only turn for large responses, and takes none of its bytes.
     let mut slow = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
@@ -173,7 +109,8 @@ async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_reader_of_events() {
-    let server = run(Config::default(), 1).await;
+    let server = serve(Config::default(), 1).await;
+    server.hub.ready();
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     for version in 1..=200 {
         server.hub.publish("ns/gw", snapshot(version, 1));
@@ -188,7 +125,7 @@ async fn a_stream_on_which_nothing_is_asked_ends() {
     let mut config = Config::default();
     config.keepalive_interval = Duration::from_millis(100);
     config.keepalive_timeout = Duration::from_millis(200);
-    let server = run(config, 100).await;
+    let server = ready(config).await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut silent = Client::open(server.address).await;
     assert_eq!(soon(silent.responses.message()).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -199,7 +136,7 @@ async fn a_connection_that_is_dead_without_a_word_is_cut() {
     let mut config = Config::default();
     config.keepalive_interval = Duration::from_millis(200);
     config.keepalive_timeout = Duration::from_secs(1);
-    let mut server = run(config, 100).await;
+    let mut server = ready(config).await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     // A way that stops to carry anything, without an end that anybody could see.
     let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -231,7 +168,7 @@ async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
     // Nobody but who has a stream may stay for so long.
     config.drain_timeout = Duration::from_hours(1);
     config.keepalive_interval = Duration::from_hours(1);
-    let server = run(config, 100).await;
+    let server = ready(config).await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     // A way on which the client does not hear any more that it shall go, and says nothing.
     let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -254,8 +191,8 @@ async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
 }
 
 #[tokio::test]
-async fn words_of_any_size_and_kind_are_told_on_one_line() {
-    let mut server = run(Config::default(), 100).await;
+async fn errors_of_any_size_and_kind_are_reported_on_one_line() {
+    let mut server = ready(Config::default()).await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     let response = soon(client.responses.message()).await.unwrap().unwrap();
@@ -275,8 +212,9 @@ async fn words_of_any_size_and_kind_are_told_on_one_line() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_stream_is_told_however_late_it_is_read() {
-    let mut server = run(Config::default(), 1).await;
+async fn the_end_of_a_stream_is_reported_however_late_it_is_read() {
+    let mut server = serve(Config::default(), 1).await;
+    server.hub.ready();
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     client.next().await;

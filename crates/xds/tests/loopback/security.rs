@@ -1,36 +1,23 @@
 //! TLS and authentication, against a real server: who is let in, what others learn, and how long it lasts.
 
-#![allow(clippy::unwrap_used, reason = "a step that fails has failed the test")]
-
-use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use bytes::Bytes;
-use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status, Streaming};
-use xds::{
-    Authenticate, BindError, Certificate, Config, Event, Hub, Identity, Peer, Refusal, Resource, ResourceType,
-    ServeError, Server, Snapshot, Token,
-};
+use tonic::Request;
+use xds::{Authenticate, BindError, Certificate, Identity, Peer, Refusal, Token};
 
-/// What a judge says of each token.
+use super::*;
+
+/// Answers what a token is worth.
 #[derive(Default)]
 struct Judge {
     answer: Mutex<Option<Result<(), Refusal>>>,
@@ -38,8 +25,8 @@ struct Judge {
 }
 
 impl Judge {
-    /// From now on this is said of every token.
-    fn says(&self, answer: Result<(), Refusal>) {
+    /// Gives this answer from now on.
+    fn answers(&self, answer: Result<(), Refusal>) {
         *self.answer.lock().unwrap() = Some(answer);
     }
 }
@@ -92,7 +79,7 @@ async fn run(change: impl FnOnce(&mut Config)) -> Running {
     running
 }
 
-/// Serves, and says that not everything was read yet.
+/// Serves, and not everything was read yet.
 async fn run_unready(change: impl FnOnce(&mut Config)) -> Running {
     let judge = Arc::new(Judge::default());
     let mut config = Config::default();
@@ -117,10 +104,6 @@ async fn run_unready(change: impl FnOnce(&mut Config)) -> Running {
 
 fn snapshot(name: &str, version: u8) -> Snapshot {
     Snapshot::new().with(Resource::new(ResourceType::Cluster, name, [version; 16], Bytes::from_static(b"x")))
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), future).await.expect("it hangs")
 }
 
 async fn handshake(address: SocketAddr, trusted: CertificateDer<'static>) -> std::io::Result<TlsStream<TcpStream>> {
@@ -171,17 +154,6 @@ impl Running {
     }
 }
 
-struct Client {
-    requests: mpsc::Sender<DeltaDiscoveryRequest>,
-    responses: Streaming<DeltaDiscoveryResponse>,
-}
-
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
-    }
-}
-
 async fn open_on(channel: Channel, token: Option<&str>, claim: &str) -> Result<Client, Status> {
     let (requests, receiver) = mpsc::channel(8);
     let ask = DeltaDiscoveryRequest {
@@ -198,33 +170,12 @@ async fn open_on(channel: Channel, token: Option<&str>, claim: &str) -> Result<C
     Ok(Client { requests, responses: opened?.into_inner() })
 }
 
-impl Client {
-    /// The names in the next response, which is acknowledged.
-    async fn next(&mut self) -> Vec<String> {
-        let response = soon(self.responses.message()).await.unwrap().unwrap();
-        let ack =
-            DeltaDiscoveryRequest { type_url: response.type_url, response_nonce: response.nonce, ..Default::default() };
-        self.requests.send(ack).await.unwrap();
-        response.resources.into_iter().map(|resource| resource.name).collect()
-    }
-
-    async fn end(&mut self) -> Status {
-        loop {
-            match soon(self.responses.message()).await {
-                Ok(Some(_)) => {}
-                Ok(None) => return Status::ok(""),
-                Err(status) => return status,
-            }
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_proxy_that_shows_who_it_is_gets_what_is_its_gateways() {
     let server = run(|_| {}).await;
     for gateway in ["ns/gw", "ns/other"] {
         let mut client = server.open(Some(gateway), gateway).await.unwrap();
-        assert_eq!(client.next().await, [gateway]);
+        assert_eq!(names(&client.next().await), [gateway]);
     }
 }
 
@@ -282,7 +233,7 @@ async fn a_certificate_is_changed_without_a_dropped_stream() {
     let mut other = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
     other.next().await;
     server.hub.publish("ns/gw", snapshot("ns/gw", 2));
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
 }
 
 #[tokio::test]
@@ -307,7 +258,7 @@ async fn a_stream_ends_when_its_identity_does() {
     let mut server = run(|_| {}).await;
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
     client.next().await;
-    server.judge.says(Err(Refusal::Denied));
+    server.judge.answers(Err(Refusal::Denied));
     assert_eq!(client.end().await.code(), Code::Unauthenticated);
     assert_eq!(server.refusal(Refusal::Denied).await, 1);
 }
@@ -317,7 +268,7 @@ async fn a_stream_goes_on_while_identities_cannot_be_checked() {
     let server = run(|_| {}).await;
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
     client.next().await;
-    server.judge.says(Err(Refusal::Unavailable));
+    server.judge.answers(Err(Refusal::Unavailable));
     let asked = server.judge.asked.load(Ordering::Relaxed);
     // It was asked again, and again after that.
     let checked = async {
@@ -327,10 +278,10 @@ async fn a_stream_goes_on_while_identities_cannot_be_checked() {
     };
     soon(checked).await;
     server.hub.publish("ns/gw", snapshot("ns/gw", 2));
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
     // A new one has to wait.
     assert_eq!(server.refused(Some("ns/gw"), "ns/gw").await.code(), Code::Unavailable);
-    server.judge.says(Err(Refusal::Denied));
+    server.judge.answers(Err(Refusal::Denied));
     assert_eq!(client.end().await.code(), Code::Unauthenticated);
 }
 
@@ -349,7 +300,7 @@ async fn tokens_are_judged_in_line_and_nobody_waits_for_ever() {
     assert_eq!(first.unwrap_err().code(), Code::Unavailable);
     assert_eq!(second.unwrap_err().code(), Code::Unavailable);
     let mut client = open_on(channel, Some("ns/gw"), "ns/gw").await.unwrap();
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
 }
 
 #[tokio::test]
@@ -362,12 +313,12 @@ async fn who_says_nothing_makes_room_for_who_does() {
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     // Behind it: waits for the only permit, and gets it.
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
     assert_eq!(soon(silent.read(&mut [0; 1])).await.unwrap_or(0), 0);
     assert_eq!(server.refusal(Refusal::Handshake).await, 1);
     // One that was let in takes no permit, so that there is one for the next, however long the first stays.
     let mut other = server.open(Some("ns/other"), "ns/other").await.unwrap();
-    assert_eq!(other.next().await, ["ns/other"]);
+    assert_eq!(names(&other.next().await), ["ns/other"]);
 }
 
 /// Connections on which nothing is said, from one address of this host.
@@ -392,7 +343,7 @@ async fn idle_connections_of_one_address_keep_out_nobody_of_another() {
     .await;
     let _held = silent(server.address, [127, 0, 0, 2], 100).await;
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
 }
 
 #[tokio::test]
@@ -405,7 +356,7 @@ async fn idle_connections_give_way_to_who_speaks_from_their_own_address() {
     .await;
     let _held = silent(server.address, [127, 0, 0, 1], 100).await;
     let mut client = server.open(Some("ns/gw"), "ns/gw").await.unwrap();
-    assert_eq!(client.next().await, ["ns/gw"]);
+    assert_eq!(names(&client.next().await), ["ns/gw"]);
 }
 
 #[tokio::test]
@@ -421,7 +372,7 @@ async fn the_streams_of_one_gateway_leave_every_other_its_share() {
     assert_eq!((more.code(), server.refusal(Refusal::Share).await), (Code::Unavailable, 1));
     for youngest in [3, 2] {
         let mut other = server.open(Some("ns/other"), "ns/other").await.unwrap();
-        assert_eq!(other.next().await, ["ns/other"]);
+        assert_eq!(names(&other.next().await), ["ns/other"]);
         assert_eq!(hogs[youngest].end().await.code(), Code::Unavailable);
         assert_eq!(server.refusal(Refusal::Share).await, 1);
         std::mem::forget(other);
@@ -430,7 +381,7 @@ async fn the_streams_of_one_gateway_leave_every_other_its_share() {
     assert_eq!(server.refused(Some("ns/other"), "ns/other").await.code(), Code::Unavailable);
     server.hub.publish("ns/gw", snapshot("ns/gw", 2));
     for hog in &mut hogs[..2] {
-        assert_eq!(hog.next().await, ["ns/gw"]);
+        assert_eq!(names(&hog.next().await), ["ns/gw"]);
     }
 }
 
