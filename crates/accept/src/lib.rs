@@ -1,6 +1,6 @@
-//! What servers need to let everybody in although somebody wants all there is.
+//! What servers need to accept everybody's connections although one client opens all that it can.
 //!
-//! * [`FairSemaphore`] bounds how many may be in at a time, and takes from who has most before anybody is kept out.
+//! * [`FairSemaphore`] bounds how many there are at a time, and revokes permits of those who have most.
 //! * [`Acceptor`] accepts connections, and pauses while there is no descriptor for one.
 //! * [`open_files`] raises the limit of open files, so that the permits of all servers together stay well below it.
 

@@ -72,8 +72,8 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
     /// busy ones, provided that it still has as many as this one then; else the one that was idle for longest, once it was
     /// for the patience of this semaphore, or has been busy for half a minute.
     ///
-    /// None if the key itself has more than a thirty-second part of them, and nothing can be revoked at once: who waits in
-    /// line behind it is not kept waiting for it.
+    /// None if the key itself has more than a thirty-second part of them, and nothing can be revoked at once: those in line
+    /// behind it do not wait for it.
     pub async fn acquire(&self, key: K) -> Option<Permit<K>> {
         loop {
             let mut changed = pin!(self.0.changed.notified());
@@ -201,7 +201,7 @@ impl<K: Clone + Eq + Hash> Permit<K> {
         self.waits(true)
     }
 
-    /// The same for what anybody may ask in vain: if nothing comes of it, the holder was idle all the time.
+    /// The same for a request that may be refused: if it is, the holder was idle all the time.
     pub fn asks(&self) -> Busy<K> {
         self.waits(false)
     }

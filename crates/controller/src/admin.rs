@@ -23,15 +23,15 @@ use tokio::{
 };
 
 use crate::{
+    chunks,
     cluster_snapshot::report::{Selection, StatusReport},
     document::{self, Document, DocumentError, Format},
     engine_task::{ClusterSource, EngineHandle, Stopped},
     http,
     metrics::{self, Metrics},
-    pieces,
 };
 
-/// How long somebody waits while the document is written for others.
+/// How long a request waits while the document is written for others.
 const DOCUMENT_TURN: Duration = Duration::from_secs(20);
 
 /// What the handlers need.
@@ -76,8 +76,8 @@ impl Admin {
         router.with_state(self)
     }
 
-    /// Serves until `shutdown`, at most `connections` at a time. All pages are for those who ask for this host; figures
-    /// are for whoever comes, by whatever name.
+    /// Serves until `shutdown`, at most `connections` at a time. All pages are for requests to this host; health and
+    /// figures are for any client, by any name.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -203,7 +203,7 @@ async fn snapshot(State(admin): State<Admin>, Query(asked): Query<OfGateway>) ->
         Some(gateway) => Document::of_gateway(view.translator, gateway),
     });
     let document = document.await?.ok_or(Refused::NotFound("there is no such Gateway that is served"))?;
-    let body = pieces::body(move |out| {
+    let body = chunks::body(move |out| {
         let written = document.write(format, out);
         drop(turn);
         written
@@ -226,8 +226,8 @@ async fn routes(
     let as_json = accepted.is_some_and(|accepted| accepted.contains("application/json"));
     let format = format.unwrap_or(if as_json { Format::Json } else { Format::Text });
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
-    // The engine lends its rows, and they are read and written out elsewhere. The permit goes along, since whoever hangs up
-    // does not end what is done for him.
+    // The engine lends its rows, and they are read and written out elsewhere. The permit goes along, since a client that hangs up
+    // does not end the work.
     let (rows, permit) = admin.engine.ask(|view| (tree::Rows::of(view.translator), permit)).await?;
     let text = move || {
         let mut tree = rows.tree();

@@ -78,7 +78,7 @@ impl Report {
         self.0.iter().filter(|finding| finding.problem.severity == severity).count()
     }
 
-    /// In plain words, one line each, and a last line that sums up.
+    /// One line each, and a last line that sums up.
     pub fn to_text(&self) -> String {
         let line = |Finding { file, line, column, object, problem }: &Finding| {
             let file = file.as_ref().map(|file| format!("{}:{line}:{column}: ", file.display())).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What a cluster holds at a moment, for commands that ask once.
 //!
 //! What cannot be read is never taken for what is not there: a kind whose list is refused, or does not come in time, is
-//! told of with the reason, and it is up to the caller whether what is left is worth anything.
+//! reported with the reason, and it is up to the caller whether what is left is worth anything.
 
 pub mod definitions;
 mod probe;
@@ -40,12 +40,12 @@ pub enum SnapshotError {
         /// Why not.
         why: String,
     },
-    /// It does not know who asks.
+    /// It does not authenticate the client.
     #[error("the API server {server} does not know who you are: {why}")]
     Unauthorized {
         /// Its URL.
         server: String,
-        /// In its own words.
+        /// Its message.
         why: String,
     },
 }

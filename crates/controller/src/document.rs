@@ -31,7 +31,7 @@ pub enum DocumentError {
 }
 
 impl DocumentError {
-    /// Whether nobody reads it any more.
+    /// Whether the reader is gone.
     pub fn is_broken_pipe(&self) -> bool {
         let kind = match self {
             Self::Yaml(_) => None,
@@ -210,7 +210,7 @@ pub fn yaml(value: &impl Serialize) -> Result<String, DocumentError> {
 
 fn yaml_options() -> serde_saphyr::SerializerOptions {
     serde_saphyr::ser_options! {
-        // Long texts on one line each, so that a change of one word is a change of one line.
+        // Long texts on one line each, so that a small change is a change of one line.
         prefer_block_scalars: false,
     }
 }
@@ -231,7 +231,7 @@ pub fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Removes what differs between two statuses that say the same.
+/// Removes what differs between two statuses of the same content.
 pub(crate) fn drop_times(value: &mut Value) {
     match value {
         Value::Object(fields) => {

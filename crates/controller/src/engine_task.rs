@@ -125,7 +125,7 @@ impl EngineTask {
             Source::Files(problems) => problems.is_some(),
             Source::Cluster(cluster) => cluster.is_complete(),
         };
-        // Until everything was read nobody is served, and what is made of a part of it is made anew by the next part.
+        // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
             self.settle();
         }

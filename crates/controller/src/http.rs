@@ -95,8 +95,8 @@ async fn connection(io: TcpStream, permit: Permit<IpAddr>, router: Router, mut s
     }
 }
 
-/// Lets requests through that are meant for a server at `own`, and not for a name that somebody else made lead here: a
-/// page of theirs, open in the browser of who forwards a port, could read the answers.
+/// Lets requests through for a server at `own`, by localhost or an address. Another name may be one of DNS rebinding: a page
+/// of an attacker, open in the browser of a user who forwards a port, could read the answers.
 pub async fn for_this_host(State(own): State<Arc<IpAddr>>, request: Request, next: Next) -> Response {
     let by_uri = request.uri().authority().cloned();
     let by_header = || request.headers().get(header::HOST)?.to_str().ok()?.parse().ok();
@@ -109,7 +109,7 @@ pub async fn for_this_host(State(own): State<Arc<IpAddr>>, request: Request, nex
 fn is_own(host: &str, own: IpAddr) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse::<IpAddr>();
     match address.map(|address| address.to_canonical()) {
-        // No name leads to what an address says.
+        // An address needs no name that could be redirected.
         Ok(address) => address.is_loopback() || own.is_unspecified() || address == own.to_canonical(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }

@@ -2,13 +2,13 @@
 
 pub mod admin;
 pub mod check;
+pub mod chunks;
 pub mod cluster_snapshot;
 pub mod document;
 pub mod engine_task;
 pub mod files;
 pub mod http;
 pub mod metrics;
-pub mod pieces;
 pub mod run;
 pub mod supervisor;
 

@@ -1,7 +1,7 @@
 //! Starts and supervises one Envoy for every Gateway that is served.
 //!
-//! Each Envoy gets a folder of its own with its bootstrap and its admin socket, so that no port is taken and nobody
-//! else can reach it. Its standard output, where the access log goes, is ours; what it says on standard error is
+//! Each Envoy gets a folder of its own with its bootstrap and its admin socket, so that no port is taken and no other
+//! user can reach it. Its standard output, where the access log goes, is ours; its standard error is
 //! logged with the Gateway's name. One that dies is started again, later and later.
 
 mod backoff;
@@ -49,7 +49,7 @@ pub enum SupervisorError {
     Program {
         /// The program.
         path: PathBuf,
-        /// The system's words, or its own.
+        /// The system's error, or its own.
         why: String,
     },
 }
@@ -67,7 +67,7 @@ impl Supervisor {
         if output.status.success() { Ok(text) } else { Err(failed(output.status.to_string())) }
     }
 
-    /// Keeps an Envoy running for each Gateway that is served, until `stop` turns true; then stops them all.
+    /// Keeps an Envoy running for each Gateway that is served, until `stop` is true; then stops them all.
     pub async fn run(self, mut served: watch::Receiver<BTreeSet<NsName>>, mut stop: watch::Receiver<bool>) {
         let mut running: BTreeMap<NsName, Running> = BTreeMap::new();
         let mut leaving = JoinSet::new();

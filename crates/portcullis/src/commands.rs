@@ -22,7 +22,7 @@ use crate::{
     source::{self, Loaded},
 };
 
-/// Serves until it is told to stop.
+/// Serves until it is stopped.
 pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     logging::start(args.log_format, &args.log_level)?;
     let args = *args;

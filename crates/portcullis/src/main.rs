@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 
 fn failed(error: &anyhow::Error) -> ExitCode {
     use std::io::Write;
-    // Nobody is left to be told if that fails.
+    // There is nowhere to report a failure.
     let _: std::io::Result<()> = writeln!(std::io::stderr(), "portcullis: {error:#}");
     ExitCode::from(USAGE)
 }

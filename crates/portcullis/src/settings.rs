@@ -34,13 +34,13 @@ struct Setting {
 }
 
 impl Setting {
-    /// What `-h` says.
+    /// The help of `-h`.
     fn help(&self) -> String {
         let Self { default, meaning, .. } = self;
         format!("{} [default: {default}]", meaning.trim().trim_end_matches('.'))
     }
 
-    /// What `--help` says.
+    /// The help of `--help`.
     fn long_help(&self) -> String {
         let Self { key, env, .. } = self;
         format!("{} [env: {env}] [file: {key}]", self.help())
@@ -54,7 +54,7 @@ macro_rules! settings {
         $(#[doc = $doc:literal])+
         $field:ident: $type:ty => $($target:ident).+, $key:literal, $env:literal, $value:literal, $default:literal, $parser:expr;
     )+) => {
-        /// All settings, in the order in which they are told.
+        /// All settings, in the order in which they are documented.
         const SETTINGS: &[Setting] = &[$(Setting {
             key: $key,
             flag: stringify!($field),
@@ -86,7 +86,7 @@ macro_rules! settings {
         }
 
         impl SettingsArgs {
-            /// Sets what has this key in a file; an error says what the value must be.
+            /// Sets what has this key in a file; the error is what the value must be.
             fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
                 match key {
                     $($key => self.$field = Some(file::scalar::<$type>(value, $parser)?),)+
@@ -219,7 +219,7 @@ impl SettingsArgs {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or something in it is no valid setting; all such things are told.
+    /// The file cannot be read, or something in it is no valid setting; the error has all of them.
     pub(crate) fn settings(self) -> anyhow::Result<Settings> {
         let from_file = self.config.as_deref().map_or_else(|| Ok(Self::default()), file::read)?;
         // Files are served by Envoys of one host, whoever starts them: `shared_host` stays.

@@ -1,4 +1,4 @@
-//! Who answers what is asked about a cluster: its controller, or what its API server holds; or about files.
+//! What answers questions about a cluster, its controller or what its API server holds; or about files.
 
 mod controller;
 mod pod;
@@ -21,7 +21,7 @@ use crate::{
     settings::SettingsArgs,
 };
 
-/// Who answers, and the cluster if one is at hand.
+/// What answers, and the cluster if one is at hand.
 pub(crate) struct Source {
     pub(crate) answers: Answers,
     pub(crate) cluster: Option<Cluster>,
@@ -31,7 +31,7 @@ pub(crate) struct Source {
     pub(crate) namespace: Option<String>,
 }
 
-/// Who answers.
+/// What answers.
 pub(crate) enum Answers {
     /// Manifests.
     Files(Box<Loaded>),
@@ -80,12 +80,12 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
 /// What is printed has no place for this, and must not be taken for the whole truth.
 pub(crate) fn note(text: impl std::fmt::Display) {
     use std::io::Write;
-    // Nobody is left to be told if that fails.
+    // There is nowhere to report a failure.
     let _: std::io::Result<()> = writeln!(std::io::stderr(), "portcullis: {text}");
 }
 
 impl Source {
-    /// Finds who answers.
+    /// Chooses what answers.
     pub(crate) async fn open(args: SourceArgs) -> anyhow::Result<Self> {
         let patience = args.request_timeout;
         let namespace = args.namespace;
@@ -96,7 +96,7 @@ impl Source {
         }
         if let Some(address) = args.address {
             own_settings(&args.settings)?;
-            // Which cluster the other end of the port is in is known only if somebody says so.
+            // The cluster at the other end of the port is known only if it is named.
             let mut cluster = None;
             if args.api_server.is_named() {
                 cluster = Some(Cluster::new(&args.api_server.config().await?)?);
@@ -117,7 +117,7 @@ impl Source {
                     let answers = Answers::Controller(controller);
                     return Ok(Self { answers, cluster: Some(cluster), patience, namespace });
                 }
-                // Whom the API server does not let in, or who does not reach it, is told of that alone.
+                // Where the API server refuses or cannot be reached, that alone is reported.
                 Err(error) if is_hopeless(&error) => bail!("{}: {error:#}: {REACH}", config.cluster_url),
                 Err(error) if from == From::Controller => bail!(
                     "no controller can be asked: {error:#}; ask with --from api-server, or say by --controller-namespace where \
@@ -157,7 +157,7 @@ fn own_settings(settings: &SettingsArgs) -> anyhow::Result<()> {
 impl Cluster {
     fn new(config: &Config) -> anyhow::Result<Self> {
         let namespace = config.default_namespace.clone();
-        // Without retries of its own, so that who waits for an answer gets one in time.
+        // Without retries of its own, so that an answer comes in time.
         let client = cluster::watch::client(config.clone()).context("there is no way to the API server")?;
         Ok(Self { client, namespace })
     }

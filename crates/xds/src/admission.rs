@@ -119,7 +119,7 @@ impl Admission {
     async fn authenticate(&self, peer: &Peer, token: &Token) -> Result<Identity, Refusal> {
         let Some(authenticate) = &self.config.authenticate else { return Err(Refusal::Denied) };
         let identity = async {
-            // First in, first out: nobody keeps others out by asking often.
+            // First in, first out: asking often keeps no others out.
             let _turn = self.turns.acquire().await.map_err(|_| Refusal::Unavailable)?;
             authenticate.authenticate(peer, token).await
         };

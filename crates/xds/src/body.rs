@@ -57,7 +57,7 @@ impl http_body::Body for StreamBody {
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))));
                 }
                 Poll::Ready(None) => {
-                    // The task ended without a word; a body without trailers would be a broken gRPC stream.
+                    // The task ended without a status; a body without trailers would be a broken gRPC stream.
                     self.parts = None;
                     let status = Status::internal("the stream's task ended");
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))));

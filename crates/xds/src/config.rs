@@ -1,4 +1,4 @@
-//! Settings of the server: limits, waits, and who may read what.
+//! Settings of the server: limits, waits, and authentication.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,8 +69,8 @@ pub struct Config {
     pub authentication_timeout: Duration,
     /// After how long the token of a running stream is checked again when that failed.
     pub recheck_interval: Duration,
-    /// The least version that the resources are made for. An Envoy that says that it is older is sent no listeners and no route
-    /// configurations, which it might refuse or, worse, take for less than they say; see [`crate::stream`]. `None`: for
+    /// The least version that the resources are made for. An Envoy that reports an older one is sent no listeners and no route
+    /// configurations, which it might refuse or, worse, take for less than they mean; see [`crate::stream`]. `None`: for
     /// every Envoy.
     pub least_envoy: Option<EnvoyVersion>,
     /// What is counted.

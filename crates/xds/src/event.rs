@@ -1,4 +1,4 @@
-//! What is learned from proxies, for those who report it.
+//! What is learned from proxies.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::identity::Refusal;
 use crate::request::EnvoyVersion;
 use crate::resource::{ResourceType, Version};
 
-/// Something a proxy did or said. `stream` is unique in this process; `gateway` is what the stream was authorised for.
+/// Something that happened to a stream of a proxy. `stream` is unique in this process; `gateway` is what the stream was authorised for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -41,11 +41,11 @@ pub enum Event {
         stream: u64,
         /// The type of the response.
         kind: ResourceType,
-        /// The names that the response added or changed: which of them was the reason only `message` tells.
+        /// The names that the response added or changed: which of them was the reason stands in `message` alone.
         names: Vec<String>,
         /// Their versions, in the order of `names`.
         versions: Vec<Version>,
-        /// The first line of the proxy's words (`error_detail.message`), at most 512 bytes and without control characters.
+        /// The first line of the proxy's error (`error_detail.message`), at most 512 bytes and without control characters.
         message: String,
     },
     /// Names that had been rejected on this stream are accepted in another version, or no longer of interest.
@@ -59,7 +59,7 @@ pub enum Event {
         /// The names.
         names: Vec<String>,
     },
-    /// A proxy asks for names that its gateway does not have. Told once a name and stream, those of one request together.
+    /// A proxy asks for names that its gateway does not have. Sent once a name and stream, those of one request together.
     UnknownName {
         /// `NAMESPACE/NAME`.
         gateway: String,
@@ -82,24 +82,24 @@ pub enum Event {
         /// What was waited for.
         gate: Gate,
     },
-    /// A proxy says that it is older than what the resources are made for: until its stream ends it is sent neither
+    /// A proxy reports a version older than what the resources are made for: until its stream ends it is sent neither
     /// listeners nor route configurations, and keeps those that it has.
     Outdated {
         /// `NAMESPACE/NAME`.
         gateway: String,
         /// The stream.
         stream: u64,
-        /// What it says it is.
+        /// The version that it reports.
         version: EnvoyVersion,
         /// What it should be at least.
         least: EnvoyVersion,
     },
-    /// Somebody was refused, or a stream ended since it is no longer who it was. Told as a count, so that who is
-    /// refused often costs no more than who is refused once.
+    /// Streams or connections were refused, or streams ended since they are no longer authenticated. A count, so that a
+    /// client that is refused often costs no more than one that is refused once.
     Refused {
         /// Why.
         reason: Refusal,
-        /// How many there were since this was told last.
+        /// How many there were since the last such event.
         count: u64,
     },
     /// A stream ended. What it had rejected is rejected no longer.

@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 
 use crate::peer::Peer;
 
-/// A longer token is refused without asking anybody. One of a `ServiceAccount` has between one and two KiB.
+/// A longer token is refused without being checked. One of a `ServiceAccount` has between one and two KiB.
 pub const MAX_TOKEN_BYTES: usize = 8 << 10;
 
 /// What a stream shows as `authorization: Bearer TOKEN`. It is a secret, so it has no way to be printed.
@@ -22,7 +22,7 @@ impl Token {
         Self(token.into())
     }
 
-    /// The token itself, for who has to judge it.
+    /// The token itself, to be checked.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -50,19 +50,19 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Who a stream is, as somebody who is trusted says.
+/// The identity of a stream, as its token was found to prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name, for people.
     pub name: String,
     /// The only gateway whose resources it may read, `NAMESPACE/NAME`.
     pub gateway: String,
-    /// After this time its token is to be shown again to [`Authenticate`]: not later than it expires.
+    /// After this time the token is checked again: not later than it expires.
     pub recheck_after: Duration,
 }
 
-/// Why a stream is not served. A client is not told which of them it was, but for [`Refusal::Unavailable`] and
-/// [`Refusal::Share`].
+/// Why a stream is not served. A client learns no more than that it is not authenticated, but for
+/// [`Refusal::Unavailable`] and [`Refusal::Share`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -75,14 +75,14 @@ pub enum Refusal {
     /// The token is not valid, not any more, or not for this server.
     #[error("its token is not valid here")]
     Denied,
-    /// The token is valid and belongs to nobody who may read a gateway's resources.
+    /// The token is valid, and its identity may read no gateway's resources.
     #[error("its identity belongs to no Gateway")]
     NoGateway,
     /// The node claims to be a proxy of another gateway than its identity is of.
     #[error("its node claims another Gateway than its identity has")]
     WrongGateway,
-    /// The token cannot be judged now, because who judges tokens cannot be asked or too many are waiting.
-    #[error("its token cannot be judged now")]
+    /// The token cannot be checked now, because the API server does not answer or too many are waiting.
+    #[error("its token cannot be checked now")]
     Unavailable,
     /// There are as many streams as there may be, and its gateway has its share of them.
     #[error("its Gateway has its share of all streams")]
@@ -120,13 +120,13 @@ impl Refusal {
     }
 }
 
-/// Finds out who shows a token, and which gateway's resources that one may read.
+/// Finds the identity that a token proves, and which gateway's resources it may read.
 ///
-/// Asked before anything of a stream is read, and again while it lasts: when [`Identity::recheck_after`] is over. A
-/// stream ends when the answer then is another gateway or a refusal, but goes on while the answer is
-/// [`Refusal::Unavailable`], which is about who judges and not about the token.
+/// Called before anything of a stream is read, and again when [`Identity::recheck_after`] is over. A stream ends when the
+/// answer then is another gateway or a refusal, but goes on while the answer is [`Refusal::Unavailable`], which is not about
+/// the token.
 pub trait Authenticate: Send + Sync {
-    /// Judges `token`.
+    /// Checks `token`.
     fn authenticate<'a>(&'a self, peer: &'a Peer, token: &'a Token) -> BoxFuture<'a, Result<Identity, Refusal>>;
 }
 

@@ -1,17 +1,17 @@
-//! The aggregated discovery service (ADS): what Envoys are told, and when.
+//! The aggregated discovery service (ADS): what is sent to Envoys, and when.
 //!
 //! This crate knows resource names, versions and bytes, nothing else. What the bytes mean is decided before they come
-//! here; whom they are for is decided by [`Config::authenticate`], and where nobody has to show who they are by
+//! here; which gateway a stream may read is decided by [`Config::authenticate`], and where no token is asked for by
 //! [`Config::authorize`].
 //!
 //! * [`Resource`] is one encoded Envoy message, [`Snapshot`] is all that one gateway's proxies shall have, [`Hub`] is
 //!   where snapshots are published.
 //! * [`stream`] is the protocol of one stream without IO: messages and times go in, responses come out.
 //! * [`Server`] is the gRPC service around it. It sends every resource's bytes without copying them.
-//! * [`Authenticate`] finds out who a stream is before anything of it is read, and [`Certificate`] is who the server is.
+//! * [`Authenticate`] finds the identity of a stream before anything of it is read, and [`Certificate`] is the server's.
 //! * [`Event`] is what is learned from proxies: what they accepted and what they rejected.
 //!
-//! Order within an update is make-before-break; [`stream`] says how.
+//! Order within an update is make-before-break; see [`stream`].
 
 mod admission;
 mod body;

@@ -15,11 +15,11 @@ pub enum PeerAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
-    /// Where the connection comes from. Says nothing about who it is.
+    /// Where the connection comes from, which proves no identity.
     pub address: PeerAddress,
 }
 
-/// By what connections are told apart before anybody says who it is; none for a Unix socket.
+/// What distinguishes connections before they are authenticated; none for a Unix socket.
 pub(crate) type Origin = Option<IpAddr>;
 
 impl Peer {

@@ -17,7 +17,7 @@ pub struct Node {
     pub id: String,
     /// `node.cluster`.
     pub cluster: String,
-    /// `node.user_agent_build_version`, of a client that says that it is an Envoy and what it was built from.
+    /// `node.user_agent_build_version`, of a client that reports that it is an Envoy, and its version.
     pub envoy: Option<EnvoyVersion>,
 }
 
@@ -45,7 +45,7 @@ pub struct DeltaRequest {
     pub node: Option<Node>,
     /// The resource type.
     pub type_url: String,
-    /// Names to be told about from now on; `*` for all.
+    /// Names that are subscribed to from now on; `*` for all.
     pub subscribe: Vec<String>,
     /// Names no longer of interest.
     pub unsubscribe: Vec<String>,
@@ -53,7 +53,7 @@ pub struct DeltaRequest {
     pub initial_versions: Vec<(String, String)>,
     /// The nonce of the response that this acknowledges or rejects; empty if it does neither.
     pub nonce: String,
-    /// Set if and only if that response was rejected: the client's words.
+    /// Set if and only if that response was rejected: the client's error.
     pub error: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct SotwRequest {
     pub version: String,
     /// The nonce of the last response that the client saw; empty before the first.
     pub nonce: String,
-    /// Set if and only if that response was rejected: the client's words.
+    /// Set if and only if that response was rejected: the client's error.
     pub error: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub enum ParseError {
     },
 }
 
-/// The longest text that is kept of a client's words, in bytes.
+/// The longest text that is kept of a client's error, in bytes.
 const MAX_ERROR: usize = 512;
 /// What Envoy begins a message with that it prints, on the same line or the next.
 const QUOTED: &str = "goo.gle/debug";
@@ -101,7 +101,7 @@ impl DeltaRequest {
     /// Reads a request, with the bounds of `limits` on the names in it.
     pub fn parse(mut message: Bytes, limits: &Limits) -> Result<Self, ParseError> {
         let mut request = Self::default();
-        // A client that comes back tells every name twice: that it wants it, and that it has it.
+        // A client that reconnects sends every name twice: that it wants it, and that it has it.
         let (mut budget, mut initial) = (Budget::new(limits), Budget::new(limits));
         while message.has_remaining() {
             let (tag, wire) = decode_key(&mut message)?;
@@ -284,7 +284,7 @@ fn error(mut message: Bytes) -> Result<String, ParseError> {
     Ok(words)
 }
 
-/// What a client says, as it may stand in logs and statuses: without control characters, and `max` bytes at most.
+/// A client's text, as it may stand in logs and statuses: without control characters, and `max` bytes at most.
 pub(crate) fn printable(text: &str, max: usize) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut printable = String::with_capacity(text.len().min(max));

@@ -61,7 +61,7 @@ impl ResourceType {
     }
 
     /// Whether only a recent Envoy reads a resource of this type as it is meant: one that lacks a filter refuses the
-    /// listener, and leaves what a route says of it aside.
+    /// listener, and ignores what a route sets for it.
     pub(crate) const fn is_made_for_version(self) -> bool {
         matches!(self, Self::Listener | Self::RouteConfiguration)
     }
@@ -145,7 +145,7 @@ impl Resource {
         Self(Arc::new(Inner { kind, name: Arc::from(name), version, delta_head, body, len }))
     }
 
-    /// A resource that a client says it has, and of which nothing but that is known.
+    /// A resource that a client reports to have, and of which nothing else is known.
     pub(crate) fn unknown(kind: ResourceType, name: Arc<str>, version: Version) -> Self {
         Self(Arc::new(Inner { kind, name, version, delta_head: Bytes::new(), body: Arc::default(), len: 0 }))
     }

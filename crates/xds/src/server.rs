@@ -1,4 +1,4 @@
-//! Accepts connections and serves them until it is told to stop.
+//! Accepts connections and serves them until it is stopped.
 
 use std::future::Future;
 use std::io;
@@ -31,8 +31,7 @@ use crate::tls::Certificate;
 
 /// What a proxy sends as headers is a few hundred bytes.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
-/// What a client may have sent that nobody has read yet, on one stream and on all of a connection: also a client of
-/// whom nobody knows yet who it is.
+/// What a client may have sent that was not read yet, on one stream and on all of a connection, authenticated or not.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 
@@ -232,7 +231,7 @@ impl Accepted {
                     }
                     return;
                 }
-                // Keepalive begins with HTTP/2, and answers also those who want nothing.
+                // Keepalive begins with HTTP/2, and also keeps connections on which nothing is asked for.
                 () = &mut too_late, if idle.has_permit() => return,
                 () = &mut revoked, if idle.has_permit() => {
                     tracing::debug!(?origin, "an xDS connection without a stream gives way to another");

@@ -5,7 +5,7 @@
 //!
 //! * A response is rejected if and only if the request with its nonce carries an error.
 //! * A rejected version is not sent again. The next different version is.
-//! * One response of a type is on its way at a time. What it says is decided when it is sent, so a slow client skips
+//! * One response of a type is on its way at a time. Its content is decided when it is sent, so a slow client skips
 //!   versions.
 //! * No wait is without a bound.
 //! * An Envoy older than [`Settings::least_envoy`] is sent nothing that it would refuse: its requests for listeners and
@@ -81,7 +81,7 @@ pub struct Response {
     pub nonce: String,
     /// What the response adds or changes, and for state-of-the-world clusters and listeners also what stays.
     pub names: Vec<Arc<str>>,
-    /// The names that it says are absent. Always empty in state-of-the-world.
+    /// The names that it marks as absent. Always empty in state-of-the-world.
     pub removed: Vec<Arc<str>>,
     /// The gRPC message, length prefix included.
     pub frames: Vec<Bytes>,
@@ -109,7 +109,7 @@ pub enum Observation {
     GateExpired(Gate),
     /// [`crate::Event::Outdated`]
     Outdated {
-        /// What the client says it is.
+        /// The version that the client reports.
         version: EnvoyVersion,
         /// What it should be at least.
         least: EnvoyVersion,
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// The type of a request, unless it is left unanswered: nobody serves it, or not to such a client.
+    /// The type of a request, unless it is left unanswered: it is not served, or not to such a client.
     fn served(&self, type_url: &str) -> Option<ResourceType> {
         ResourceType::from_type_url(type_url).filter(|kind| !(self.outdated && kind.is_made_for_version()))
     }
@@ -188,7 +188,7 @@ impl Stream {
         }
     }
 
-    /// When [`Stream::next_response`] may have something to say without anything else happening.
+    /// When [`Stream::next_response`] may have a response without anything else happening.
     pub fn deadline(&self) -> Option<Instant> {
         let phase = match self.rollout.phase {
             Phase::Idle => None,
@@ -229,8 +229,8 @@ impl Stream {
         Ok(())
     }
 
-    /// What a response of this type would have to say, and the map it would take the client to. `None`: nothing may
-    /// be said yet.
+    /// What a response of this type has to contain, and the map that it takes the client to. `None`: nothing may be sent
+    /// yet.
     fn pending(&self, kind: ResourceType) -> Option<(&Resources, Pending)> {
         let source = self.rollout.source(kind)?;
         let state = &self.types[kind.index()];
@@ -275,7 +275,7 @@ impl Stream {
                 None if self.types[kind.index()].subscription.covers(name) => {
                     pending.held.retain(|held| held.name() != &**name);
                     pending.removed.insert(name.clone());
-                    // A name that is unsubscribed while all are meant is answered too, but nobody asks for it.
+                    // A name that is unsubscribed while all are meant is answered too, but not asked for.
                     if self.types[kind.index()].subscription.names.contains(name) {
                         pending.unknown.push(name.clone());
                     }
@@ -323,11 +323,11 @@ impl Stream {
         }
     }
 
-    fn tell_unknown(&mut self, kind: ResourceType, names: &[Arc<str>]) {
+    fn report_unknown(&mut self, kind: ResourceType, names: &[Arc<str>]) {
         let known = &self.types[kind.index()].unknown;
-        let mut untold = names.iter().filter(|name| !known.contains(*name));
-        if let Some(first) = untold.next() {
-            let count = 1 + untold.count() as u64;
+        let mut unreported = names.iter().filter(|name| !known.contains(*name));
+        if let Some(first) = unreported.next() {
+            let count = 1 + unreported.count() as u64;
             self.observations.push(Observation::UnknownName(kind, first.clone(), count));
         }
     }
@@ -363,7 +363,7 @@ impl Stream {
         let of_interest = || flight.versions.iter().filter(|(name, _)| state.subscription.covers(name));
         state.rejected.extend(of_interest().cloned());
         if self.protocol == Protocol::Delta && !flight.versions.is_empty() {
-            // A client may refuse such a response as a whole and then still has what was to go. That is said once
+            // A client may refuse such a response as a whole and then still has what was to go. That is sent once
             // more, without what it refused.
             for name in flight.removed {
                 if !state.sent.contains_key(&name) {
@@ -383,7 +383,7 @@ impl Stream {
         self.observations.push(Observation::Nacked(kind, flight.versions, message));
     }
 
-    /// A response that was taken for sent cannot be: what it says is left out, as if the client had rejected it.
+    /// A response that was taken for sent cannot be: its content is left out, as if the client had rejected it.
     fn cannot_send(&mut self, kind: ResourceType, nonce: u64, why: &TooLarge) {
         let in_flight = &mut self.types[kind.index()].in_flight;
         let Some(at) = in_flight.iter().rposition(|flight| flight.nonce == nonce) else { return };

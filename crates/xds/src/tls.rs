@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// What the server shows who it is with. Clones are handles to the same certificate.
+/// The certificate of the server. Clones are handles to the same certificate.
 ///
 /// A change is seen by the next handshake; a connection that stands is not touched. Before the first one every
 /// handshake fails.
@@ -23,7 +23,7 @@ pub enum CertificateError {
     /// The chain has no certificate in PEM.
     #[error("there is no certificate in PEM")]
     NoCertificate,
-    /// There is no private key in PEM. What there is, is not told.
+    /// There is no private key in PEM. The error does not contain what there is.
     #[error("there is no private key in PEM")]
     NoKey,
     /// The key is of a kind that cannot sign, or belongs to another certificate.

@@ -1,7 +1,7 @@
 //! What the CustomResourceDefinitions of a cluster lack.
 //!
-//! An API server drops what the schema of a definition does not know before anybody sees it, so that no status of the
-//! object can tell. Definitions of Gateway API and of kgateway may be anybody's, and old, or of the standard channel.
+//! An API server drops what the schema of a definition does not know before any controller sees it, so that no status of
+//! the object can report it. Definitions of Gateway API and of kgateway may be anybody's, and old, or of the standard channel.
 
 mod fields;
 
@@ -24,15 +24,15 @@ pub(super) const ADMINISTRATOR: &str = "an administrator of the cluster";
 /// A definition that is not there, or lacks fields that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Lacking {
+pub struct IncompleteDefinition {
     /// The definition.
     pub name: String,
     /// The kind that it defines.
     pub kind: String,
-    /// The release that it says it is of.
+    /// The release in its annotations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
-    /// The channel of Gateway API that it says it is of.
+    /// The channel of Gateway API in its annotations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// Why objects of the kind are not read at all; none if they are.
@@ -47,14 +47,14 @@ pub struct Lacking {
     pub remedy: String,
 }
 
-impl Lacking {
-    /// Whether nothing can be served without it. Policies may be missing, and fields that nobody sets.
+impl IncompleteDefinition {
+    /// Whether nothing can be served without it. Policies may be missing, and fields that no object sets.
     pub fn is_vital(&self) -> bool {
         self.unserved.is_some() && self.name.ends_with(api::group::GROUP)
     }
 }
 
-impl fmt::Display for Lacking {
+impl fmt::Display for IncompleteDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let versions =
             self.release.iter().cloned().chain(self.channel.iter().map(|channel| format!("{channel} channel")));
@@ -73,8 +73,8 @@ impl fmt::Display for Lacking {
     }
 }
 
-/// Reads the definitions of the kinds that are read and tells those that lack something, or why they cannot be read.
-pub async fn lacking(client: &Client, patience: Duration) -> Result<Vec<Lacking>, String> {
+/// Reads the definitions of the kinds that are read and gives those that lack something, or why they cannot be read.
+pub async fn lacking(client: &Client, patience: Duration) -> Result<Vec<IncompleteDefinition>, String> {
     let mut found = Vec::new();
     for kind in Kind::ALL.iter().filter(|kind| !kind.is_built_in()) {
         let url = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", name(*kind));
@@ -102,17 +102,17 @@ fn name(kind: Kind) -> String {
 }
 
 /// What the definition of a kind lacks; none where it is not there.
-pub fn compare(kind: Kind, definition: Option<&Value>) -> Option<Lacking> {
+pub fn compare(kind: Kind, definition: Option<&Value>) -> Option<IncompleteDefinition> {
     let annotation = |name: &str| Some(definition?["metadata"]["annotations"][name].as_str()?.to_owned());
     let channel = annotation("gateway.networking.k8s.io/channel");
-    let mut lacking = Lacking {
+    let mut lacking = IncompleteDefinition {
         name: name(kind),
         kind: kind.as_str().to_owned(),
         release: annotation("gateway.networking.k8s.io/bundle-version"),
         actor: ADMINISTRATOR.to_owned(),
         remedy: remedy(kind, definition.is_some(), channel.as_deref()).to_owned(),
         channel,
-        ..Lacking::default()
+        ..IncompleteDefinition::default()
     };
     let Some(definition) = definition else {
         lacking.unserved = Some("it is not installed".to_owned());

@@ -1,4 +1,4 @@
-//! Whether there is a way to the API server, and which lists it gives: asked before anybody waits for watches, which would
+//! Whether there is a way to the API server, and which lists it gives: asked first, since watches would
 //! go on trying for ever.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -19,12 +19,12 @@ use tokio::{
 
 use super::SnapshotError;
 
-/// How a request to an API server failed, as far as it matters to who waits.
+/// How a request to an API server failed, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not know who asks.
+    /// The client is not authenticated.
     Unauthorized(String),
-    /// It does not let who asks.
+    /// The client is not authorized.
     Forbidden(String),
     /// There is no such thing.
     NotFound(String),
@@ -66,7 +66,7 @@ impl Refusal {
     }
 }
 
-/// What an error of the client says.
+/// The message of an error of the client.
 pub fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("the API server answered {}: {}", status.code, status.message),
@@ -74,7 +74,7 @@ pub fn words(error: &kube::Error) -> String {
     }
 }
 
-/// The kinds whose lists are forbidden, or fail until the deadline, each with the API server's words.
+/// The kinds whose lists are forbidden, or fail until the deadline, each with the API server's message.
 pub(super) async fn refused(
     client: &Client,
     server: &str,
@@ -133,7 +133,7 @@ async fn probe(client: &Client, kind: Kind, deadline: Instant) -> Option<Refusal
     }
 }
 
-/// Asks once. A refusal may say how long to wait.
+/// Asks once. A refusal may come with how long to wait.
 async fn ask(client: &Client, url: &str) -> Option<(Refusal, Option<Duration>)> {
     let request = Request::new(url).list(&ListParams::default().limit(1)).ok()?;
     let response = match client.send(request.map(Body::from)).await {

@@ -12,7 +12,7 @@ use translate::Translator;
 
 use super::{
     ClusterSnapshot,
-    definitions::{ADMINISTRATOR, Lacking},
+    definitions::{ADMINISTRATOR, IncompleteDefinition},
 };
 
 /// Which objects are asked about; all without any limit.
@@ -47,7 +47,7 @@ pub struct StatusReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectStatus>,
     /// Definitions that are not there, or lack fields that are read.
-    pub definitions: Vec<Lacking>,
+    pub definitions: Vec<IncompleteDefinition>,
     /// Kinds that cannot be read, so that the rest of the report may not be true any more.
     pub unread: Vec<Unread>,
 }
@@ -190,7 +190,7 @@ impl StatusReport {
     pub fn fails(&self) -> bool {
         let warning = Severity::Warning.to_string();
         self.problems.iter().any(|problem| problem.severity != warning)
-            || self.definitions.iter().any(Lacking::is_vital)
+            || self.definitions.iter().any(IncompleteDefinition::is_vital)
             || !self.unread.is_empty()
     }
 
@@ -202,7 +202,7 @@ impl StatusReport {
 }
 
 impl fmt::Display for StatusReport {
-    /// In plain words, by object; a last line sums up.
+    /// By object; a last line sums up.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Unread { kind, why } in &self.unread {
             writeln!(f, "! {kind} cannot be read, so what depends on it may be otherwise: {why}")?;

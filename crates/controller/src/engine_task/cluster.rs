@@ -167,7 +167,7 @@ impl ClusterSource {
         }
     }
 
-    /// Has objects applied that run proxies, and notes as whom these run.
+    /// Has the objects applied that run proxies, and notes the ServiceAccounts of these.
     pub(super) fn deploy(&mut self, changed: Vec<(NsName, Option<Proxies>)>, translator: &Translator) {
         if changed.is_empty() {
             return;

@@ -59,7 +59,7 @@ impl Diagnostics {
         self.problems.note_files(problems);
     }
 
-    /// Logs what conditions say is wrong, of objects whose statuses changed.
+    /// Logs the faults in conditions, of objects whose statuses changed.
     pub(super) fn log_conditions(&mut self, statuses: BTreeSet<ObjectId>, translator: &Translator) {
         self.conditions.note(statuses, translator);
     }

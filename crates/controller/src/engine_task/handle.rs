@@ -27,7 +27,7 @@ pub enum Event {
     Proxy(xds::Event),
     /// Time to look whether ports can be bound that could not.
     RecheckPorts,
-    /// Somebody wants to know something.
+    /// A question.
     Ask(Question),
 }
 
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// A question to whoever owns the translator.
+/// A question to the owner of the translator.
 pub type Question = Box<dyn FnOnce(&View<'_>) + Send>;
 
 /// What can be asked about, settled.
@@ -84,7 +84,7 @@ impl EngineHandle {
         question: impl FnOnce(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let (sender, answer) = oneshot::channel();
-        // Who asked may have left.
+        // The receiver may be gone.
         self.send(Event::Ask(Box::new(move |view| drop(sender.send(question(view)))))).await?;
         answer.await.map_err(|_| Stopped)
     }

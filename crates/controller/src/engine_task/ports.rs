@@ -12,7 +12,7 @@ use translate::Translator;
 
 /// Tries to bind ports.
 pub trait HostPorts: Send {
-    /// Why the port cannot be bound, if it cannot. `ours` says that a proxy of ours may hold it, which is no obstacle.
+    /// Why the port cannot be bound, if it cannot. With `ours` a proxy of ours may hold it, which is no obstacle.
     fn try_bind(&mut self, port: Port, ours: bool) -> Result<(), io::Error>;
 }
 

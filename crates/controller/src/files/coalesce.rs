@@ -1,4 +1,4 @@
-//! When what happened to files is looked at: not at every event, and not while somebody is still writing.
+//! When what happened to files is looked at: not at every event, and not while a file is still written.
 //!
 //! Without clocks and IO: times go in, and what is due comes out.
 
@@ -20,7 +20,7 @@ pub const WRITING: Duration = Duration::from_secs(2);
 pub enum Signal {
     /// A file came, changed or went.
     Changed(PathBuf),
-    /// Content was written to a file, which somebody has open.
+    /// Content was written to a file, which is open.
     Written(PathBuf),
     /// Who wrote a file has closed it.
     Closed(PathBuf),

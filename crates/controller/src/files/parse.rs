@@ -206,7 +206,7 @@ fn refusal(
             }
         }
         DecodeError::UnknownKind { api_version, kind, hint } => {
-            // A StatefulSet beside its routes is nobody's mistake; a kind of a group of ours should have had effect.
+            // A StatefulSet beside its routes is no mistake; a kind of a group of ours should have had effect.
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             let ours = !hint.is_empty() || Kind::ALL.iter().any(|kind| !kind.is_built_in() && kind.group() == group);
             let severity = if ours { Severity::Ignored } else { Severity::Warning };

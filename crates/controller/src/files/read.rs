@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 /// of the text.
 pub(super) const MAX_BYTES: u64 = 32 << 20;
 
-/// Opens a regular file. Anything else is an error, and not waited for: a pipe would be until somebody writes to it.
+/// Opens a regular file. Anything else is an error, and not waited for, as a pipe would be.
 pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let file = File::options().read(true).custom_flags(flags).open(path)?;

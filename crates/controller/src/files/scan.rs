@@ -88,7 +88,7 @@ impl Scanner {
         found
     }
 
-    /// What changed at these paths, whatever their stamps say. Only a scan knows whether a path that was never seen is
+    /// What changed at these paths, whatever their stamps are. Only a scan knows whether a path that was never seen is
     /// to be read, and under which name.
     pub fn look_at(&mut self, paths: &BTreeSet<PathBuf>) -> Vec<Found> {
         let keys: Vec<_> = paths.iter().filter_map(|path| self.key(path)).collect();

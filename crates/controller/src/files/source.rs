@@ -48,7 +48,7 @@ pub enum SourceError {
     Unreadable {
         /// The path.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: std::io::Error,
     },
     /// The thread cannot be started.
@@ -125,7 +125,7 @@ impl Files {
         self.problems = Arc::new(problems);
     }
 
-    /// Loads everything and follows it from there, until `update` says that nobody listens, or the handle is dropped.
+    /// Loads everything and follows it from there, until `update` returns false, or the handle is dropped.
     pub fn follow(mut self, mut update: impl FnMut(Update) -> bool + Send + 'static) -> Result<Following, SourceError> {
         let (sender, receiver) = mpsc::channel();
         let following = Following { stop: sender.clone() };

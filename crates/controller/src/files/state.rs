@@ -149,7 +149,7 @@ impl Manifests {
         self.files.values().filter(|file| file.broken.is_some()).count()
     }
 
-    /// Where a served object comes from; none for a Namespace that nobody wrote.
+    /// Where a served object comes from; none for a Namespace that is in no file.
     pub fn origin(&self, id: &ObjectId) -> Option<Origin> {
         let (key, entry) = self.winner(id)?;
         let Entry { position, piece, document, item, .. } = *entry;
@@ -207,7 +207,7 @@ impl Manifests {
     /// What changed since the last call. Applied in this order, nothing is missing in between.
     pub fn take_changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
-        // Kinds sort, and Namespace sorts last, so that those that nobody wrote follow from what is there by then.
+        // Kinds sort, and Namespace sorts last, so that those in no file follow from what is there by then.
         while let Some(id) = self.dirty.pop_first() {
             changes.extend(self.settle(id));
         }
@@ -311,7 +311,7 @@ impl File {
         let nothing = IndexMap::new();
         let before = old.map_or(&nothing, |file| &file.entries);
         let last_good = |id: &ObjectId| before.get(id)?.object.clone().filter(|object| sound(object));
-        // Manifests that may stand for objects of before, since nothing says what they are.
+        // Manifests that may stand for objects of before, since it is not clear what they are.
         let mut unclear: Vec<Entry> = Vec::new();
         let mut unclear_names: Vec<(String, String, Entry)> = Vec::new();
         for (piece_index, (lines_before, piece)) in pieces.iter().enumerate() {
@@ -410,7 +410,7 @@ fn aged(served: &Served) -> Object {
     object
 }
 
-/// Whether anybody reads the age of the object, and it has none of its own.
+/// Whether the age of the object matters, and it has none of its own.
 fn ages(object: &Object) -> bool {
     object.kind() != Kind::ReferenceGrant
         && object.metadata().is_some_and(|metadata| metadata.creation_timestamp.is_none())

@@ -271,7 +271,7 @@ fn syntax_error(error: &Error) -> SyntaxError {
     SyntaxError { position, message: unparsed("YAML", &words(error)) }
 }
 
-/// What is wrong, for who writes manifests. The place stands beside it: the text is only a part of a file.
+/// What is wrong, for authors of manifests. The place stands beside it: the text is only a part of a file.
 fn words(error: &Error) -> String {
     use BudgetBreach::{AliasAnchorRatio, Aliases, Anchors, Depth, RecordedAnchorBytes, RecordedAnchorEvents};
     use Error::{AliasExpansionLimitExceeded, AliasReplayLimitExceeded, AliasReplayStackDepthExceeded};

@@ -183,7 +183,7 @@ impl ClusterSetup {
 }
 
 impl ClusterTasks {
-    /// Ends when nothing is read or written any more, which nobody asked for.
+    /// Ends when the thread does, which must not be.
     pub(super) async fn ended(&mut self) {
         drop(self.thread.ended.changed().await);
     }

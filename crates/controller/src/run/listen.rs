@@ -27,7 +27,7 @@ pub(super) enum XdsListener {
 }
 
 impl XdsListener {
-    /// Binds it; anywhere but on loopback and on Unix sockets only where clients have to show who they are.
+    /// Binds it; anywhere but on loopback and on Unix sockets only where clients are authenticated.
     pub(super) async fn bind(bind: &Bind, secured: bool) -> Result<Self, RunError> {
         let failed = |why: &dyn std::fmt::Display| RunError::listen(bind, "--xds-address", why);
         match bind {
@@ -54,7 +54,7 @@ impl XdsListener {
         }
     }
 
-    /// The path of a Unix socket, which stays when nobody listens any more.
+    /// The path of a Unix socket, which stays after it is closed.
     pub(super) fn socket(&self) -> Option<PathBuf> {
         match self {
             Self::Tcp(..) => None,
@@ -84,15 +84,15 @@ impl XdsListener {
     }
 }
 
-/// Binds a socket that only this user can open, in the place of one that nobody serves any more.
+/// Binds a socket that only this user can open, in the place of one that is not served any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    // What is longer than a socket's path may be could be made below, but nobody could connect to it.
+    // What is longer than a socket's path may be could be bound below, but not connected to.
     std::os::unix::net::SocketAddr::from_pathname(path)?;
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Bound where nobody else can go, so that there is no moment at which others could open it.
+    // Bound in a private folder, so that there is no moment at which others could open it.
     let private = tempfile::Builder::new().prefix(".xds-").tempdir_in(folder)?;
     let bound = private.path().join("s");
     let listener = UnixListener::bind(&bound)?;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_is_for_its_owner_alone_and_takes_the_place_of_one_that_nobody_serves() {
+    async fn a_socket_is_for_its_owner_alone_and_takes_the_place_of_one_that_is_not_served() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("xds.sock");

@@ -7,7 +7,7 @@ use futures::{Stream, stream};
 use ir::NsName;
 use tokio::sync::watch;
 
-/// The latest report about each Gateway that the engine has not taken yet: an engine that is far behind makes nobody wait,
+/// The latest report about each Gateway that the engine has not taken yet: an engine that is far behind blocks no sender,
 /// and there are never more reports than Gateways.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports(watch::Sender<BTreeMap<NsName, Report>>);

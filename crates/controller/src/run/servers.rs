@@ -56,7 +56,7 @@ pub(super) struct Servers {
 }
 
 impl Listeners {
-    /// Binds them. With `secured`, clients of the xDS server have to show who they are.
+    /// Binds them. With `secured`, clients of the xDS server are authenticated.
     pub(super) async fn bind(
         xds: &Bind,
         secured: bool,

@@ -27,7 +27,7 @@ const ADMIN: Duration = Duration::from_secs(2);
 /// How an answer of that interface ends (RFC 9112 section 7.1).
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Runs an Envoy for `gateway`, again and again, until `stop` turns true.
+/// Runs an Envoy for `gateway`, again and again, until `stop` is true.
 pub(super) async fn keep_running(supervisor: Supervisor, gateway: NsName, mut stop: watch::Receiver<bool>) {
     let mut backoff = Backoff::default();
     while !*stop.borrow() {
@@ -73,7 +73,7 @@ struct Proxy {
 
 impl Proxy {
     fn start(supervisor: &Supervisor, gateway: &NsName) -> io::Result<Self> {
-        // For us alone: who reaches the admin socket can do anything to the proxy.
+        // For us alone: the admin socket can do anything to the proxy.
         let folder = tempfile::Builder::new().prefix("portcullis-envoy-").tempdir()?;
         let admin = folder.path().join("admin.sock");
         let node = format!("portcullis/{gateway}");
@@ -138,7 +138,7 @@ fn command(supervisor: &Supervisor, bootstrap: &Path) -> Command {
     command
         .arg("--config-path")
         .arg(bootstrap)
-        // No memory is shared with other Envoys of this host, so nothing needs to tell them apart.
+        // No memory is shared with other Envoys of this host, so they need no numbers of their own.
         .arg("--disable-hot-restart")
         .args(["--log-format", "%l %n: %v"])
         .args(["--drain-time-s", &supervisor.edge.drain_timeout.as_secs().max(1).to_string()])

@@ -92,7 +92,7 @@ pub(crate) async fn config_dump(args: cli::ConfigDump) -> anyhow::Result<ExitCod
     print_document(&Document::of_gateway(translator, &gateway).with_context(unserved)?, args.output)
 }
 
-/// Says what is wrong, where, and who must act.
+/// Prints what is wrong, where, and who must act.
 pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
     let cli::AnswerArgs { source, output } = args.answer;
     let (kind, name) = asked(&args.object)?;
@@ -152,7 +152,7 @@ async fn is_there(known: Option<bool>, source: &Source, selection: &Selection) -
     let known = match (known, &source.cluster) {
         (Some(known), _) => known,
         (None, Some(cluster)) => exists(cluster, source.patience, kind, name, selection.namespace.as_deref()).await?,
-        // Of what has a status, the controller would have told it.
+        // Of a kind with a status, the controller's answer would have it.
         (None, None) => !kind.has_status_of_ours(),
     };
     if known {

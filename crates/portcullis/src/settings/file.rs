@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<SettingsArgs> {
     })
 }
 
-/// Reads settings; faults are told in the order in which they stand. The outer error: there is no thread to be had.
+/// Reads settings; faults come in the order in which they stand. The outer error: there is no thread to be had.
 pub(super) fn parse(text: &str) -> anyhow::Result<Result<SettingsArgs, Vec<Fault>>> {
     // Nested text takes more stack than this thread may have.
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What may be written for settings. Errors continue "the value …", and so say the remedy too.
+//! What may be written for settings. Errors continue "the value …" and are the remedy.
 
 use std::{ops::RangeInclusive, time::Duration};
 

@@ -50,7 +50,7 @@ impl Controller {
         match (connected, why) {
             (Ok(controller), _) => Ok(controller),
             (Err(error), Some(why)) => {
-                // The kubelet's word, if it has one, says more than a connection that ends.
+                // The kubelet's reason, if there is one, is better than that the connection ended.
                 let why = timeout(Duration::from_secs(1), why).await.ok().flatten();
                 let why = why.filter(|why| !why.is_empty());
                 Err(why.map_or(error, |why| anyhow!("port {} of {place}: {}", found.port, why.trim())))
@@ -163,7 +163,7 @@ impl Controller {
     }
 }
 
-/// Whether who reads what is written has not seen enough.
+/// Whether the reader of what is written is still there.
 fn goes_on(written: io::Result<()>) -> anyhow::Result<bool> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),

@@ -20,7 +20,7 @@ impl Stream {
         if !request.nonce.is_empty() {
             self.answered_delta(kind, &request.nonce, request.error);
         }
-        // The nonce only says which response is answered: subscriptions are honoured whatever it is.
+        // The nonce only names the response that is answered: subscriptions are honoured whatever it is.
         if first {
             self.first_delta(kind, &request.subscribe, request.initial_versions);
         } else {
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// The first request of a type on this stream: it may tell what the client has from an earlier one.
+    /// The first request of a type on this stream: it may list what the client has from an earlier one.
     fn first_delta(&mut self, kind: ResourceType, subscribe: &[String], initial: Vec<(String, String)>) {
         let state = &mut self.types[kind.index()];
         state.sent = Resources::new();
@@ -55,13 +55,13 @@ impl Stream {
             state.subscription.wildcard = true;
         }
         let known = state.sent.clone();
-        // Endpoints may be on their way already, unasked: then the client will not have what it says it has.
+        // Endpoints may be on their way already, unasked: then the client will not have what it lists.
         let on_the_way: BTreeSet<Arc<str>> =
             state.in_flight.iter().flat_map(|flight| &flight.versions).map(|(name, _)| name.clone()).collect();
         self.subscribe(kind, subscribe, |name| !known.contains_key(name) || on_the_way.contains(name));
         let state = &mut self.types[kind.index()];
         state.sent = known;
-        // A client that starts waits for an answer, even if there is nothing to tell.
+        // A client that starts waits for an answer, even if there is nothing to send.
         state.answer_due = state.subscription.wildcard && nothing_known;
     }
 
@@ -75,7 +75,7 @@ impl Stream {
                     state.forced.extend(state.sent.keys().filter(|name| resend(name)).cloned());
                 } else {
                     state.subscription.wildcard = true;
-                    // What was sent says nothing about names that were not subscribed to.
+                    // What was sent is unknown of names that were not subscribed to.
                     let listed = &state.subscription.names;
                     state.sent = state
                         .sent
@@ -106,7 +106,7 @@ impl Stream {
             let name: Arc<str> = name.as_str().into();
             state.subscription.remove(&name);
             if state.subscription.wildcard {
-                // All are meant, so this one still is: the client drops it now and must be told what it is.
+                // All are meant, so this one still is: the client drops it now and must be sent it again.
                 state.forced.insert(name);
             } else {
                 self.forget(kind, &name);
@@ -134,7 +134,7 @@ impl Stream {
         let resources: Vec<_> = pending.upserts.values().cloned().collect();
         let names = pending.upserts.keys().cloned().collect();
         let removed: Vec<_> = pending.removed.iter().cloned().collect();
-        self.tell_unknown(kind, &pending.unknown);
+        self.report_unknown(kind, &pending.unknown);
         self.types[kind.index()].commit(&source, &pending);
         let number = self.sent(kind, now, pending);
         let nonce = number.to_string();

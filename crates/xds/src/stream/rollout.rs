@@ -190,7 +190,7 @@ impl Stream {
             }
             self.observations.push(Observation::GateExpired(Gate::Switch));
         }
-        // An outdated client keeps the listeners and routes that it has, and nobody knows what those use.
+        // An outdated client keeps the listeners and routes that it has, and it is not known what those use.
         if !self.outdated {
             let arriving = self.new_route_names();
             let (until, initial) = match self.rollout.removal {

@@ -93,7 +93,7 @@ impl Stream {
         if state.blocked {
             return None;
         }
-        self.tell_unknown(kind, &pending.unknown);
+        self.report_unknown(kind, &pending.unknown);
         let state = &mut self.types[kind.index()];
         if !due {
             if pending.dirty || !pending.answered.is_empty() {

@@ -36,7 +36,7 @@ pub(super) struct TypeState {
     pub(super) in_flight: VecDeque<InFlight>,
     /// The versions that the client rejected last.
     pub(super) rejected: BTreeMap<Arc<str>, Version>,
-    /// Subscribed names that nothing is known of, and that were told.
+    /// Subscribed names that nothing is known of, and that were reported.
     pub(super) unknown: BTreeSet<Arc<str>>,
     /// Something is due and waits for a response in flight.
     pub(super) blocked: bool,
@@ -63,7 +63,7 @@ pub(super) struct Needs {
     pub(super) secrets: Resources,
 }
 
-/// What a response would have to say.
+/// What a response has to contain.
 #[derive(Default)]
 pub(super) struct Pending {
     /// To add or change.
@@ -106,7 +106,7 @@ impl TypeState {
         self.in_flight.push_back(flight);
     }
 
-    /// Takes note that the client was told what `pending` says of `source`.
+    /// Takes note that the client was sent what is `pending` of `source`.
     pub(super) fn commit(&mut self, source: &Resources, pending: &Pending) {
         let mut sent = source.clone();
         for held in &pending.held {

@@ -1,4 +1,4 @@
-//! What a client wants to be told about, for one type.
+//! The resources of one type that a client subscribes to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Whether the client is to be told about `name`.
+    /// Whether the client subscribes to `name`.
     pub(super) fn covers(&self, name: &str) -> bool {
         self.wildcard || self.names.contains(name)
     }

@@ -1,7 +1,7 @@
 //! GatewayClasses that are deleted while Gateways name them.
 //!
 //! All traffic of a class hangs on that one object. Gateway API has a finalizer keep it (`GatewayClassFinalizerGatewaysExist`),
-//! which takes the right to write classes, and holds up whoever removes a class when its controller is gone already. Here
+//! which takes the right to write classes, and blocks the removal of a class when its controller is gone already. Here
 //! the last version of a class stays in force instead, until it is there again or no Gateway names it any more.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Logs conditions that say that something is wrong: with files nobody sees statuses on the objects.
+//! Logs conditions that report a fault: with files there are no objects on which a status could be read.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -42,7 +42,7 @@ impl Conditions {
     }
 }
 
-/// The conditions of a status, of its listeners, parents and ancestors that say that something is wrong.
+/// The conditions of a status, of its listeners, parents and ancestors that report a fault.
 fn collect(status: &Value, of: &str, found: &mut Vec<String>) {
     let list = |field| status.get(field).and_then(Value::as_array).into_iter().flatten();
     for condition in list("conditions") {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_conditions_that_say_that_something_is_wrong_are_collected() {
+    fn only_conditions_that_report_a_fault_are_collected() {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "Why", "message": "what and where"});
         let status = json!({
             "conditions": [condition("Accepted", "True"), condition("Programmed", "False")],

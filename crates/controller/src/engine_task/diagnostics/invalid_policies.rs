@@ -72,7 +72,7 @@ mod tests {
         };
         policies.note(changes(Some("Invalid")), &metrics);
         assert_eq!(shown(&metrics), [line("Invalid")]);
-        // Other words for it are no other failure.
+        // Another message is no other failure.
         policies.note(changes(Some("Invalid")), &metrics);
         assert_eq!(shown(&metrics), [line("Invalid")]);
         policies.note(changes(Some("MustHavePrefix")), &metrics);

@@ -9,7 +9,7 @@ use std::{
 const LINES: u32 = 60;
 /// ... in this time.
 const WINDOW: Duration = Duration::from_mins(1);
-/// So many Gateways have a bound of their own: whoever connects may choose the name.
+/// So many Gateways have a bound of their own: clients may choose the name.
 const GATEWAYS: usize = 10_000;
 
 /// Bounds the lines about the proxies of each Gateway. What is left out is counted, and metrics count it all.

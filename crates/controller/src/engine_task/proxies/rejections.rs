@@ -153,7 +153,7 @@ mod tests {
         Event::Recovered { gateway: "ns/gw".into(), stream, kind: ResourceType::Listener, names: vec![name.into()] }
     }
 
-    /// What the event changes: the words, `fine` where there are none any more, empty where nothing changes.
+    /// What the event changes: the report, `fine` where there is none any more, empty where nothing changes.
     fn report(rejections: &mut Rejections, event: &Event) -> String {
         rejections.take(event).map_or_else(String::new, |(gateway, words)| {
             assert_eq!(gateway, NsName::new("ns", "gw"));

@@ -50,7 +50,7 @@ impl Leadership {
     }
 }
 
-/// Lets those write who write, while this replica leads.
+/// Has statuses and proxies' objects written while this replica leads.
 async fn follow_claim(
     mut claim: watch::Receiver<Claim>,
     leads: watch::Sender<bool>,

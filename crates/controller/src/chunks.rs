@@ -11,48 +11,48 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::document::DocumentError;
 
-/// The size of a piece in bytes, of which three exist at a time.
-const PIECE: usize = 64 << 10;
-/// How long a client may take for a piece. One that takes longer does not get the rest.
+/// The size of a chunk in bytes, of which three exist at a time.
+const CHUNK: usize = 64 << 10;
+/// How long a client may take for a chunk. One that takes longer does not get the rest.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many bytes a client takes a second, on average. One that is behind that by [`PATIENCE`] does not get the rest: others
 /// wait for their turn.
 const RATE: u32 = 1 << 20;
 
 /// A body of what `write` writes, on a thread that may block.
-pub fn body(write: impl FnOnce(&mut Pieces) -> Result<(), DocumentError> + Send + 'static) -> Body {
+pub fn body(write: impl FnOnce(&mut ChunkWriter) -> Result<(), DocumentError> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel(1);
-    let (buffer, runtime) = (Vec::with_capacity(PIECE), Handle::current());
-    let mut pieces = Pieces { buffer, sender, runtime, patience: Patience::default() };
+    let (buffer, runtime) = (Vec::with_capacity(CHUNK), Handle::current());
+    let mut writer = ChunkWriter { buffer, sender, runtime, patience: Patience::default() };
     tokio::task::spawn_blocking(move || {
-        let written = write(&mut pieces).and_then(|()| Ok(pieces.send()?));
+        let written = write(&mut writer).and_then(|()| Ok(writer.send()?));
         if let Err(error) = written {
             if error.is_broken_pipe() {
                 tracing::debug!(%error, "an answer was not written to its end");
             } else {
                 tracing::warn!(%error, "an answer was not written to its end");
             }
-            // What is there is not the whole, which an end without this would say.
-            let Pieces { sender, runtime, .. } = pieces;
+            // Without this, what is there would be taken for the whole.
+            let ChunkWriter { sender, runtime, .. } = writer;
             runtime.spawn(async move { sender.send(Err(io::Error::other("it was not written to its end"))).await });
         }
     });
     Body::from_stream(ReceiverStream::new(receiver))
 }
 
-/// Where it is written to.
-pub struct Pieces {
+/// Sends what is written to it, in chunks.
+pub struct ChunkWriter {
     buffer: Vec<u8>,
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     patience: Patience,
 }
 
-impl Pieces {
+impl ChunkWriter {
     fn send(&mut self) -> io::Result<()> {
-        let piece: Bytes = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE)).into();
-        let (length, began) = (piece.len(), Instant::now());
-        match self.runtime.block_on(timeout(self.patience.left(), self.sender.send(Ok(piece)))) {
+        let chunk: Bytes = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK)).into();
+        let (length, began) = (chunk.len(), Instant::now());
+        match self.runtime.block_on(timeout(self.patience.left(), self.sender.send(Ok(chunk)))) {
             Ok(Ok(())) => {
                 self.patience.took(length, began.elapsed());
                 Ok(())
@@ -63,7 +63,7 @@ impl Pieces {
     }
 }
 
-/// How long a client was waited for, against how long that may take. What writing takes is nobody's fault.
+/// How long a client was waited for, against how long that may take. Writing does not count.
 #[derive(Debug, Default)]
 struct Patience {
     waited: Duration,
@@ -71,7 +71,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// How long the next piece may take.
+    /// How long the next chunk may take.
     fn left(&self) -> Duration {
         let due = Duration::from_micros(self.bytes * 1_000_000 / u64::from(RATE));
         (PATIENCE + due).saturating_sub(self.waited).min(PATIENCE)
@@ -84,10 +84,10 @@ impl Patience {
     }
 }
 
-impl Write for Pieces {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE {
+        if self.buffer.len() >= CHUNK {
             self.send()?;
         }
         Ok(bytes.len())
@@ -102,19 +102,19 @@ impl Write for Pieces {
 mod tests {
     use super::*;
 
-    /// How many bytes a client gets that takes so long for a piece, of a gigabyte, and how long it has the turn.
+    /// How many bytes a client gets that takes so long for a chunk, of a gigabyte, and how long it has the turn.
     fn served(each: Duration) -> (u64, Duration) {
         let mut patience = Patience::default();
         while patience.bytes < 1 << 30 && each <= patience.left() {
-            patience.took(PIECE, each);
+            patience.took(CHUNK, each);
         }
         (patience.bytes, patience.waited)
     }
 
     #[test]
-    fn a_client_that_takes_each_piece_at_the_last_moment_does_not_have_the_turn_for_long() {
+    fn a_client_that_takes_each_chunk_at_the_last_moment_does_not_have_the_turn_for_long() {
         let (bytes, time) = served(Duration::from_millis(9_900));
-        assert!(bytes == PIECE as u64 && time < PATIENCE, "{bytes} {time:?}");
+        assert!(bytes == CHUNK as u64 && time < PATIENCE, "{bytes} {time:?}");
         let (bytes, time) = served(Duration::from_secs(1));
         assert!(bytes < 1 << 20 && time <= PATIENCE + Duration::from_secs(1), "{bytes} {time:?}");
         // As fast as it must be.
