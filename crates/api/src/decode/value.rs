@@ -130,6 +130,14 @@ macro_rules! whole_numbers {
     )*};
 }
 
+macro_rules! shapes {
+    ($($deserialize:ident($($argument:ty),*) $has:ident $expected:ident,)*) => {$(
+        fn $deserialize<V: Visitor<'de>>(self, $(_: $argument,)* visitor: V) -> Result<V::Value, Mismatch> {
+            if self.0.$has() { self.deserialize_any(visitor) } else { self.mismatch($expected) }
+        }
+    )*};
+}
+
 impl<'de> Deserializer<'de> for Node<'de> {
     type Error = Mismatch;
 
@@ -155,33 +163,13 @@ impl<'de> Deserializer<'de> for Node<'de> {
         deserialize_u16 visit_u16 u16, deserialize_u32 visit_u32 u32,
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        if self.0.is_boolean() { self.deserialize_any(visitor) } else { self.mismatch(FLAG) }
-    }
-
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        if self.0.is_string() { self.deserialize_any(visitor) } else { self.mismatch(TEXT) }
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        if self.0.is_array() { self.deserialize_any(visitor) } else { self.mismatch(LIST) }
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        if self.0.is_object() { self.deserialize_any(visitor) } else { self.mismatch(MAPPING) }
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Mismatch> {
-        self.deserialize_map(visitor)
+    shapes! {
+        deserialize_bool() is_boolean FLAG,
+        deserialize_str() is_string TEXT,
+        deserialize_string() is_string TEXT,
+        deserialize_seq() is_array LIST,
+        deserialize_map() is_object MAPPING,
+        deserialize_struct(&'static str, &'static [&'static str]) is_object MAPPING,
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {

@@ -69,7 +69,7 @@ fn settings() -> Settings {
     Settings { limits: Limits::default(), gate_timeout: GATE, least_envoy: None }
 }
 
-/// A client that says what the script says and writes down what it is told.
+/// A client that sends what the script has, and writes down what it is sent.
 struct Script {
     protocol: Protocol,
     stream: Stream,
@@ -165,18 +165,25 @@ impl Script {
     }
 
     /// All responses that are due, as text.
-    fn told(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+    fn sent(&mut self) -> Vec<String> {
+        let mut sent = Vec::new();
         while let Some(response) = self.stream.next_response(self.now) {
-            told.push(self.read(&response));
-            assert!(told.len() < 100, "it does not end: {told:?}");
+            sent.push(self.read(&response));
+            assert!(sent.len() < 100, "it does not end: {sent:?}");
         }
-        told
+        sent
     }
 
     #[track_caller]
-    fn is_told(&mut self, expected: &[&str]) {
-        assert_eq!(self.told(), expected);
+    fn is_sent(&mut self, expected: &[&str]) {
+        assert_eq!(self.sent(), expected);
+    }
+
+    /// Is sent one response, and acknowledges it.
+    #[track_caller]
+    fn accepts(&mut self, expected: &str) {
+        self.is_sent(&[expected]);
+        self.ack(&expected[..3]);
     }
 
     fn read(&mut self, response: &Response) -> String {
@@ -223,7 +230,7 @@ impl Script {
     /// Answers everything until nothing more comes.
     fn settle(&mut self) {
         for _ in 0..100 {
-            self.told();
+            self.sent();
             let Some(kind) = self.unanswered.iter().find(|(_, nonces)| !nonces.is_empty()).map(|(kind, _)| *kind)
             else {
                 self.learned();
@@ -235,19 +242,9 @@ impl Script {
     }
 }
 
-/// A delta client that is subscribed to all clusters and listeners and to these names, and up to date.
-fn settled_delta(has: &str, eds: &str, rds: &str) -> Script {
-    let mut script = Script::new(Protocol::Delta, has);
-    for request in ["CDS", &format!("EDS {eds}"), "LDS", &format!("RDS {rds}")] {
-        script.ask(request);
-    }
-    script.settle();
-    script
-}
-
-/// The same in state-of-the-world.
-fn settled_sotw(has: &str, eds: &str, rds: &str) -> Script {
-    let mut script = Script::new(Protocol::Sotw, has);
+/// A client that is subscribed to all clusters and listeners and to these names, and up to date.
+fn settled(protocol: Protocol, has: &str, eds: &str, rds: &str) -> Script {
+    let mut script = Script::new(protocol, has);
     for request in ["CDS", &format!("EDS {eds}"), "LDS", &format!("RDS {rds}")] {
         script.ask(request);
     }

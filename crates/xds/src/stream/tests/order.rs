@@ -3,216 +3,202 @@
 use super::*;
 
 /// Both variants, with one route to one cluster and up to date.
-fn settled() -> [Script; 2] {
+fn both_settled() -> [Script; 2] {
     let has = "CDS a@1; EDS a@1; LDS l@1; RDS r@1";
-    [settled_delta(has, "+a", "+r"), settled_sotw(has, "a", "r")]
+    [settled(Protocol::Delta, has, "+a", "+r"), settled(Protocol::Sotw, has, "a", "r")]
 }
 
 #[test]
 fn a_route_moves_after_its_new_cluster_was_acknowledged_and_the_old_one_goes_last() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1", "EDS b@1"]);
+    client.is_sent(&["CDS b@1", "EDS b@1"]);
     client.ask("EDS +b");
     client.ack("EDS");
-    client.is_told(&["EDS b@1"]);
-    client.ack("EDS");
-    client.is_told(&[]);
+    client.accepts("EDS b@1");
+    client.is_sent(&[]);
     client.ack("CDS");
-    client.is_told(&["RDS r@2"]);
-    client.ack("RDS");
-    client.is_told(&["CDS -a", "EDS -a"]);
+    client.accepts("RDS r@2");
+    client.is_sent(&["CDS -a", "EDS -a"]);
     client.ack("CDS");
     client.ack("EDS");
-    client.is_told(&[]);
+    client.is_sent(&[]);
     assert_eq!(client.learned(), []);
 }
 
 #[test]
 fn the_complete_set_keeps_the_old_cluster_until_routes_were_acknowledged() {
-    let [_, mut client] = settled();
+    let [_, mut client] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1 a@1"]);
+    client.is_sent(&["CDS b@1 a@1"]);
     client.ask("EDS a b");
-    client.is_told(&["EDS b@1"]);
-    client.ack("EDS");
+    client.accepts("EDS b@1");
     client.ack("CDS");
-    client.is_told(&["RDS r@2"]);
-    client.ack("RDS");
-    client.is_told(&["CDS b@1"]);
-    client.ack("CDS");
-    client.is_told(&[]);
+    client.accepts("RDS r@2");
+    client.accepts("CDS b@1");
+    client.is_sent(&[]);
     assert_eq!(client.learned(), []);
 }
 
 #[test]
 fn routes_wait_for_clusters_no_longer_than_the_bound() {
-    for mut client in settled() {
+    for mut client in both_settled() {
         client.shall_have("CDS a@1 b@1; EDS a@1; LDS l@1; RDS r@2");
-        assert_eq!(client.told().len(), 1);
+        assert_eq!(client.sent().len(), 1);
         assert_eq!(client.stream.deadline(), Some(client.now + GATE));
         client.wait(GATE / 2);
-        client.is_told(&[]);
+        client.is_sent(&[]);
         client.wait(GATE / 2);
-        client.is_told(&["RDS r@2"]);
+        client.is_sent(&["RDS r@2"]);
         assert_eq!(client.learned(), [Observation::GateExpired(Gate::Make)]);
     }
 }
 
 #[test]
 fn routes_do_not_wait_for_clusters_that_were_rejected() {
-    for mut client in settled() {
+    for mut client in both_settled() {
         client.shall_have("CDS a@1 b@1; EDS a@1; LDS l@1; RDS r@2");
-        client.told();
+        client.sent();
         client.nack("CDS");
-        client.is_told(&["RDS r@2"]);
+        client.is_sent(&["RDS r@2"]);
     }
 }
 
 #[test]
 fn a_route_change_alone_waits_for_nothing() {
-    for mut client in settled() {
+    for mut client in both_settled() {
         client.shall_have("CDS a@1; EDS a@1; LDS l@1; RDS r@2");
-        client.is_told(&["RDS r@2"]);
+        client.is_sent(&["RDS r@2"]);
     }
 }
 
 #[test]
 fn a_cluster_that_never_warms_does_not_make_the_client_deaf() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1 stuck@1; EDS a@1; LDS l@1; RDS r@1");
-    client.is_told(&["CDS stuck@1"]);
+    client.is_sent(&["CDS stuck@1"]);
     client.wait(GATE);
-    client.is_told(&[]);
+    client.is_sent(&[]);
     // Routes alone do not care, and another cluster waits no longer than the bound.
     client.shall_have("CDS a@1 stuck@1; EDS a@1; LDS l@1; RDS r@2");
-    client.is_told(&["RDS r@2"]);
-    client.ack("RDS");
+    client.accepts("RDS r@2");
     client.shall_have("CDS a@1 b@1 stuck@1; EDS a@1; LDS l@1; RDS r@3");
-    client.is_told(&["CDS b@1"]);
+    client.is_sent(&["CDS b@1"]);
     client.wait(GATE);
-    client.is_told(&["RDS r@3"]);
+    client.is_sent(&["RDS r@3"]);
 }
 
 #[test]
 fn endpoints_wait_for_nothing_but_their_own() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1 b@1; EDS a@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1"]);
+    client.is_sent(&["CDS b@1"]);
     client.shall_have("CDS a@1 b@1; EDS a@2; LDS l@1; RDS r@2");
-    client.is_told(&["EDS a@2"]);
+    client.is_sent(&["EDS a@2"]);
 }
 
 #[test]
 fn snapshots_that_arrive_meanwhile_are_merged_into_the_next_rollout() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1 b@1; EDS a@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1"]);
+    client.is_sent(&["CDS b@1"]);
     // The route of the rollout that is on its way follows its cluster, also if there is a newer one.
     client.shall_have("CDS a@1 c@1; EDS a@1; LDS l@1; RDS r@3");
     client.shall_have("CDS a@1 d@1; EDS a@1; LDS l@1; RDS r@4");
-    client.is_told(&[]);
+    client.is_sent(&[]);
     client.ack("CDS");
-    client.is_told(&["RDS r@2"]);
-    client.ack("RDS");
-    client.is_told(&["CDS d@1"]);
-    client.ack("CDS");
-    client.is_told(&["RDS r@4"]);
-    client.ack("RDS");
-    client.is_told(&["CDS -b"]);
+    client.accepts("RDS r@2");
+    client.accepts("CDS d@1");
+    client.accepts("RDS r@4");
+    client.is_sent(&["CDS -b"]);
 }
 
 #[test]
 fn a_cluster_that_comes_back_is_not_removed_in_between() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1", "EDS b@1"]);
+    client.is_sent(&["CDS b@1", "EDS b@1"]);
     client.shall_have("CDS a@1 b@1; EDS a@1 b@1; LDS l@1; RDS r@3");
     client.ack("CDS");
-    client.is_told(&["RDS r@2"]);
-    client.ack("RDS");
-    client.is_told(&["RDS r@3"]);
-    client.ack("RDS");
-    client.is_told(&[]);
+    client.accepts("RDS r@2");
+    client.accepts("RDS r@3");
+    client.is_sent(&[]);
 }
 
 #[test]
 fn a_new_listener_is_sent_before_its_routes_are_asked_for() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1 b@1; EDS a@1 b@1; LDS l@1 m@1; RDS r@1 s@1");
-    client.is_told(&["CDS b@1", "EDS b@1"]);
+    client.is_sent(&["CDS b@1", "EDS b@1"]);
     client.ack("CDS");
-    client.is_told(&["LDS m@1"]);
+    client.is_sent(&["LDS m@1"]);
     client.ack("EDS");
     client.ask("RDS +s");
-    client.is_told(&["RDS s@1"]);
+    client.is_sent(&["RDS s@1"]);
 }
 
 #[test]
 fn routes_that_change_do_not_wait_for_a_listener_that_does() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1; EDS a@1; LDS l@2; RDS r@2");
-    client.is_told(&["LDS l@2", "RDS r@2"]);
+    client.is_sent(&["LDS l@2", "RDS r@2"]);
 }
 
 #[test]
 fn a_listener_that_changes_its_routes_name_keeps_the_old_clusters_until_it_has_the_new_routes() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@2; RDS s@1");
-    client.is_told(&["CDS b@1", "EDS b@1"]);
+    client.is_sent(&["CDS b@1", "EDS b@1"]);
     client.ack("CDS");
     client.ack("EDS");
-    client.is_told(&["LDS l@2"]);
-    client.ack("LDS");
+    client.accepts("LDS l@2");
     // The old listener still serves with the old routes.
-    client.is_told(&[]);
+    client.is_sent(&[]);
     client.ask("RDS +s");
-    client.is_told(&["RDS s@1"]);
-    client.ack("RDS");
-    client.is_told(&[]);
+    client.accepts("RDS s@1");
+    client.is_sent(&[]);
     client.ask("RDS -r");
-    client.is_told(&["CDS -a", "EDS -a"]);
+    client.is_sent(&["CDS -a", "EDS -a"]);
 }
 
 #[test]
 fn a_listener_that_drains_keeps_the_clusters_of_its_routes_and_holds_up_nothing_else() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@2; RDS s@1");
-    client.told();
+    client.sent();
     client.ack("CDS");
     client.ack("EDS");
-    client.told();
+    client.sent();
     client.ack("LDS");
     client.ask("RDS +s");
-    client.is_told(&["RDS s@1"]);
-    client.ack("RDS");
-    client.is_told(&[]);
+    client.accepts("RDS s@1");
+    client.is_sent(&[]);
     for (next, last) in [("c", "b"), ("d", "c")] {
         client.shall_have(&format!("CDS {next}@1; LDS l@2; RDS s@{}", next.as_bytes()[0]));
-        client.is_told(&[&format!("CDS {next}@1")]);
+        client.is_sent(&[&format!("CDS {next}@1")]);
         client.ack("CDS");
-        client.is_told(&[&format!("RDS s@{}", next.as_bytes()[0])]);
+        client.is_sent(&[&format!("RDS s@{}", next.as_bytes()[0])]);
         client.ack("RDS");
         client.wait(2 * GATE);
         // Only what the draining listener may use stays, and that is what there was when it was replaced.
-        client.is_told(if last == "b" { &[] } else { &["CDS -c"] });
+        client.is_sent(if last == "b" { &[] } else { &["CDS -c"] });
     }
     client.ack("CDS");
     assert_eq!(client.learned(), []);
     client.ask("RDS -r");
-    client.is_told(&["CDS -a -b", "EDS -a"]);
+    client.is_sent(&["CDS -a -b", "EDS -a"]);
 }
 
 #[test]
 fn removals_wait_for_routes_no_longer_than_the_bound() {
-    for mut client in settled() {
+    for mut client in both_settled() {
         client.shall_have("CDS b@1; EDS b@1; LDS l@1; RDS r@2");
-        client.told();
+        client.sent();
         client.ack("CDS");
-        client.is_told(&["RDS r@2"]);
-        client.is_told(&[]);
+        client.is_sent(&["RDS r@2"]);
+        client.is_sent(&[]);
         client.wait(GATE);
-        let told = client.told();
+        let told = client.sent();
         assert!(told[0] == "CDS -a" || told[0] == "CDS b@1", "{told:?}");
         assert!(client.learned().contains(&Observation::GateExpired(Gate::Switch)));
     }
@@ -220,36 +206,35 @@ fn removals_wait_for_routes_no_longer_than_the_bound() {
 
 #[test]
 fn clusters_of_routes_that_the_client_kept_by_rejecting_the_next_stay() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS b@1; EDS b@1; LDS l@1; RDS r@2");
-    client.told();
+    client.sent();
     client.ack("CDS");
     client.ack("EDS");
-    client.is_told(&["RDS r@2"]);
+    client.is_sent(&["RDS r@2"]);
     client.nack("RDS");
     client.wait(2 * GATE);
-    client.is_told(&[]);
+    client.is_sent(&[]);
     client.shall_have("CDS c@1; EDS c@1; LDS l@1; RDS r@3");
-    client.is_told(&["CDS c@1", "EDS c@1"]);
+    client.is_sent(&["CDS c@1", "EDS c@1"]);
     client.ack("CDS");
     client.ack("EDS");
-    client.is_told(&["RDS r@3"]);
-    client.ack("RDS");
-    client.is_told(&["CDS -a", "EDS -a"]);
+    client.accepts("RDS r@3");
+    client.is_sent(&["CDS -a", "EDS -a"]);
     client.ack("CDS");
-    client.is_told(&["CDS -b"]);
+    client.is_sent(&["CDS -b"]);
 }
 
 #[test]
 fn a_listener_that_goes_is_removed_before_its_clusters() {
-    for mut client in settled() {
+    for mut client in both_settled() {
         client.shall_have("");
-        let listeners = client.told();
+        let listeners = client.sent();
         assert!(listeners == ["LDS -l"] || listeners == ["LDS"], "{listeners:?}");
         client.ack("LDS");
-        client.is_told(&[]);
+        client.is_sent(&[]);
         client.ask(if client.protocol == Protocol::Delta { "RDS -r" } else { "RDS" });
-        let clusters = client.told();
+        let clusters = client.sent();
         assert!(clusters == ["CDS -a", "EDS -a"] || clusters == ["CDS"], "{clusters:?}");
     }
 }
@@ -260,25 +245,23 @@ fn secrets_are_sent_at_once_and_before_listeners() {
     for request in ["CDS", "LDS", "SDS +s"] {
         client.ask(request);
     }
-    client.is_told(&["CDS a@1", "SDS s@1"]);
+    client.is_sent(&["CDS a@1", "SDS s@1"]);
     client.ack("CDS");
     client.ack("SDS");
-    client.is_told(&["LDS l@1"]);
-    client.ack("LDS");
+    client.accepts("LDS l@1");
     client.shall_have("CDS a@1; LDS l@1; SDS s@2");
-    client.is_told(&["SDS s@2"]);
+    client.is_sent(&["SDS s@2"]);
 }
 
 #[test]
 fn what_is_asked_for_while_clusters_warm_is_answered_from_what_was_rolled_out() {
-    let [mut client, _] = settled();
+    let [mut client, _] = both_settled();
     client.shall_have("CDS a@1 b@1; EDS a@1 b@1; LDS l@1; RDS r@2");
-    client.is_told(&["CDS b@1", "EDS b@1"]);
+    client.is_sent(&["CDS b@1", "EDS b@1"]);
     client.ask("RDS +r +unknown");
-    client.is_told(&["RDS r@1 -unknown"]);
-    client.ack("RDS");
+    client.accepts("RDS r@1 -unknown");
     client.ack("CDS");
-    client.is_told(&["RDS r@2"]);
+    client.is_sent(&["RDS r@2"]);
 }
 
 #[test]
@@ -287,9 +270,8 @@ fn routes_of_a_new_client_wait_for_its_clusters() {
     client.ask("CDS");
     client.ask("LDS");
     client.ask("RDS +r");
-    client.is_told(&["CDS a@1"]);
-    client.ack("CDS");
-    client.is_told(&["LDS l@1", "RDS r@1"]);
+    client.accepts("CDS a@1");
+    client.is_sent(&["LDS l@1", "RDS r@1"]);
 }
 
 #[test]
@@ -297,9 +279,8 @@ fn a_client_that_does_not_ask_for_clusters_gets_its_routes() {
     for protocol in [Protocol::Delta, Protocol::Sotw] {
         let mut client = Script::new(protocol, "CDS a@1; LDS l@1; RDS r@1");
         client.ask("LDS");
-        client.is_told(&["LDS l@1"]);
-        client.ack("LDS");
+        client.accepts("LDS l@1");
         client.ask(if protocol == Protocol::Delta { "RDS +r" } else { "RDS r" });
-        client.is_told(&["RDS r@1"]);
+        client.is_sent(&["RDS r@1"]);
     }
 }

@@ -22,18 +22,18 @@ fn an_outdated_client_is_sent_neither_listeners_nor_routes_and_that_is_told_once
         let mut script = client(protocol, Some(old()), WORLD);
         assert_eq!(script.learned(), [Observation::Outdated { version: old(), least: LEAST }]);
         script.ask("CDS");
-        script.is_told(&["CDS a@1", "EDS a@1"][..if protocol == Protocol::Delta { 2 } else { 1 }]);
+        script.is_sent(&["CDS a@1", "EDS a@1"][..if protocol == Protocol::Delta { 2 } else { 1 }]);
         script.ack("CDS");
         for request in ["LDS", if protocol == Protocol::Delta { "RDS +r" } else { "RDS r" }] {
             script.ask(request);
-            script.is_told(&[]);
+            script.is_sent(&[]);
         }
         script.wait(10 * GATE);
-        script.is_told(&[]);
+        script.is_sent(&[]);
         script.shall_have("CDS a@1; EDS a@1; SDS s@1; LDS l@2; RDS r@2");
-        script.is_told(&[]);
+        script.is_sent(&[]);
         script.wait(10 * GATE);
-        script.is_told(&[]);
+        script.is_sent(&[]);
         assert_eq!(script.learned(), []);
     }
 }
@@ -46,13 +46,13 @@ fn what_an_outdated_client_has_from_before_is_not_taken_from_it() {
     }
     script.settle();
     script.wait(10 * GATE);
-    script.is_told(&[]);
+    script.is_sent(&[]);
     // What its routes use stays, and what changes in it follows.
     script.shall_have("CDS c@1; EDS a@2 c@1; SDS s@2; LDS l@2; RDS r@2");
-    script.is_told(&["CDS c@1", "EDS a@2 c@1", "SDS s@2"]);
+    script.is_sent(&["CDS c@1", "EDS a@2 c@1", "SDS s@2"]);
     script.settle();
     script.wait(10 * GATE);
-    script.is_told(&[]);
+    script.is_sent(&[]);
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn a_client_that_is_recent_or_does_not_say_what_it_is_gets_everything() {
         for request in ["CDS", "LDS", "RDS +r"] {
             script.ask(request);
         }
-        script.is_told(&["CDS a@1", "EDS a@1"]);
+        script.is_sent(&["CDS a@1", "EDS a@1"]);
         script.ack("CDS");
         script.ack("EDS");
-        script.is_told(&["LDS l@1", "RDS r@1"]);
+        script.is_sent(&["LDS l@1", "RDS r@1"]);
         assert_eq!(script.learned(), []);
     }
 }
