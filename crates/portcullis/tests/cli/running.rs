@@ -2,37 +2,42 @@
 
 use super::*;
 
-/// A running `portcullis run`, killed when it is dropped.
-struct Running {
+/// How long anything may take on a slow machine.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A running `portcullis run`, stopped when it is dropped.
+pub(super) struct Running {
     child: Child,
     admin: SocketAddr,
-    log: mpsc::Receiver<String>,
+    log: mpsc::Receiver<Value>,
 }
 
 impl Running {
-    fn start(files: &Path, socket: &Path, arguments: &[&str]) -> Self {
+    pub(super) fn start(files: &Path, xds: &str, arguments: &[&str]) -> Self {
         let admin = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
-            .args(["run", "--log-format", "json", "--admin-address", &admin.to_string()])
-            .arg("--xds-address")
-            .arg(format!("unix:{}", socket.display()))
+            .args(["run", "--log-format", "json", "--admin-address", &admin.to_string(), "--xds-address", xds])
             .arg("--files")
             .arg(files)
             .args(arguments)
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
         let errors = BufReader::new(child.stderr.take().expect("it is piped"));
         let (sender, log) = mpsc::channel();
-        thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        thread::spawn(move || {
+            let lines = errors.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
+            lines.map(|line| sender.send(line)).find(Result::is_err)
+        });
         Self { child, admin, log }
     }
 
-    /// Waits for a line of the log with this text.
-    fn wait_for(&self, part: &str) -> String {
+    /// Waits for a line of the log whose message has this text.
+    pub(super) fn wait_for(&self, part: &str) -> Value {
         loop {
-            let line = self.log.recv_timeout(Duration::from_mins(1)).unwrap_or_else(|_| panic!("{part} is not logged"));
-            if line.contains(part) {
+            let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{part} is not logged"));
+            if line["message"].as_str().is_some_and(|message| message.contains(part)) {
                 return line;
             }
         }
@@ -50,24 +55,32 @@ impl Running {
 
     /// Asks for the metrics until this one is there.
     fn wait_for_metric(&self, metric: &str) {
-        let begin = Instant::now();
-        while !self.get("/metrics").1.contains(metric) {
-            assert!(begin.elapsed() < Duration::from_mins(1), "{metric} is not there");
-        }
+        eventually(metric, || self.get("/metrics").1.contains(metric));
     }
 
-    fn terminate(&mut self) -> Option<i32> {
-        let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill runs");
-        assert!(kill.success());
+    pub(super) fn terminate(&mut self) -> Option<i32> {
+        signal("-TERM", u64::from(self.child.id()));
         self.child.wait().expect("it ends").code()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _: std::io::Result<()> = self.child.kill();
+        // Asked to end, so that a test that fails leaves no Envoy behind; it may have ended by itself.
+        let _: std::io::Result<_> = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).output();
         let _: std::io::Result<_> = self.child.wait();
+    }
+}
+
+pub(super) fn signal(signal: &str, process: u64) {
+    assert!(Command::new("kill").args([signal, &process.to_string()]).status().expect("kill runs").success());
+}
+
+pub(super) fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -76,7 +89,7 @@ fn run_serves_follows_and_ends_in_order() {
     let files = folder(&[("a.yaml", GOOD)]);
     let sockets = folder(&[]);
     let socket: PathBuf = sockets.path().join("xds.sock");
-    let mut running = Running::start(files.path(), &socket, &[]);
+    let mut running = Running::start(files.path(), &format!("unix:{}", socket.display()), &[]);
     running.wait_for("everything is read and published");
     for page in ["/healthz", "/readyz", "/"] {
         assert_eq!(running.get(page).0, 200, "{page}");
@@ -120,7 +133,6 @@ fn run_serves_follows_and_ends_in_order() {
 
     fs::write(files.path().join("b.yaml"), "kind: [").expect("a file");
     let line = running.wait_for("b.yaml:1:");
-    let line: Value = serde_json::from_str(&line).expect("a log line is JSON");
     assert_eq!(line["level"], "WARN");
     // What is counted follows what is logged.
     running.wait_for_metric("portcullis_files_broken 1");
@@ -130,7 +142,7 @@ fn run_serves_follows_and_ends_in_order() {
 }
 
 #[test]
-fn an_address_that_is_in_use_is_told() {
+fn an_address_that_is_in_use_is_refused_with_its_flag() {
     let files = folder(&[]);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().map(|address| (taken, address.to_string())).expect("it is bound");
