@@ -360,6 +360,16 @@ const SUBDOMAIN: Names = Names {
     max: 253,
 };
 
+/// Whether a text is a DNS label (RFC 1123), lower case.
+pub fn dns_label(text: &str) -> bool {
+    LABEL.admit(text)
+}
+
+/// Whether a text is a DNS subdomain (RFC 1123), lower case.
+pub fn dns_subdomain(text: &str) -> bool {
+    SUBDOMAIN.admit(text)
+}
+
 fn is_label(text: &str) -> bool {
     let inside = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     inside && !text.is_empty() && !text.starts_with('-') && !text.ends_with('-')

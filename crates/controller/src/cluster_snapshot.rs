@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_in_time_is_told_with_the_reason() {
+    fn what_did_not_come_in_time_is_reported_with_the_reason() {
         let mut reading = reading();
         all_but(Kind::Secret).for_each(|observed| reading.take(observed));
         let slow = reading.end(PATIENCE).unread;

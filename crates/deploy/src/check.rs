@@ -1,5 +1,6 @@
 //! What an API server is known to refuse.
 
+pub(crate) use api::decode::{dns_label, dns_subdomain};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,21 +18,6 @@ pub(crate) fn join(path: &str, rest: &str) -> String {
         _ if rest.starts_with('[') => format!("{path}{rest}"),
         _ => format!("{path}.{rest}"),
     }
-}
-
-/// A DNS label (RFC 1123), lower case.
-pub(crate) fn dns_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    !text.is_empty() && text.len() <= 63 && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
-}
-
-/// A DNS subdomain (RFC 1123), lower case.
-pub(crate) fn dns_subdomain(text: &str) -> bool {
-    text.len() <= 253
-        && text.split('.').all(|label| {
-            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-        })
 }
 
 /// The value of a label: empty, or up to 63 letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
@@ -163,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_to_what_does_not_decode_is_told() {
+    fn the_path_to_what_does_not_decode_is_reported() {
         let wrong = serde_json::json!({"containers": [{"name": "a", "ports": [{"containerPort": "x"}]}]});
         let (path, _) = decode::<k8s_openapi::api::core::v1::PodSpec>(&wrong).expect_err("a string for a port");
         assert_eq!(path, "containers[0].ports[0].containerPort");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_a_service_are_told_apart_by_port() {
+    fn ports_of_a_service_are_distinguished_by_port() {
         let target = json!({"spec": {"ports": [{"port": 80, "targetPort": 10080}]}});
         let patch = json!({"spec": {"ports": [{"port": 80, "nodePort": 30080}, {"port": 443}]}});
         let expected =
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_patch_may_say_is_told_with_its_path() {
+    fn what_no_patch_may_say_is_reported_with_its_path() {
         let mut target = pod(&json!({"containers": [{"name": "envoy"}]}));
         for (patch, path) in [
             (json!({"containers": [{"image": "a"}]}), "spec.template.spec.containers[0]"),

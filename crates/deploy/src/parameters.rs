@@ -119,7 +119,7 @@ impl Parameters {
         }
         let class = of_class.map(|spec| Document::read(spec, About::ClassParameters)).transpose()?;
         let gateway = of_gateway.map(|spec| Document::read(spec, About::GatewayParameters)).transpose()?;
-        let gateway_says = gateway.as_ref().map(|document| document.spec.clone());
+        let gateway_spec = gateway.as_ref().map(|document| document.spec.clone());
         let document = match (class, gateway) {
             (Some(class), Some(gateway)) => match (class.is_self_managed(), gateway.is_self_managed()) {
                 (false, false) => class.merged(gateway),
@@ -128,7 +128,7 @@ impl Parameters {
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => return Ok(Self { trust, ..Self::default() }),
         };
-        let about = |path: &str| whose(of_class.is_some(), gateway_says.as_ref(), path);
+        let about = |path: &str| author(of_class.is_some(), gateway_spec.as_ref(), path);
         let fault = |(path, message): (String, String)| Fault::new(about(&path), check::join("spec", &path), message);
         let spec: Spec = check::decode(&document.spec).map_err(fault)?;
         let kube = spec.kube.unwrap_or_default();
@@ -139,7 +139,7 @@ impl Parameters {
             kube,
             overlays: document.overlays,
             of_class: of_class.is_some(),
-            of_gateway: gateway_says,
+            of_gateway: gateway_spec,
         })
     }
 
@@ -159,7 +159,7 @@ impl Parameters {
     }
 
     /// Whose word a field of the spec is, such as `kube.podTemplate`.
-    pub(crate) fn whose(&self, path: &str) -> About {
+    pub(crate) fn author(&self, path: &str) -> About {
         // What a security context lacks is left out by whoever says what it stands in, or does without the default one.
         let of_context = path.contains("securityContext");
         let parent = path.rsplit_once('.').map(|(parent, _)| parent);
@@ -167,7 +167,7 @@ impl Parameters {
         let default = of_context.then_some("kube.omitDefaultSecurityContext");
         let mut paths = [Some(path), parent, default].into_iter().flatten();
         let gateway =
-            paths.any(|path| whose(self.of_class, self.of_gateway.as_ref(), path) == About::GatewayParameters);
+            paths.any(|path| author(self.of_class, self.of_gateway.as_ref(), path) == About::GatewayParameters);
         if gateway { About::GatewayParameters } else { About::ClassParameters }
     }
 
@@ -176,9 +176,9 @@ impl Parameters {
     }
 }
 
-fn whose(of_class: bool, of_gateway: Option<&Value>, path: &str) -> About {
+fn author(of_class: bool, of_gateway: Option<&Value>, path: &str) -> About {
     match of_gateway {
-        Some(spec) if !of_class || merge::says(spec, path) => About::GatewayParameters,
+        Some(spec) if !of_class || merge::sets(spec, path) => About::GatewayParameters,
         _ => About::ClassParameters,
     }
 }
@@ -196,8 +196,8 @@ const OF_ANY_GATEWAY: [&str; 7] = [
 
 /// Refuses what only the parameters of a class may say.
 fn only_of_class(spec: &Value) -> Result<(), Fault> {
-    let mut says = spec["kube"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    match says.find(|(field, _)| !OF_ANY_GATEWAY.contains(&field.as_str())) {
+    let mut fields = spec["kube"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    match fields.find(|(field, _)| !OF_ANY_GATEWAY.contains(&field.as_str())) {
         None => Ok(()),
         Some((field, _)) => {
             let message = "is for the GatewayParameters of the GatewayClass alone, by the controller's setting \

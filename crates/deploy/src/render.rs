@@ -191,7 +191,7 @@ impl Rendering<'_> {
         let judge = self.judge(kind, &manifest.object);
         judge(&manifest.object).map_err(|(path, message)| {
             let field = of.parameter(&path);
-            Fault::new(self.plan.parameters.whose(&field), format!("spec.{field}"), message)
+            Fault::new(self.plan.parameters.author(&field), format!("spec.{field}"), message)
         })?;
         for overlaid in self.plan.parameters.overlays(of) {
             overlay::apply(kind, &mut manifest.object, &overlaid.patch)

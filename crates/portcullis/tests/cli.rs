@@ -141,7 +141,7 @@ fn two_gateways_on_one_port_are_refused_only_where_they_share_a_host() {
 }
 
 #[test]
-fn a_kind_that_is_misspelt_is_told_with_the_one_that_was_meant() {
+fn a_kind_that_is_misspelt_is_reported_with_the_one_that_was_meant() {
     let files = folder(&[("a.yaml", &GOOD.replace("kind: HTTPRoute", "kind: HTTPRout"))]);
     let output = portcullis(&["check", "-f", path(&files)]);
     let report = text(&output.stdout);
@@ -150,7 +150,7 @@ fn a_kind_that_is_misspelt_is_told_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn what_parameters_may_not_ask_for_is_told_before_a_cluster_has_it() {
+fn what_parameters_may_not_ask_for_is_reported_before_a_cluster_has_it() {
     let named =
         "  infrastructure: {parametersRef: {group: gateway.kgateway.dev, kind: GatewayParameters, name: own}}\n";
     let gateway = GOOD.replace("  gatewayClassName: portcullis\n", &format!("  gatewayClassName: portcullis\n{named}"));
@@ -181,7 +181,7 @@ spec: {kube: {deploymentOverlay: {spec: {template: {spec: {hostPID: true}}}}}}
 }
 
 #[test]
-fn two_gateways_whose_proxies_would_share_a_name_are_told_before_a_cluster_has_them() {
+fn two_gateways_whose_proxies_would_share_a_name_are_reported_before_a_cluster_has_them() {
     let class = |name: &str| {
         format!(
             "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {{name: {name}}}\n\

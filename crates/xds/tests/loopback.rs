@@ -46,8 +46,9 @@ struct Running {
 }
 
 /// Serves, with room for so many events.
-async fn serve(config: Config, events: usize) -> Running {
-    let hub = Hub::new();
+async fn serve(change: impl FnOnce(&mut Config), events: usize) -> Running {
+    let (hub, mut config) = (Hub::new(), Config::default());
+    change(&mut config);
     let (reporter, events) = xds::reporter(events);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -58,8 +59,8 @@ async fn serve(config: Config, events: usize) -> Running {
 }
 
 /// Serves, and everything was read.
-async fn ready(config: Config) -> Running {
-    let running = serve(config, 100).await;
+async fn ready(change: impl FnOnce(&mut Config)) -> Running {
+    let running = serve(change, 100).await;
     running.hub.ready();
     running
 }
@@ -158,7 +159,7 @@ fn names(response: &DeltaDiscoveryResponse) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_delta_client_gets_what_is_published_and_what_changes() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 2_000_000)));
     let mut client = server.delta().await;
     let first = client.message().await;
@@ -191,9 +192,7 @@ async fn a_delta_client_gets_what_is_published_and_what_changes() {
 #[tokio::test]
 async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type() {
     let metrics = Metrics::default();
-    let mut config = Config::default();
-    config.metrics = metrics.clone();
-    let mut server = ready(config).await;
+    let mut server = ready(|config| config.metrics = metrics.clone()).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)).with(cluster("b", 1, 5_000)));
     let mut client = server.delta().await;
     let first = client.message().await;
@@ -227,7 +226,7 @@ async fn what_is_sent_and_how_long_its_acknowledgement_takes_is_counted_by_type(
 
 #[tokio::test]
 async fn a_state_of_the_world_client_gets_what_is_published_and_what_changes() {
-    let server = ready(Config::default()).await;
+    let server = ready(|_| {}).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     let (requests, receiver) = mpsc::channel(8);
     let request = DiscoveryRequest { node: Some(node()), type_url: CLUSTER.into(), ..Default::default() };
@@ -252,7 +251,7 @@ async fn a_state_of_the_world_client_gets_what_is_published_and_what_changes() {
 
 #[tokio::test]
 async fn a_stream_waits_until_everything_was_read() {
-    let server = serve(Config::default(), 100).await;
+    let server = serve(|_| {}, 100).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     let mut early = pin!(server.delta());
     assert!(timeout(Duration::from_millis(100), &mut early).await.is_err(), "it is answered");
@@ -262,9 +261,13 @@ async fn a_stream_waits_until_everything_was_read() {
 
 #[tokio::test]
 async fn a_stream_that_waits_for_everything_to_be_read_does_not_hold_up_the_end() {
-    let mut config = Config::default();
-    (config.ready_timeout, config.drain_timeout) = (Duration::from_mins(1), Duration::from_mins(1));
-    let server = serve(config, 100).await;
+    let server = serve(
+        |config| {
+            (config.ready_timeout, config.drain_timeout) = (Duration::from_mins(1), Duration::from_mins(1));
+        },
+        100,
+    )
+    .await;
     let mut client = server.client().await;
     let mut refused = pin!(client.delta_aggregated_resources(tokio_stream::once(ask_delta())));
     assert!(timeout(Duration::from_millis(100), &mut refused).await.is_err(), "it is answered");
@@ -275,9 +278,7 @@ async fn a_stream_that_waits_for_everything_to_be_read_does_not_hold_up_the_end(
 
 #[tokio::test]
 async fn a_stream_that_waits_too_long_for_everything_to_be_read_is_refused() {
-    let mut config = Config::default();
-    config.ready_timeout = Duration::from_millis(10);
-    let server = serve(config, 100).await;
+    let server = serve(|config| config.ready_timeout = Duration::from_millis(10), 100).await;
     let mut client = server.client().await;
     let refused = client.delta_aggregated_resources(tokio_stream::once(ask_delta())).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
@@ -288,7 +289,7 @@ async fn a_stream_that_waits_too_long_for_everything_to_be_read_is_refused() {
 
 #[tokio::test]
 async fn a_stream_for_a_gateway_that_is_not_there_yet_waits_for_it() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     let mut client = server.delta().await;
     assert!(matches!(server.event().await, Event::Connected { .. }));
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
@@ -297,7 +298,7 @@ async fn a_stream_for_a_gateway_that_is_not_there_yet_waits_for_it() {
 
 #[tokio::test]
 async fn a_gateway_that_is_withdrawn_ends_its_streams_and_no_others() {
-    let server = ready(Config::default()).await;
+    let server = ready(|_| {}).await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("a", 1, 10)));
     server.hub.publish("ns/other", Snapshot::new());
     let mut client = server.delta().await;
@@ -313,7 +314,7 @@ async fn a_gateway_that_is_withdrawn_ends_its_streams_and_no_others() {
 
 #[tokio::test]
 async fn a_node_that_names_no_gateway_is_refused() {
-    let server = ready(Config::default()).await;
+    let server = ready(|_| {}).await;
     let mut client = server.client().await;
     for (node, code) in
         [(None, Code::InvalidArgument), (Some(Node { cluster: "gw".into(), ..node() }), Code::PermissionDenied)]
@@ -326,11 +327,12 @@ async fn a_node_that_names_no_gateway_is_refused() {
 
 #[tokio::test]
 async fn who_may_read_what_is_a_setting() {
-    let mut config = Config::default();
-    config.authorize = Arc::new(|_, node| {
-        if node.id == "envoy-1" { Ok("ns/theirs".into()) } else { Err(Status::unauthenticated("who is that")) }
-    });
-    let server = ready(config).await;
+    let server = ready(|config| {
+        config.authorize = Arc::new(|_, node| {
+            if node.id == "envoy-1" { Ok("ns/theirs".into()) } else { Err(Status::unauthenticated("who is that")) }
+        });
+    })
+    .await;
     server.hub.publish("ns/gw", Snapshot::new().with(cluster("claimed", 1, 10)));
     server.hub.publish("ns/theirs", Snapshot::new().with(cluster("theirs", 1, 10)));
     assert_eq!(names(&server.delta().await.message().await), ["theirs"]);
@@ -338,7 +340,7 @@ async fn who_may_read_what_is_a_setting() {
 
 #[tokio::test]
 async fn a_stream_belongs_to_the_node_of_its_first_message() {
-    let server = ready(Config::default()).await;
+    let server = ready(|_| {}).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut client = server.delta().await;
     client.message().await;
@@ -349,10 +351,11 @@ async fn a_stream_belongs_to_the_node_of_its_first_message() {
 
 #[tokio::test]
 async fn a_request_beyond_the_bounds_ends_its_stream() {
-    let mut config = Config::default();
-    config.limits.names_per_type = 10;
-    config.limits.request_bytes = 10_000;
-    let server = ready(config).await;
+    let server = ready(|config| {
+        config.limits.names_per_type = 10;
+        config.limits.request_bytes = 10_000;
+    })
+    .await;
     let many = vec!["a-name".to_owned(); 11];
     let mut client = server.delta().await;
     client.requests.send(DeltaDiscoveryRequest { resource_names_subscribe: many, ..ask_delta() }).await.unwrap();
@@ -365,9 +368,7 @@ async fn a_request_beyond_the_bounds_ends_its_stream() {
 
 #[tokio::test]
 async fn more_streams_than_allowed_are_refused() {
-    let mut config = Config::default();
-    config.max_streams = 1;
-    let server = ready(config).await;
+    let server = ready(|config| config.max_streams = 1).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut first = server.delta().await;
     first.message().await;
@@ -378,7 +379,7 @@ async fn more_streams_than_allowed_are_refused() {
 
 #[tokio::test]
 async fn only_the_aggregated_service_is_served() {
-    let server = ready(Config::default()).await;
+    let server = ready(|_| {}).await;
     let channel = Channel::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap();
     let mut client = ClusterDiscoveryServiceClient::new(channel);
     let request = DiscoveryRequest { node: Some(node()), type_url: CLUSTER.into(), ..Default::default() };
@@ -389,7 +390,7 @@ async fn only_the_aggregated_service_is_served() {
 
 #[tokio::test]
 async fn shutting_down_ends_streams_and_then_the_server() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     server.hub.publish("ns/gw", Snapshot::new());
     let mut client = server.delta().await;
     client.message().await;
@@ -400,9 +401,7 @@ async fn shutting_down_ends_streams_and_then_the_server() {
 
 #[tokio::test]
 async fn a_client_that_does_not_go_is_cut() {
-    let mut config = Config::default();
-    config.drain_timeout = Duration::from_millis(50);
-    let mut server = serve(config, 100).await;
+    let mut server = serve(|config| config.drain_timeout = Duration::from_millis(50), 100).await;
     // A connection on which nothing is ever said does not even read that it shall go.
     let silent = TcpStream::connect(server.address).await.unwrap();
     server.hub.ready();
@@ -416,9 +415,7 @@ async fn a_client_that_does_not_go_is_cut() {
 
 #[tokio::test]
 async fn an_old_connection_is_asked_to_go() {
-    let mut config = Config::default();
-    config.max_connection_age = Some(Duration::from_millis(500));
-    let server = ready(config).await;
+    let server = ready(|config| config.max_connection_age = Some(Duration::from_millis(500))).await;
     server.hub.publish("ns/gw", Snapshot::new());
     assert_eq!(server.delta().await.end().await.code(), Code::Unavailable);
     // It may come back.

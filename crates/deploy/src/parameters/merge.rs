@@ -89,7 +89,7 @@ fn make_room(field: &str, class: &mut Map<String, Value>, gateway: &Map<String, 
 
 /// Whether a document says something at a path, such as `kube.envoyContainer.env[0]`; of items of lists, whether it has
 /// the list.
-pub(super) fn says(spec: &Value, path: &str) -> bool {
+pub(super) fn sets(spec: &Value, path: &str) -> bool {
     let fields = path.split('.').map(|part| part.split('[').next().unwrap_or(part));
     fields
         .filter(|field| !field.is_empty())

@@ -91,7 +91,7 @@ fn null_says_nothing() {
 }
 
 #[test]
-fn a_fault_is_told_to_whose_word_it_is() {
+fn a_fault_is_reported_to_whose_word_it_is() {
     let (good, bad) = (yaml("kube: {}"), yaml("kube: {service: {type: ExternalName}}"));
     let about = |class: &Value, gateway: &Value| {
         Parameters::read(Some(class), Some(gateway), Trust::default()).expect_err("a fault").about
@@ -105,7 +105,7 @@ fn a_fault_is_told_to_whose_word_it_is() {
 }
 
 #[test]
-fn what_is_not_honoured_is_told_with_the_field() {
+fn what_is_not_honoured_is_reported_with_the_field() {
     for (text, expected) in [
         ("istio: {}", "istio: is not supported"),
         ("sdsContainer: {}", "sdsContainer: is not supported"),
@@ -129,7 +129,7 @@ fn what_is_not_honoured_is_told_with_the_field() {
 }
 
 #[test]
-fn what_the_api_server_would_refuse_is_told_with_the_field() {
+fn what_the_api_server_would_refuse_is_reported_with_the_field() {
     for (text, expected) in [
         ("deployment: {replicas: -1}", "deployment.replicas: must be a number between"),
         ("deployment: {replicas: 3000000000}", "deployment.replicas: is too large"),

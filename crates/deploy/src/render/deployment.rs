@@ -225,8 +225,8 @@ fn arguments(plan: &Rendering<'_>) -> Vec<String> {
     // Envoy does not start if it is told something twice.
     let named = |flag: &str| {
         let short = if flag == "--log-level" { "-l" } else { flag };
-        let said = container.extra_args.iter().filter_map(|argument| argument.split('=').next());
-        said.into_iter().any(|said| said == flag || said == short)
+        let given = container.extra_args.iter().filter_map(|argument| argument.split('=').next());
+        given.into_iter().any(|given| given == flag || given == short)
     };
     let own = [
         ("--config-path", format!("{CONFIG_FOLDER}/{BOOTSTRAP_FILE}")),

@@ -127,7 +127,7 @@ fn names_and_labels_of_long_names_are_short_enough_and_the_owner_is_named_in_ful
 }
 
 #[test]
-fn one_address_is_asked_for_and_more_are_told() {
+fn one_address_is_asked_for_and_more_are_reported() {
     let address = |text: &str| text.parse().expect("an address");
     let one = Plan { addresses: vec![address("192.0.2.1")], ..plan() };
     assert_eq!(object(&one, "Service")["spec"]["loadBalancerIP"], "192.0.2.1");
@@ -317,7 +317,7 @@ fn a_text_format_of_logs_is_added_to_the_bootstrap() {
 }
 
 #[test]
-fn what_overlays_must_not_touch_is_told_on_them() {
+fn what_overlays_must_not_touch_is_reported_on_them() {
     let cases = [
         ("deploymentOverlay: {spec: {selector: {matchLabels: {a: b}}}}", "spec.kube.deploymentOverlay.spec.selector: "),
         (
@@ -366,7 +366,7 @@ fn what_overlays_must_not_touch_is_told_on_them() {
 }
 
 #[test]
-fn volumes_that_clash_or_are_missing_are_told() {
+fn volumes_that_clash_or_are_missing_are_reported() {
     let cases = [
         (
             "podTemplate: {extraVolumes: [{name: config, emptyDir: {}}]}",

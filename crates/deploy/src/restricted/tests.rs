@@ -218,7 +218,7 @@ fn refused() -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_not_a_tenant_s_is_refused_by_whichever_door_it_comes_and_told_with_field_and_remedy() {
+fn what_is_not_a_tenant_s_is_refused_by_whichever_door_it_comes_and_reported_with_field_and_remedy() {
     for (text, field) in refused() {
         let by_gateway = read(None, Some(&text), Trust::Restricted).expect_err(&text);
         assert_eq!(

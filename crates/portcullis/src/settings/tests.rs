@@ -111,7 +111,7 @@ fn nothing_is_left_that_cannot_be_set() {
 }
 
 #[test]
-fn the_defaults_that_are_told_are_those_that_hold() {
+fn the_defaults_that_are_reported_are_those_that_hold() {
     for setting in SETTINGS {
         assert_eq!(by_text(&file_of(setting.key, setting.default)), Ok(Settings::default()), "{}", setting.key);
     }
@@ -183,7 +183,7 @@ fn the_spelling_of_flags_is_taken_everywhere() {
 }
 
 #[test]
-fn a_fault_in_a_file_is_told_with_place_key_value_and_remedy() {
+fn a_fault_in_a_file_is_reported_with_place_key_value_and_remedy() {
     let long = format!("invalidRouteReplacement:\n  body: {}\n", "x".repeat(4097));
     let shown = format!(
         "2:3: invalidRouteReplacement.body is \"{}…: it must have 4096 bytes at most, and has 4097",
@@ -246,7 +246,7 @@ fn a_fault_in_a_file_is_told_with_place_key_value_and_remedy() {
 }
 
 #[test]
-fn all_faults_of_a_file_are_told_in_the_order_in_which_they_stand() {
+fn all_faults_of_a_file_are_reported_in_the_order_in_which_they_stand() {
     let faults =
         by_text("zone: 1\nedge:\n  trustedHops: x\n  a.b: 1\nbackend: 1\ncontrollerName: 2\n").expect_err("five");
     let starts =

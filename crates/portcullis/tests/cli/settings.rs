@@ -83,7 +83,7 @@ fn no_command_starts_with_settings_that_are_not_valid() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told_with_what_names_it() {
+fn a_file_that_is_not_there_is_reported_with_what_names_it() {
     let folder = folder("");
     let output = portcullis(&folder, &["check", "-f", "manifests"], &[("PORTCULLIS_CONFIG", "none.yaml")]);
     assert_eq!(output.status.code(), Some(2));
@@ -94,7 +94,7 @@ fn a_file_that_is_not_there_is_told_with_what_names_it() {
 }
 
 #[test]
-fn wrong_variables_are_told_too() {
+fn wrong_variables_are_reported_too() {
     let folder = folder("");
     let output = portcullis(&folder, &["check", "-f", "manifests"], &[("DELEGATION_WILDCARD_NAMESPACE", "")]);
     assert_eq!(output.status.code(), Some(2));

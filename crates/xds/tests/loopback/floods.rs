@@ -33,9 +33,7 @@ async fn flood(address: SocketAddr, frame: &'static [u8], reads: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_sends_frames_without_end_ends_like_a_silent_one() {
-    let mut config = Config::default();
-    config.idle_timeout = Duration::from_millis(500);
-    let server = ready(config).await;
+    let server = ready(|config| config.idle_timeout = Duration::from_millis(500)).await;
     for frame in [PING, SETTINGS, PRIORITY, UNKNOWN] {
         for reads in [true, false] {
             let ended = timeout(Duration::from_secs(20), flood(server.address, frame, reads)).await;

@@ -33,7 +33,7 @@ impl Client {
 
 #[tokio::test]
 async fn a_secret_of_another_gateway_does_not_exist() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     server.hub.publish("ns/gw", secret("ours"));
     server.hub.publish("ns/other", secret("theirs"));
     let mut client = Client::asking(server.address, ask(ResourceType::Secret, &["ours", "theirs"])).await;
@@ -51,7 +51,7 @@ async fn a_secret_of_another_gateway_does_not_exist() {
 
 #[tokio::test]
 async fn names_that_are_not_there_are_reported_as_a_count() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     server.hub.publish("ns/gw", secret("ours"));
     let names: Vec<_> = (0..10_000).map(|number| format!("guess-{number:05}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -68,7 +68,7 @@ async fn names_that_are_not_there_are_reported_as_a_count() {
 
 #[tokio::test]
 async fn what_is_too_large_for_a_message_is_reported_and_what_follows_is_sent() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     // Five GiB, of which there is one MiB.
     let pieces = std::iter::repeat_n(Bytes::from(vec![0; 1 << 20]), 5 << 10).collect();
     let large = Resource::in_pieces(ResourceType::Cluster, "a", [1; 16], pieces);
@@ -87,10 +87,11 @@ async fn what_is_too_large_for_a_message_is_reported_and_what_follows_is_sent() 
 
 #[tokio::test]
 async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
-    let mut config = Config::default();
-    config.max_concurrent_large_sends = 1;
-    config.gate_timeout = Duration::from_millis(50);
-    let server = ready(config).await;
+    let server = ready(|config| {
+        config.max_concurrent_large_sends = 1;
+        config.gate_timeout = Duration::from_millis(50);
+    })
+    .await;
     server.hub.publish("ns/gw", snapshot(1, LARGE));
     // It has the only turn for large responses, and takes none of its bytes.
     let mut slow = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
@@ -109,7 +110,7 @@ async fn a_client_that_does_not_read_skips_versions_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_reader_of_events() {
-    let server = serve(Config::default(), 1).await;
+    let server = serve(|_| {}, 1).await;
     server.hub.ready();
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     for version in 1..=200 {
@@ -122,10 +123,11 @@ async fn nobody_waits_for_a_reader_of_events() {
 
 #[tokio::test]
 async fn a_stream_on_which_nothing_is_asked_ends() {
-    let mut config = Config::default();
-    config.keepalive_interval = Duration::from_millis(100);
-    config.keepalive_timeout = Duration::from_millis(200);
-    let server = ready(config).await;
+    let server = ready(|config| {
+        config.keepalive_interval = Duration::from_millis(100);
+        config.keepalive_timeout = Duration::from_millis(200);
+    })
+    .await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut silent = Client::open(server.address).await;
     assert_eq!(soon(silent.responses.message()).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -133,10 +135,11 @@ async fn a_stream_on_which_nothing_is_asked_ends() {
 
 #[tokio::test]
 async fn a_connection_that_is_dead_without_a_word_is_cut() {
-    let mut config = Config::default();
-    config.keepalive_interval = Duration::from_millis(200);
-    config.keepalive_timeout = Duration::from_secs(1);
-    let mut server = ready(config).await;
+    let mut server = ready(|config| {
+        config.keepalive_interval = Duration::from_millis(200);
+        config.keepalive_timeout = Duration::from_secs(1);
+    })
+    .await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     // A way that stops to carry anything, without an end that anybody could see.
     let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -163,12 +166,13 @@ async fn a_connection_that_is_dead_without_a_word_is_cut() {
 
 #[tokio::test]
 async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
-    let mut config = Config::default();
-    config.max_connection_age = Some(Duration::from_secs(1));
-    // Nobody but who has a stream may stay for so long.
-    config.drain_timeout = Duration::from_hours(1);
-    config.keepalive_interval = Duration::from_hours(1);
-    let server = ready(config).await;
+    let server = ready(|config| {
+        config.max_connection_age = Some(Duration::from_secs(1));
+        // Nobody but who has a stream may stay for so long.
+        config.drain_timeout = Duration::from_hours(1);
+        config.keepalive_interval = Duration::from_hours(1);
+    })
+    .await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     // A way on which the client does not hear any more that it shall go, and says nothing.
     let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -192,7 +196,7 @@ async fn a_connection_that_was_asked_to_go_does_not_stay_without_a_stream() {
 
 #[tokio::test]
 async fn errors_of_any_size_and_kind_are_reported_on_one_line() {
-    let mut server = ready(Config::default()).await;
+    let mut server = ready(|_| {}).await;
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;
     let response = soon(client.responses.message()).await.unwrap().unwrap();
@@ -213,7 +217,7 @@ async fn errors_of_any_size_and_kind_are_reported_on_one_line() {
 
 #[tokio::test]
 async fn the_end_of_a_stream_is_reported_however_late_it_is_read() {
-    let mut server = serve(Config::default(), 1).await;
+    let mut server = serve(|_| {}, 1).await;
     server.hub.ready();
     server.hub.publish("ns/gw", snapshot(1, 1));
     let mut client = Client::asking(server.address, ask(ResourceType::Cluster, &[])).await;

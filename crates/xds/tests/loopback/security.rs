@@ -437,7 +437,7 @@ async fn other_addresses_than_loopback_need_authentication() {
 }
 
 #[tokio::test]
-async fn a_flood_of_refusals_is_counted_although_few_are_told() {
+async fn a_flood_of_refusals_is_counted_although_few_are_reported() {
     let mut server = run(|_| {}).await;
     let (reporter, mut events) = xds::reporter(1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

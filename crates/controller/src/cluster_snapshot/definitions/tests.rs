@@ -41,7 +41,7 @@ fn what_the_charts_bring_lacks_nothing() {
 }
 
 #[test]
-fn a_field_that_is_dropped_is_told_without_what_is_below_it() {
+fn a_field_that_is_dropped_is_reported_without_what_is_below_it() {
     let any = json!({ "x-kubernetes-preserve-unknown-fields": true });
     let rule = json!({
         "name": {}, "matches": { "items": any }, "filters": { "items": any }, "backendRefs": { "items": any },
@@ -61,7 +61,7 @@ fn a_field_that_is_dropped_is_told_without_what_is_below_it() {
 }
 
 #[test]
-fn a_kind_that_is_not_defined_or_served_is_told() {
+fn a_kind_that_is_not_defined_or_served_is_reported() {
     let absent = compare(Kind::RewritePolicy, None).expect("it is not there");
     assert!(absent.unserved.is_some() && absent.remedy.contains("portcullis crds"), "{absent:?}");
     let mut old = charted(Kind::TrafficPolicy);

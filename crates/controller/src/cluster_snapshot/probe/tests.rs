@@ -52,15 +52,15 @@ async fn a_server_without_time_is_asked_again_when_it_wants_to_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_time_until_the_end_is_told_of_in_its_words() {
+async fn who_has_no_time_until_the_end_is_reported_with_its_message() {
     let (client, asked) = server(|_| answer(429, Some("20"), "Too many requests, please try again later.\n"));
     let why = "the API server answered 429: Too many requests, please try again later.";
     assert_eq!(probed(&client, 30).await, [(Kind::HttpRoute, why.to_owned())].into());
     assert_eq!(*asked.lock().expect("nobody panicked"), [0, 20], "nobody asks for what would come too late");
 
     let (client, asked) = server(|_| answer(500, None, ""));
-    let told = probed(&client, 30).await;
-    assert_eq!(told, [(Kind::HttpRoute, "the API server answered 500".to_owned())].into());
+    let refused_lists = probed(&client, 30).await;
+    assert_eq!(refused_lists, [(Kind::HttpRoute, "the API server answered 500".to_owned())].into());
     let asked = asked.lock().expect("nobody panicked").len();
     assert!((5..20).contains(&asked), "less and less often, and not for ever: {asked}");
 }
@@ -87,7 +87,7 @@ async fn a_server_that_does_not_know_who_asks_is_asked_no_further() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_wants_to_be_left_alone_for_ever_is_told_of_at_once() {
+async fn a_server_that_wants_to_be_left_alone_for_ever_is_reported_at_once() {
     let (client, asked) = server(|_| answer(429, Some("18446744073709551615"), "Never"));
     assert_eq!(probed(&client, 30).await, [(Kind::HttpRoute, "the API server answered 429: Never".to_owned())].into());
     assert_eq!(*asked.lock().expect("nobody panicked"), [0]);

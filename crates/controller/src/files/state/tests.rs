@@ -40,21 +40,21 @@ impl World {
 
     /// Applies what changed; says what that is.
     fn settle(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         for change in self.manifests.take_changes() {
             match change {
                 Change::Put(object) => {
-                    told.push(format!("put {}", object.id()));
+                    changes.push(format!("put {}", object.id()));
                     let old = self.objects.insert(object.id(), object);
-                    assert_ne!(old.as_ref(), self.objects.get(&id_of(&told)), "a change changes something");
+                    assert_ne!(old.as_ref(), self.objects.get(&id_of(&changes)), "a change changes something");
                 }
                 Change::Remove(id) => {
-                    told.push(format!("remove {id}"));
+                    changes.push(format!("remove {id}"));
                     assert!(self.objects.remove(&id).is_some(), "only what is there is removed");
                 }
             }
         }
-        told
+        changes
     }
 
     /// Hostname of every route, the oldest route first.
@@ -87,8 +87,8 @@ impl World {
     }
 }
 
-fn id_of(told: &[String]) -> ObjectId {
-    let text = told.last().expect("just pushed").strip_prefix("put ").expect("a put");
+fn id_of(changes: &[String]) -> ObjectId {
+    let text = changes.last().expect("just pushed").strip_prefix("put ").expect("a put");
     let (kind, name) = text.split_once(' ').expect("kind and name");
     let kind = *Kind::ALL.iter().find(|known| known.as_str() == kind).expect("a kind");
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
@@ -98,8 +98,8 @@ fn id_of(told: &[String]) -> ObjectId {
 #[test]
 fn objects_come_change_and_go_with_their_files() {
     let mut world = World::default();
-    let told = world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
-    assert_eq!(told, ["put HTTPRoute web/a", "put HTTPRoute web/b", "put Namespace web"]);
+    let changes = world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
+    assert_eq!(changes, ["put HTTPRoute web/a", "put HTTPRoute web/b", "put Namespace web"]);
     assert_eq!(world.load("a.yaml", &(route("a", "a.com") + &route("b", "c.com"))), ["put HTTPRoute web/b"]);
     assert_eq!(world.load("a.yaml", &route("b", "c.com")), ["remove HTTPRoute web/a"]);
     assert_eq!(world.remove("a.yaml"), ["remove HTTPRoute web/b", "remove Namespace web"]);
@@ -119,8 +119,8 @@ fn nothing_changes_where_only_comments_and_places_do() {
 fn a_file_that_does_not_parse_keeps_its_last_good_objects() {
     let mut world = World::default();
     world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
-    let told = world.load("a.yaml", &(route("a", "new.com") + "---\nkind: [HTTPRoute\nname: b\n"));
-    assert_eq!(told, [""; 0]);
+    let changes = world.load("a.yaml", &(route("a", "new.com") + "---\nkind: [HTTPRoute\nname: b\n"));
+    assert_eq!(changes, [""; 0]);
     assert_eq!(world.hosts(), ["a=a.com", "b=b.com"]);
     let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
     assert!(problem.starts_with("a.yaml:12:"), "the line of the file, not of the document: {problem}");
@@ -155,8 +155,8 @@ fn a_file_that_is_not_utf8_is_reported_with_its_place() {
 fn a_bad_manifest_keeps_its_own_last_good_object_and_the_others_change() {
     let mut world = World::default();
     world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
-    let told = world.load("a.yaml", &(bad("a") + &route("b", "new.com") + &route("c", "c.com")));
-    assert_eq!(told, ["put HTTPRoute web/b", "put HTTPRoute web/c"]);
+    let changes = world.load("a.yaml", &(bad("a") + &route("b", "new.com") + &route("c", "c.com")));
+    assert_eq!(changes, ["put HTTPRoute web/b", "put HTTPRoute web/c"]);
     assert_eq!(world.hosts(), ["a=a.com", "b=new.com", "c=c.com"]);
     let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
     assert!(problem.starts_with("a.yaml:9:5 HTTPRoute web/a refused spec.hostnames[0]: must be "), "{problem}");
@@ -198,9 +198,9 @@ fn a_misspelt_kind_keeps_the_object_it_was() {
     let mut world = World::default();
     world.load("a.yaml", &(route("a", "a.com") + &route("b", "b.com")));
     for _ in 0..2 {
-        let told =
+        let changes =
             world.load("a.yaml", &(route("a", "a.com").replace("HTTPRoute", "HttpRoute") + &route("b", "b.com")));
-        assert_eq!(told, [""; 0]);
+        assert_eq!(changes, [""; 0]);
     }
     let [problem] = &world.problems()[..] else { panic!("one problem: {:?}", world.problems()) };
     assert!(problem.contains("ignored kind: ") && problem.contains("did you mean"), "{problem}");
@@ -213,8 +213,8 @@ fn a_kind_of_others_is_a_warning_and_holds_nothing_that_has_its_name() {
     let stateful_set = "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web, namespace: web}\n";
     let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: web}\nspec: {}\n";
     world.load("a.yaml", &format!("{stateful_set}{service}"));
-    let told = world.load("a.yaml", stateful_set);
-    assert_eq!(told, ["remove Service web/web", "remove Namespace web"]);
+    let changes = world.load("a.yaml", stateful_set);
+    assert_eq!(changes, ["remove Service web/web", "remove Namespace web"]);
     let problems = world.problems();
     let expected = "a.yaml:3:1 warning kind: apps/v1 StatefulSet is not a kind that is read here, so this manifest of \
                     web/web has no effect";
@@ -257,8 +257,8 @@ impl World {
 #[test]
 fn a_policy_that_does_not_decode_is_refused_on_all_that_it_targets() {
     let mut world = World::default();
-    let told = world.load("a.yaml", &policy(&["a", "b"], "requireAuth: \"yes\""));
-    assert_eq!(told, ["put DelegationPolicy web/p", "put Namespace web"]);
+    let changes = world.load("a.yaml", &policy(&["a", "b"], "requireAuth: \"yes\""));
+    assert_eq!(changes, ["put DelegationPolicy web/p", "put Namespace web"]);
     assert_eq!(world.policy(), Some((vec!["a", "b"], true)));
     let problem =
         "a.yaml:11:3 DelegationPolicy web/p refused spec.requireAuth: must be true or false, found a string \"yes\"";

@@ -247,7 +247,7 @@ fn a_reconnecting_client_that_has_everything_is_sent_nothing() {
 }
 
 #[test]
-fn a_reconnecting_client_is_told_what_is_gone() {
+fn a_reconnecting_client_is_reported_what_is_gone() {
     let mut client = Script::new(Protocol::Delta, "CDS a@1; LDS l@1");
     client.ask("CDS a=1 gone=1");
     client.ask("LDS l=1 gone=1");

@@ -124,7 +124,7 @@ fn uses(body: &str) -> Vec<String> {
 }
 
 /// A response as the client reads it.
-struct Told {
+struct SentResponse {
     kind: ResourceType,
     nonce: String,
     resources: Vec<(String, String)>,
@@ -136,11 +136,11 @@ enum Request {
     Sotw(SotwRequest),
 }
 
-/// The model. It checks what it is told as it is told.
+/// The model. It checks each response as it comes.
 struct Envoy {
     protocol: Protocol,
     strict: bool,
-    /// Names of responses that were rejected as a whole, which are told of again only when they change.
+    /// Names of responses that were rejected as a whole, which are sent again only when they change.
     refused: BTreeSet<(ResourceType, String)>,
     stream: Stream,
     now: Instant,
@@ -151,7 +151,7 @@ struct Envoy {
     asked: BTreeSet<ResourceType>,
     nonces: BTreeMap<ResourceType, String>,
     to_server: VecDeque<Request>,
-    to_client: VecDeque<Told>,
+    to_client: VecDeque<SentResponse>,
     /// Clusters that wait for endpoints, those that are in use, and the answers that wait for the former.
     warming: BTreeSet<String>,
     warm: BTreeSet<String>,
@@ -295,14 +295,14 @@ impl Envoy {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all, "a name stands twice in one response");
-        self.to_client.push_back(Told { kind: response.kind, nonce: response.nonce, resources, removed });
+        self.to_client.push_back(SentResponse { kind: response.kind, nonce: response.nonce, resources, removed });
         true
     }
 
     /// The client reads the next response.
     fn deliver_response(&mut self) -> bool {
-        let Some(told) = self.to_client.pop_front() else { return false };
-        let Told { kind, nonce, resources, removed } = told;
+        let Some(sent_response) = self.to_client.pop_front() else { return false };
+        let SentResponse { kind, nonce, resources, removed } = sent_response;
         let complete_set = self.protocol == Protocol::Sotw && matches!(kind, Cluster | Listener);
         let mut error = None;
         let mut accepted = Vec::new();

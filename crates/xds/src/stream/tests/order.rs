@@ -198,8 +198,8 @@ fn removals_wait_for_routes_no_longer_than_the_bound() {
         client.is_sent(&["RDS r@2"]);
         client.is_sent(&[]);
         client.wait(GATE);
-        let told = client.sent();
-        assert!(told[0] == "CDS -a" || told[0] == "CDS b@1", "{told:?}");
+        let sent = client.sent();
+        assert!(sent[0] == "CDS -a" || sent[0] == "CDS b@1", "{sent:?}");
         assert!(client.learned().contains(&Observation::GateExpired(Gate::Switch)));
     }
 }

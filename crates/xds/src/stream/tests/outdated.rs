@@ -17,7 +17,7 @@ fn old() -> EnvoyVersion {
 }
 
 #[test]
-fn an_outdated_client_is_sent_neither_listeners_nor_routes_and_that_is_told_once() {
+fn an_outdated_client_is_sent_neither_listeners_nor_routes_and_that_is_reported_once() {
     for protocol in [Protocol::Delta, Protocol::Sotw] {
         let mut script = client(protocol, Some(old()), WORLD);
         assert_eq!(script.learned(), [Observation::Outdated { version: old(), least: LEAST }]);
