@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use envoy::{route::route_match, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{Chain, Hostname, NsName, Problem, route::RuleSpec};
+use ir::{Chain, Hostname, NsName, Problem};
 use translate::{
     Translator,
     inspect::{Delegation, EnvoyRoutes, Inspector, ServedRule},

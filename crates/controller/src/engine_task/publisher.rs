@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
+use envoy::{Encoded, ResourceKey, ResourceKind};
 use ir::NsName;
 use tokio::sync::watch;
-use translate::{Encoded, ResourceKey, ResourceKind};
 use xds::{Hub, Resource, ResourceType, Snapshot};
 
 use crate::metrics::Metrics;

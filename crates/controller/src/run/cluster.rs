@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
     apply::{self, Applier},
-    identity::{Trust, authority::Policy, files, keeper::Keeper, tokens},
+    identity::{Trust, ca::RotationPolicy, ca_controller::CaController, files, tokens},
     status::{self, Writer},
     watch::{self as watches, Observed, Scope},
 };
@@ -159,7 +159,7 @@ impl ClusterSetup {
         let accounts = self.sinks.accounts.subscribe();
         let gateway_of: tokens::GatewayOf = Arc::new(move |account| accounts.borrow().get(account).cloned());
         let review = Arc::new(self.clients.reviewing.clone());
-        Arc::new(tokens::Tokens::new(review, gateway_of, tokens::Settings::default()))
+        Arc::new(tokens::TokenAuthenticator::new(review, gateway_of, tokens::Settings::default()))
     }
 
     /// Begins to read and to write.
@@ -196,7 +196,7 @@ impl ClusterTasks {
                 applier.lead(false);
                 applier.drained().await;
             }
-            self.sinks.statuses.quiet().await;
+            self.sinks.statuses.drained().await;
         };
         if timeout(PATIENCE, quiet).await.is_err() {
             tracing::warn!("the API server does not answer, so what was written last may be written twice");
@@ -239,14 +239,15 @@ fn keep_certificate(
 ) -> JoinHandle<()> {
     match &options.certificate {
         Some(folder) => {
-            let [certificate, key, authorities] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
-            let files = files::Files { certificate, key, authorities };
-            tokio::spawn(files.keep(trust, CERTIFICATE_LOOK))
+            let [certificate, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| folder.join(name));
+            let files = files::CertificateFiles { certificate, key, ca };
+            tokio::spawn(files.reload(trust, CERTIFICATE_LOOK))
         }
         None => {
             let names = vec![options.xds_host.to_string()];
-            let keeper = Keeper::new(client, &options.namespace, AUTHORITY, names, Policy::default());
-            tokio::spawn(keeper.keep(trust, leading))
+            let ca_controller =
+                CaController::new(client, &options.namespace, AUTHORITY, names, RotationPolicy::default());
+            tokio::spawn(ca_controller.run(trust, leading))
         }
     }
 }

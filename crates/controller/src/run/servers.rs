@@ -2,8 +2,8 @@
 
 use std::{fmt::Display, io, net::SocketAddr, path::PathBuf, time::Duration};
 
+use envoy::bootstrap::XdsAddress;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::timeout};
-use translate::envoy::bootstrap::XdsAddress;
 
 use super::{Bind, RunError, listen::XdsListener};
 use crate::admin::{Admin, Pages};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::lease::{Candidate, Claim, Settings};
+use cluster::lease::{self, LeaderElector, Settings};
 use kube::Client;
 use tokio::{
     sync::{oneshot, watch},
@@ -16,7 +16,7 @@ use crate::{engine_task::ClusterSinks, metrics::Metrics};
 pub(super) struct Leadership {
     election: JoinHandle<()>,
     resign: oneshot::Sender<()>,
-    claim: JoinHandle<()>,
+    following: JoinHandle<()>,
 }
 
 impl Leadership {
@@ -28,15 +28,15 @@ impl Leadership {
         metrics: Metrics,
     ) -> (Self, watch::Receiver<bool>) {
         let settings = Settings::new(&options.namespace, LEASE, Arc::clone(&options.identity));
-        let (candidate, claim) = Candidate::new(settings);
+        let (elector, leadership) = LeaderElector::new(settings);
         let (leads, leading) = watch::channel(false);
         let (resign, resigned) = oneshot::channel::<()>();
-        let election = tokio::spawn(candidate.run(client, async move {
+        let election = tokio::spawn(elector.run(client, async move {
             // A sender that is gone means the same.
             let _: Result<(), _> = resigned.await;
         }));
-        let claim = tokio::spawn(follow_claim(claim, leads, sinks, metrics));
-        (Self { election, resign, claim }, leading)
+        let following = tokio::spawn(follow(leadership, leads, sinks, metrics));
+        (Self { election, resign, following }, leading)
     }
 
     /// Gives the lease back.
@@ -46,19 +46,19 @@ impl Leadership {
         if let Err(error) = self.election.await {
             tracing::error!(%error, "a task failed");
         }
-        self.claim.abort();
+        self.following.abort();
     }
 }
 
 /// Has statuses and proxies' objects written while this replica leads.
-async fn follow_claim(
-    mut claim: watch::Receiver<Claim>,
+async fn follow(
+    mut leadership: watch::Receiver<lease::Leadership>,
     leads: watch::Sender<bool>,
     sinks: ClusterSinks,
     metrics: Metrics,
 ) {
     loop {
-        let now = claim.borrow_and_update().clone();
+        let now = leadership.borrow_and_update().clone();
         if leads.send_if_modified(|leads| std::mem::replace(leads, now.leads()) != now.leads()) {
             let holder = now.holder.as_deref().unwrap_or_default();
             tracing::info!(leads = now.leads(), holder, "the leader changed");
@@ -68,7 +68,7 @@ async fn follow_claim(
             applier.lead(now.leads());
         }
         metrics.leader.set(i64::from(now.leads()));
-        if claim.changed().await.is_err() {
+        if leadership.changed().await.is_err() {
             return;
         }
     }
