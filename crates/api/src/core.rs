@@ -6,6 +6,21 @@
 //! A part that cannot be used (an address that is none, a port out of bounds, a value that is not base64) is left out
 //! and noted in `invalid`, so that one bad endpoint does not take its neighbours along.
 
+/// Says what a slim model in a namespace has in common with other objects; `invalid` where a part may be left out.
+macro_rules! slim {
+    ($model:ident $(, $invalid:ident)?) => {
+        impl crate::resource::Resource for $model {
+            fn name(&self) -> (Arc<str>, Arc<str>) {
+                (Arc::clone(&self.namespace), Arc::clone(&self.name))
+            }
+
+            $(fn invalid(&self) -> &[crate::Violation] {
+                &self.$invalid
+            })?
+        }
+    };
+}
+
 mod config_map;
 mod deployment;
 mod endpoint_slice;

@@ -4,42 +4,37 @@
 //! bounds and patterns are those of the tables that files are checked with ([`crate::schema::openapi`]), and the rules
 //! in CEL stand beside the code that checks the same in files.
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::{
     Kind,
-    delegation_policy::DelegationPolicySpec,
     group::PORTCULLIS_GROUP,
-    rewrite_policy::RewritePolicySpec,
     schema::{
+        Own,
         openapi::{self, Field, Node, Text, Unique},
-        rules::{self, Cel},
+        rules::Cel,
     },
     status::PolicyStatus,
 };
 
-/// The kinds that are Portcullis' own, by name.
-pub const KINDS: [Kind; 2] = [Kind::DelegationPolicy, Kind::RewritePolicy];
-
-/// The definitions of [`KINDS`], as an API server takes them.
+/// The definitions of the kinds that are Portcullis' own, by name, as an API server takes them.
 pub fn crds() -> Vec<Value> {
-    KINDS.iter().map(|kind| crd(*kind)).collect()
+    own().into_iter().map(|(kind, own)| crd(kind, own)).collect()
 }
 
-fn crd(kind: Kind) -> Value {
-    let (about, spec) = match kind {
-        Kind::DelegationPolicy => {
-            ("Says how an HTTPRoute delegates to others, and what those may do.", described::<DelegationPolicySpec>())
-        }
-        _ => (
-            "Says by what the routing prefix of a request is replaced before the request goes to a backend.",
-            described::<RewritePolicySpec>(),
-        ),
-    };
-    let mut unplaced = rules::cel(kind).iter().collect::<Vec<_>>();
-    let spec = openapi::spec(kind).map(|node| structural(node, &spec, "spec", &mut unplaced));
-    let status = structural(openapi::policy_status(), &described::<PolicyStatus>(), "status", &mut unplaced);
+fn own() -> Vec<(Kind, Own)> {
+    let mut own: Vec<_> = Kind::ALL.iter().filter_map(|kind| Some((*kind, kind.schema().own?))).collect();
+    own.sort_by_key(|(kind, _)| kind.as_str());
+    own
+}
+
+fn crd(kind: Kind, own: Own) -> Value {
+    let Own { about, describe, rules } = own;
+    let mut unplaced = rules.iter().collect::<Vec<_>>();
+    let spec = kind.schema().table.map(|node| structural(node, &described(describe), "spec", &mut unplaced));
+    let status = described(SchemaGenerator::into_root_schema_for::<PolicyStatus>);
+    let status = structural(openapi::policy_status(), &status, "status", &mut unplaced);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -89,9 +84,9 @@ fn crd(kind: Kind) -> Value {
 }
 
 /// What schemars makes of a type, references resolved.
-fn described<T: JsonSchema>() -> Value {
+fn described(describe: fn(SchemaGenerator) -> schemars::Schema) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    describe(settings.into_generator()).to_value()
 }
 
 /// Joins what a table and a type say about a value; takes the rules of its path from `rules`.

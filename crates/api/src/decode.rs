@@ -2,7 +2,10 @@
 
 use std::slice;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, DeserializeSeed},
+};
 use serde_json::Value;
 
 use crate::{
@@ -20,7 +23,7 @@ mod value;
 
 pub use text::decode_json;
 pub use value::{Mismatch, decode_value};
-use value::{TEXT, found, type_name};
+use value::{TEXT, decode_seed, found, type_name};
 
 /// An object as decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +168,7 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
         Some(table) => survey(&id, manifest, table)?,
         None => Vec::new(),
     };
-    let object = Object::of_value(id, manifest)?;
+    let object = typed(id, manifest)?;
     Ok(Decoded { object, unknown_fields })
 }
 
@@ -224,12 +227,12 @@ fn survey(id: &ObjectId, manifest: &Value, table: &Node) -> Result<Vec<String>, 
     Ok(unknown)
 }
 
-pub(crate) fn typed<T: DeserializeOwned + Into<Object>>(id: ObjectId, manifest: &Value) -> Result<Object, DecodeError> {
+fn typed(id: ObjectId, manifest: &Value) -> Result<Object, DecodeError> {
     // Following the path costs as much as decoding, and is of use only where it fails.
-    if let Ok(object) = T::deserialize(manifest) {
-        return Ok(object.into());
+    if let Ok(object) = id.kind.deserialize(manifest) {
+        return Ok(object);
     }
-    decode_value::<T>(manifest).map(Into::into).map_err(|(path, mismatch)| match mismatch {
+    decode_seed(id.kind, manifest).map_err(|(path, mismatch)| match mismatch {
         Mismatch::MissingField(field) if path.is_empty() => {
             DecodeError::MissingField { object: id, path: field.into() }
         }

@@ -7,20 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Violation,
-    meta::{LabelSelector, ObjectMeta},
+    meta::{CustomResource, LabelSelector},
     policy::LocalPolicyTargetReference,
     shared::BackendRef,
 };
 
 /// Says how an HTTPRoute delegates to others, and what those may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DelegationPolicy {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: DelegationPolicySpec,
-}
+pub type DelegationPolicy = CustomResource<DelegationPolicySpec>;
 
 /// What is said about the delegation of the targets.
 ///

@@ -3,17 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::meta::ObjectMeta;
+use crate::meta::CustomResource;
 
 /// An answer that a rule gives by itself, named by its `extensionRef`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DirectResponse {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: DirectResponseSpec,
-}
+pub type DirectResponse = CustomResource<DirectResponseSpec>;
 
 /// What is answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

@@ -5,21 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    meta::{LabelSelector, ObjectMeta, StringMap},
+    meta::{CustomResource, LabelSelector, StringMap},
     shared::{
         GatewayDefaultScope, LocalObjectReference, ObjectReference, PortNumber, RouteGroupKind, SecretObjectReference,
     },
 };
 
 /// A point where traffic enters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Gateway {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: GatewaySpec,
-}
+pub type Gateway = CustomResource<GatewaySpec>;
 
 /// What the owner of a Gateway wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

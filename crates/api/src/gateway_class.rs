@@ -4,17 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{meta::ObjectMeta, shared::ObjectReference};
+use crate::{meta::CustomResource, shared::ObjectReference};
 
 /// A class of Gateways, run by one controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct GatewayClass {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: GatewayClassSpec,
-}
+pub type GatewayClass = CustomResource<GatewayClassSpec>;
 
 /// What the owner of a GatewayClass wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

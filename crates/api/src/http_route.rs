@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     compact::{exact, text},
-    meta::ObjectMeta,
+    meta::CustomResource,
     shared::{BackendObjectReference, BackendRef, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
 };
 
@@ -15,14 +15,7 @@ mod filter;
 pub use filter::*;
 
 /// Routes HTTP requests to backends.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct HttpRoute {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: HttpRouteSpec,
-}
+pub type HttpRoute = CustomResource<HttpRouteSpec>;
 
 /// What the owner of an HTTPRoute wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]

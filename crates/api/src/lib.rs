@@ -12,7 +12,7 @@
 //!
 //! Decoding takes types and nothing else seriously: a required field that is missing decodes to its empty value, a
 //! number out of bounds stays as it is. An API server refuses such objects before anybody sees them; for objects that
-//! did not come from one, [`schema::violations`] applies the same rules.
+//! did not come from one, [`violations`] applies the same rules.
 //!
 //! Identifiers (names, namespaces, hostnames) are `Arc<str>`, so that keys made from them share the text; other text is
 //! `Box<str>`.
@@ -38,6 +38,7 @@ pub mod object;
 pub mod policy;
 pub mod reference_grant;
 pub mod references;
+mod resource;
 pub mod rewrite_policy;
 pub mod schema;
 pub mod shared;
@@ -55,9 +56,8 @@ pub use gateway_parameters::GatewayParameters;
 pub use honoured::{RefusedField, refused_fields, refused_in_gateway, refused_in_route};
 pub use http_route::HttpRoute;
 pub use meta::ObjectMeta;
-pub use object::{Kind, Object, ObjectId};
+pub use object::{Kind, Object, ObjectId, StatusKind, violations};
 pub use reference_grant::ReferenceGrant;
 pub use rewrite_policy::RewritePolicy;
-pub use schema::violations;
 pub use traffic_policy::TrafficPolicy;
 pub use violation::Violation;

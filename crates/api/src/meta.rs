@@ -1,4 +1,4 @@
-//! What objects have in common: metadata and label selectors.
+//! Metadata of objects, and label selectors.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,6 +39,16 @@ pub struct ObjectMeta {
     /// Set while the object waits for its finalizers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
+}
+
+/// An object of a kind that a CRD defines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CustomResource<S> {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What the owner wants.
+    pub spec: S,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

@@ -2,19 +2,25 @@
 
 use std::{fmt, sync::Arc};
 
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de::DeserializeSeed};
 
 use crate::{
-    DecodeError, DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
-    RewritePolicy, TrafficPolicy,
+    DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
+    RewritePolicy, TrafficPolicy, Violation,
     core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
-    decode,
     group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
     meta::ObjectMeta,
+    resource::Resource,
+    schema::Schema,
 };
 
+// Where objects of a kind live.
+const CLUSTER: bool = false;
+const NAMESPACED: bool = true;
+
+/// Makes of the one list of kinds whatever names each of them.
 macro_rules! kinds {
-    ($($variant:ident: $kind:literal, $plural:literal, $group:expr, [$($version:literal),+], $namespaced:literal;)+) => {
+    ($($variant:ident: $kind:literal, $plural:literal, $group:expr, [$($version:literal),+], $namespaced:expr, $status:ident;)+) => {
         /// A kind of object that is read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind {
@@ -52,6 +58,24 @@ macro_rules! kinds {
             pub const fn namespaced(self) -> bool {
                 match self { $(Self::$variant => $namespaced,)+ }
             }
+
+            /// The status in which this controller says what became of an object of the kind.
+            pub const fn status(self) -> StatusKind {
+                match self { $(Self::$variant => StatusKind::$status,)+ }
+            }
+
+            /// What the CRD of the kind says.
+            pub(crate) fn schema(self) -> Schema {
+                match self { $(Self::$variant => <$variant as Resource>::schema(),)+ }
+            }
+        }
+
+        impl<'de> DeserializeSeed<'de> for Kind {
+            type Value = Object;
+
+            fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object, D::Error> {
+                match self { $(Self::$variant => <$variant>::deserialize(from).map(Object::$variant),)+ }
+            }
         }
 
         /// An object of a kind that is read.
@@ -70,14 +94,12 @@ macro_rules! kinds {
                 match self { $(Self::$variant(_) => Kind::$variant,)+ }
             }
 
-            /// Decodes a manifest of this kind.
-            pub(crate) fn of_value(id: ObjectId, manifest: &Value) -> Result<Self, DecodeError> {
-                match id.kind { $(Kind::$variant => decode::typed::<$variant>(id, manifest),)+ }
+            fn resource(&self) -> &dyn Resource {
+                match self { $(Self::$variant(object) => object,)+ }
             }
 
-            /// Decodes JSON text of this kind, if nothing is wrong with it.
-            pub(crate) fn of_text(kind: Kind, text: &str) -> Option<Self> {
-                match kind { $(Kind::$variant => serde_json::from_str::<$variant>(text).ok().map(Into::into),)+ }
+            fn resource_mut(&mut self) -> &mut dyn Resource {
+                match self { $(Self::$variant(object) => object,)+ }
             }
         }
 
@@ -91,22 +113,23 @@ macro_rules! kinds {
     };
 }
 
+// Kind, resource in URLs, group, versions, scope, status.
 kinds! {
-    GatewayClass: "GatewayClass", "gatewayclasses", GROUP, ["v1", "v1beta1"], false;
-    Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], true;
-    HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], true;
-    ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], true;
-    TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], true;
-    DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], true;
-    RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
-    DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], true;
-    GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], true;
-    Service: "Service", "services", "", ["v1"], true;
-    EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], true;
-    Secret: "Secret", "secrets", "", ["v1"], true;
-    ConfigMap: "ConfigMap", "configmaps", "", ["v1"], true;
-    Deployment: "Deployment", "deployments", "apps", ["v1"], true;
-    Namespace: "Namespace", "namespaces", "", ["v1"], false;
+    GatewayClass: "GatewayClass", "gatewayclasses", GROUP, ["v1", "v1beta1"], CLUSTER, GatewayClass;
+    Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], NAMESPACED, Gateway;
+    HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], NAMESPACED, Route;
+    ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
+    TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
+    RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
+    Service: "Service", "services", "", ["v1"], NAMESPACED, None;
+    EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], NAMESPACED, None;
+    Secret: "Secret", "secrets", "", ["v1"], NAMESPACED, None;
+    ConfigMap: "ConfigMap", "configmaps", "", ["v1"], NAMESPACED, None;
+    Deployment: "Deployment", "deployments", "apps", ["v1"], NAMESPACED, None;
+    Namespace: "Namespace", "namespaces", "", ["v1"], CLUSTER, None;
 }
 
 impl Kind {
@@ -122,23 +145,12 @@ impl Kind {
 
     /// Whether it is this controller that says in the status of such an object what became of it.
     pub fn has_status_of_ours(self) -> bool {
-        match self {
-            Self::GatewayClass
-            | Self::Gateway
-            | Self::HttpRoute
-            | Self::TrafficPolicy
-            | Self::RewritePolicy
-            | Self::DelegationPolicy => true,
-            Self::ReferenceGrant
-            | Self::DirectResponse
-            | Self::GatewayParameters
-            | Self::Service
-            | Self::EndpointSlice
-            | Self::Secret
-            | Self::ConfigMap
-            | Self::Deployment
-            | Self::Namespace => false,
-        }
+        self.status() != StatusKind::None
+    }
+
+    /// Whether objects of the kind change how others are served: one that cannot be read closes what it targets.
+    pub fn is_policy(self) -> bool {
+        self.status() == StatusKind::Policy
     }
 
     /// The `apiVersion` of the preferred version.
@@ -184,60 +196,54 @@ impl fmt::Display for ObjectId {
     }
 }
 
+/// The statuses that Gateway API knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusKind {
+    /// None that is this controller's.
+    None,
+    /// Of a GatewayClass.
+    GatewayClass,
+    /// Of a Gateway and its listeners.
+    Gateway,
+    /// Of a route: an entry a parent.
+    Route,
+    /// Of a policy: an entry an ancestor.
+    Policy,
+}
+
 impl Object {
     /// What the object is called.
     pub fn id(&self) -> ObjectId {
-        let (namespace, name) = match self {
-            Self::GatewayClass(GatewayClass { metadata, .. })
-            | Self::Gateway(Gateway { metadata, .. })
-            | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
-            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
-            | Self::DirectResponse(DirectResponse { metadata, .. })
-            | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
-            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => (&metadata.namespace, &metadata.name),
-            Self::Service(Service { namespace, name, .. })
-            | Self::EndpointSlice(EndpointSlice { namespace, name, .. })
-            | Self::Secret(Secret { namespace, name, .. })
-            | Self::ConfigMap(ConfigMap { namespace, name, .. })
-            | Self::Deployment(Deployment { namespace, name, .. }) => (namespace, name),
-            Self::Namespace(Namespace { name, .. }) => return ObjectId::new(Kind::Namespace, "", Arc::clone(name)),
-        };
-        ObjectId::new(self.kind(), Arc::clone(namespace), Arc::clone(name))
+        let (namespace, name) = self.resource().name();
+        ObjectId::new(self.kind(), namespace, name)
     }
 
     /// The metadata of an object of Gateway API, or of a policy; slim models keep none.
     pub fn metadata(&self) -> Option<&ObjectMeta> {
-        match self {
-            Self::GatewayClass(GatewayClass { metadata, .. })
-            | Self::Gateway(Gateway { metadata, .. })
-            | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
-            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
-            | Self::DirectResponse(DirectResponse { metadata, .. })
-            | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
-            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => Some(metadata),
-            _ => None,
-        }
+        self.resource().metadata()
     }
 
     /// The same, to be filled in where no API server did.
     pub fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
-        match self {
-            Self::GatewayClass(GatewayClass { metadata, .. })
-            | Self::Gateway(Gateway { metadata, .. })
-            | Self::HttpRoute(HttpRoute { metadata, .. })
-            | Self::ReferenceGrant(ReferenceGrant { metadata, .. })
-            | Self::TrafficPolicy(TrafficPolicy { metadata, .. })
-            | Self::DirectResponse(DirectResponse { metadata, .. })
-            | Self::RewritePolicy(RewritePolicy { metadata, .. })
-            | Self::DelegationPolicy(DelegationPolicy { metadata, .. })
-            | Self::GatewayParameters(GatewayParameters { metadata, .. }) => Some(metadata),
-            _ => None,
-        }
+        self.resource_mut().metadata_mut()
     }
+
+    /// What a slim model leaves out of the object, since it cannot be used.
+    pub fn left_out(&self) -> &[Violation] {
+        if self.kind().is_built_in() { self.resource().invalid() } else { &[] }
+    }
+
+    /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.
+    pub fn keeps(&self, path: &str) -> bool {
+        self.resource().keeps(path)
+    }
+}
+
+/// What an API server would refuse about the object: first what is wrong with a field by itself, in the order of the
+/// fields, then what does not go together. For a slim model, and for a policy that could not be read, what was left out
+/// of it.
+pub fn violations(object: &Object) -> Vec<Violation> {
+    object.resource().violations()
 }
 
 #[cfg(test)]

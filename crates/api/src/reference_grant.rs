@@ -4,17 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::meta::ObjectMeta;
+use crate::meta::CustomResource;
 
 /// Lets objects of other namespaces refer to objects of its own namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ReferenceGrant {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: ReferenceGrantSpec,
-}
+pub type ReferenceGrant = CustomResource<ReferenceGrantSpec>;
 
 /// Each of `from` may refer to each of `to`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

@@ -5,21 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Violation,
-    meta::ObjectMeta,
+    meta::CustomResource,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 
 /// Says by what the routing prefix of a request is replaced before the request goes to a backend.
 ///
 /// Attached by its own targets or by an `extensionRef` of a route, so one without targets is a valid one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RewritePolicy {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: RewritePolicySpec,
-}
+pub type RewritePolicy = CustomResource<RewritePolicySpec>;
 
 /// What is replaced, and for which routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]

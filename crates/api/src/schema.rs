@@ -1,46 +1,63 @@
 //! The rules that an API server applies to objects of Gateway API, and to policies, before anybody sees them.
 
+use schemars::SchemaGenerator;
 use serde::Serialize;
 
-use crate::{
-    DelegationPolicy, DirectResponse, Gateway, GatewayClass, HttpRoute, Object, ReferenceGrant, RewritePolicy,
-    TrafficPolicy, Violation,
-};
+use crate::Violation;
+use openapi::Node;
+use rules::{Broken, Cel};
 
 pub mod openapi;
 pub(crate) mod rules;
 
-/// What an API server would refuse about the object: first what is wrong with a field by itself, in the order of the
-/// fields, then what does not go together. For a slim model, and for a policy that could not be read, what was left out
-/// of it.
-pub fn violations(object: &Object) -> Vec<Violation> {
-    match object {
-        Object::GatewayClass(GatewayClass { spec, .. }) => custom_resource(object, spec),
-        Object::Gateway(Gateway { spec, .. }) => custom_resource(object, spec),
-        Object::HttpRoute(HttpRoute { spec, .. }) => custom_resource(object, spec),
-        Object::ReferenceGrant(ReferenceGrant { spec, .. }) => custom_resource(object, spec),
-        Object::TrafficPolicy(TrafficPolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
-        Object::RewritePolicy(RewritePolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
-        Object::DelegationPolicy(DelegationPolicy { spec, .. }) if !spec.invalid.is_empty() => spec.invalid.to_vec(),
-        Object::TrafficPolicy(TrafficPolicy { spec, .. }) => custom_resource(object, spec),
-        Object::DirectResponse(DirectResponse { spec, .. }) => custom_resource(object, spec),
-        Object::RewritePolicy(RewritePolicy { spec, .. }) => custom_resource(object, spec),
-        Object::DelegationPolicy(DelegationPolicy { spec, .. }) => custom_resource(object, spec),
-        Object::Service(service) => service.invalid.to_vec(),
-        Object::EndpointSlice(slice) => slice.invalid.to_vec(),
-        Object::Secret(secret) => secret.invalid.to_vec(),
-        Object::GatewayParameters(_) | Object::ConfigMap(_) | Object::Deployment(_) | Object::Namespace(_) => {
-            Vec::new()
-        }
+/// What the CRD of a kind says; nothing for a kind of Kubernetes itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Schema {
+    /// About each field by itself.
+    pub(crate) table: Option<&'static Node>,
+    /// What else the CRD has that is printed here.
+    pub(crate) own: Option<Own>,
+}
+
+/// What stands in no table of a kind of our own.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    /// What the kind is for.
+    pub(crate) about: &'static str,
+    /// Describes the type of the spec.
+    pub(crate) describe: fn(SchemaGenerator) -> schemars::Schema,
+    /// What [`Spec::check`] checks.
+    pub(crate) rules: &'static [Cel],
+}
+
+impl Schema {
+    /// That of a kind without a CRD.
+    pub(crate) const NONE: Self = Self { table: None, own: None };
+
+    const fn of(table: &'static Node) -> Self {
+        Self { table: Some(table), own: None }
+    }
+
+    const fn own(self, own: Own) -> Self {
+        Self { own: Some(own), ..self }
     }
 }
 
-/// The tables are read against the encoded spec, so that they need to know nothing of our types.
-fn custom_resource(object: &Object, spec: &impl Serialize) -> Vec<Violation> {
-    let mut found = Vec::new();
-    if let (Some(node), Ok(value)) = (openapi::spec(object.kind()), serde_json::to_value(spec)) {
-        openapi::check(node, &value, openapi::Path::Root("spec"), &mut found);
+/// The spec of a kind that a CRD defines. It stands beside the rules of the kind.
+pub(crate) trait Spec: Serialize {
+    /// What the CRD says.
+    const SCHEMA: Schema = Schema::NONE;
+
+    /// Notes what does not go together, which the CRD says in CEL.
+    fn check(&self, _broken: &mut Broken) {}
+
+    /// Why no more than the targets of a policy could be read.
+    fn invalid(&self) -> &[Violation] {
+        &[]
     }
-    rules::check(object, &mut found);
-    found
+
+    /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.
+    fn keeps(&self, _path: &str) -> bool {
+        false
+    }
 }

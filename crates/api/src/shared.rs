@@ -14,7 +14,7 @@ mod duration;
 
 pub use duration::{Duration, parse_duration};
 
-/// A port as the API carries it: 1 to 65535 once [`schema::violations`](crate::schema::violations) is content.
+/// A port as the API carries it: 1 to 65535 once [`violations`](crate::violations) is content.
 pub type PortNumber = i32;
 
 /// Names the object that a route wants to be attached to, and optionally a part of it.

@@ -10,21 +10,14 @@ use serde_json::Value;
 
 use crate::{
     Violation,
-    meta::ObjectMeta,
+    meta::CustomResource,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 
 /// Says how the traffic of Gateways, listeners and routes is treated.
 ///
 /// Attached by its own targets or by an `extensionRef` of a route, so one without targets is a valid one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TrafficPolicy {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// What the owner wants.
-    pub spec: TrafficPolicySpec,
-}
+pub type TrafficPolicy = CustomResource<TrafficPolicySpec>;
 
 /// What the owner of a TrafficPolicy wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -43,14 +36,6 @@ pub struct TrafficPolicySpec {
     /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
     #[serde(skip)]
     pub invalid: Box<[Violation]>,
-}
-
-impl TrafficPolicySpec {
-    /// Whether what stands at a path such as `spec.cors.maxAge` is part of one of the [fields](Self::fields).
-    pub fn is_of_field(&self, path: &str) -> bool {
-        let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
-        field.is_some_and(|field| self.fields.contains_key(field))
-    }
 }
 
 impl<'de> Deserialize<'de> for TrafficPolicySpec {

@@ -18,6 +18,8 @@ pub struct ConfigMap {
     pub data: BTreeMap<Box<str>, Arc<str>>,
 }
 
+slim!(ConfigMap);
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Raw {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::Kind;
+use crate::group::GROUP;
 
 /// A Deployment, as far as it says whether something runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -19,6 +19,8 @@ pub struct Deployment {
     /// How many of its pods are ready, and have been long enough.
     pub available: u32,
 }
+
+slim!(Deployment);
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -47,7 +49,7 @@ struct RawOwner {
 impl RawOwner {
     fn is_gateway(&self) -> bool {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
-        self.controller && (group, &*self.kind) == (Kind::Gateway.group(), Kind::Gateway.as_str())
+        self.controller && (group, &*self.kind) == (GROUP, "Gateway")
     }
 }
 

@@ -27,6 +27,8 @@ pub struct EndpointSlice {
     pub invalid: Box<[Violation]>,
 }
 
+slim!(EndpointSlice, invalid);
+
 open_enum! {
     /// What the addresses of a slice are.
     pub enum AddressType {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::meta::StringMap;
+use crate::{meta::StringMap, resource::Resource};
 
 /// A Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -14,6 +14,12 @@ pub struct Namespace {
     pub name: Arc<str>,
     /// Labels.
     pub labels: StringMap,
+}
+
+impl Resource for Namespace {
+    fn name(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::default(), Arc::clone(&self.name))
+    }
 }
 
 impl Namespace {

@@ -24,6 +24,8 @@ pub struct Secret {
     pub invalid: Box<[Violation]>,
 }
 
+slim!(Secret, invalid);
+
 /// The values of a Secret by key.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct SecretData(pub BTreeMap<Box<str>, Arc<[u8]>>);

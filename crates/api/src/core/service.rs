@@ -34,6 +34,8 @@ pub struct Service {
     pub invalid: Box<[Violation]>,
 }
 
+slim!(Service, invalid);
+
 /// The label that names the Gateway for which an object was made (GEP-1762).
 pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 

@@ -1,5 +1,6 @@
 //! From the JSON text of an API server to an object, without a tree of values between.
 
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::{DecodeError, LABEL, SUBDOMAIN, decode_or_targets};
@@ -33,7 +34,9 @@ pub fn decode_json(kind: Kind, text: &str) -> Result<Object, (DecodeError, Optio
 
 /// The object, if nothing at all is unusual about it.
 fn straight(kind: Kind, text: &str) -> Option<Object> {
-    let object = Object::of_text(kind, text)?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let object = kind.deserialize(&mut json).ok()?;
+    json.end().ok()?;
     let id = object.id();
     let names = if matches!(kind, Kind::Service | Kind::Namespace) { &LABEL } else { &SUBDOMAIN };
     let named = names.admit(&id.name);

@@ -1,16 +1,17 @@
 //! Decodes a parsed value. The error is a type: what is missing, or what was expected and what was found.
 
-use std::fmt::Display;
+use std::{fmt::Display, marker::PhantomData};
 
 use serde::{
     Deserializer,
     de::{
-        DeserializeOwned, Error, Expected, IntoDeserializer, Unexpected, Visitor,
+        DeserializeOwned, DeserializeSeed, Error, Expected, IntoDeserializer, Unexpected, Visitor,
         value::{MapDeserializer, SeqDeserializer},
     },
     forward_to_deserialize_any,
 };
 use serde_json::Value;
+use serde_path_to_error::Track;
 
 /// Why a value does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +46,20 @@ const MAPPING: &str = "a mapping";
 /// # Errors
 /// See [`Mismatch`].
 pub fn decode_value<T: DeserializeOwned>(value: &Value) -> Result<T, (String, Mismatch)> {
-    serde_path_to_error::deserialize(Node(value)).map_err(|error| {
-        let path = error.path();
+    decode_seed(PhantomData, value)
+}
+
+/// The same, of what a seed makes of a value.
+pub(super) fn decode_seed<'v, S: DeserializeSeed<'v>>(
+    seed: S,
+    value: &'v Value,
+) -> Result<S::Value, (String, Mismatch)> {
+    let mut track = Track::new();
+    let node = serde_path_to_error::Deserializer::new(Node(value), &mut track);
+    seed.deserialize(node).map_err(|mismatch| {
+        let path = track.path();
         let text = if path.iter().next().is_none() { String::new() } else { path.to_string() };
-        (text, error.into_inner())
+        (text, mismatch)
     })
 }
 

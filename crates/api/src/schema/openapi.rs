@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::Kind;
 use crate::Violation;
 
-mod gateway;
-mod http_route;
+pub(super) mod gateway;
+pub(super) mod http_route;
 mod path;
-mod policy;
+pub(super) mod policy;
 mod values;
 
 pub(crate) use path::Path;
@@ -119,24 +119,7 @@ impl Pattern {
 
 /// The table of a kind's spec; none for kinds of Kubernetes itself.
 pub fn spec(kind: Kind) -> Option<&'static Node> {
-    match kind {
-        Kind::GatewayClass => Some(&gateway::GATEWAY_CLASS_SPEC),
-        Kind::Gateway => Some(&gateway::GATEWAY_SPEC),
-        Kind::HttpRoute => Some(&http_route::HTTP_ROUTE_SPEC),
-        Kind::ReferenceGrant => Some(&gateway::REFERENCE_GRANT_SPEC),
-        Kind::TrafficPolicy => Some(&policy::TRAFFIC_POLICY_SPEC),
-        Kind::DirectResponse => Some(&policy::DIRECT_RESPONSE_SPEC),
-        Kind::RewritePolicy => Some(&policy::REWRITE_POLICY_SPEC),
-        Kind::DelegationPolicy => Some(&policy::DELEGATION_POLICY_SPEC),
-        // Two GatewayParameters are merged before they are read.
-        Kind::GatewayParameters
-        | Kind::Service
-        | Kind::EndpointSlice
-        | Kind::Secret
-        | Kind::ConfigMap
-        | Kind::Deployment
-        | Kind::Namespace => None,
-    }
+    kind.schema().table
 }
 
 /// The table of the status that a policy has, by Gateway API.
@@ -145,7 +128,7 @@ pub fn policy_status() -> &'static Node {
 }
 
 /// Notes where the value, found at the path, is not what the table says.
-pub(super) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<Violation>) {
+pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, found: &mut Vec<Violation>) {
     match (node, value) {
         (Node::Text(text), Value::String(value)) => found.extend(text.check(value, path)),
         (Node::Number { min, max, values }, Value::Number(number)) => {

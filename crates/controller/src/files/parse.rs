@@ -138,13 +138,9 @@ fn manifest(
                 metadata.generation = 1;
             }
             let id = object.id();
-            let refused = |field: &str| match &object {
-                Object::TrafficPolicy(policy) => policy.spec.is_of_field(field),
-                _ => false,
-            };
             for field in decoded.unknown_fields {
                 // What is not known and may protect something has an effect, and the policy's own report has it.
-                let effect = if refused(&field) { "" } else { " and has no effect" };
+                let effect = if object.keeps(&field) { "" } else { " and has no effect" };
                 let message = format!("this field is not known{effect}: correct its name, or remove it");
                 problems.push((place(&field), Problem::new(Severity::Ignored, "UnknownField", &field, message)));
             }
@@ -160,7 +156,7 @@ fn manifest(
             if violations.is_empty() {
                 Outcome::Object(id, Arc::new(object))
             } else {
-                let limits = matches!(id.kind, Kind::TrafficPolicy | Kind::RewritePolicy | Kind::DelegationPolicy);
+                let limits = id.kind.is_policy();
                 Outcome::Refused(id, limits.then(|| Arc::new(object)))
             }
         }

@@ -8,7 +8,7 @@ use super::{
     },
 };
 
-pub(super) static GATEWAY_CLASS_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static GATEWAY_CLASS_SPEC: Node = Node::Object(&[
     required("controllerName", &CONTROLLER_NAME),
     optional("parametersRef", &OBJECT_REFERENCE),
     optional("description", &DESCRIPTION),
@@ -21,7 +21,7 @@ static CONTROLLER_NAME_PATTERN: Pattern = Pattern::new(
 pub(super) static CONTROLLER_NAME: Node = matching(1, 253, &CONTROLLER_NAME_PATTERN);
 static DESCRIPTION: Node = text(0, 64);
 
-pub(super) static REFERENCE_GRANT_SPEC: Node = Node::Object(&[required("from", &FROM), required("to", &TO)]);
+pub(in crate::schema) static REFERENCE_GRANT_SPEC: Node = Node::Object(&[required("from", &FROM), required("to", &TO)]);
 
 static FROM: Node = list(1, 16, &FROM_ITEM);
 static FROM_ITEM: Node =
@@ -29,7 +29,7 @@ static FROM_ITEM: Node =
 static TO: Node = list(1, 16, &TO_ITEM);
 static TO_ITEM: Node = Node::Object(&[required("group", &GROUP), required("kind", &KIND), optional("name", &NAME)]);
 
-pub(super) static GATEWAY_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static GATEWAY_SPEC: Node = Node::Object(&[
     required("gatewayClassName", &NAME),
     required("listeners", &LISTENERS),
     optional("addresses", &ADDRESSES),

@@ -9,7 +9,7 @@ use super::{
     },
 };
 
-pub(super) static HTTP_ROUTE_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static HTTP_ROUTE_SPEC: Node = Node::Object(&[
     optional("parentRefs", &PARENT_REFS),
     optional("useDefaultGateways", &DEFAULT_SCOPE),
     optional("hostnames", &HOSTNAMES),

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The fields that are read, and of the others no more than that they are there: a policy that sets one is refused.
-pub(super) static TRAFFIC_POLICY_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static TRAFFIC_POLICY_SPEC: Node = Node::Object(&[
     optional("targetRefs", &TARGET_REFS),
     optional("targetSelectors", &TARGET_SELECTORS),
     optional("urlRewrite", &URL_REWRITE),
@@ -60,7 +60,7 @@ static PATH_REGEX: Node =
     Node::Object(&[required("pattern", &REGEX_OR_SUBSTITUTION), required("substitution", &REGEX_OR_SUBSTITUTION)]);
 static REGEX_OR_SUBSTITUTION: Node = text(1, 1024);
 
-pub(super) static DIRECT_RESPONSE_SPEC: Node =
+pub(in crate::schema) static DIRECT_RESPONSE_SPEC: Node =
     Node::Object(&[required("status", &STATUS), optional("body", &BODY), optional("bodyFormat", &BODY_FORMAT)]);
 static STATUS: Node = number(200, 599);
 static BODY: Node = text(1, 4096);
@@ -68,7 +68,7 @@ static BODY_FORMAT: Node =
     Node::Object(&[optional("contentType", &ANY_TEXT), optional("json", &Node::Opaque), optional("text", &BODY)]);
 
 /// What is wrong with an entry is told by the policy's status, where the routes that it concerns are told too.
-pub(super) static REWRITE_POLICY_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static REWRITE_POLICY_SPEC: Node = Node::Object(&[
     optional("targetRefs", &TARGET_REFS),
     optional("targetSelectors", &FEW_TARGET_SELECTORS),
     optional("replacePrefix", &REPLACE_PREFIX),
@@ -78,7 +78,7 @@ static REPLACE_PREFIX: Node = list(0, 256, &REPLACE_PREFIX_ENTRY);
 static REPLACE_PREFIX_ENTRY: Node = Node::Object(&[optional("prefix", &PATH), required("replacement", &PATH)]);
 static PATH: Node = text(0, 1024);
 
-pub(super) static DELEGATION_POLICY_SPEC: Node = Node::Object(&[
+pub(in crate::schema) static DELEGATION_POLICY_SPEC: Node = Node::Object(&[
     required("targetRefs", &TARGET_REFS),
     optional("sortMethod", &SORT_METHOD),
     optional("allowedChildren", &ALLOWED_CHILDREN),

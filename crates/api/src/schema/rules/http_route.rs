@@ -5,27 +5,35 @@ use std::collections::HashSet;
 use super::{Broken, filter, reference::service_port};
 use crate::{
     http_route::{HttpPathMatch, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, PathMatchType},
-    schema::openapi::PATH_PATTERN,
+    schema::{
+        Schema, Spec,
+        openapi::{self, PATH_PATTERN},
+    },
     shared::{CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType},
 };
 
 /// The most matches that a route may have, all rules together.
 const MAX_MATCHES: usize = 128;
 
-pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
-    parents(&spec.parent_refs, broken);
-    let mut names = HashSet::new();
-    for (index, rule) in spec.rules.iter().enumerate() {
-        let path = format!("spec.rules[{index}]");
-        if let Some(name) = rule.name.as_ref().filter(|name| !names.insert(&**name)) {
-            broken.add(format!("{path}.name"), name, "must not be the name of another rule of the route");
+impl Spec for HttpRouteSpec {
+    const SCHEMA: Schema = Schema::of(&openapi::http_route::HTTP_ROUTE_SPEC);
+
+    fn check(&self, broken: &mut Broken) {
+        parents(&self.parent_refs, broken);
+        let mut names = HashSet::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let path = format!("spec.rules[{index}]");
+            if let Some(name) = rule.name.as_ref().filter(|name| !names.insert(&**name)) {
+                broken.add(format!("{path}.name"), name, "must not be the name of another rule of the route");
+            }
+            check_rule(rule, &path, broken);
         }
-        check_rule(rule, &path, broken);
-    }
-    let matches: usize = spec.rules.iter().map(|rule| rule.matches.len()).sum();
-    if matches > MAX_MATCHES {
-        let message = format!("all rules together have {matches} matches and may have {MAX_MATCHES}: split the route");
-        broken.add_without_value("spec.rules", message);
+        let matches: usize = self.rules.iter().map(|rule| rule.matches.len()).sum();
+        if matches > MAX_MATCHES {
+            let message =
+                format!("all rules together have {matches} matches and may have {MAX_MATCHES}: split the route");
+            broken.add_without_value("spec.rules", message);
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! Rules of the policies and of DirectResponse.
 
+use schemars::SchemaGenerator;
+
 use super::{Broken, reference::service_port};
 use crate::{
-    Kind,
+    Violation,
     delegation_policy::{AllowedChildren, DelegationPolicySpec},
     direct_response::DirectResponseSpec,
     group::GROUP,
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
     rewrite_policy::RewritePolicySpec,
+    schema::{Own, Schema, Spec, openapi::policy as table},
     traffic_policy::TrafficPolicySpec,
 };
 
@@ -49,67 +52,99 @@ const HTTP_ROUTE_REFS: Cel = Cel {
 };
 const HTTP_ROUTE_SELECTORS: Cel = Cel { path: "spec.targetSelectors", ..HTTP_ROUTE_REFS };
 
-/// The rules of a kind of our own group; none for other kinds.
-pub(crate) fn cel(kind: Kind) -> &'static [Cel] {
-    match kind {
-        Kind::RewritePolicy => &[HTTP_ROUTE_REFS, HTTP_ROUTE_SELECTORS],
-        Kind::DelegationPolicy => &[HTTP_ROUTE_REFS, NAMESPACES, KIND_OF_GROUP, ANY_CRITERION, SERVICE_PORT],
-        _ => &[],
-    }
-}
-
 /// Whether a policy may apply to a group and kind.
 type Allows = fn(group: &str, kind: &str) -> bool;
 
-pub(super) fn traffic(spec: &TrafficPolicySpec, broken: &mut Broken) {
-    let known: Allows =
-        |_, kind| matches!(kind, "Gateway" | "HTTPRoute" | "GRPCRoute") || kind.ends_with("ListenerSet");
-    let message = "must be Gateway, HTTPRoute, GRPCRoute or ListenerSet";
-    targets(&spec.target_refs, &spec.target_selectors, known, message, broken);
-    if spec.fields.get("urlRewrite").is_some_and(|rewrite| rewrite.get("pathRegex").is_none()) {
-        broken.add_without_value("spec.urlRewrite.pathRegex", "is missing: set it, or remove urlRewrite");
+impl Spec for TrafficPolicySpec {
+    const SCHEMA: Schema = Schema::of(&table::TRAFFIC_POLICY_SPEC);
+
+    fn check(&self, broken: &mut Broken) {
+        let known: Allows =
+            |_, kind| matches!(kind, "Gateway" | "HTTPRoute" | "GRPCRoute") || kind.ends_with("ListenerSet");
+        let message = "must be Gateway, HTTPRoute, GRPCRoute or ListenerSet";
+        targets(&self.target_refs, &self.target_selectors, known, message, broken);
+        if self.fields.get("urlRewrite").is_some_and(|rewrite| rewrite.get("pathRegex").is_none()) {
+            broken.add_without_value("spec.urlRewrite.pathRegex", "is missing: set it, or remove urlRewrite");
+        }
+        let set = |field: &str| self.fields.contains_key(field);
+        let http: Allows = |_, kind| kind == "HTTPRoute";
+        let routes: Allows = |_, kind| matches!(kind, "HTTPRoute" | "GRPCRoute");
+        let fields = [
+            ("autoHostRewrite", set("autoHostRewrite"), http, "HTTPRoute"),
+            ("urlRewrite", set("urlRewrite"), http, "HTTPRoute"),
+            ("tracing", set("tracing"), routes, "HTTPRoute and GRPCRoute"),
+            ("statPrefix", set("statPrefix"), routes, "HTTPRoute and GRPCRoute"),
+        ];
+        for (field, set, allows, kinds) in fields {
+            let refs = self.target_refs.iter().map(|target| &target.kind);
+            let mut all = refs.chain(self.target_selectors.iter().map(|target| &target.kind));
+            if set && let Some(kind) = all.find(|kind| !allows("", kind)) {
+                let message = format!("must not be set in a policy that applies to {kind}, only to {kinds}");
+                broken.add_without_value(format!("spec.{field}"), message);
+            }
+        }
     }
-    let set = |field: &str| spec.fields.contains_key(field);
-    let http: Allows = |_, kind| kind == "HTTPRoute";
-    let routes: Allows = |_, kind| matches!(kind, "HTTPRoute" | "GRPCRoute");
-    let fields = [
-        ("autoHostRewrite", set("autoHostRewrite"), http, "HTTPRoute"),
-        ("urlRewrite", set("urlRewrite"), http, "HTTPRoute"),
-        ("tracing", set("tracing"), routes, "HTTPRoute and GRPCRoute"),
-        ("statPrefix", set("statPrefix"), routes, "HTTPRoute and GRPCRoute"),
-    ];
-    for (field, set, allows, kinds) in fields {
-        let refs = spec.target_refs.iter().map(|target| &target.kind);
-        let mut all = refs.chain(spec.target_selectors.iter().map(|target| &target.kind));
-        if set && let Some(kind) = all.find(|kind| !allows("", kind)) {
-            let message = format!("must not be set in a policy that applies to {kind}, only to {kinds}");
-            broken.add_without_value(format!("spec.{field}"), message);
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
+    }
+
+    fn keeps(&self, path: &str) -> bool {
+        let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
+        field.is_some_and(|field| self.fields.contains_key(field))
+    }
+}
+
+impl Spec for DirectResponseSpec {
+    const SCHEMA: Schema = Schema::of(&table::DIRECT_RESPONSE_SPEC);
+
+    fn check(&self, broken: &mut Broken) {
+        if self.body.is_some() && self.body_format.is_some() {
+            broken.add_without_value("spec.bodyFormat", "must not stand beside body: remove one of both");
+        }
+        if let Some(format) = &self.body_format
+            && format.json.is_some() == format.text.is_some()
+        {
+            broken.add_without_value("spec.bodyFormat", "must have either text or json");
         }
     }
 }
 
-pub(super) fn direct_response(spec: &DirectResponseSpec, broken: &mut Broken) {
-    if spec.body.is_some() && spec.body_format.is_some() {
-        broken.add_without_value("spec.bodyFormat", "must not stand beside body: remove one of both");
+impl Spec for RewritePolicySpec {
+    const SCHEMA: Schema = Schema::of(&table::REWRITE_POLICY_SPEC).own(Own {
+        about: "Says by what the routing prefix of a request is replaced before the request goes to a backend.",
+        describe: SchemaGenerator::into_root_schema_for::<Self>,
+        rules: &[HTTP_ROUTE_REFS, HTTP_ROUTE_SELECTORS],
+    });
+
+    fn check(&self, broken: &mut Broken) {
+        targets(&self.target_refs, &self.target_selectors, HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
     }
-    if let Some(format) = &spec.body_format
-        && format.json.is_some() == format.text.is_some()
-    {
-        broken.add_without_value("spec.bodyFormat", "must have either text or json");
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
     }
 }
 
-pub(super) fn rewrite(spec: &RewritePolicySpec, broken: &mut Broken) {
-    targets(&spec.target_refs, &spec.target_selectors, HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
-}
+impl Spec for DelegationPolicySpec {
+    const SCHEMA: Schema = Schema::of(&table::DELEGATION_POLICY_SPEC).own(Own {
+        about: "Says how an HTTPRoute delegates to others, and what those may do.",
+        describe: SchemaGenerator::into_root_schema_for::<Self>,
+        rules: &[HTTP_ROUTE_REFS, NAMESPACES, KIND_OF_GROUP, ANY_CRITERION, SERVICE_PORT],
+    });
 
-pub(super) fn delegation(spec: &DelegationPolicySpec, broken: &mut Broken) {
-    targets(&spec.target_refs, &[], HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
-    if let Some(allowed) = &spec.allowed_children {
-        allowed_children(allowed, broken);
+    fn check(&self, broken: &mut Broken) {
+        targets(&self.target_refs, &[], HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
+        if let Some(allowed) = &self.allowed_children {
+            allowed_children(allowed, broken);
+        }
+        for (index, backend) in self.default_backend_refs.iter().enumerate() {
+            service_port(&backend.backend_ref, &format!("spec.defaultBackendRefs[{index}]"), broken);
+        }
     }
-    for (index, backend) in spec.default_backend_refs.iter().enumerate() {
-        service_port(&backend.backend_ref, &format!("spec.defaultBackendRefs[{index}]"), broken);
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
     }
 }
 
