@@ -16,8 +16,23 @@ use crate::{
 pub struct RefusedField {
     /// The field, such as `spec.rules[2].filters[0].externalAuth`; everything below it is refused with it.
     pub path: String,
+    /// What is not served as written, since the field is set.
+    pub affects: Affects,
     /// Why, and what to do.
     pub reason: &'static str,
+}
+
+/// The part of an object that a refused field has something to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Affects {
+    /// No part: the field asks for more than what else is written.
+    Nothing,
+    /// The rule of this index.
+    Rule(usize),
+    /// The listeners of a port, or those of all ports that no other field names.
+    Listeners,
+    /// The object as a whole.
+    Object,
 }
 
 const LISTENER_SETS: &str = "ListenerSets are not supported: remove allowedListeners, or set namespaces.from to None";
@@ -53,9 +68,9 @@ pub fn refused_in_route(route: &HttpRoute) -> Vec<RefusedField> {
 struct Refused(Vec<RefusedField>);
 
 impl Refused {
-    fn add(&mut self, set: bool, path: impl FnOnce() -> String, reason: &'static str) {
+    fn add(&mut self, set: bool, path: impl FnOnce() -> String, affects: Affects, reason: &'static str) {
         if set {
-            self.0.push(RefusedField { path: path(), reason });
+            self.0.push(RefusedField { path: path(), affects, reason });
         }
     }
 
@@ -64,12 +79,14 @@ impl Refused {
         self.add(
             allowed.is_some_and(|allowed| allowed.namespaces.from != FromNamespaces::None),
             || "spec.allowedListeners".to_owned(),
+            Affects::Nothing,
             LISTENER_SETS,
         );
         if let Some(tls) = &spec.tls {
             self.add(
                 tls.backend.as_ref().is_some_and(|backend| backend.client_certificate_ref.is_some()),
                 || "spec.tls.backend.clientCertificateRef".to_owned(),
+                Affects::Object,
                 BACKEND_CERTIFICATE,
             );
             if let Some(frontend) = &tls.frontend {
@@ -77,32 +94,35 @@ impl Refused {
                 self.add(
                     frontend.default.validation.is_some(),
                     || format!("{path}.default.validation"),
+                    Affects::Listeners,
                     CLIENT_CERTIFICATES,
                 );
                 for (index, port) in frontend.per_port.iter().enumerate() {
                     let set = port.tls.validation.is_some();
-                    self.add(set, || format!("{path}.perPort[{index}]"), CLIENT_CERTIFICATES);
+                    self.add(set, || format!("{path}.perPort[{index}]"), Affects::Listeners, CLIENT_CERTIFICATES);
                 }
             }
         }
-        self.add(asks_for_default(spec.default_scope.as_ref()), || "spec.defaultScope".to_owned(), DEFAULT_GATEWAYS);
+        let default = asks_for_default(spec.default_scope.as_ref());
+        self.add(default, || "spec.defaultScope".to_owned(), Affects::Nothing, DEFAULT_GATEWAYS);
     }
 
     fn route(&mut self, HttpRoute { spec, .. }: &HttpRoute) {
         let default = asks_for_default(spec.use_default_gateways.as_ref());
-        self.add(default, || "spec.useDefaultGateways".to_owned(), DEFAULT_GATEWAYS);
+        self.add(default, || "spec.useDefaultGateways".to_owned(), Affects::Nothing, DEFAULT_GATEWAYS);
         for (index, rule) in spec.rules.iter().enumerate() {
-            self.filters(&rule.filters, || format!("spec.rules[{index}].filters"));
+            let affects = Affects::Rule(index);
+            self.filters(&rule.filters, affects, || format!("spec.rules[{index}].filters"));
             for (place, backend) in rule.backend_refs.iter().enumerate() {
-                self.filters(&backend.filters, || format!("spec.rules[{index}].backendRefs[{place}].filters"));
+                self.filters(&backend.filters, affects, || format!("spec.rules[{index}].backendRefs[{place}].filters"));
             }
         }
     }
 
-    fn filters(&mut self, filters: &[HttpRouteFilter], path: impl Fn() -> String) {
+    fn filters(&mut self, filters: &[HttpRouteFilter], affects: Affects, path: impl Fn() -> String) {
         for (index, filter) in filters.iter().enumerate() {
             let set = filter.external_auth.is_some() || filter.r#type == HttpRouteFilterType::ExternalAuth;
-            self.add(set, || format!("{}[{index}].externalAuth", path()), EXTERNAL_AUTH);
+            self.add(set, || format!("{}[{index}].externalAuth", path()), affects, EXTERNAL_AUTH);
         }
     }
 }
@@ -117,12 +137,19 @@ mod tests {
 
     use super::*;
 
-    fn refused(kind: &str, spec: &Value) -> Vec<String> {
+    fn fields(kind: &str, spec: &Value) -> Vec<RefusedField> {
         let manifest = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": { "name": "name" }, "spec": spec
         });
-        let object = crate::decode(manifest).expect("a manifest").object;
-        refused_fields(&object).into_iter().map(|field| field.path).collect()
+        refused_fields(&crate::decode(manifest).expect("a manifest").object)
+    }
+
+    fn refused(kind: &str, spec: &Value) -> Vec<String> {
+        fields(kind, spec).into_iter().map(|field| field.path).collect()
+    }
+
+    fn affected(kind: &str, spec: &Value) -> Vec<Affects> {
+        fields(kind, spec).into_iter().map(|field| field.affects).collect()
     }
 
     #[test]
@@ -141,6 +168,20 @@ mod tests {
     fn a_value_that_nobody_knows_is_refused() {
         let spec = json!({ "allowedListeners": { "namespaces": { "from": "Some" } }, "defaultScope": "Some" });
         assert_eq!(refused("Gateway", &spec), ["spec.allowedListeners", "spec.defaultScope"]);
+    }
+
+    #[test]
+    fn a_field_in_a_rule_affects_the_rule_and_one_that_asks_for_more_nothing() {
+        let filters = json!([{ "type": "ExternalAuth" }]);
+        let rules = json!([{}, { "backendRefs": [{ "name": "s", "filters": filters }] }]);
+        let spec = json!({ "useDefaultGateways": "All", "rules": rules });
+        assert_eq!(affected("HTTPRoute", &spec), [Affects::Nothing, Affects::Rule(1)]);
+        let tls = json!({ "backend": { "clientCertificateRef": { "name": "c" } },
+                          "frontend": { "default": { "validation": { "caCertificateRefs": [] } } } });
+        let all = json!({ "namespaces": { "from": "All" } });
+        let spec = json!({ "allowedListeners": all, "defaultScope": "All", "tls": tls });
+        let expected = [Affects::Nothing, Affects::Object, Affects::Listeners, Affects::Nothing];
+        assert_eq!(affected("Gateway", &spec), expected);
     }
 
     #[test]

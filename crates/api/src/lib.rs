@@ -53,7 +53,7 @@ pub use direct_response::DirectResponse;
 pub use gateway::Gateway;
 pub use gateway_class::GatewayClass;
 pub use gateway_parameters::GatewayParameters;
-pub use honoured::{RefusedField, refused_fields, refused_in_gateway, refused_in_route};
+pub use honoured::{Affects, RefusedField, refused_fields, refused_in_gateway, refused_in_route};
 pub use http_route::HttpRoute;
 pub use meta::ObjectMeta;
 pub use object::{Kind, Object, ObjectId, StatusKind, violations};

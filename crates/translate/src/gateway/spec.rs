@@ -31,14 +31,13 @@ const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
     let mut refused = None;
     let mut ignored = Vec::new();
-    for api::RefusedField { path: field, reason: why } in api::refused_in_gateway(gateway) {
-        if field.starts_with("spec.tls.frontend") {
-            continue; // holds for the listeners it names
-        }
-        if field.starts_with("spec.allowedListeners") || field.starts_with("spec.defaultScope") {
-            ignored.push((field, why));
-        } else if refused.is_none() {
-            refused = Some(Fault::at("Invalid", field, why));
+    for api::RefusedField { path, affects, reason } in api::refused_in_gateway(gateway) {
+        match affects {
+            api::Affects::Listeners => {} // the listeners tell of it
+            api::Affects::Nothing => ignored.push((path, reason)),
+            api::Affects::Rule(_) | api::Affects::Object => {
+                refused.get_or_insert_with(|| Fault::at("Invalid", path, reason));
+            }
         }
     }
     let addresses = match addresses(gateway) {

@@ -15,9 +15,9 @@ pub(in crate::route) fn read(route: &api::HttpRoute) -> Head {
     let mut problems = Vec::new();
     let hostnames = hostnames(route, &mut problems);
     problems.extend(annotations::problems(&route.metadata));
-    for api::RefusedField { path, reason } in api::refused_in_route(route) {
-        // Those inside a rule are told by the rule.
-        if !path.starts_with("spec.rules") {
+    for api::RefusedField { path, affects, reason } in api::refused_in_route(route) {
+        // A rule tells of its own.
+        if !matches!(affects, api::Affects::Rule(_)) {
             problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", path, reason));
         }
     }
