@@ -9,19 +9,68 @@ pub(crate) mod gateway;
 pub(crate) mod policy;
 pub(crate) mod route;
 
+use std::{fmt, sync::Arc};
+
 use api::status::{Condition, ConditionStatus};
 use ir::Problem;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::words::listed_with;
 
+/// What is told of an object.
+pub(crate) trait Report: Send + Sync {
+    /// Whether there is a status: not of an object that is not ours to judge.
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    /// The status as JSON.
+    fn json(&self) -> Option<String> {
+        None
+    }
+
+    /// The same, as a value.
+    fn value(&self) -> Value {
+        Value::Null
+    }
+
+    /// Everything that is wrong with the object.
+    fn problems(&self) -> Vec<Problem>;
+}
+
 /// A status with what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Report<S> {
+pub(crate) struct StatusReport<S> {
     /// As it is written to the object; none for an object that is not ours to judge.
     pub(crate) status: Option<S>,
     /// The same faults, and those that no condition tells, in the order of the spec.
     pub(crate) problems: Vec<Problem>,
+}
+
+impl<S: Serialize + Send + Sync> Report for StatusReport<S> {
+    fn has_status(&self) -> bool {
+        self.status.is_some()
+    }
+
+    fn json(&self) -> Option<String> {
+        self.status.as_ref().map(json)
+    }
+
+    fn value(&self) -> Value {
+        value(&self.status)
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        self.problems.clone()
+    }
+}
+
+/// Of an object without a status of ours.
+impl Report for Problem {
+    fn problems(&self) -> Vec<Problem> {
+        vec![self.clone()]
+    }
 }
 
 /// The longest message of a condition (Kubernetes takes 32 KiB; nobody reads that).
@@ -78,33 +127,27 @@ fn and_notes(message: &str, notes: &[impl ToString]) -> String {
 }
 
 /// The status of an object, not written out yet: that can be elsewhere and later.
-pub struct StatusRow(Box<dyn Fn() -> serde_json::Value + Send + Sync>);
+pub struct StatusRow(pub(crate) Arc<dyn Report>);
 
 impl StatusRow {
-    pub(crate) fn new(value: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
-        Self(Box::new(value))
-    }
-
     /// As JSON.
-    pub fn value(&self) -> serde_json::Value {
-        (self.0)()
+    pub fn value(&self) -> Value {
+        self.0.value()
     }
 }
 
-impl std::fmt::Debug for StatusRow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for StatusRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value().fmt(f)
     }
 }
 
-/// A status as a JSON value.
-pub(crate) fn value(status: impl Serialize) -> serde_json::Value {
+fn value(status: impl Serialize) -> Value {
     // Texts as keys always serialize.
     serde_json::to_value(status).unwrap_or_default()
 }
 
-/// A status as JSON.
-pub(crate) fn json(status: &impl Serialize) -> String {
+fn json(status: &impl Serialize) -> String {
     // Texts as keys always serialize.
     serde_json::to_string(status).unwrap_or_else(|_| "{}".to_owned())
 }

@@ -1,16 +1,15 @@
 //! The door: objects in, what changed out.
 
-mod problems;
-mod statuses;
+mod reports;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
     sync::Arc,
 };
 
-use api::{Kind, Object, ObjectId};
-use engine::{Engine, TableStats, Turned};
+use api::{Object, ObjectId, Violation};
+use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, Settings};
 
@@ -45,9 +44,8 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
-            Classes, Config, DelegationPolicies, DeployConfig, Deployments, DirectResponses, Gateways, Grants, Nacks,
-            Namespaces, Parameters, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, Unapplied,
-            UnusablePorts,
+            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, Nacks,
+            ObjectTable, RewritePolicies, Routes, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs, Withheld},
@@ -105,9 +103,9 @@ pub struct Translator {
     /// Routes that name no parent and that one of another namespace publishes.
     unasked: HashSet<NsName>,
     held: Held,
-    /// Objects of which a part is left out, and nothing but that is told of them.
-    incomplete: HashSet<ObjectId>,
-    /// Those that are so since the last settling, or no longer.
+    /// What is left out of objects, of which nothing but that is told.
+    left_out: HashMap<ObjectId, Box<[Violation]>>,
+    /// Objects of which that changed since the last settling.
     turned: Vec<ObjectId>,
 }
 
@@ -139,77 +137,25 @@ impl Translator {
     pub fn new(settings: Settings) -> Self {
         let mut engine = tables();
         engine.set::<Config>((), Some(settings));
-        Self { engine, unasked: HashSet::new(), held: Held::default(), incomplete: HashSet::new(), turned: Vec::new() }
+        Self { engine, unasked: HashSet::new(), held: Held::default(), left_out: HashMap::new(), turned: Vec::new() }
     }
 
     /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
     pub fn apply(&mut self, change: Change) {
-        match change {
-            Change::Put(object) => self.put(object),
-            Change::Remove(id) => self.remove(&id),
-        }
-    }
-
-    fn put(&mut self, object: Object) {
-        let id = object.id();
-        self.set_incomplete(
-            &id,
-            match &object {
-                Object::Service(service) => !service.invalid.is_empty(),
-                Object::EndpointSlice(slice) => !slice.invalid.is_empty(),
-                Object::Secret(secret) => !secret.invalid.is_empty(),
-                _ => false,
-            },
-        );
-        let key = NsName::new(id.namespace, id.name.clone());
-        match object {
-            Object::GatewayClass(object) => self.engine.set::<Classes>(id.name, Some(object)),
-            Object::Gateway(object) => self.engine.set::<Gateways>(key, Some(object)),
-            Object::HttpRoute(object) => self.engine.set::<Routes>(key, Some(object)),
-            Object::ReferenceGrant(object) => self.engine.set::<Grants>(key, Some(object)),
-            Object::TrafficPolicy(object) => self.engine.set::<TrafficPolicies>(key, Some(object)),
-            Object::DirectResponse(object) => self.engine.set::<DirectResponses>(key, Some(object)),
-            Object::RewritePolicy(object) => self.engine.set::<RewritePolicies>(key, Some(object)),
-            Object::DelegationPolicy(object) => self.engine.set::<DelegationPolicies>(key, Some(object)),
-            Object::Service(object) => self.engine.set::<Services>(key, Some(object)),
-            Object::EndpointSlice(object) => self.engine.set::<Slices>(key, Some(object)),
-            Object::Secret(object) => self.engine.set::<Secrets>(key, Some(object)),
-            Object::ConfigMap(_) => false,
-            Object::GatewayParameters(object) => self.engine.set::<Parameters>(key, Some(object)),
-            Object::Deployment(object) => self.engine.set::<Deployments>(key, Some(object)),
-            Object::Namespace(object) => self.engine.set::<Namespaces>(id.name, Some(object)),
+        let (id, object) = match change {
+            Change::Put(object) => (object.id(), Some(object)),
+            Change::Remove(id) => (id, None),
         };
-    }
-
-    fn set_incomplete(&mut self, id: &ObjectId, incomplete: bool) {
-        if incomplete {
-            self.incomplete.insert(id.clone());
-            self.turned.push(id.clone());
-        } else if self.incomplete.remove(id) {
+        let left_out = object.as_ref().map_or(&[][..], Object::left_out);
+        let before = if left_out.is_empty() {
+            self.left_out.remove(&id)
+        } else {
+            self.left_out.insert(id.clone(), left_out.into())
+        };
+        if before.is_some() || !left_out.is_empty() {
             self.turned.push(id.clone());
         }
-    }
-
-    fn remove(&mut self, id: &ObjectId) {
-        self.set_incomplete(id, false);
-        let key = NsName::new(id.namespace.clone(), id.name.clone());
-        match id.kind {
-            Kind::GatewayClass => self.engine.set::<Classes>(id.name.clone(), None),
-            Kind::Gateway => self.engine.set::<Gateways>(key, None),
-            Kind::HttpRoute => self.engine.set::<Routes>(key, None),
-            Kind::ReferenceGrant => self.engine.set::<Grants>(key, None),
-            Kind::TrafficPolicy => self.engine.set::<TrafficPolicies>(key, None),
-            Kind::DirectResponse => self.engine.set::<DirectResponses>(key, None),
-            Kind::RewritePolicy => self.engine.set::<RewritePolicies>(key, None),
-            Kind::DelegationPolicy => self.engine.set::<DelegationPolicies>(key, None),
-            Kind::Service => self.engine.set::<Services>(key, None),
-            Kind::EndpointSlice => self.engine.set::<Slices>(key, None),
-            Kind::Secret => self.engine.set::<Secrets>(key, None),
-            Kind::ConfigMap => false,
-            Kind::GatewayParameters => self.engine.set::<Parameters>(key, None),
-            Kind::Deployment => self.engine.set::<Deployments>(key, None),
-            Kind::Namespace => self.engine.set::<Namespaces>(id.name.clone(), None),
-        };
+        input::set(&mut self.engine, &id, object);
     }
 
     /// Why a proxy of `gateway` does not have what it shall: it refuses it, or cannot be sent it; none once it has it.
@@ -237,73 +183,39 @@ impl Translator {
         let batch = self.engine.settle();
         let outputs = self.engine.take_changes::<Outputs>();
         let outputs = Held::sift(&self.engine, &mut self.held.outputs, outputs, OutputId::gateway);
-        let mut resources: Vec<_> = outputs
-            .into_iter()
-            .map(|id| (id.resource(), self.engine.get::<Outputs>(&id).map(|encoded| (*encoded).clone())))
-            .collect();
+        let outputs = self.read::<Outputs, _>(outputs, Encoded::clone).into_iter();
+        let mut resources: Vec<_> = outputs.map(|(id, encoded)| (id.resource(), encoded)).collect();
         resources.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let served = self.engine.take_changes::<Served>();
-        let gateways = served.into_iter().map(|gateway| {
-            let now = self.engine.get::<Served>(&gateway).is_some_and(|served| *served);
-            (gateway, now)
-        });
-        let gateways = gateways.collect();
         let proxies = self.engine.take_changes::<ProxiesOf>();
         let proxies = Held::sift(&self.engine, &mut self.held.proxies, proxies, |gateway| gateway);
-        let proxies = proxies.into_iter().map(|gateway| {
-            let now = self.engine.get::<ProxiesOf>(&gateway).map(|deployed| deployed.proxies.clone());
-            (gateway, now)
-        });
-        let proxies = proxies.collect();
-        let classes = self.engine.take_changes::<ClassStatus>().into_iter();
-        let mut statuses: Vec<_> = classes.map(|name| ObjectId::new(Kind::GatewayClass, "", name)).collect();
-        statuses
-            .extend(self.engine.take_changes::<GatewayStatus>().into_iter().map(|key| object_id(Kind::Gateway, key)));
-        for key in self.engine.take_changes::<RouteStatus>() {
-            if self.engine.get::<RouteStatus>(&key).is_some_and(|verdict| verdict.is_published_unasked()) {
-                self.unasked.insert(key.clone());
-            } else {
-                self.unasked.remove(&key);
-            }
-            statuses.push(object_id(Kind::HttpRoute, key));
-        }
-        statuses.extend(self.engine.take_changes::<PolicyStatus>());
-        let mut problems = std::mem::take(&mut self.turned);
-        let responses = self.engine.take_changes::<RefusedResponses>().into_iter();
-        problems.extend(responses.map(|key| object_id(Kind::DirectResponse, key)));
-        let invalid = self.engine.take_changes::<InvalidPolicies>().into_iter();
-        let invalid_policies = invalid.map(|id| {
-            let now = self.engine.get::<InvalidPolicies>(&id).map(|invalid| InvalidPolicy::clone(&invalid));
-            (id, now)
-        });
-        let invalid_policies = invalid_policies.collect();
-        let replaced = self.engine.take_changes::<Replaced>().into_iter();
-        let replacements = replaced.map(|rule| {
-            let now = self.engine.get::<Replaced>(&rule).map(|replacement| Replacement::clone(&replacement));
-            (rule, now)
-        });
-        let replacements = replacements.collect();
-        let wide = self.engine.take_changes::<ReplacedWide>().into_iter();
-        let wide_replacements = wide.map(|at| {
-            let now = self.engine.get::<ReplacedWide>(&at).map(|replacement| Replacement::clone(&replacement));
-            (at, now)
-        });
-        let wide_replacements = wide_replacements.collect();
+        let gateways = self.take::<Served, _>(|served| *served).into_iter();
+        let (statuses, problems) = self.take_reported();
         let faults = self.engine.take_faults();
         #[cfg(any(test, feature = "testing"))]
         assert_sound(&faults);
         Changes {
             resources,
-            gateways,
-            proxies,
+            gateways: gateways.map(|(gateway, served)| (gateway, served.unwrap_or_default())).collect(),
+            proxies: self.read::<ProxiesOf, _>(proxies, |deployed| deployed.proxies.clone()),
             statuses,
             problems,
-            replacements,
-            wide_replacements,
-            invalid_policies,
+            replacements: self.take::<Replaced, _>(Clone::clone),
+            wide_replacements: self.take::<ReplacedWide, _>(Clone::clone),
+            invalid_policies: self.take::<InvalidPolicies, _>(Clone::clone),
             faults,
             computed: batch.computed,
         }
+    }
+
+    /// The rows of a table that changed since the last time, as they are now; none for one that is gone.
+    fn take<T: Table, R>(&mut self, row: impl Fn(&T::Value) -> R) -> Vec<(T::Key, Option<R>)> {
+        let keys = self.engine.take_changes::<T>();
+        self.read::<T, R>(keys, row)
+    }
+
+    fn read<T: Table, R>(&self, keys: Vec<T::Key>, row: impl Fn(&T::Value) -> R) -> Vec<(T::Key, Option<R>)> {
+        let now = |key: &T::Key| self.engine.get::<T>(key).map(|value| row(&value));
+        keys.into_iter().map(|key| (key.clone(), now(&key))).collect()
     }
 
     /// How many routes name no parent and are published by one of another namespace.
@@ -399,10 +311,6 @@ fn assert_sound(faults: &[Turned]) {
     }
 }
 
-fn object_id(kind: Kind, key: NsName) -> ObjectId {
-    ObjectId::new(kind, key.namespace, key.name)
-}
-
 /// All tables, each after those it reads.
 #[allow(clippy::too_many_lines, reason = "a list, whose order is what matters")]
 fn tables() -> Engine {
@@ -410,38 +318,13 @@ fn tables() -> Engine {
     fn same(key: &NsName) -> Option<NsName> {
         Some(key.clone())
     }
-    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn traffic(key: &NsName) -> Option<ObjectId> {
-        Some(object_id(Kind::TrafficPolicy, key.clone()))
-    }
-    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn rewrite(key: &NsName) -> Option<ObjectId> {
-        Some(object_id(Kind::RewritePolicy, key.clone()))
-    }
-    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn delegation(key: &NsName) -> Option<ObjectId> {
-        Some(object_id(Kind::DelegationPolicy, key.clone()))
-    }
-    Engine::builder()
+    let settings = Engine::builder()
         .input::<Config>()
-        .input::<Classes>()
-        .input::<Gateways>()
-        .input::<Routes>()
-        .input::<Grants>()
-        .input::<TrafficPolicies>()
-        .input::<DirectResponses>()
-        .input::<RewritePolicies>()
-        .input::<DelegationPolicies>()
-        .input::<Services>()
-        .input::<Slices>()
-        .input::<Secrets>()
-        .input::<Parameters>()
-        .input::<Deployments>()
         .input::<DeployConfig>()
-        .input::<Namespaces>()
         .input::<Nacks>()
         .input::<Unapplied>()
-        .input::<UnusablePorts>()
+        .input::<UnusablePorts>();
+    input::register(settings)
         .lookup::<RouteHead>()
         .lookup::<RouteGeneration>()
         .lookup::<RouteRule>()
@@ -449,8 +332,8 @@ fn tables() -> Engine {
         .track::<RefusedResponses>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
-        .derived_for_each::<PolicyRow, TrafficPolicies>(traffic)
-        .for_each::<PolicyRow, RewritePolicies>(rewrite)
+        .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
+        .for_each::<PolicyRow, RewritePolicies>(RewritePolicies::id)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
         .group::<Targeting>()
         .group::<Selecting>()
@@ -558,9 +441,9 @@ fn tables() -> Engine {
         .derived::<UsedEntry>()
         .derived::<WithoutPrefix>()
         .group::<Prefixless>()
-        .derived_for_each::<InvalidPolicies, TrafficPolicies>(traffic)
-        .for_each::<InvalidPolicies, RewritePolicies>(rewrite)
-        .for_each::<InvalidPolicies, DelegationPolicies>(delegation)
+        .derived_for_each::<InvalidPolicies, TrafficPolicies>(TrafficPolicies::id)
+        .for_each::<InvalidPolicies, RewritePolicies>(RewritePolicies::id)
+        .for_each::<InvalidPolicies, DelegationPolicies>(DelegationPolicies::id)
         .track::<InvalidPolicies>()
         .derived::<Replaced>()
         .track::<Replaced>()
@@ -580,9 +463,9 @@ fn tables() -> Engine {
         .track::<GatewayStatus>()
         .derived_for_each::<RouteStatus, Routes>(same)
         .track::<RouteStatus>()
-        .derived_for_each::<PolicyStatus, TrafficPolicies>(traffic)
-        .for_each::<PolicyStatus, RewritePolicies>(rewrite)
-        .for_each::<PolicyStatus, DelegationPolicies>(delegation)
+        .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
+        .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
+        .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
         .track::<PolicyStatus>()
         .build()
 }

@@ -6,7 +6,7 @@ use api::status::{GatewayClassStatus, SupportedFeature};
 use engine::{Derived, Emitter};
 use ir::{Problem, Severity};
 
-use super::{Conditions, Report};
+use super::{Conditions, StatusReport};
 use crate::tables::{
     input::{Classes, DeployConfig},
     proxies::OurClasses,
@@ -54,7 +54,7 @@ const DEPLOYED_FEATURES: &[&str] =
 
 tables! {
     /// Statuses of GatewayClasses of ours.
-    ClassStatus: Arc<str> => Report<GatewayClassStatus>;
+    ClassStatus: Arc<str> => StatusReport<GatewayClassStatus>;
 }
 
 impl Derived for ClassStatus {
@@ -76,6 +76,9 @@ impl Derived for ClassStatus {
         let features = SUPPORTED_FEATURES.iter().chain(deployed);
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: (*name).into() }).collect();
         supported_features.sort_unstable();
-        Some(Report { status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }), problems })
+        Some(StatusReport {
+            status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }),
+            problems,
+        })
     }
 }

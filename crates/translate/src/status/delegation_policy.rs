@@ -5,7 +5,7 @@ use engine::Scope;
 use ir::{Chain, NsName, Problem, Severity, matching::Age};
 
 use super::{
-    Conditions, Report,
+    Conditions, StatusReport,
     ancestors::{entries, gateway_ref},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What is to be said of a policy.
-pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>> {
+pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
     let key = key_of(id);
     let policy = scope.get::<DelegationPolicies>(&key)?;
     let said = scope.get::<Ruling>(&key)?;
@@ -94,5 +94,5 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<Report<Status>>
     let all = fault.iter().map(|fault| (severity, fault));
     let all = all.chain(lacking.iter().map(|(_, fault)| (Severity::Ignored, fault)));
     let (status, untold) = entries(scope, ancestors);
-    Some(Report { problems: all.map(problem).chain(untold).collect(), status })
+    Some(StatusReport { problems: all.map(problem).chain(untold).collect(), status })
 }

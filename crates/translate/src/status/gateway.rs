@@ -7,7 +7,7 @@ use api::{
 use engine::{Derived, Emitter, Scope};
 use ir::{ListenerId, NsName, Problem, Severity, filter::Scheme};
 
-use super::{Conditions, Report, and_notes, listed};
+use super::{Conditions, StatusReport, and_notes, listed};
 use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     proxies,
@@ -23,7 +23,7 @@ use crate::{
 
 tables! {
     /// Statuses of Gateways of ours.
-    GatewayStatus: NsName => Report<Status>;
+    GatewayStatus: NsName => StatusReport<Status>;
 }
 
 impl Derived for GatewayStatus {
@@ -47,7 +47,7 @@ impl Derived for GatewayStatus {
         let conditions = summary(scope, key, &model, &rows, &running, unsent.as_deref(), &mut problems);
         let addresses = running.addresses;
         let status = Status { addresses, conditions, listeners, attached_listener_sets: None };
-        Some(Report { status: Some(status), problems })
+        Some(StatusReport { status: Some(status), problems })
     }
 }
 
@@ -128,7 +128,7 @@ fn ignored(model: &GatewayModel) -> impl Iterator<Item = Problem> {
 }
 
 /// A Gateway whose class nobody here has seen may be another controller's; its author should know.
-fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<Report<Status>> {
+fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<StatusReport<Status>> {
     let gateway = scope.get::<Gateways>(key)?;
     let class = &gateway.spec.gateway_class_name;
     if scope.get::<Classes>(class).is_some() {
@@ -136,7 +136,7 @@ fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<Report<Status>> {
     }
     let message = format!("GatewayClass {class} does not exist; create it, or name another");
     let problem = Problem::new(Severity::Ignored, "Pending", "spec.gatewayClassName", message);
-    Some(Report { status: None, problems: vec![problem] })
+    Some(StatusReport { status: None, problems: vec![problem] })
 }
 
 fn summary(

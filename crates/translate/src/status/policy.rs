@@ -12,7 +12,7 @@ use engine::{Derived, Emitter, Scope};
 use ir::{Problem, Severity};
 
 use super::{
-    Conditions, Report,
+    Conditions, StatusReport,
     ancestors::{entries, gateway_ref},
     and_notes, delegation_policy, listed,
 };
@@ -26,7 +26,7 @@ use crate::{
 
 tables! {
     /// Statuses of policies.
-    PolicyStatus: ObjectId => Report<Status>;
+    PolicyStatus: ObjectId => StatusReport<Status>;
 }
 
 /// A policy of any kind, as its owner wrote it.
@@ -58,7 +58,7 @@ impl Derived for PolicyStatus {
     }
 }
 
-fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Report<Status> {
+fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> StatusReport<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     let missing = missing(scope, id, written);
     let gateways = scope.group::<PolicyGateways>(id);
@@ -79,7 +79,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Report<Sta
     problems.extend(missing.into_iter().map(|(_, problem)| problem));
     let (status, untold) = entries(scope, ancestors);
     problems.extend(untold);
-    Report { status, problems }
+    StatusReport { status, problems }
 }
 
 /// What is to be said wherever the policy applies.

@@ -15,7 +15,7 @@ use ir::{
     route::{Head, ParentRef},
 };
 
-use super::{Conditions, and_notes, listed};
+use super::{Conditions, Report, and_notes, json, listed, value};
 use crate::{
     budget::left_out,
     capacity::Overruns,
@@ -371,7 +371,7 @@ impl Wrong {
 
 impl Verdict {
     /// As it is written to the object; none for one without a parent of ours.
-    pub(crate) fn status(&self) -> Option<Status> {
+    fn status(&self) -> Option<Status> {
         if !self.has_status() {
             return None;
         }
@@ -388,14 +388,23 @@ impl Verdict {
         let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref());
         wrong.flat_map(|wrong| &wrong.warnings).any(|warning| warning.reason == UNASKED)
     }
+}
 
-    /// Whether there is one.
-    pub(crate) fn has_status(&self) -> bool {
+impl Report for Verdict {
+    fn has_status(&self) -> bool {
         !self.parents.is_empty()
     }
 
+    fn json(&self) -> Option<String> {
+        self.status().as_ref().map(json)
+    }
+
+    fn value(&self) -> serde_json::Value {
+        value(self.status())
+    }
+
     /// Everything that is wrong; what is wrong at several parents once.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    fn problems(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut seen = HashSet::new();
         let wrong = self.parents.iter().filter_map(|parent| parent.wrong.as_ref()).chain(&self.elsewhere);
