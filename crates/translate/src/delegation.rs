@@ -24,8 +24,8 @@ mod select;
 mod share;
 mod standing;
 
+pub(crate) use select::consents;
 pub use select::published_unasked;
-pub(crate) use select::{UNASKED, consents};
 
 pub(crate) use allowed::not_allowed;
 pub(crate) use bound::{

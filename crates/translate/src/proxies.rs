@@ -18,7 +18,7 @@ use crate::{
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, NameRival},
         input::{self, Classes, Config, Gateways},
-        proxies::{Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
+        proxies::{DeployFault, Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
     },
 };
 
@@ -34,7 +34,7 @@ impl Derived for ProxiesOf {
         }
         let model = scope.get::<GatewayRow>(key)?;
         if let Some(fault) = name_taken(scope, key, &gateway) {
-            return Some(Deployed { proxies: Proxies::Kept, fault: Some(fault) });
+            return Some(Deployed { proxies: Proxies::Kept, fault: Some(fault.into()) });
         }
         let parameters = match read(scope, key, &gateway) {
             Ok(parameters) => parameters,
@@ -51,6 +51,7 @@ impl Derived for ProxiesOf {
             return Some(Deployed { proxies: Proxies::Kept, fault: None });
         }
         let rendered = plan(scope, key, &gateway, &model, parameters, &deploying)
+            .map_err(DeployFault::from)
             .and_then(|plan| deploy::render(&plan, &deploying.settings).map_err(|fault| of(&fault)));
         let fault = rendered.as_ref().err().cloned();
         let proxies = match rendered {
@@ -63,7 +64,7 @@ impl Derived for ProxiesOf {
 
     fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<Deployed> {
         scope.get::<Gateways>(key)?;
-        Some(Deployed { proxies: Proxies::Kept, fault: Some(internal::fault()) })
+        Some(Deployed { proxies: Proxies::Kept, fault: Some(internal::fault().into()) })
     }
 }
 
@@ -96,14 +97,14 @@ pub(crate) fn addresses(service: &Service) -> Vec<Box<str>> {
 }
 
 /// The parameters of a Gateway: those of its class, and its own, which win.
-fn read(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Result<Parameters, Fault> {
+fn read(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Result<Parameters, DeployFault> {
     const FIELD: &str = "spec.infrastructure.parametersRef";
     let class = scope.get::<OurClasses>(&gateway.spec.gateway_class_name);
     let of_class = match class.as_deref() {
         Some(class) if class.fault.is_some() => {
             let name = &gateway.spec.gateway_class_name;
             let message = format!("GatewayClass {name} is not accepted: correct its parameters, or name another class");
-            return Err(Fault::at("InvalidParameters", "spec.gatewayClassName", message));
+            return Err(Fault::at("InvalidParameters", "spec.gatewayClassName", message).into());
         }
         Some(class) => class.parameters.as_ref().and_then(|name| scope.get::<input::Parameters>(name)),
         None => None,
@@ -151,17 +152,18 @@ pub(crate) fn invalid(field: &str, name: &NsName, fault: &deploy::Fault) -> Faul
 }
 
 /// A fault for the Gateway whose proxies cannot be run as asked for.
-fn of(fault: &deploy::Fault) -> Fault {
+fn of(fault: &deploy::Fault) -> DeployFault {
     let of_parameters = |field: &str, whose: &str| {
         let message = format!("the {} of the {whose} cannot be used: {fault}", api::Kind::GatewayParameters);
         Fault::at("InvalidParameters", field, message)
     };
-    match fault.about {
+    let own = |reason| Fault::at(reason, fault.field.clone(), fault.message.clone());
+    DeployFault::Refused(match fault.about {
         About::ClassParameters => of_parameters("spec.gatewayClassName", "GatewayClass"),
         About::GatewayParameters => of_parameters("spec.infrastructure.parametersRef", "Gateway"),
-        About::Gateway => Fault::at("Invalid", fault.field.clone(), fault.message.clone()),
-        About::Addresses => Fault::at(ADDRESS_NOT_USABLE, fault.field.clone(), fault.message.clone()),
-    }
+        About::Gateway => own("Invalid"),
+        About::Addresses => return DeployFault::AddressNotUsable(own(ADDRESS_NOT_USABLE)),
+    })
 }
 
 fn plan(

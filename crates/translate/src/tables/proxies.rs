@@ -50,7 +50,22 @@ pub enum Proxies {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deployed {
     pub(crate) proxies: Proxies,
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<DeployFault>,
+}
+
+/// Why the proxies of a Gateway are not run as asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeployFault {
+    /// The Gateway is not accepted.
+    Refused(Fault),
+    /// It is, and cannot be programmed: an address that it asks for cannot be had.
+    AddressNotUsable(Fault),
+}
+
+impl From<Fault> for DeployFault {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault)
+    }
 }
 
 tables! {

@@ -1,0 +1,109 @@
+//! What is wrong with an HTTPRoute, all rules together.
+
+use std::{collections::HashSet, sync::Arc};
+
+use engine::Scope;
+use ir::{Chain, NsName, Problem, Severity};
+
+use super::MAX_PARENTS;
+use crate::{
+    budget::left_out,
+    capacity::Overruns,
+    resolve::ResolvedRule,
+    tables::{attachment::Attached, delegation::Unlisted, route::RouteHead},
+    words::MAX_LISTED,
+};
+
+/// What is wrong with a route, all rules together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RouteProblems {
+    /// Outside the rules.
+    pub(super) head: Box<[Problem]>,
+    /// Dropped matches, replaced rules and replaced shares of rules.
+    pub(super) faults: Vec<Problem>,
+    /// Matches below which no child has anything.
+    pub(super) empty: Vec<Problem>,
+    /// Whether a rule, or a part of one, is replaced.
+    pub(super) replaced: bool,
+    pub(super) unresolved: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+    /// Whether a route of another namespace publishes this one, which names no parent: one of the warnings says so.
+    pub(super) published_unasked: bool,
+}
+
+impl RouteProblems {
+    /// What is wrong with a route where it stands at `chains`; each thing once.
+    pub(super) fn of<'a>(scope: &Scope<'_>, attached: &Attached, chains: impl IntoIterator<Item = &'a Chain>) -> Self {
+        let mut all = Self { head: attached.problems.clone(), ..Self::default() };
+        // In many places there may be thousands of them.
+        let mut seen = HashSet::new();
+        let mut add = |list: &mut Vec<Problem>, problem: &Problem| {
+            if seen.insert(problem.clone()) {
+                list.push(problem.clone());
+            }
+        };
+        let mut unlisted_of = None;
+        for chain in chains {
+            // One route, in all of its places.
+            unlisted_of.get_or_insert(chain);
+            let overruns = Overruns::read(scope, chain);
+            for rule in 0..attached.rules {
+                for problem in overruns.problems(rule) {
+                    all.replaced |= problem.severity == Severity::Replaced;
+                    add(&mut all.faults, &problem);
+                }
+                let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
+                let left_out = if resolved.costs_time() { left_out(scope, chain, rule) } else { None };
+                if let Some(problem) = left_out {
+                    add(&mut all.faults, &problem);
+                }
+                let Some(findings) = &resolved.findings else { continue };
+                let replaced = [findings.replaced.as_slice(), &findings.shares, &findings.closed];
+                all.replaced |= !replaced.concat().is_empty() || !findings.empty.is_empty();
+                let faults = findings.dropped.iter().chain(replaced.into_iter().flatten());
+                faults.for_each(|problem| add(&mut all.faults, problem));
+                findings.empty.iter().for_each(|problem| add(&mut all.empty, problem));
+                findings.unresolved.iter().for_each(|problem| add(&mut all.unresolved, problem));
+                findings.warnings.iter().for_each(|problem| add(&mut all.warnings, problem));
+            }
+        }
+        all.warnings.extend(unlisted_of.and_then(|chain| unlisted(scope, chain.route())));
+        all
+    }
+
+    /// All of them in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Problem> {
+        let Self { head, faults, empty, unresolved, warnings, .. } = self;
+        head.iter().chain(faults).chain(empty).chain(unresolved).chain(warnings)
+    }
+
+    pub(super) fn shared(self) -> Option<Arc<Self>> {
+        (self != Self::default()).then(|| Arc::new(self))
+    }
+}
+
+/// What is to be said of the children of a route whose statuses do not tell of it.
+fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
+    if !scope.get::<RouteHead>(parent)?.delegates() {
+        return None;
+    }
+    let children = scope.group::<Unlisted>(parent);
+    if children.is_empty() {
+        return None;
+    }
+    // Of another namespace there are only such that do not name the parent: those come first in their statuses.
+    let first = NsName::new(parent.namespace.clone(), "");
+    let own = children.range_from(&first).map(|(child, ())| child);
+    let own = own.take_while(|child| child.namespace == parent.namespace);
+    let mut names: Vec<_> = own.take(MAX_LISTED).map(|child| format!("HTTPRoute {child}")).collect();
+    let others = children.len() - names.len();
+    if others > 0 {
+        names.push(format!("{others} more"));
+    }
+    let message = format!(
+        "children with more than {MAX_PARENTS} parents do not tell of this one in their statuses: {}; have them name it \
+         in parentRefs",
+        names.join(", ")
+    );
+    Some(Problem::new(Severity::Warning, "TooManyParents", "", message))
+}
