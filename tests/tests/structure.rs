@@ -16,7 +16,8 @@ fn crates() -> Result<Vec<String>> {
         .map(|entry| anyhow::Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_>>()?;
     let mut told = crates.clone();
-    (folders.sort(), told.sort());
+    folders.sort();
+    told.sort();
     ensure!(folders == told, "ARCHITECTURE.md has {told:?}, and there are {folders:?}");
     Ok(crates)
 }
