@@ -30,11 +30,6 @@ pub(crate) trait Report: Send + Sync {
         None
     }
 
-    /// The same, as a value.
-    fn value(&self) -> Value {
-        Value::Null
-    }
-
     /// Everything that is wrong with the object.
     fn problems(&self) -> Vec<Problem>;
 }
@@ -55,10 +50,6 @@ impl<S: Serialize + Send + Sync> Report for StatusReport<S> {
 
     fn json(&self) -> Option<String> {
         self.status.as_ref().map(json)
-    }
-
-    fn value(&self) -> Value {
-        value(&self.status)
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -132,7 +123,8 @@ pub struct StatusRow(pub(crate) Arc<dyn Report>);
 impl StatusRow {
     /// As JSON.
     pub fn value(&self) -> Value {
-        self.0.value()
+        // What was written as JSON reads as such.
+        self.0.json().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
     }
 }
 
@@ -140,11 +132,6 @@ impl fmt::Debug for StatusRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value().fmt(f)
     }
-}
-
-fn value(status: impl Serialize) -> Value {
-    // Texts as keys always serialize.
-    serde_json::to_value(status).unwrap_or_default()
 }
 
 fn json(status: &impl Serialize) -> String {

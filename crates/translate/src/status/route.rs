@@ -12,14 +12,13 @@ use api::{
 };
 use engine::{Derived, Emitter, View};
 use ir::{Chain, NsName, Problem, Severity, route::ParentRef};
-use serde_json::Value;
 
 use self::{
     child::child,
     entries::{Entry, entries},
     problems::RouteProblems,
 };
-use super::{Conditions, Report, and_notes, json, listed, value};
+use super::{Conditions, Report, and_notes, json, listed};
 use crate::{
     delegation::may_consent,
     tables::{
@@ -126,10 +125,6 @@ impl Report for RouteReport {
 
     fn json(&self) -> Option<String> {
         self.status().as_ref().map(json)
-    }
-
-    fn value(&self) -> Value {
-        value(self.status())
     }
 
     /// What is wrong at several parents stands there once.
