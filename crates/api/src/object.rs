@@ -18,7 +18,7 @@ use crate::{
 const CLUSTER: bool = false;
 const NAMESPACED: bool = true;
 
-/// Makes of the one list of kinds whatever names each of them.
+/// Generates everything that names each kind.
 macro_rules! kinds {
     ($($variant:ident: $kind:literal, $plural:literal, $group:expr, [$($version:literal),+], $namespaced:expr, $status:ident;)+) => {
         /// A kind of object that is read.
@@ -59,7 +59,7 @@ macro_rules! kinds {
                 match self { $(Self::$variant => $namespaced,)+ }
             }
 
-            /// The status in which this controller says what became of an object of the kind.
+            /// The status that this controller writes to objects of the kind.
             pub const fn status(self) -> StatusKind {
                 match self { $(Self::$variant => StatusKind::$status,)+ }
             }
@@ -143,7 +143,7 @@ impl Kind {
         matches!(self.group(), "" | "apps" | "discovery.k8s.io")
     }
 
-    /// Whether it is this controller that says in the status of such an object what became of it.
+    /// Whether this controller writes the status of such objects.
     pub fn has_status_of_ours(self) -> bool {
         self.status() != StatusKind::None
     }
@@ -196,10 +196,10 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// The statuses that Gateway API knows.
+/// A form of status in Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusKind {
-    /// None that is this controller's.
+    /// No status of ours.
     None,
     /// Of a GatewayClass.
     GatewayClass,
@@ -228,7 +228,7 @@ impl Object {
         self.resource_mut().metadata_mut()
     }
 
-    /// What a slim model leaves out of the object, since it cannot be used.
+    /// What a slim model leaves out of the object because it cannot be used.
     pub fn left_out(&self) -> &[Violation] {
         if self.kind().is_built_in() { self.resource().invalid() } else { &[] }
     }

@@ -13,25 +13,25 @@ pub(crate) mod rules;
 /// What the CRD of a kind says; nothing for a kind of Kubernetes itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Schema {
-    /// About each field by itself.
+    /// The rules of each field by itself.
     pub(crate) table: Option<&'static Node>,
-    /// What else the CRD has that is printed here.
+    /// The rest of a CRD of our own.
     pub(crate) own: Option<Own>,
 }
 
-/// What stands in no table of a kind of our own.
+/// The parts of a CRD of our own that stand in no table.
 #[derive(Clone, Copy)]
 pub(crate) struct Own {
     /// What the kind is for.
     pub(crate) about: &'static str,
     /// Describes the type of the spec.
     pub(crate) describe: fn(SchemaGenerator) -> schemars::Schema,
-    /// What [`Spec::check`] checks.
+    /// The rules of [`Spec::check`], in CEL.
     pub(crate) rules: &'static [Cel],
 }
 
 impl Schema {
-    /// That of a kind without a CRD.
+    /// The schema of a kind without a CRD.
     pub(crate) const NONE: Self = Self { table: None, own: None };
 
     const fn of(table: &'static Node) -> Self {
@@ -48,7 +48,7 @@ pub(crate) trait Spec: Serialize {
     /// What the CRD says.
     const SCHEMA: Schema = Schema::NONE;
 
-    /// Notes what does not go together, which the CRD says in CEL.
+    /// Checks the rules across fields, which the CRD has in CEL.
     fn check(&self, _broken: &mut Broken) {}
 
     /// Why no more than the targets of a policy could be read.

@@ -1,6 +1,6 @@
-//! What is told to the owners of objects.
+//! Statuses and problems of objects.
 //!
-//! Statuses are read by nothing in the translation. Messages are stable: the same fault gives the same words.
+//! Nothing in the translation reads them. Messages are stable: the same fault gives the same words.
 
 mod ancestors;
 pub(crate) mod class;
@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::words::listed_with;
 
-/// What is told of an object.
+/// A status, and everything that is wrong with the object.
 pub(crate) trait Report: Send + Sync {
-    /// Whether there is a status: not of an object that is not ours to judge.
+    /// Whether the object has a status of ours.
     fn has_status(&self) -> bool {
         false
     }
@@ -37,9 +37,9 @@ pub(crate) trait Report: Send + Sync {
 /// A status with what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatusReport<S> {
-    /// As it is written to the object; none for an object that is not ours to judge.
+    /// As it is written to the object; none if it has no status of ours.
     pub(crate) status: Option<S>,
-    /// The same faults, and those that no condition tells, in the order of the spec.
+    /// The faults that the conditions name, and those without a condition, in the order of the spec.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -107,23 +107,22 @@ fn bounded(mut message: String) -> String {
     message
 }
 
-/// Joins what `items` say, the first eight, and counts the rest.
+/// Joins the first of `items`, and counts the rest.
 fn listed<T: ToString>(items: &[T]) -> String {
     listed_with("; ", items)
 }
 
-/// What a condition says, with what has no effect or should be looked at: it must be told somewhere.
+/// The message of a condition, with warnings, which have no condition of their own.
 fn and_notes(message: &str, notes: &[impl ToString]) -> String {
     if notes.is_empty() { message.into() } else { format!("{message}. Warning: {}", listed(notes)) }
 }
 
-/// The status of an object, not written out yet: that can be elsewhere and later.
+/// The status of an object, not encoded yet: another thread can do that.
 pub struct StatusRow(pub(crate) Arc<dyn Report>);
 
 impl StatusRow {
     /// As JSON.
     pub fn value(&self) -> Value {
-        // What was written as JSON reads as such.
         self.0.json().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
     }
 }

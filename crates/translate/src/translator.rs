@@ -1,4 +1,4 @@
-//! The door: objects in, what changed out.
+//! Objects in, changes out.
 
 mod reports;
 
@@ -70,7 +70,7 @@ pub enum Change {
     Remove(ObjectId),
 }
 
-/// What one settling changed. Each thing is named once, however often it turned.
+/// What one settling changed. Each thing is named once, however often it changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Resources, sorted; none for one that is gone.
@@ -79,9 +79,9 @@ pub struct Changes {
     pub gateways: Vec<(NsName, bool)>,
     /// Gateways whose proxies are run by something else from now on; none for one that is not ours any more.
     pub proxies: Vec<(NsName, Option<Proxies>)>,
-    /// Objects whose status turned.
+    /// Objects whose status changed.
     pub statuses: Vec<ObjectId>,
-    /// Other objects than those of `statuses` whose problems may have turned.
+    /// Other objects than those of `statuses` whose problems may have changed.
     pub problems: Vec<ObjectId>,
     /// Rules that are replaced by a direct response from now on, or for another reason, or no longer.
     pub replacements: Vec<(ReplacedRule, Option<Replacement>)>,
@@ -103,9 +103,9 @@ pub struct Translator {
     /// Routes that name no parent and that one of another namespace publishes.
     unasked: HashSet<NsName>,
     held: Held,
-    /// What is left out of objects, of which nothing but that is told.
+    /// Parts of objects that cannot be used. These objects have no other problems.
     left_out: HashMap<ObjectId, Box<[Violation]>>,
-    /// Objects of which that changed since the last settling.
+    /// Objects whose entry in `left_out` changed since the last settling.
     turned: Vec<ObjectId>,
 }
 
@@ -140,7 +140,7 @@ impl Translator {
         Self { engine, unasked: HashSet::new(), held: Held::default(), left_out: HashMap::new(), turned: Vec::new() }
     }
 
-    /// Takes note of a change, which costs next to nothing until [`Translator::settle`].
+    /// Records a change. It takes effect with [`Translator::settle`].
     pub fn apply(&mut self, change: Change) {
         let (id, object) = match change {
             Change::Put(object) => (object.id(), Some(object)),

@@ -41,7 +41,7 @@ impl Derived for GatewayStatus {
     }
 }
 
-/// A Gateway whose class nobody here has seen may be another controller's; its author should know.
+/// A Gateway of an unknown class may be another controller's; its author should know.
 fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<StatusReport<Status>> {
     let gateway = scope.get::<Gateways>(key)?;
     let class = &gateway.spec.gateway_class_name;
@@ -53,16 +53,16 @@ fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<StatusReport<Status>
     Some(StatusReport { status: None, problems: vec![problem] })
 }
 
-/// What the status of a Gateway is made of.
+/// A Gateway, with everything that its status depends on.
 struct Gateway<'a> {
     scope: &'a Scope<'a>,
     key: &'a NsName,
     model: &'a GatewayModel,
     listeners: Vec<Arc<ListenerState>>,
     infrastructure: Infrastructure,
-    /// Why a direct response stands in place of everything that it serves.
+    /// Why a direct response replaces all of its routes.
     replaced: Option<Arc<Fault>>,
-    /// Why its proxies do not have what they shall.
+    /// Why its proxies lack a part of the configuration.
     unsent: Option<String>,
 }
 
@@ -80,18 +80,18 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Why a listener answers a direct response, though it is valid.
+    /// Why a direct response replaces all routes of a listener.
     fn broken(&self, listener: &ListenerModel) -> Option<Arc<Fault>> {
         self.scope.get::<BrokenListener>(&id(self.key, listener))
     }
 
-    /// What has no effect.
+    /// Fields without effect.
     fn ignored(&self) -> Vec<Problem> {
         let ignored = self.model.ignored.iter();
         ignored.map(|(field, why)| Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *why)).collect()
     }
 
-    /// What is wrong, but for what is wrong with its listeners.
+    /// Problems, without those of its listeners.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = self.ignored();
         if let Some(fault) = &self.replaced {
@@ -165,7 +165,7 @@ impl<'a> Gateway<'a> {
     }
 }
 
-/// What is to be said of what is kept from its proxies, if anything is.
+/// Resources that are kept from its proxies, in words; none if all are sent.
 fn withheld(scope: &Scope<'_>, key: &NsName) -> Option<String> {
     let withheld = scope.group::<Withheld>(key);
     let told = withheld.iter().map(|(output, why)| {

@@ -34,17 +34,17 @@ use crate::{
 const MAX_PARENTS: usize = 32;
 
 tables! {
-    /// What is to be said of HTTPRoutes with a parent of ours.
+    /// Reports on HTTPRoutes with a parent of ours, and on those with problems and no parent.
     RouteStatus: NsName => RouteReport;
 }
 
-/// What a status says. The words are put together when somebody asks for them: there are many routes, and most are fine.
+/// The report on a route. Messages are made when they are read: there are many routes, and most are fine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RouteReport {
     generation: i64,
     controller_name: Arc<str>,
     parents: Box<[Parent]>,
-    /// What is wrong, though the route has no parent of ours.
+    /// Problems of a route without a parent of ours.
     elsewhere: Option<Arc<RouteProblems>>,
 }
 
@@ -64,7 +64,7 @@ impl Derived for RouteStatus {
         let route = scope.get::<RouteHead>(key)?;
         let attached = scope.get::<Attachment>(key)?;
         let places = may_consent(&route.parents).then(|| scope.group::<Places>(key));
-        // Also of one that stands nowhere, since nobody else tells of it.
+        // No parent reports on a route that stands nowhere.
         let stands_alone = !attached.parents.is_empty() || places.as_ref().is_none_or(View::is_empty);
         let own = || RouteProblems::of(scope, &attached, [&Chain::root(key.clone())]).shared();
         let own = if stands_alone { own() } else { None };
@@ -127,7 +127,7 @@ impl Report for RouteReport {
         self.status().as_ref().map(json)
     }
 
-    /// What is wrong at several parents stands there once.
+    /// A problem at several parents is listed once.
     fn problems(&self) -> Vec<Problem> {
         let mut seen = HashSet::new();
         let at_parents = self.parents.iter().filter_map(|parent| parent.problems.as_ref());

@@ -1,4 +1,4 @@
-//! What enters: the objects as they arrived, and what the world outside reports.
+//! Input tables: objects as they arrived, settings, and reports from outside.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ inputs! {
     Config: () => Settings;
     /// The one row that says how proxies are run; absent where others run them.
     DeployConfig: () => super::proxies::Deploying;
-    /// Why proxies of a Gateway do not have what they shall, by what they say of themselves.
+    /// Why proxies of a Gateway lack a part of the configuration, in their words.
     Nacks: NsName => String;
-    /// Why what runs a Gateway's proxies is not as it should be.
+    /// Why the objects that run a Gateway's proxies cannot be applied.
     Unapplied: NsName => String;
     /// Why a port of this host cannot be bound.
     UnusablePorts: Port => String;
@@ -42,12 +42,12 @@ pub(crate) trait ObjectTable: Input<Key: ObjectKey> {
     }
 }
 
-/// What tells an object from others in a table.
+/// A key that names an object.
 pub(crate) trait ObjectKey: Sized {
     /// The key of an object.
     fn of(id: &ObjectId) -> Self;
 
-    /// The object, of this kind unless the key says another.
+    /// The object. It is of this kind, unless the key names another.
     fn id(self, kind: Kind) -> ObjectId;
 }
 
@@ -61,7 +61,7 @@ impl ObjectKey for NsName {
     }
 }
 
-/// Of an object of the cluster.
+/// For objects of the cluster.
 impl ObjectKey for Arc<str> {
     fn of(id: &ObjectId) -> Self {
         id.name.clone()
@@ -72,7 +72,7 @@ impl ObjectKey for Arc<str> {
     }
 }
 
-/// In a table of several kinds.
+/// For tables of several kinds.
 impl ObjectKey for ObjectId {
     fn of(id: &ObjectId) -> Self {
         id.clone()
@@ -83,7 +83,7 @@ impl ObjectKey for ObjectId {
     }
 }
 
-/// Declares the tables of objects. Of a kind without one nothing is read.
+/// Declares the tables of objects. Objects of a kind without a table are ignored.
 macro_rules! objects {
     ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $kind:ident($value:ty);)+) => {
         inputs! {$(
@@ -97,12 +97,12 @@ macro_rules! objects {
             }
         )+
 
-        /// Registers them.
+        /// Registers the tables of objects.
         pub(crate) fn register(builder: Builder) -> Builder {
             builder$(.input::<$table>())+
         }
 
-        /// Takes note of what an object is now; none once it is gone.
+        /// Writes an object into the table of its kind; none removes it.
         pub(crate) fn set(engine: &mut Engine, id: &ObjectId, object: Option<Object>) {
             match (id.kind, object) {
                 $(

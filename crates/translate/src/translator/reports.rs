@@ -1,4 +1,4 @@
-//! What is told of objects, for those who write, list or count it.
+//! Statuses and problems, for readers outside.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     tables::input::ObjectKey,
 };
 
-/// The tables of reports, with the kinds of the objects that they are about.
+/// The tables of reports, with the kinds of their objects.
 const TABLES: [(&[Kind], &dyn ReportTable); 5] = [
     (&[Kind::GatewayClass], &ClassStatus),
     (&[Kind::Gateway], &GatewayStatus),
@@ -23,7 +23,7 @@ const TABLES: [(&[Kind], &dyn ReportTable); 5] = [
     (&[Kind::DirectResponse], &RefusedResponses),
 ];
 
-/// A table of reports about objects of `kind`, unless its keys say of which.
+/// A table of reports. Its objects are of `kind`, unless its keys name another.
 trait ReportTable {
     fn take_changes(&self, engine: &mut Engine, kind: Kind) -> Vec<ObjectId>;
     fn get(&self, engine: &Engine, id: &ObjectId) -> Option<Arc<dyn Report>>;
@@ -50,7 +50,7 @@ impl<T: Table<Key: ObjectKey, Value: Report>> ReportTable for T {
 }
 
 impl Translator {
-    /// Objects whose status turned since the last time, and others whose problems did.
+    /// Objects whose status changed since the last time, and others whose problems did.
     pub(super) fn take_reported(&mut self) -> (Vec<ObjectId>, Vec<ObjectId>) {
         let (mut statuses, mut problems) = (Vec::new(), std::mem::take(&mut self.turned));
         for (kinds, table) in TABLES {
@@ -73,7 +73,7 @@ impl Translator {
         table.get(&self.engine, id)
     }
 
-    /// The status of an object, as the text of a JSON object; none where it is not ours to judge.
+    /// The status of an object as JSON; none if it has no status of ours.
     pub fn status(&self, id: &ObjectId) -> Option<String> {
         self.report(id)?.json()
     }
@@ -83,19 +83,19 @@ impl Translator {
         self.status_rows().into_iter().map(|(id, row)| (id, row.value())).collect()
     }
 
-    /// The same, not written out yet, so that it can be elsewhere.
+    /// The same, not encoded yet.
     pub fn status_rows(&self) -> Vec<(ObjectId, StatusRow)> {
         let rows = TABLES.into_iter().flat_map(|(kinds, table)| table.rows(&self.engine, kinds[0]));
         rows.filter(|(_, report)| report.has_status()).map(|(id, report)| (id, StatusRow(report))).collect()
     }
 
-    /// Everything that is wrong with one object, but that its status cannot be computed.
+    /// The problems of one object. That its status cannot be computed is not among them.
     pub fn problems_of(&self, id: &ObjectId) -> Vec<Problem> {
         let left_out = self.left_out.get(id).map(|violations| left_out(violations));
         left_out.or_else(|| Some(self.report(id)?.problems())).unwrap_or_default()
     }
 
-    /// Everything that is wrong with any object, by object. Looks at all of them: for people, not for a hot path.
+    /// The problems of all objects. Reads all tables: for people, not for a hot path.
     pub fn problems(&self) -> Vec<(ObjectId, Problem)> {
         let mut problems = Vec::new();
         let mut add = |id: &ObjectId, list: Vec<Problem>| {

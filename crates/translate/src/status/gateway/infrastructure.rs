@@ -1,4 +1,4 @@
-//! The proxies of a Gateway, as far as its status tells of them.
+//! The proxies of a Gateway, as far as its status depends on them.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// What is known of the proxies of a Gateway.
+/// The state of the proxies of a Gateway.
 pub(super) struct Infrastructure {
     pub(super) addresses: Vec<GatewayStatusAddress>,
-    /// Why they are not run as asked for, for which the Gateway is not accepted.
+    /// Why the Gateway is not accepted: they cannot be run as it asks.
     pub(super) fault: Option<Fault>,
-    /// What is missing before anybody can reach them.
+    /// Why nobody can reach them yet.
     pub(super) missing: Option<Fault>,
 }
 
@@ -28,7 +28,7 @@ impl Infrastructure {
     pub(super) fn read(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Self {
         let gateway = scope.get::<Gateways>(key);
         if let Some(fault) = gateway.as_ref().and_then(|gateway| proxies::name_taken(scope, key, gateway)) {
-            // What is there by that name is another's.
+            // The objects of that name belong to another Gateway.
             return Self { addresses: Vec::new(), fault: Some(fault.clone()), missing: Some(fault) };
         }
         let deployed = scope.get::<ProxiesOf>(key);
@@ -51,7 +51,7 @@ impl Infrastructure {
     }
 }
 
-/// What the objects called `name` lack, of which the Service has `addresses`.
+/// What the objects called `name` lack; their Service has `addresses`.
 fn missing(scope: &Scope<'_>, key: &NsName, wanted: &[IpAddr], name: &NsName, addresses: &[Box<str>]) -> Option<Fault> {
     if let Some(words) = scope.get::<Unapplied>(key) {
         return Some(Fault::new("NoResources", format!("its proxies cannot be run as they should: {words}")));

@@ -8,7 +8,7 @@ use ir::{Problem, Severity, filter::Scheme};
 use super::{Conditions, Gateway, and_notes, id, unresolved};
 use crate::tables::{attachment::AttachedRoutes, gateway::Fault, listener::ListenerState};
 
-/// The status of a listener of `gateway`. What is wrong with it joins `problems`.
+/// The status of a listener of `gateway`. Its problems join `problems`.
 pub(super) fn status(gateway: &Gateway<'_>, state: &ListenerState, problems: &mut Vec<Problem>) -> ListenerStatus {
     let own = &state.model;
     let conditions = Conditions::new(gateway.model.generation);
@@ -35,8 +35,8 @@ struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// Notes a problem, unless another condition has it too.
-    fn note(&mut self, severity: Severity, fault: &Fault) {
+    /// Adds a problem, unless another condition added it.
+    fn add(&mut self, severity: Severity, fault: &Fault) {
         let message = format!("listener {}: {}", self.state.model.name, fault.message);
         let problem = Problem::new(severity, fault.reason, &fault.field, message);
         if !self.problems.iter().any(|known| (&known.field, &known.message) == (&problem.field, &problem.message)) {
@@ -44,10 +44,10 @@ impl Listener<'_> {
         }
     }
 
-    /// Says that a condition does not hold, with a problem.
+    /// Sets a condition to false, with a problem.
     fn fails(&mut self, condition: &'static str, severity: Severity, fault: &Fault) {
         self.conditions.no(condition, fault.reason, fault.to_string());
-        self.note(severity, fault);
+        self.add(severity, fault);
     }
 
     fn accepted(&mut self) {
@@ -63,7 +63,7 @@ impl Listener<'_> {
     fn conflicted(&mut self) {
         if let Some(fault) = &self.state.model.conflicted {
             self.conditions.yes("Conflicted", fault.reason, fault.to_string());
-            self.note(Severity::Refused, fault);
+            self.add(Severity::Refused, fault);
         } else {
             self.conditions.no("Conflicted", "NoConflicts", "no other listener is in the way");
         }
@@ -78,7 +78,7 @@ impl Listener<'_> {
             self.conditions.yes("ResolvedRefs", "ResolvedRefs", message);
         }
         if let Some(long) = long {
-            self.note(Severity::Warning, long);
+            self.add(Severity::Warning, long);
         }
     }
 
@@ -91,7 +91,7 @@ impl Listener<'_> {
         let own = &self.state.model;
         let is_sound = own.is_sound() && self.state.unresolved.is_none() && self.gateway.model.refused.is_none();
         if is_sound || own.withheld.is_some() {
-            self.note(Severity::Refused, fault);
+            self.add(Severity::Refused, fault);
         }
     }
 

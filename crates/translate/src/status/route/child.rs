@@ -1,4 +1,4 @@
-//! What is told of an HTTPRoute at another one that selects it.
+//! The entry of an HTTPRoute for another one that selects it.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What is to be said of a route at a parent that selects it, wherever that stands.
+/// The entry for a parent that selects the route, wherever that stands.
 pub(super) fn child(
     scope: &Scope<'_>,
     attached: &Attached,
@@ -83,7 +83,7 @@ fn nothing_fits(scope: &Scope<'_>, attached: &Attached, places: &[(&Chain, &Plac
     Fault::new("NoMatchingParent", format!("no match lies below one of the parent's: {}", listed(&left_out)))
 }
 
-/// Why no rule that is served does what it says, if so.
+/// Why every rule that is served is replaced; none if one is not.
 fn nothing_works(scope: &Scope<'_>, places: &[(&Chain, &Place)]) -> Option<Fault> {
     let mut first = None;
     for (chain, place) in places {

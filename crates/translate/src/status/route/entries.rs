@@ -1,4 +1,4 @@
-//! Which entries the status of an HTTPRoute has.
+//! The entries that the status of an HTTPRoute has.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What one entry of a status is about.
+/// The parent that an entry of a status is about.
 pub(super) enum Entry<'a> {
     /// A Gateway of ours that the route names.
     Gateway(&'a ParentState),
@@ -30,8 +30,8 @@ pub(super) enum Entry<'a> {
 }
 
 /// The entries of a route's status, more than there is room for: first those for its own `parentRefs`, then parents of its
-/// own namespace that it does not name, then those of others, one of each namespace in turn. Nobody fills the status of
-/// whom he publishes unasked.
+/// own namespace that it does not name, then those of others, one of each namespace in turn. A route
+/// that publishes another one unasked cannot fill the status of that.
 pub(super) fn entries<'a>(
     scope: &Scope<'_>,
     key: &NsName,

@@ -1,4 +1,4 @@
-//! What is wrong with an HTTPRoute, all rules together.
+//! Problems of an HTTPRoute.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     words::MAX_LISTED,
 };
 
-/// What is wrong with a route, all rules together.
+/// Problems of a route, all rules together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RouteProblems {
     /// Outside the rules.
@@ -27,12 +27,12 @@ pub(super) struct RouteProblems {
     pub(super) replaced: bool,
     pub(super) unresolved: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
-    /// Whether a route of another namespace publishes this one, which names no parent: one of the warnings says so.
+    /// Whether a route of another namespace publishes this one, which names no parent. A warning says so too.
     pub(super) published_unasked: bool,
 }
 
 impl RouteProblems {
-    /// What is wrong with a route where it stands at `chains`; each thing once.
+    /// The problems of a route at `chains`, each once.
     pub(super) fn of<'a>(scope: &Scope<'_>, attached: &Attached, chains: impl IntoIterator<Item = &'a Chain>) -> Self {
         let mut all = Self { head: attached.problems.clone(), ..Self::default() };
         // In many places there may be thousands of them.
@@ -82,7 +82,7 @@ impl RouteProblems {
     }
 }
 
-/// What is to be said of the children of a route whose statuses do not tell of it.
+/// A warning about children whose statuses have no room for an entry about `parent`.
 fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
     if !scope.get::<RouteHead>(parent)?.delegates() {
         return None;
