@@ -3,4 +3,5 @@
 mod filters;
 pub(super) mod head;
 mod matches;
+mod reference;
 pub(super) mod rule;

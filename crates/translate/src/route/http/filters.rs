@@ -17,7 +17,7 @@ use ir::{
 };
 use validate::{self, Invalid};
 
-use super::rule::backend_ref;
+use super::reference::backend_ref;
 
 /// Where filters stand, which decides what is allowed.
 #[derive(Clone, Copy, Debug)]

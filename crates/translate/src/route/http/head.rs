@@ -7,7 +7,7 @@ use ir::{
 };
 use validate::hostname;
 
-use super::rule::delegates;
+use super::reference::delegates;
 use crate::route::annotations;
 
 /// Reads everything but what the rules say.

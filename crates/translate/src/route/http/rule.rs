@@ -5,13 +5,12 @@ use std::sync::Arc;
 use api::{
     http_route::{HttpBackendRef, HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType},
     shared::{
-        BackendObjectReference, BackendRef as ApiBackendRef, CookieLifetimeType, SessionPersistence as ApiSession,
-        SessionPersistenceType,
+        BackendRef as ApiBackendRef, CookieLifetimeType, SessionPersistence as ApiSession, SessionPersistenceType,
     },
 };
 use ir::{
     NsName, Problem, Severity,
-    route::{BackendRef, BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec},
+    route::{BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
 use validate::{self, Invalid};
@@ -19,8 +18,8 @@ use validate::{self, Invalid};
 use super::{
     filters::{self, Level},
     matches,
+    reference::{backend_ref, delegates},
 };
-use crate::delegation::is_delegate;
 
 /// Reads a rule of `owner` that stands at `field`.
 pub(crate) fn read(rule: &HttpRouteRule, owner: &NsName, field: &str) -> RuleSpec {
@@ -50,11 +49,6 @@ pub(in crate::route) fn claims(rule: &HttpRouteRule, field: &str) -> RuleSpec {
         ignored: Box::default(),
         handling: Ok(Handling::default()),
     }
-}
-
-/// Whether a reference means routes.
-pub(super) fn delegates(written: &HttpBackendRef) -> bool {
-    is_delegate(&written.backend_ref.group, &written.backend_ref.kind)
 }
 
 fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
@@ -123,11 +117,6 @@ fn read_backend(written: &HttpBackendRef, field: String) -> Result<BackendSpec, 
         hostname: fields.rewrite.and_then(|rewrite| rewrite.hostname),
     });
     Ok(BackendSpec { field, policy: None, backend: backend_ref(&written.backend_ref), weight, changes })
-}
-
-pub(super) fn backend_ref(written: &BackendObjectReference) -> BackendRef {
-    let BackendObjectReference { group, kind, name, namespace, port } = written.clone();
-    BackendRef { group, kind, name, namespace, port }
 }
 
 /// A backend that a policy gives to rules without any.
