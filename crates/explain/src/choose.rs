@@ -3,7 +3,7 @@
 use envoy::bytes::Row;
 use ir::{
     Hostname,
-    matching::{Lead, Precedence},
+    matching::{Precedence, TieBreak},
 };
 use translate::inspect::EnvoyRoutes;
 
@@ -95,8 +95,8 @@ fn behind_why(winner: &Candidate, other: &Candidate) -> String {
         let (own, broader) = (&winner.hostname, &other.hostname);
         return format!("the one taken goes first: {own} is more specific than {broader}");
     }
-    let lead = winner.place.lead(&other.place).unwrap_or(Lead::Way);
-    format!("the one taken goes first: {lead}")
+    let tie_break = winner.place.tie_break(&other.place).unwrap_or(TieBreak::Way);
+    format!("the one taken goes first: {tie_break}")
 }
 
 /// Those that come nearest: the path matches, or begins as theirs.

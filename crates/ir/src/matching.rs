@@ -7,11 +7,11 @@ use std::{
 
 use crate::{chain::Chain, hostname::HostPrecedence, id::NsName};
 
-mod lead;
 mod origin;
+mod tie_break;
 
-pub use lead::Lead;
 pub use origin::{Origin, Part};
+pub use tie_break::TieBreak;
 
 /// A path as a rule asks for it (Gateway API `HTTPPathMatch`). All begin with `/`, but for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -19,11 +19,11 @@ use crate::{
             Attached, AttachedRoutes, Attachment, NamespaceLabels, ParentState, ServedHostname, Unacceptable,
         },
         capacity::AskedHost,
-        delegation::Branch,
+        delegation::ServedChain,
         gateway::{Admission, Fault, GatewayRow},
         host::VirtualHost,
         input::{Gateways, Namespaces},
-        listener::{Brief, Bucket, ListenerIndex, ListenerRow},
+        listener::{Bucket, ListenerIndex, ListenerRow, ListenerSummary},
         route::RouteHead,
     },
     words::listed_with,
@@ -57,14 +57,17 @@ impl Lookup for Admits {
 tables! {
     /// Listeners in a bucket of a Gateway that admit a kind of route from a namespace. A listener that admits nobody there
     /// ends here, and wakes no hostname.
-    Open: (NsName, Bucket, Arc<str>, &'static str) => Box<[Arc<Brief>]>;
+    Open: (NsName, Bucket, Arc<str>, &'static str) => Box<[Arc<ListenerSummary>]>;
 }
 
 impl Lookup for Open {
     fn compute(scope: &Scope<'_>, (gateway, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
         let listeners = scope.group::<ListenerIndex>(&(gateway.clone(), bucket.clone()));
-        let open = listeners.iter().map(|(_, brief)| brief);
-        let open: Box<[_]> = open.filter(|brief| admits(scope, gateway, brief, namespace, kind)).cloned().collect();
+        let open = listeners.iter().map(|(_, listener_summary)| listener_summary);
+        let open: Box<[_]> = open
+            .filter(|listener_summary| admits(scope, gateway, listener_summary, namespace, kind))
+            .cloned()
+            .collect();
         (!open.is_empty()).then_some(open)
     }
 }
@@ -81,17 +84,17 @@ pub(crate) struct CandidateQuery {
 tables! {
     /// Listeners of a Gateway that admit a kind of route from a namespace and have names in common with a hostname, with
     /// those names.
-    Candidates: CandidateQuery => Box<[(Arc<Brief>, Hostname)]>;
+    Candidates: CandidateQuery => Box<[(Arc<ListenerSummary>, Hostname)]>;
 }
 
 impl Lookup for Candidates {
     fn compute(scope: &Scope<'_>, key: &CandidateQuery) -> Option<Self::Value> {
-        let mut found: BTreeMap<Arc<str>, (Arc<Brief>, Hostname)> = BTreeMap::new();
+        let mut found: BTreeMap<Arc<str>, (Arc<ListenerSummary>, Hostname)> = BTreeMap::new();
         for bucket in buckets(&key.hostname) {
             let open = scope.get::<Open>(&(key.gateway.clone(), bucket, key.namespace.clone(), key.kind));
-            for brief in open.iter().flat_map(|open| open.iter()) {
-                if let Some(common) = brief.hostname.intersection(&key.hostname) {
-                    found.entry(brief.name.clone()).or_insert_with(|| (brief.clone(), common));
+            for listener_summary in open.iter().flat_map(|open| open.iter()) {
+                if let Some(common) = listener_summary.hostname.intersection(&key.hostname) {
+                    found.entry(listener_summary.name.clone()).or_insert_with(|| (listener_summary.clone(), common));
                 }
             }
         }
@@ -101,9 +104,15 @@ impl Lookup for Candidates {
     /// The same without the indices: it looks at all listeners.
     fn poisoned(scope: &Scope<'_>, key: &CandidateQuery, _: &engine::Fault) -> Option<Self::Value> {
         let all = scope.group::<ListenerIndex>(&(key.gateway.clone(), Bucket::All));
-        let open = all.iter().map(|(_, brief)| brief);
-        let open = open.filter(|brief| admits(scope, &key.gateway, brief, &key.namespace, key.kind));
-        Some(open.filter_map(|brief| Some((brief.clone(), brief.hostname.intersection(&key.hostname)?))).collect())
+        let open = all.iter().map(|(_, listener_summary)| listener_summary);
+        let open =
+            open.filter(|listener_summary| admits(scope, &key.gateway, listener_summary, &key.namespace, key.kind));
+        Some(
+            open.filter_map(|listener_summary| {
+                Some((listener_summary.clone(), listener_summary.hostname.intersection(&key.hostname)?))
+            })
+            .collect(),
+        )
     }
 }
 
@@ -119,15 +128,21 @@ fn buckets(hostname: &Hostname) -> Vec<Bucket> {
 }
 
 /// Gateway API `AllowedRoutes`.
-fn admits(scope: &Scope<'_>, gateway: &NsName, brief: &Brief, namespace: &Arc<str>, kind: &str) -> bool {
+fn admits(
+    scope: &Scope<'_>,
+    gateway: &NsName,
+    listener_summary: &ListenerSummary,
+    namespace: &Arc<str>,
+    kind: &str,
+) -> bool {
     let kind = RouteGroupKind::gateway_api(kind);
-    brief.kinds.contains(&kind)
-        && match &brief.admits {
+    listener_summary.kinds.contains(&kind)
+        && match &listener_summary.admits {
             Admission::All => true,
             Admission::Same => *namespace == gateway.namespace,
             Admission::None => false,
             Admission::Selector(_) => {
-                let listener = ListenerId { gateway: gateway.clone(), name: brief.name.clone() };
+                let listener = ListenerId { gateway: gateway.clone(), name: listener_summary.name.clone() };
                 scope.get::<Admits>(&(listener, namespace.clone())).is_some()
             }
         }
@@ -183,7 +198,7 @@ impl GatewayParent {
     }
 
     /// Whether it means this listener.
-    fn selects(&self, listener: &Brief) -> bool {
+    fn selects(&self, listener: &ListenerSummary) -> bool {
         self.section.as_ref().is_none_or(|section| *section == listener.name)
             && self.port.is_none_or(|port| Port::try_from(port).is_ok_and(|port| port == listener.port))
     }
@@ -244,8 +259,8 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     } else if all_ours && !listeners.is_empty() {
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
-    for (listener, brief) in &served {
-        let Some(config) = brief.route_config(&listener.gateway) else { continue };
+    for (listener, listener_summary) in &served {
+        let Some(config) = listener_summary.route_config(&listener.gateway) else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
@@ -254,7 +269,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     if !served.is_empty() {
         let chain = Chain::root(key.clone());
         delegation::grow(scope, &chain, &head);
-        scope.demand::<Branch>(chain);
+        scope.demand::<ServedChain>(chain);
     }
     Some(Attached {
         created: head.created,
@@ -321,7 +336,7 @@ fn attach(
     hostnames: &[Hostname],
     parent: &GatewayParent,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
-    served: &mut BTreeMap<ListenerId, Arc<Brief>>,
+    served: &mut BTreeMap<ListenerId, Arc<ListenerSummary>>,
 ) -> bool {
     let mut any = false;
     for hostname in hostnames {
@@ -332,14 +347,14 @@ fn attach(
             hostname: hostname.clone(),
         };
         let candidates = scope.get::<Candidates>(&query);
-        for (brief, common) in candidates.iter().flat_map(|found| found.iter()) {
-            if !parent.selects(brief) {
+        for (listener_summary, common) in candidates.iter().flat_map(|found| found.iter()) {
+            if !parent.selects(listener_summary) {
                 continue;
             }
             any = true;
-            let id = ListenerId { gateway: parent.gateway.clone(), name: brief.name.clone() };
-            if brief.served {
-                served.insert(id.clone(), brief.clone());
+            let id = ListenerId { gateway: parent.gateway.clone(), name: listener_summary.name.clone() };
+            if listener_summary.served {
+                served.insert(id.clone(), listener_summary.clone());
             }
             let own = if *hostname == Hostname::Any { common } else { hostname };
             let precedence = own.precedence();
@@ -359,18 +374,27 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
     let field = format!("spec.parentRefs[{}]", parent.index);
     let none = format!("no listener{} of Gateway {}", parent.describe(), parent.gateway);
     let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));
-    let selected: Vec<_> = all.iter().map(|(_, brief)| brief).filter(|brief| parent.selects(brief)).collect();
+    let selected: Vec<_> = all
+        .iter()
+        .map(|(_, listener_summary)| listener_summary)
+        .filter(|listener_summary| parent.selects(listener_summary))
+        .collect();
     if selected.is_empty() {
         let message =
             format!("Gateway {} has no listener{}; correct sectionName or port", parent.gateway, parent.describe());
         return Fault::at("NoMatchingParent", field, message);
     }
-    if !selected.iter().any(|brief| brief.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
+    if !selected
+        .iter()
+        .any(|listener_summary| listener_summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute")))
+    {
         let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
         return Fault::at("NotAllowedByListeners", field, message);
     }
-    let admitting: Vec<_> =
-        selected.iter().filter(|brief| admits(scope, &parent.gateway, brief, &route.namespace, "HTTPRoute")).collect();
+    let admitting: Vec<_> = selected
+        .iter()
+        .filter(|listener_summary| admits(scope, &parent.gateway, listener_summary, &route.namespace, "HTTPRoute"))
+        .collect();
     if admitting.is_empty() {
         let message = format!(
             "{none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
@@ -378,7 +402,7 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
         );
         return Fault::at("NotAllowedByListeners", field, message);
     }
-    let theirs: BTreeSet<_> = admitting.iter().map(|brief| &brief.hostname).collect();
+    let theirs: BTreeSet<_> = admitting.iter().map(|listener_summary| &listener_summary.hostname).collect();
     let message = format!(
         "{none} serves {}; those that admit this route serve {}: correct spec.hostnames or the parent",
         listed_with(", ", hostnames),

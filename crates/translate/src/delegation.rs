@@ -4,7 +4,7 @@
 //! tree [grows](crate::tables::delegation::Growth) depth by depth: a route expands its delegating rules, the routes that
 //! these select become [candidates](crate::tables::delegation::Candidate), and those that have anything below their
 //! parent's matches expand again. When all has grown, those that do not ask for more than their share of the tree's bound
-//! are served, as [branches](crate::tables::delegation::Branch). What a rule is to its children is a [`Delegation`](crate::tables::delegation::Delegation):
+//! are served, as [branches](crate::tables::delegation::ServedChain). What a rule is to its children is a [`Delegation`](crate::tables::delegation::Delegation):
 //! nothing else of a parent wakes them.
 //!
 //! A parent's side of a match is always the merged one, that of all its ancestors included.
@@ -18,11 +18,11 @@ mod index;
 mod inherit;
 mod inheritance;
 mod parent;
+mod placed_route;
 mod policy;
 mod regex;
 mod select;
 mod share;
-mod standing;
 
 pub(crate) use select::consents;
 pub use select::published_unasked;
@@ -32,10 +32,10 @@ pub(crate) use bound::{
     ExcessOf, HasTooManyMatches, Planned, Rendering, SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches,
     UsedRoutes, beyond, beyond_fault, why_too_many,
 };
-pub(crate) use branch::{Expansion, Fan, grow};
+pub(crate) use branch::{BucketSelection, ChildSelection, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};
 pub use inheritance::Provenance;
 pub(crate) use inheritance::{combine, provenance};
-pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, Ruling, SaidOf};
+pub(crate) use placed_route::{Outcome, PlacedRoute, describe};
+pub(crate) use policy::{DelegationPoliciesOf, DelegationPolicyRow, DirectivesFor, PolicyDirectives};
 pub(crate) use select::{is_delegate, may_consent};
-pub(crate) use standing::{Outcome, Standing, describe};

@@ -32,7 +32,7 @@ impl<T: Clone> Inherit for Option<T> {
 
 /// What a level says.
 #[derive(Debug)]
-pub(crate) struct Said<'a, By, T> {
+pub(crate) struct LevelValue<'a, By, T> {
     /// Whose word it is.
     pub(crate) by: By,
     /// Whether it wins over all below.
@@ -56,7 +56,7 @@ pub(crate) struct Folded<By, T> {
 pub(crate) fn fold<'a, By, T: Inherit + 'a>(
     own: T,
     by: By,
-    above: impl Iterator<Item = Said<'a, By, T>>,
+    above: impl Iterator<Item = LevelValue<'a, By, T>>,
 ) -> Folded<By, T> {
     let mut saying: Vec<By> = own.is_set().then_some(by).into_iter().collect();
     let (mut value, mut winner) = (own, 0);

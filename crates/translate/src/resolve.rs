@@ -21,12 +21,12 @@ use ir::{
 
 use crate::{
     budget::cost::{Cost, Limits, Meter, Taken, affordable, unpriced},
-    delegation::{Outcome, Standing, beyond_fault, combine, not_allowed},
+    delegation::{Outcome, PlacedRoute, beyond_fault, combine, not_allowed},
     internal,
     policy::rule::effective,
     tables::{
         backend::{ClusterId, SessionCluster, Shares},
-        delegation::{Beyond, Branch, Serving},
+        delegation::{Beyond, ServedChain, Serving},
         gateway::Fault,
         input::Config,
         route::{RouteHead, RouteRule},
@@ -139,14 +139,14 @@ impl Unwritten {
         Priced { unwritten: self, taken }
     }
 
-    /// Its Envoy routes and those that stand aside. What cannot be read is told here, for all listeners.
-    fn routes(self, aside: Vec<EnvoyRoute>, meter: &mut Meter<'_, '_>, findings: &mut Findings) -> EnvoyRoutes {
+    /// Its Envoy routes and those that stand excluded. What cannot be read is told here, for all listeners.
+    fn routes(self, excluded: Vec<EnvoyRoute>, meter: &mut Meter<'_, '_>, findings: &mut Findings) -> EnvoyRoutes {
         let priced = self.priced(meter);
         let routes = priced.write(ANYWHERE, &mut findings.closed);
         if route::depends_on_listener(&priced.unwritten.rule) {
             EnvoyRoutes::ByListener(Box::new(priced))
         } else {
-            EnvoyRoutes::Everywhere(routes.into_iter().chain(aside).collect())
+            EnvoyRoutes::Everywhere(routes.into_iter().chain(excluded).collect())
         }
     }
 }
@@ -264,8 +264,8 @@ impl Lookup for ResolvedRule {
         let route = scope.get::<RouteHead>(chain.route())?;
         let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let field = format!("spec.rules[{index}]");
-        let standing = Standing::of(scope, chain, &route)?;
-        let Outcome { matches, .. } = standing.render(*index, &rule.matches);
+        let placed = PlacedRoute::of(scope, chain, &route)?;
+        let Outcome { matches, .. } = placed.render(*index, &rule.matches);
         let config = scope.get::<Config>(&())?;
         let mut findings =
             Findings { dropped: rule.dropped.to_vec(), warnings: rule.ignored.to_vec(), ..Findings::default() };
@@ -287,19 +287,19 @@ impl Lookup for ResolvedRule {
         let mut prefixless = Vec::new();
         let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
-        let terms = standing.terms(scope, chain.route(), &route, unwritten.name.as_ref());
+        let terms = placed.terms(scope, chain.route(), &route, unwritten.name.as_ref());
         let handling = rule.handling.as_ref().map(Cow::Borrowed).map_err(Problem::clone);
         let ruled = handling.and_then(|handling| {
             let terms = terms?;
-            let closed = standing.fault.is_none().then(|| no_room(scope, chain)).flatten();
-            if let Some(fault) = standing.fault.as_ref().or(closed.as_ref()) {
+            let closed = placed.fault.is_none().then(|| no_room(scope, chain)).flatten();
+            if let Some(fault) = placed.fault.as_ref().or(closed.as_ref()) {
                 return Err(Problem::new(Severity::Replaced, fault.reason, &fault.field, &fault.message));
             }
             if let Some(broken) = &effective.broken {
                 return Err(broken.clone());
             }
             if !handling.delegates.is_empty() {
-                let not_allowed = not_allowed(&standing, &terms, chain.route(), &handling);
+                let not_allowed = not_allowed(&placed, &terms, chain.route(), &handling);
                 if !not_allowed.is_empty() {
                     resolver.unresolved.extend(not_allowed);
                     return Ok(Ok(Rule::direct_response(500, "")));
@@ -308,12 +308,12 @@ impl Lookup for ResolvedRule {
                 return Ok(Err(handling));
             }
             let handling = terms::apply(handling, &terms, &chain.route().namespace, &field)?;
-            let not_allowed = not_allowed(&standing, &terms, chain.route(), &handling);
+            let not_allowed = not_allowed(&placed, &terms, chain.route(), &handling);
             if !not_allowed.is_empty() {
                 resolver.unresolved.extend(not_allowed);
                 return Ok(Ok(Rule::direct_response(500, "")));
             }
-            let levels = standing.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
+            let levels = placed.above.iter().flat_map(|above| above.levels.iter().map(AsRef::<Level>::as_ref));
             let mut handling = combine(handling, &levels.collect::<Vec<_>>(), &field)?;
             replaceable(&handling, &unwritten.matches, &field)?;
             prefixless = policies.apply(&effective, &mut handling, &mut unwritten.matches, &field)?;
@@ -334,7 +334,7 @@ impl Lookup for ResolvedRule {
             }
         };
         findings.matches_nothing = unwritten.matches.is_empty();
-        let aside = policies::aside(prefixless, &unwritten, &mut meter, &config.replacement, &mut findings);
+        let excluded = policies::excluded(prefixless, &unwritten, &mut meter, &config.replacement, &mut findings);
         let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
         clusters.sort();
         clusters.dedup();
@@ -345,7 +345,7 @@ impl Lookup for ResolvedRule {
             Some(handling) => {
                 EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, &handling, &mut meter, &mut findings))
             }
-            None => unwritten.routes(aside, &mut meter, &mut findings),
+            None => unwritten.routes(excluded, &mut meter, &mut findings),
         };
         findings.dropped.extend(meter.gave_up(&field));
         Some(Resolved {
@@ -362,10 +362,10 @@ impl Lookup for ResolvedRule {
         let route = scope.get::<RouteHead>(chain.route())?;
         let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let field = format!("spec.rules[{index}]");
-        let standing = Standing::of(scope, chain, &route)?;
-        let mut matches = standing.render(*index, &rule.matches).matches;
+        let placed = PlacedRoute::of(scope, chain, &route)?;
+        let mut matches = placed.render(*index, &rule.matches).matches;
         if route.rules.get(*index as usize)?.delegates {
-            let terms = scope.attempt(|| standing.terms(scope, chain.route(), &route, rule.name.as_ref()));
+            let terms = scope.attempt(|| placed.terms(scope, chain.route(), &route, rule.name.as_ref()));
             let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
             matches = matches.iter().map(|rendered| rendered.behind(sort, true)).collect();
         }
@@ -398,7 +398,7 @@ impl Lookup for ResolvedRule {
 /// Why a route answers by itself at its place for want of room in its tree, if so.
 fn no_room(scope: &Scope<'_>, chain: &Chain) -> Option<Fault> {
     chain.above()?;
-    let closed = *scope.get::<Branch>(chain)? == Serving::Closed;
+    let closed = *scope.get::<ServedChain>(chain)? == Serving::Closed;
     let bound = scope.get::<Config>(&())?.delegation.max_matches;
     closed.then(|| beyond_fault(bound, Beyond::Closed))
 }

@@ -19,9 +19,9 @@ use crate::{
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
     delegation::{
-        BucketRow, Buckets, ChildHead, DelegationPoliciesOf, DelegationPolicyRow, ExcessOf, Expansion, Fan, Filled,
-        HasTooManyMatches, Members, Planned, Rendering, Ruling, SaidOf, SelectsTooMany, TooManyMatches, TooManyRoutes,
-        UsedMatches, UsedRoutes,
+        BucketRow, BucketSelection, Buckets, ChildHead, ChildSelection, DelegationPoliciesOf, DelegationPolicyRow,
+        DirectivesFor, ExcessOf, Filled, HasTooManyMatches, Members, Planned, PolicyDirectives, Rendering,
+        SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -38,8 +38,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            Branch, Candidate, Delegating, Excess, Excesses, FitsBelow, Fitting, Growth, Overfull, Places, Referred,
-            Selections, Unlisted,
+            Candidate, Delegating, Excess, Excesses, FitsBelow, Fitting, Growth, Overfull, Places, Referred,
+            Selections, ServedChain, Unlisted,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -372,8 +372,8 @@ fn tables() -> Engine {
         .lookup::<Candidates>()
         .lookup::<Presence>()
         .group::<DelegationPoliciesOf>()
-        .lookup::<Ruling>()
-        .lookup::<SaidOf>()
+        .lookup::<PolicyDirectives>()
+        .lookup::<DirectivesFor>()
         .derived_for_each::<Attachment, Routes>(same)
         .group::<Members>()
         .derived::<BucketRow>()
@@ -393,13 +393,13 @@ fn tables() -> Engine {
                 .lookup::<UsedRoutes>()
                 .derived::<TooManyRoutes>()
                 .group::<SelectsTooMany>()
-                .derived::<Expansion>()
-                .derived::<Fan>()
+                .derived::<ChildSelection>()
+                .derived::<BucketSelection>()
         })
         .derived::<Excesses>()
         .group::<Excess>()
         .group::<ExcessOf>()
-        .derived::<Branch>()
+        .derived::<ServedChain>()
         .group::<Selections>()
         .group::<Fitting>()
         .lookup::<FitsBelow>()

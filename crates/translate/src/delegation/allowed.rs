@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use ir::{NsName, Problem, Severity, route::Handling};
 
-use super::Standing;
+use super::PlacedRoute;
 use crate::tables::terms::{Restriction, Terms};
 
 /// The backends of a rule that those above it do not allow, those of its mirrors included.
-pub(crate) fn not_allowed(standing: &Standing, terms: &Terms, route: &NsName, handling: &Handling) -> Vec<Problem> {
-    let Some(above) = &standing.above else { return Vec::new() };
+pub(crate) fn not_allowed(placed: &PlacedRoute, terms: &Terms, route: &NsName, handling: &Handling) -> Vec<Problem> {
+    let Some(above) = &placed.above else { return Vec::new() };
     let restrictions = &above.terms.restrictions;
     // What a policy gives is bound by those that stand above the policy.
     let below = terms.defaults.as_ref().map_or(restrictions.len(), |defaults| defaults.below);

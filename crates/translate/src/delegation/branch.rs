@@ -7,13 +7,15 @@ use ir::{Chain, NsName, delegation::Children, route::Head, settings::Consent};
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
-    policy::said_of,
+    policy::directives_for,
     select::consents,
     share::Claim,
 };
 use crate::tables::{
     attachment::{Attached, Attachment},
-    delegation::{Beyond, Branch, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, Serving},
+    delegation::{
+        Beyond, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, ServedChain, Serving,
+    },
     host::Placement,
     input::Config,
     policy::PolicyAt,
@@ -22,9 +24,9 @@ use crate::tables::{
 
 tables! {
     /// The children of a delegating rule.
-    Expansion: (Chain, u32) => ();
+    ChildSelection: (Chain, u32) => ();
     /// Those of one bucket that a reference of a delegating rule selects.
-    Fan: (Chain, u32, u32, u8) => ();
+    BucketSelection: (Chain, u32, u32, u8) => ();
 }
 
 impl Derived for Growth {
@@ -57,7 +59,7 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
             && let Some(selected) = selected(rule)
         {
             count += selected;
-            scope.demand::<Expansion>((chain.clone(), rule));
+            scope.demand::<ChildSelection>((chain.clone(), rule));
         }
     }
     if depth > 0 && count > 0 {
@@ -92,14 +94,14 @@ pub(crate) fn grow(scope: &Emitter<'_>, chain: &Chain, route: &Head) {
     }
 }
 
-impl Derived for Branch {
+impl Derived for ServedChain {
     fn compute(scope: &Emitter<'_>, chain: &Chain) -> Option<Serving> {
         let serving = serving(scope, chain)?;
         let attached = scope.get::<Attachment>(chain.top())?;
         let route = scope.get::<RouteHead>(chain.route())?;
         let names = route.rule_names().cloned().map(Some);
         for section in names.chain([None]) {
-            if let Some(said) = said_of(scope, chain.route(), section) {
+            if let Some(said) = directives_for(scope, chain.route(), section) {
                 let policy = ObjectId::new(Kind::DelegationPolicy, said.0.namespace.clone(), said.0.name.clone());
                 for listener in &attached.served {
                     scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
@@ -136,7 +138,7 @@ fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) 
     }
 }
 
-impl Derived for Expansion {
+impl Derived for ChildSelection {
     fn compute(scope: &Emitter<'_>, key: &(Chain, u32)) -> Option<()> {
         let (chain, rule) = key;
         if chain.depth() > 0 && selects_too_many(scope, chain) {
@@ -152,7 +154,7 @@ impl Derived for Expansion {
                 all => {
                     let filled = scope.get::<Filled>(all).map_or(0, |filled| *filled);
                     for bucket in buckets(filled) {
-                        scope.demand::<Fan>((chain.clone(), *rule, *position, bucket));
+                        scope.demand::<BucketSelection>((chain.clone(), *rule, *position, bucket));
                     }
                 }
             }
@@ -165,7 +167,7 @@ impl Derived for Expansion {
     }
 }
 
-impl Derived for Fan {
+impl Derived for BucketSelection {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         fan(scope, key)
     }

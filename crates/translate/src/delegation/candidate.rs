@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, delegation::Children};
 
-use super::{Rendering, Standing, branch::grow, share::Claim, standing::NOT_ALLOWED};
+use super::{PlacedRoute, Rendering, branch::grow, placed_route::NOT_ALLOWED, share::Claim};
 use crate::{
     internal,
     tables::{
-        delegation::{Branch, Candidate, Delegating, Fit, Fitting, Overfull, Place, Places, Selection, Selections},
+        delegation::{
+            Candidate, Delegating, Fit, Fitting, Overfull, Place, Places, Selection, Selections, ServedChain,
+        },
         input::Config,
         route::{RouteHead, RouteRule},
     },
@@ -64,7 +66,7 @@ struct Judged {
 fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let name = chain.route();
     let head = scope.get::<RouteHead>(name)?;
-    let standing = Standing::of(scope, chain, &head)?;
+    let placed = PlacedRoute::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
     let mut below = BTreeMap::new();
     let mut rendered = 0;
@@ -75,7 +77,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
             break;
         }
         let rule = scope.get::<RouteRule>(&(name.clone(), index))?;
-        let outcome = standing.render_some(index, &rule.matches, most - rendered);
+        let outcome = placed.render_some(index, &rule.matches, most - rendered);
         rendered += outcome.matches.len();
         served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
         left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
@@ -84,18 +86,18 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         }
     }
     served.dedup();
-    let allowed = standing.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
-    if standing.fault.is_some() || rendered > most {
+    let allowed = placed.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
+    if placed.fault.is_some() || rendered > most {
         // Nobody knows what it would have, were it sound or less.
-        for (at, _) in standing.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
+        for (at, _) in placed.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
             below.entry(at).or_insert(false);
         }
     }
-    let is_sound = standing.fault.is_none();
+    let is_sound = placed.fault.is_none();
     let fit = |as_much| if is_sound { Fit::Serves { as_much } } else { Fit::Broken { as_much: as_much && allowed } };
     let mut fits: Vec<_> = below.into_iter().map(|(matching, as_much)| (matching, fit(as_much))).collect();
-    fits.extend(standing.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
-    let place = Place { fault: standing.fault, served: served.into(), left_out: left_out.into() };
+    fits.extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
+    let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
     let claim = Claim { count: rendered as u64, created: head.created };
     Some(Judged { place, fits, claim, allowed })
 }
@@ -113,7 +115,7 @@ fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
     }
     if allowed && !place.served.is_empty() {
         grow(scope, chain, &*scope.get::<RouteHead>(name)?);
-        scope.demand::<Branch>(chain.clone());
+        scope.demand::<ServedChain>(chain.clone());
     }
     scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
     scope.demand::<Overfull>(name.clone());

@@ -10,7 +10,7 @@ use ir::{
 };
 use validate::header;
 
-use crate::fold::{Folded, Inherit, Said, fold};
+use crate::fold::{Folded, Inherit, LevelValue, fold};
 
 /// A field of a rule with those who have a say in it: none for the rule itself, else the place of a level, counted from the
 /// root.
@@ -32,7 +32,7 @@ macro_rules! inherited {
             let mut provenance = Vec::new();
             let fields = Fields {$(
                 $field: {
-                    let above = levels.iter().enumerate().rev().map(|(place, level)| Said {
+                    let above = levels.iter().enumerate().rev().map(|(place, level)| LevelValue {
                         by: Some(place),
                         prefers_itself: level.prefers_parent,
                         value: &level.fields.$field,

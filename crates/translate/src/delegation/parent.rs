@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Lookup, Scope};
 use ir::{Chain, delegation::Level};
 
-use super::{Standing, not_allowed, select::children_of};
+use super::{PlacedRoute, not_allowed, select::children_of};
 use crate::tables::{
     delegation::{Delegating, Delegation},
     input::Config,
@@ -18,22 +18,22 @@ impl Lookup for Delegating {
         let route = scope.get::<RouteHead>(name)?;
         let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
         let handling = rule.handling.as_ref().ok().filter(|handling| !handling.delegates.is_empty())?;
-        let standing = Standing::of(scope, chain, &route).filter(|standing| standing.fault.is_none())?;
-        let matches = standing.render(*index, &rule.matches).matches;
+        let placed = PlacedRoute::of(scope, chain, &route).filter(|placed| placed.fault.is_none())?;
+        let matches = placed.render(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
         let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
             Some((position, children_of(&delegate.reference, &name.namespace, &everywhere)?))
         });
         let children = children.collect();
-        let terms = standing.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;
+        let terms = placed.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;
         // What it hands down goes to its children's requests, so it is bound as they are.
-        if !not_allowed(&standing, &terms, name, handling).is_empty() {
+        if !not_allowed(&placed, &terms, name, handling).is_empty() {
             return None;
         }
-        let above = standing.above.iter().flat_map(|above| above.levels.iter().cloned());
+        let above = placed.above.iter().flat_map(|above| above.levels.iter().cloned());
         let level = Level {
             route: name.clone(),
-            prefers_parent: standing.annotations.prefers_parent,
+            prefers_parent: placed.annotations.prefers_parent,
             fields: handling.fields.clone(),
         };
         Some(Delegation {

@@ -29,9 +29,9 @@ tables! {
     /// Files a policy under its targets.
     DelegationPolicyRow: NsName => ();
     /// What a policy says, as far as it can be honoured.
-    Ruling: NsName => Said;
+    PolicyDirectives: NsName => Directives;
     /// What is said of an HTTPRoute (no name) or of its rule of that name, by the oldest policy that targets it.
-    SaidOf: (NsName, Option<Arc<str>>) => (NsName, Arc<Said>);
+    DirectivesFor: (NsName, Option<Arc<str>>) => (NsName, Arc<Directives>);
 }
 
 groups! {
@@ -68,7 +68,7 @@ fn file(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
 
 /// What a policy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Directives {
     /// Why it cannot be honoured, so that what it targets is not served.
     pub(crate) refused: Option<Fault>,
     /// Why its failure mode cannot be honoured; the rest is.
@@ -79,26 +79,26 @@ pub(crate) struct Said {
     requires_auth: bool,
 }
 
-impl Lookup for Ruling {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Said> {
+impl Lookup for PolicyDirectives {
+    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Directives> {
         let policy = scope.get::<DelegationPolicies>(key)?;
         let sound = sound(&Object::DelegationPolicy(DelegationPolicy::clone(&policy)));
         let sound = sound.map_err(|problem| Fault::at(problem.reason, problem.field, problem.message));
         let said = sound.and_then(|()| read(key, &policy.spec));
-        Some(said.unwrap_or_else(|fault| Said { refused: Some(fault), ..Said::default() }))
+        Some(said.unwrap_or_else(|fault| Directives { refused: Some(fault), ..Directives::default() }))
     }
 
-    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Said> {
+    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Directives> {
         scope.get::<DelegationPolicies>(key)?;
-        Some(Said { refused: Some(internal::fault()), ..Said::default() })
+        Some(Directives { refused: Some(internal::fault()), ..Directives::default() })
     }
 }
 
-impl Lookup for SaidOf {
+impl Lookup for DirectivesFor {
     fn compute(scope: &Scope<'_>, key: &(NsName, Option<Arc<str>>)) -> Option<Self::Value> {
         let policies = scope.group::<DelegationPoliciesOf>(key);
         let (Age { name, .. }, ()) = policies.first()?;
-        Some((name.clone(), scope.get::<Ruling>(name)?))
+        Some((name.clone(), scope.get::<PolicyDirectives>(name)?))
     }
 }
 
@@ -108,17 +108,17 @@ fn target_of(route: &NsName, section: Option<Arc<str>>) -> Target {
 
 /// What is said of an HTTPRoute or of its rule of a name. Most have no such policy, which the list of all policies, read
 /// anyway, tells: so they need no rows here.
-pub(crate) fn said_of(
+pub(crate) fn directives_for(
     scope: &Scope<'_>,
     route: &NsName,
     section: Option<Arc<str>>,
-) -> Option<Arc<(NsName, Arc<Said>)>> {
+) -> Option<Arc<(NsName, Arc<Directives>)>> {
     let policies = scope.get::<PoliciesOf>(&target_of(route, section.clone()))?;
     let any = policies.iter().any(|policy| policy.kind == Kind::DelegationPolicy);
-    any.then(|| scope.get::<SaidOf>(&(route.clone(), section)))?
+    any.then(|| scope.get::<DirectivesFor>(&(route.clone(), section)))?
 }
 
-fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Said, Fault> {
+fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Fault> {
     let invalid = |field: &str, message: String| Fault::at("Invalid", field, message);
     for (index, target) in spec.target_refs.iter().enumerate() {
         if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
@@ -147,7 +147,7 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Said, Fault> {
         }
     };
     let restriction = spec.allowed_children.as_ref().map(|children| restriction(policy, children)).transpose()?;
-    Ok(Said {
+    Ok(Directives {
         refused: None,
         failure_mode,
         sort,
@@ -215,8 +215,8 @@ pub(crate) fn terms(
         let who = || Demand { namespace: route.namespace.clone(), what: what() };
         terms.requires_auth.get_or_insert_with(who);
     }
-    let of_route = said_of(scope, route, None);
-    let of_rule = rule.and_then(|rule| said_of(scope, route, Some(rule.clone())));
+    let of_route = directives_for(scope, route, None);
+    let of_rule = rule.and_then(|rule| directives_for(scope, route, Some(rule.clone())));
     // What is said of the rule comes last, since it is the more precise.
     for said in of_route.iter().chain(&of_rule) {
         let (policy, said) = &**said;

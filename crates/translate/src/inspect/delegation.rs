@@ -8,7 +8,7 @@ use super::{Fault, Inspector, Provenance, Serving};
 use crate::{
     delegation::beyond_fault,
     tables::{
-        delegation::{self, Branch, Delegating, Excess, FitsBelow, Place, Places, Selection, Selections},
+        delegation::{self, Delegating, Excess, FitsBelow, Place, Places, Selection, Selections, ServedChain},
         input::Config,
     },
 };
@@ -90,7 +90,7 @@ impl Inspector<'_> {
 
     /// How a route is served at its place; none where it is not.
     pub fn serving(self, chain: &Chain) -> Option<Serving> {
-        self.engine.get::<Branch>(chain).map(|serving| *serving)
+        self.engine.get::<ServedChain>(chain).map(|serving| *serving)
     }
 }
 

@@ -7,7 +7,7 @@ use ir::NsName;
 
 use super::key_of;
 use crate::{
-    delegation::Ruling,
+    delegation::PolicyDirectives,
     tables::policy::{
         InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
         UsedEntry, Winner, Winners, WithoutPrefix,
@@ -51,7 +51,7 @@ impl Derived for WithoutPrefix {
 impl Derived for InvalidPolicies {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<InvalidPolicy> {
         if id.kind == Kind::DelegationPolicy {
-            let fault = scope.get::<Ruling>(&key_of(id))?.refused.clone()?;
+            let fault = scope.get::<PolicyDirectives>(&key_of(id))?.refused.clone()?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         let policy = scope.get::<PolicyRow>(id)?;

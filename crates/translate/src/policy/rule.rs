@@ -11,7 +11,7 @@ use ir::{
 use units::AnyUnit;
 
 use crate::{
-    fold::{Said, fold},
+    fold::{LevelValue, fold},
     tables::{
         policy::{PoliciesOf, PolicyRow, Rank, Target},
         route::{RouteHead, RouteRule},
@@ -162,7 +162,7 @@ impl Level {
             let first = |level: &'_ Self| level.units.iter().position(|supplied| supplied.key() == key);
             let firsts: Vec<_> =
                 levels().map(|level| (level.prefers_itself, first(level).map(|at| &level.units[at]))).collect();
-            let above = firsts[1..].iter().map(|(prefers_itself, value)| Said {
+            let above = firsts[1..].iter().map(|(prefers_itself, value)| LevelValue {
                 by: (),
                 prefers_itself: *prefers_itself,
                 value,

@@ -13,7 +13,7 @@ use crate::{
     budget::cost::Meter,
     delegation::{describe, why_too_many},
     internal,
-    tables::delegation::{Branch, Delegating, FitsBelow, Referred, Selection},
+    tables::delegation::{Delegating, FitsBelow, Referred, Selection, ServedChain},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -27,7 +27,7 @@ pub(super) fn answers(
     let (chain, rule) = (&unwritten.chain, unwritten.index);
     let at = (chain.clone(), rule);
     // Where the route stands at no Gateway of ours nothing is delegated, and nothing can be said.
-    let delegation = scope.get::<Branch>(chain).and_then(|_| scope.get::<Delegating>(&at));
+    let delegation = scope.get::<ServedChain>(chain).and_then(|_| scope.get::<Delegating>(&at));
     let Some(delegation) = delegation else { return Box::default() };
     let field = format!("spec.rules[{rule}]");
     if let Some(why) = why_too_many(scope, chain) {

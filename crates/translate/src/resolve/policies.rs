@@ -55,7 +55,7 @@ impl Policies {
         matches: &mut Vec<Rendered>,
         field: &str,
     ) -> Result<Vec<(Rendered, Problem)>, Problem> {
-        let mut aside = Vec::new();
+        let mut excluded = Vec::new();
         let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
         for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
             let mut overridden = overridden.clone();
@@ -72,10 +72,10 @@ impl Policies {
             if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
                 && holds
             {
-                aside = self.replace_prefixes(policy, entries, matches, field)?;
+                excluded = self.replace_prefixes(policy, entries, matches, field)?;
             }
         }
-        Ok(aside)
+        Ok(excluded)
     }
 
     /// Notes which entries are used, and gives back the matches that have no prefix.
@@ -98,18 +98,18 @@ impl Policies {
             let field = format!("{field}.matches[{}]", rendered.index);
             (rendered, Problem::new(Severity::Replaced, "MustHavePrefix", field, message))
         });
-        let aside: Vec<_> = told.collect();
+        let excluded: Vec<_> = told.collect();
         if matches.is_empty()
-            && let Some((_, problem)) = aside.first()
+            && let Some((_, problem)) = excluded.first()
         {
             let problem = problem.clone();
-            *matches = aside.into_iter().map(|(rendered, _)| rendered).collect();
+            *matches = excluded.into_iter().map(|(rendered, _)| rendered).collect();
             return Err(problem);
         }
         self.entries = matches.iter().filter_map(|rendered| entry(entries, &rendered.written.path)).collect();
         self.entries.sort_unstable();
         self.entries.dedup();
-        Ok(aside)
+        Ok(excluded)
     }
 
     /// What is kept of it; most rules have no policies.
@@ -143,7 +143,7 @@ fn entry(entries: &[PrefixReplacement], path: &Path) -> Option<u32> {
 }
 
 /// What stands in place of matches that a policy cannot hold for, each with why.
-pub(super) fn aside(
+pub(super) fn excluded(
     matches: Vec<(Rendered, Problem)>,
     unwritten: &Unwritten,
     meter: &mut Meter<'_, '_>,

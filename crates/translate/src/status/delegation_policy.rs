@@ -9,11 +9,11 @@ use super::{
     ancestors::{entries, gateway_ref},
 };
 use crate::{
-    delegation::{DelegationPoliciesOf, Ruling},
+    delegation::{DelegationPoliciesOf, PolicyDirectives},
     grant::GATEWAY_API,
     policy::{key_of, section},
     tables::{
-        delegation::{Branch, Places},
+        delegation::{Places, ServedChain},
         gateway::Fault,
         input::DelegationPolicies,
         policy::PolicyGateways,
@@ -25,7 +25,7 @@ use crate::{
 pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
     let key = key_of(id);
     let policy = scope.get::<DelegationPolicies>(&key)?;
-    let said = scope.get::<Ruling>(&key)?;
+    let said = scope.get::<PolicyDirectives>(&key)?;
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let own = Age { created, name: key.clone() };
     let (mut lacking, mut older, mut not_root) = (Vec::new(), None, None);
@@ -55,8 +55,8 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
                 Fault::at("Conflicted", format!("spec.targetRefs[{index}]"), message)
             });
         }
-        let below =
-            scope.get::<Branch>(&Chain::root(route.clone())).is_none() && !scope.group::<Places>(&route).is_empty();
+        let below = scope.get::<ServedChain>(&Chain::root(route.clone())).is_none()
+            && !scope.group::<Places>(&route).is_empty();
         if policy.spec.failure_mode.is_some() && below {
             not_root.get_or_insert_with(|| {
                 let message =

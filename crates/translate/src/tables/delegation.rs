@@ -19,7 +19,7 @@ tables! {
     /// A route of a tree that delegates: lets it select its children.
     Growth: Chain => ();
     /// A route that is served at its place in a tree.
-    Branch: Chain => Serving;
+    ServedChain: Chain => Serving;
     /// Tells the routes of a root's tree that ask for more than their share of what it may have.
     Excesses: NsName => ();
     /// Has the parents of a child know it that its status has no room for.

@@ -14,7 +14,7 @@ tables! {
 
 groups! {
     /// The listeners of a Gateway by hostname, so that a new one wakes only routes whose hostnames it could serve.
-    ListenerIndex: (NsName, Bucket), Arc<str> => Arc<Brief>;
+    ListenerIndex: (NsName, Bucket), Arc<str> => Arc<ListenerSummary>;
     /// The listeners of a port with a hostname, the one that is served (one at most) first: whether it is not, and its
     /// name.
     PortHosts: (NsName, Port, Scheme, Hostname), (bool, Arc<str>) => ();
@@ -49,7 +49,7 @@ impl ListenerState {
 
 /// What a route needs to know of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Brief {
+pub(crate) struct ListenerSummary {
     pub(crate) name: Arc<str>,
     pub(crate) port: Port,
     pub(crate) scheme: Option<Scheme>,
@@ -60,7 +60,7 @@ pub(crate) struct Brief {
     pub(crate) served: bool,
 }
 
-impl Brief {
+impl ListenerSummary {
     /// The route configuration that its routes are in; none for a protocol without.
     pub(crate) fn route_config(&self, gateway: &NsName) -> Option<RouteConfigId> {
         let listener = match self.scheme? {

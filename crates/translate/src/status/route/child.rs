@@ -12,7 +12,7 @@ use crate::{
     status::listed,
     tables::{
         attachment::Attached,
-        delegation::{Branch, Place, Serving},
+        delegation::{Place, ServedChain, Serving},
         gateway::Fault,
         input::Config,
         route::RouteHead,
@@ -27,7 +27,7 @@ pub(super) fn child(
     places: &[(&Chain, &Place)],
 ) -> Parent {
     let reference = reference_of(reference);
-    let works = |chain: &Chain| scope.get::<Branch>(chain).is_some_and(|serving| *serving == Serving::AsWritten);
+    let works = |chain: &Chain| scope.get::<ServedChain>(chain).is_some_and(|serving| *serving == Serving::AsWritten);
     let sound = places.iter().copied().filter(|(chain, place)| place.fault.is_none() && works(chain));
     let sound: Vec<_> = sound.collect();
     let served: HashSet<_> = sound.iter().flat_map(|(_, place)| place.served.iter().copied()).collect();

@@ -14,7 +14,7 @@ use crate::{
     grant::GATEWAY_API,
     tables::{
         attachment::{Attached, Attachment, ParentState},
-        delegation::{Branch, Delegating, Overfull, Place, Places, Unlisted},
+        delegation::{Delegating, Overfull, Place, Places, ServedChain, Unlisted},
         route::RouteHead,
     },
 };
@@ -119,5 +119,5 @@ fn route_named(reference: &ParentRef, own: &NsName) -> Option<NsName> {
 
 /// Whether a route stands below a Gateway of ours, somewhere.
 fn stands_in_a_tree(scope: &Scope<'_>, route: &NsName) -> bool {
-    scope.get::<Branch>(&Chain::root(route.clone())).is_some() || !scope.group::<Places>(route).is_empty()
+    scope.get::<ServedChain>(&Chain::root(route.clone())).is_some() || !scope.group::<Places>(route).is_empty()
 }

@@ -7,7 +7,7 @@ use crate::chain::Chain;
 
 /// The first thing in which a match that goes before another differs from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lead {
+pub enum TieBreak {
     /// Its root names a more specific hostname.
     Hostname,
     /// Exact paths go before regular expressions, and these before prefixes.
@@ -46,7 +46,7 @@ pub enum Lead {
     Way,
 }
 
-impl fmt::Display for Lead {
+impl fmt::Display for TieBreak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hostname => "the hostname of its root route is more specific",
@@ -78,63 +78,63 @@ impl Precedence {
     }
 
     /// In what this goes before `other`; none if it does not.
-    pub fn lead(&self, other: &Self) -> Option<Lead> {
+    pub fn tie_break(&self, other: &Self) -> Option<TieBreak> {
         if self >= other {
             return None;
         }
         if self.host != other.host {
-            return Some(Lead::Hostname);
+            return Some(TieBreak::Hostname);
         }
         let by_specificity = specificity(self.specificity.as_ref(), other.specificity.as_ref());
-        let by_root = || age(&self.root, &other.root, Lead::RootAge, Lead::RootName);
+        let by_root = || age(&self.root, &other.root, TieBreak::RootAge, TieBreak::RootName);
         let by_steps = || {
             let mut pairs = self.steps.iter().zip(other.steps.iter());
             pairs.find_map(|(own, other)| step(own, other))
         };
-        Some(by_specificity.or_else(by_root).or_else(by_steps).unwrap_or(Lead::Way))
+        Some(by_specificity.or_else(by_root).or_else(by_steps).unwrap_or(TieBreak::Way))
     }
 }
 
-fn specificity(own: Option<&Specificity>, other: Option<&Specificity>) -> Option<Lead> {
-    let (Some(own), Some(other)) = (own, other) else { return (own != other).then_some(Lead::Place) };
+fn specificity(own: Option<&Specificity>, other: Option<&Specificity>) -> Option<TieBreak> {
+    let (Some(own), Some(other)) = (own, other) else { return (own != other).then_some(TieBreak::Place) };
     if own.kind != other.kind {
-        Some(Lead::PathKind)
+        Some(TieBreak::PathKind)
     } else if own.path_length != other.path_length {
-        Some(Lead::PathLength)
+        Some(TieBreak::PathLength)
     } else if own.without_method != other.without_method {
-        Some(Lead::Method)
+        Some(TieBreak::Method)
     } else if own.headers != other.headers {
-        Some(Lead::Headers)
+        Some(TieBreak::Headers)
     } else if own.queries != other.queries {
-        Some(Lead::Queries)
+        Some(TieBreak::Queries)
     } else {
-        (own.implied != other.implied).then_some(Lead::Written)
+        (own.implied != other.implied).then_some(TieBreak::Written)
     }
 }
 
-fn age(own: &Age, other: &Age, by_age: Lead, by_name: Lead) -> Option<Lead> {
+fn age(own: &Age, other: &Age, by_age: TieBreak, by_name: TieBreak) -> Option<TieBreak> {
     match own.created.cmp(&other.created) {
         Ordering::Equal => (own.name != other.name).then_some(by_name),
         _ => Some(by_age),
     }
 }
 
-fn step(own: &Step, other: &Step) -> Option<Lead> {
+fn step(own: &Step, other: &Step) -> Option<TieBreak> {
     match (own, other) {
         (Step::At(own), Step::At(other)) => at(own, other),
         (Step::Last, Step::Last) => None,
-        _ => Some(Lead::StandIn),
+        _ => Some(TieBreak::StandIn),
     }
 }
 
-fn at(own: &At, other: &At) -> Option<Lead> {
+fn at(own: &At, other: &At) -> Option<TieBreak> {
     let by_specificity = specificity(own.specificity.as_ref(), other.specificity.as_ref());
-    let first = |differs: bool, lead| differs.then_some(lead);
+    let first = |differs: bool, tie_break| differs.then_some(tie_break);
     by_specificity
-        .or(first(own.gives_way != other.gives_way, Lead::StandIn))
-        .or(first(own.weight != other.weight, Lead::Weight))
-        .or(first(own.position != other.position, Lead::Position))
-        .or(age(&own.age, &other.age, Lead::Age, Lead::Name))
-        .or(first(own.rule != other.rule, Lead::Rule))
-        .or(first(own.matching != other.matching, Lead::Match))
+        .or(first(own.gives_way != other.gives_way, TieBreak::StandIn))
+        .or(first(own.weight != other.weight, TieBreak::Weight))
+        .or(first(own.position != other.position, TieBreak::Position))
+        .or(age(&own.age, &other.age, TieBreak::Age, TieBreak::Name))
+        .or(first(own.rule != other.rule, TieBreak::Rule))
+        .or(first(own.matching != other.matching, TieBreak::Match))
 }

@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
 
 /// A route where it stands.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct PlacedRoute {
     /// The parent's rule; none for a root.
     pub(crate) above: Option<Arc<Delegation>>,
     /// Why none of its rules does what it says.
@@ -47,7 +47,7 @@ pub(crate) struct Standing {
     position: u32,
 }
 
-impl Standing {
+impl PlacedRoute {
     /// None where the parent's rule delegates nothing.
     pub(crate) fn of(scope: &Scope<'_>, chain: &Chain, route: &Head) -> Option<Self> {
         let above = match chain.above() {
@@ -70,7 +70,7 @@ impl Standing {
     /// What is asked of a rule and its children.
     ///
     /// # Errors
-    /// Those of [`terms`](super::policy::terms).
+    /// Those of [`terms`].
     pub(crate) fn terms(
         &self,
         scope: &Scope<'_>,
