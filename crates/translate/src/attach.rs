@@ -63,11 +63,8 @@ tables! {
 impl Lookup for Open {
     fn compute(scope: &Scope<'_>, (gateway, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
         let listeners = scope.group::<ListenerIndex>(&(gateway.clone(), bucket.clone()));
-        let open = listeners.iter().map(|(_, listener_summary)| listener_summary);
-        let open: Box<[_]> = open
-            .filter(|listener_summary| admits(scope, gateway, listener_summary, namespace, kind))
-            .cloned()
-            .collect();
+        let open = listeners.iter().map(|(_, summary)| summary);
+        let open: Box<[_]> = open.filter(|summary| admits(scope, gateway, summary, namespace, kind)).cloned().collect();
         (!open.is_empty()).then_some(open)
     }
 }
@@ -92,9 +89,9 @@ impl Lookup for Candidates {
         let mut found: BTreeMap<Arc<str>, (Arc<ListenerSummary>, Hostname)> = BTreeMap::new();
         for bucket in buckets(&key.hostname) {
             let open = scope.get::<Open>(&(key.gateway.clone(), bucket, key.namespace.clone(), key.kind));
-            for listener_summary in open.iter().flat_map(|open| open.iter()) {
-                if let Some(common) = listener_summary.hostname.intersection(&key.hostname) {
-                    found.entry(listener_summary.name.clone()).or_insert_with(|| (listener_summary.clone(), common));
+            for summary in open.iter().flat_map(|open| open.iter()) {
+                if let Some(common) = summary.hostname.intersection(&key.hostname) {
+                    found.entry(summary.name.clone()).or_insert_with(|| (summary.clone(), common));
                 }
             }
         }
@@ -104,14 +101,10 @@ impl Lookup for Candidates {
     /// The same without the indices: it looks at all listeners.
     fn poisoned(scope: &Scope<'_>, key: &CandidateQuery, _: &engine::Fault) -> Option<Self::Value> {
         let all = scope.group::<ListenerIndex>(&(key.gateway.clone(), Bucket::All));
-        let open = all.iter().map(|(_, listener_summary)| listener_summary);
-        let open =
-            open.filter(|listener_summary| admits(scope, &key.gateway, listener_summary, &key.namespace, key.kind));
+        let open = all.iter().map(|(_, summary)| summary);
+        let open = open.filter(|summary| admits(scope, &key.gateway, summary, &key.namespace, key.kind));
         Some(
-            open.filter_map(|listener_summary| {
-                Some((listener_summary.clone(), listener_summary.hostname.intersection(&key.hostname)?))
-            })
-            .collect(),
+            open.filter_map(|summary| Some((summary.clone(), summary.hostname.intersection(&key.hostname)?))).collect(),
         )
     }
 }
@@ -128,21 +121,15 @@ fn buckets(hostname: &Hostname) -> Vec<Bucket> {
 }
 
 /// Gateway API `AllowedRoutes`.
-fn admits(
-    scope: &Scope<'_>,
-    gateway: &NsName,
-    listener_summary: &ListenerSummary,
-    namespace: &Arc<str>,
-    kind: &str,
-) -> bool {
+fn admits(scope: &Scope<'_>, gateway: &NsName, summary: &ListenerSummary, namespace: &Arc<str>, kind: &str) -> bool {
     let kind = RouteGroupKind::gateway_api(kind);
-    listener_summary.kinds.contains(&kind)
-        && match &listener_summary.admits {
+    summary.kinds.contains(&kind)
+        && match &summary.admits {
             Admission::All => true,
             Admission::Same => *namespace == gateway.namespace,
             Admission::None => false,
             Admission::Selector(_) => {
-                let listener = ListenerId { gateway: gateway.clone(), name: listener_summary.name.clone() };
+                let listener = ListenerId { gateway: gateway.clone(), name: summary.name.clone() };
                 scope.get::<Admits>(&(listener, namespace.clone())).is_some()
             }
         }
@@ -259,8 +246,8 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     } else if all_ours && !listeners.is_empty() {
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
-    for (listener, listener_summary) in &served {
-        let Some(config) = listener_summary.route_config(&listener.gateway) else { continue };
+    for (listener, summary) in &served {
+        let Some(config) = summary.route_config(&listener.gateway) else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
@@ -347,14 +334,14 @@ fn attach(
             hostname: hostname.clone(),
         };
         let candidates = scope.get::<Candidates>(&query);
-        for (listener_summary, common) in candidates.iter().flat_map(|found| found.iter()) {
-            if !parent.selects(listener_summary) {
+        for (summary, common) in candidates.iter().flat_map(|found| found.iter()) {
+            if !parent.selects(summary) {
                 continue;
             }
             any = true;
-            let id = ListenerId { gateway: parent.gateway.clone(), name: listener_summary.name.clone() };
-            if listener_summary.served {
-                served.insert(id.clone(), listener_summary.clone());
+            let id = ListenerId { gateway: parent.gateway.clone(), name: summary.name.clone() };
+            if summary.served {
+                served.insert(id.clone(), summary.clone());
             }
             let own = if *hostname == Hostname::Any { common } else { hostname };
             let precedence = own.precedence();
@@ -374,26 +361,19 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
     let field = format!("spec.parentRefs[{}]", parent.index);
     let none = format!("no listener{} of Gateway {}", parent.describe(), parent.gateway);
     let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));
-    let selected: Vec<_> = all
-        .iter()
-        .map(|(_, listener_summary)| listener_summary)
-        .filter(|listener_summary| parent.selects(listener_summary))
-        .collect();
+    let selected: Vec<_> = all.iter().map(|(_, summary)| summary).filter(|summary| parent.selects(summary)).collect();
     if selected.is_empty() {
         let message =
             format!("Gateway {} has no listener{}; correct sectionName or port", parent.gateway, parent.describe());
         return Fault::at("NoMatchingParent", field, message);
     }
-    if !selected
-        .iter()
-        .any(|listener_summary| listener_summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute")))
-    {
+    if !selected.iter().any(|summary| summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
         let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
         return Fault::at("NotAllowedByListeners", field, message);
     }
     let admitting: Vec<_> = selected
         .iter()
-        .filter(|listener_summary| admits(scope, &parent.gateway, listener_summary, &route.namespace, "HTTPRoute"))
+        .filter(|summary| admits(scope, &parent.gateway, summary, &route.namespace, "HTTPRoute"))
         .collect();
     if admitting.is_empty() {
         let message = format!(
@@ -402,7 +382,7 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
         );
         return Fault::at("NotAllowedByListeners", field, message);
     }
-    let theirs: BTreeSet<_> = admitting.iter().map(|listener_summary| &listener_summary.hostname).collect();
+    let theirs: BTreeSet<_> = admitting.iter().map(|summary| &summary.hostname).collect();
     let message = format!(
         "{none} serves {}; those that admit this route serve {}: correct spec.hostnames or the parent",
         listed_with(", ", hostnames),

@@ -21,8 +21,10 @@ pub(crate) struct Controller {
 
 impl Controller {
     pub(crate) fn start(kubeconfig: &Path, namespace: &str) -> Result<Self> {
+        // The clusters of 5,000 Services are more than the default lets a proxy have, and none shall be left out here.
+        let capacity = ["--capacity-max-bytes", "8589934592"];
         let arguments = ["--xds-service", "localhost:1", "--deploy-proxies", "false", "--controller-name", CONTROLLER];
-        let portcullis = Portcullis::start_in_cluster(kubeconfig, namespace, &arguments)?;
+        let portcullis = Portcullis::start_in_cluster(kubeconfig, namespace, &[&arguments[..], &capacity].concat())?;
         Ok(Self { portcullis })
     }
 

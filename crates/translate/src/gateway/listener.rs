@@ -53,7 +53,7 @@ impl Derived for ListenerRow {
 /// A listener where everybody finds it who needs to know it.
 fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
-    let listener_summary = Arc::new(ListenerSummary {
+    let summary = Arc::new(ListenerSummary {
         name: key.name.clone(),
         port: model.port,
         scheme: model.scheme,
@@ -62,24 +62,24 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
         admits: model.admits.clone(),
         served: withheld.is_none(),
     });
-    file(scope, key, &listener_summary);
+    file(scope, key, &summary);
     if withheld.is_none() {
-        serve(scope, key, &listener_summary, secrets);
+        serve(scope, key, &summary, secrets);
     }
     if let Some(over) = model.claims.filter(|_| gateway.refused.is_none()) {
-        claim(scope, key, over, &listener_summary, secrets);
+        claim(scope, key, over, &summary, secrets);
     }
     state
 }
 
 /// Where routes look for listeners.
-fn file(scope: &Emitter<'_>, key: &ListenerId, listener_summary: &Arc<ListenerSummary>) {
+fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
     let emit = |bucket| {
         let bucket = (key.gateway.clone(), bucket);
-        scope.emit::<ListenerIndex>(bucket, key.name.clone(), listener_summary.clone());
+        scope.emit::<ListenerIndex>(bucket, key.name.clone(), summary.clone());
     };
-    emit(Bucket::At(listener_summary.hostname.clone()));
-    for suffix in listener_summary.hostname.covering().skip(1) {
+    emit(Bucket::At(summary.hostname.clone()));
+    for suffix in summary.hostname.covering().skip(1) {
         if let Hostname::Wildcard(suffix) = suffix {
             emit(Bucket::Below(suffix));
         }
@@ -88,32 +88,26 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, listener_summary: &Arc<ListenerSu
 }
 
 /// What a listener that is served needs.
-fn serve(scope: &Emitter<'_>, key: &ListenerId, listener_summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
-    let Some(config) = listener_summary.route_config(&key.gateway) else { return };
+fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
+    let Some(config) = summary.route_config(&key.gateway) else { return };
     let gateway = &key.gateway;
-    scope.demand::<VirtualHost>((config.clone(), listener_summary.hostname.clone()));
+    scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
-    scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), listener_summary.port));
+    scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port));
     for secret in secrets {
         scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
     }
 }
 
 /// Keeps its hostname from broader listeners, whether it is served or not.
-fn claim(
-    scope: &Emitter<'_>,
-    key: &ListenerId,
-    over: Scheme,
-    listener_summary: &Arc<ListenerSummary>,
-    secrets: &[NsName],
-) {
-    let (gateway, hostname) = (&key.gateway, &listener_summary.hostname);
-    let at = PortListener { served: listener_summary.served, over, secrets: secrets.into() };
-    scope.emit::<PortListeners>((gateway.clone(), listener_summary.port), (hostname.clone(), key.name.clone()), at);
-    let place = (gateway.clone(), listener_summary.port, over, hostname.clone());
-    scope.emit::<PortHosts>(place, (!listener_summary.served, key.name.clone()), ());
-    if over == Scheme::Http && !listener_summary.served {
-        let config = RouteConfigId { gateway: gateway.clone(), port: listener_summary.port, listener: None };
+fn claim(scope: &Emitter<'_>, key: &ListenerId, over: Scheme, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
+    let (gateway, hostname) = (&key.gateway, &summary.hostname);
+    let at = PortListener { served: summary.served, over, secrets: secrets.into() };
+    scope.emit::<PortListeners>((gateway.clone(), summary.port), (hostname.clone(), key.name.clone()), at);
+    let place = (gateway.clone(), summary.port, over, hostname.clone());
+    scope.emit::<PortHosts>(place, (!summary.served, key.name.clone()), ());
+    if over == Scheme::Http && !summary.served {
+        let config = RouteConfigId { gateway: gateway.clone(), port: summary.port, listener: None };
         scope.demand::<VirtualHost>((config, hostname.clone()));
     }
 }
