@@ -20,7 +20,7 @@ use crate::{
 pub type TrafficPolicy = CustomResource<TrafficPolicySpec>;
 
 /// What the owner of a TrafficPolicy wants.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficPolicySpec {
     /// Objects that the policy applies to.
@@ -36,6 +36,16 @@ pub struct TrafficPolicySpec {
     /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
     #[serde(skip)]
     pub invalid: Box<[Violation]>,
+}
+
+impl fmt::Debug for TrafficPolicySpec {
+    /// Without the values of its fields, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target_refs, target_selectors, fields, invalid } = self;
+        let mut all = f.debug_struct("TrafficPolicySpec");
+        all.field("target_refs", target_refs).field("target_selectors", target_selectors);
+        all.field("fields", &fields.keys()).field("invalid", invalid).finish()
+    }
 }
 
 impl<'de> Deserialize<'de> for TrafficPolicySpec {

@@ -132,8 +132,17 @@ pub struct RuleSpec {
     pub dropped: Box<[Problem]>,
     /// What has no effect.
     pub ignored: Box<[Problem]>,
-    /// How requests are handled, or why the rule is replaced.
-    pub handling: Result<Handling, Problem>,
+    /// How requests are handled, or why they are not.
+    pub handling: Result<Handling, Unhandled>,
+}
+
+/// Why nobody handles the requests of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unhandled {
+    /// Something that the rule says cannot be done.
+    Invalid(Problem),
+    /// Nobody knows what the rule says.
+    Unknown,
 }
 
 /// A match that can be expressed.

@@ -14,7 +14,7 @@ use ir::{
     delegation::{Level, Rendered, SortMethod},
     filter::{PathModifier, Scheme},
     matching::{Part, Path, RequestMatch, Step},
-    route::Handling,
+    route::{Handling, Unhandled},
     rule::{HTTP_ROUTE, Rule, Source},
     settings::Replacement,
 };
@@ -288,7 +288,11 @@ impl Lookup for ResolvedRule {
         let mut states = 0;
         let mut resolver = Resolver::new(scope, key);
         let terms = placed.terms(scope, chain.route(), &route, unwritten.name.as_ref());
-        let handling = rule.handling.as_ref().map(Cow::Borrowed).map_err(Problem::clone);
+        let handling = match &rule.handling {
+            Ok(handling) => Ok(Cow::Borrowed(handling)),
+            Err(Unhandled::Invalid(problem)) => Err(problem.clone()),
+            Err(Unhandled::Unknown) => return closed(scope, key),
+        };
         let ruled = handling.and_then(|handling| {
             let terms = terms?;
             let closed = placed.fault.is_none().then(|| no_room(scope, chain)).flatten();
@@ -358,41 +362,46 @@ impl Lookup for ResolvedRule {
     }
 
     /// It answers 500 to what it matches. The children of one that delegates go on.
-    fn poisoned(scope: &Scope<'_>, (chain, index): &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
-        let route = scope.get::<RouteHead>(chain.route())?;
-        let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
-        let field = format!("spec.rules[{index}]");
-        let placed = PlacedRoute::of(scope, chain, &route)?;
-        let mut matches = placed.render(*index, &rule.matches).matches;
-        if route.rules.get(*index as usize)?.delegates {
-            let terms = scope.attempt(|| placed.terms(scope, chain.route(), &route, rule.name.as_ref()));
-            let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
-            matches = matches.iter().map(|rendered| rendered.behind(sort, true)).collect();
-        }
-        let unwritten = Unwritten {
-            chain: chain.clone(),
-            index: *index,
-            name: rule.name.clone(),
-            matches,
-            rule: Rule::direct_response(500, ""),
-            states: 0,
-        };
-        let limits = Limits::of(&*scope.get::<Config>(&())?);
-        let replaced = Some(internal::problem(Severity::Replaced, &field));
-        let dropped = rule.dropped.to_vec();
-        let mut findings =
-            Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
-        let priced = scope.attempt(|| unwritten.clone().priced(&mut Meter::new(scope, limits)));
-        // An expression may be what fails: without a price it is left out, and all else of the rule stands.
-        let routes = priced.unwrap_or_else(|_| unwritten.unpriced()).write(ANYWHERE, &mut findings.closed);
-        Some(Resolved {
-            routes: EnvoyRoutes::Everywhere(routes),
-            clusters: Box::default(),
-            session: None,
-            policies: None,
-            findings: Some(Box::new(findings)),
-        })
+    fn poisoned(scope: &Scope<'_>, key: &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
+        closed(scope, key)
     }
+}
+
+/// A rule of which nobody knows what it does, as it answers 500 to what it matches.
+fn closed(scope: &Scope<'_>, (chain, index): &(Chain, u32)) -> Option<Resolved> {
+    let route = scope.get::<RouteHead>(chain.route())?;
+    let rule = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
+    let field = format!("spec.rules[{index}]");
+    let placed = PlacedRoute::of(scope, chain, &route)?;
+    let mut matches = placed.render(*index, &rule.matches).matches;
+    if route.rules.get(*index as usize)?.delegates {
+        let terms = scope.attempt(|| placed.terms(scope, chain.route(), &route, rule.name.as_ref()));
+        let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
+        matches = matches.iter().map(|rendered| rendered.behind(sort, true)).collect();
+    }
+    let unwritten = Unwritten {
+        chain: chain.clone(),
+        index: *index,
+        name: rule.name.clone(),
+        matches,
+        rule: Rule::direct_response(500, ""),
+        states: 0,
+    };
+    let limits = Limits::of(&*scope.get::<Config>(&())?);
+    let replaced = Some(internal::problem(Severity::Replaced, &field));
+    let dropped = rule.dropped.to_vec();
+    let mut findings =
+        Findings { dropped, matches_nothing: unwritten.matches.is_empty(), replaced, ..Findings::default() };
+    let priced = scope.attempt(|| unwritten.clone().priced(&mut Meter::new(scope, limits)));
+    // An expression may be what fails: without a price it is left out, and all else of the rule stands.
+    let routes = priced.unwrap_or_else(|_| unwritten.unpriced()).write(ANYWHERE, &mut findings.closed);
+    Some(Resolved {
+        routes: EnvoyRoutes::Everywhere(routes),
+        clusters: Box::default(),
+        session: None,
+        policies: None,
+        findings: Some(Box::new(findings)),
+    })
 }
 
 /// Why a route answers by itself at its place for want of room in its tree, if so.

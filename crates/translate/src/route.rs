@@ -9,7 +9,7 @@ mod http;
 use engine::{Lookup, Scope};
 use ir::{
     NsName, Severity,
-    route::{Head, RuleSpec},
+    route::{Head, RuleSpec, Unhandled},
 };
 
 use crate::{
@@ -48,11 +48,10 @@ impl Lookup for RouteRule {
         Some(http::rule::read(route.spec.rules.get(*rule as usize)?, name, &format!("spec.rules[{rule}]")))
     }
 
-    /// It is replaced where it matches.
+    /// It answers 500 where it matches.
     fn poisoned(scope: &Scope<'_>, (name, rule): &(NsName, u32), _: &engine::Fault) -> Option<RuleSpec> {
         let route = scope.get::<Routes>(name)?;
         let field = format!("spec.rules[{rule}]");
-        let handling = Err(internal::problem(Severity::Replaced, &field));
-        Some(RuleSpec { handling, ..http::rule::claims(route.spec.rules.get(*rule as usize)?, &field) })
+        Some(http::rule::claims(route.spec.rules.get(*rule as usize)?, Err(Unhandled::Unknown), &field))
     }
 }

@@ -17,10 +17,13 @@ use validate::{Invalid, quantity};
 
 use super::{Refused, Unit};
 
+/// The most that a request may be read whole, in bytes. Envoy keeps all of it in memory, which is that of all tenants.
+pub(crate) const MAX_REQUEST_BYTES: u32 = 16 << 20;
+
 /// How large requests may be; none switches it off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// In bytes, above zero.
+    /// In bytes, 1 to [`MAX_REQUEST_BYTES`].
     pub max_request_bytes: Option<u32>,
 }
 
@@ -45,8 +48,10 @@ impl Unit for Buffer {
         };
         let text = size.as_str().map_or_else(|| size.to_string(), str::to_owned);
         let bytes = quantity::bytes(&text).map_err(Refused::at("maxRequestSize"))?;
-        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(|| {
-            let invalid = Invalid::new(&text, "it is not a size of requests", "use more than 0 and less than 4Gi");
+        let fits = |bytes: &u32| (1..=MAX_REQUEST_BYTES).contains(bytes);
+        let bytes = u32::try_from(bytes).ok().filter(fits).ok_or_else(|| {
+            let why = "a proxy would have to keep that much of each request, or nothing";
+            let invalid = Invalid::new(&text, why, "use more than 0 and at most 16Mi");
             Refused::at("maxRequestSize")(invalid)
         })?;
         Ok(Self { max_request_bytes: Some(bytes) })

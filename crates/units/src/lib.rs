@@ -2,7 +2,8 @@
 //!
 //! A unit is merged and judged by itself: where two policies apply, each of their units may hold or not. All that a unit is
 //! stands in one file here, behind the trait [`Unit`], and in one line of [the list](AnyUnit) below; whoever reads, merges,
-//! places or explains units knows the list and no unit of it.
+//! places or explains units knows the list. [`UrlRewrite`] alone is known to others: a RewritePolicy makes one too, and its
+//! expressions have a price.
 
 mod buffer;
 mod retry;

@@ -8,7 +8,7 @@ use ir::{route::Handling, rule};
 use serde::Deserialize;
 use validate::{Invalid, number};
 
-use super::{Refused, Unit, spec};
+use super::{Refused, Unit, spec, timeouts::Timeouts};
 
 /// Whether requests are tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ impl Unit for Retry {
     type Spec = Spec;
 
     fn read(written: Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused> {
-        if written.retry_on.is_empty() && written.status_codes.is_empty() {
+        let says_when = written.retry_on.iter().any(|condition| condition != rule::Retry::BY_STATUS);
+        if !says_when && written.status_codes.is_empty() {
             return Err(Refused::new("", "it says nothing of when to try again; set retryOn or statusCodes"));
         }
         let mut conditions: Vec<Arc<str>> = Vec::with_capacity(written.retry_on.len() + 1);
@@ -89,7 +90,7 @@ impl Unit for Retry {
             Refused::at("attempts")(invalid)
         })?;
         let per_try = spec::positive(written.per_try_timeout.as_deref(), "perTryTimeout")?;
-        let request = policy.fields.get("timeouts").and_then(|timeouts| timeouts.get("request")?.as_str());
+        let request = policy.fields.get(Timeouts::FIELD).and_then(|timeouts| timeouts.get("request")?.as_str());
         let request = request.and_then(|request| validate::duration::parse(request).ok());
         if let (Some(per_try), Some(request)) = (per_try, request)
             && !request.is_zero()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::Mismatch;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use validate::duration;
@@ -10,13 +11,14 @@ use super::Refused;
 
 /// Reads a mapping as `T`, and tells where it is another.
 pub(crate) fn decode<T: DeserializeOwned>(written: &Value) -> Result<T, Refused> {
-    if !written.is_object() {
-        return Err(Refused::new("", format!("{written} is not a mapping; correct or remove it")));
-    }
-    serde_path_to_error::deserialize(written).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "" } else { path.as_str() };
-        Refused::new(field, format!("{}; correct or remove it", error.into_inner()))
+    api::decode_value(written).map_err(|(field, mismatch)| {
+        let message = match mismatch {
+            // What stands there is not told: it may be secret.
+            Mismatch::WrongType { expected, .. } => format!("must be {expected}"),
+            Mismatch::Other(_) => "has a value that is not valid here".to_owned(),
+            known => known.to_string(),
+        };
+        Refused { field, message: format!("{message}; correct or remove it") }
     })
 }
 

@@ -53,9 +53,11 @@ fn a_field_that_is_not_served_refuses_the_policy_and_names_all_of_them() {
 fn what_is_wrong_is_told_with_its_field() {
     for (spec, field, words) in [
         (json!({"timeouts": {"request": "1 s"}}), "spec.timeouts.request", "500ms"),
-        (json!({"timeouts": {"streamIdle": 5}}), "spec.timeouts.streamIdle", "expected a string"),
-        (json!({"timeouts": "5s"}), "spec.timeouts", "is not a mapping"),
-        (json!({"timeouts": {"idle": "5s"}}), "spec.timeouts.idle", "unknown field"),
+        (json!({"timeouts": {"streamIdle": 5}}), "spec.timeouts.streamIdle", "must be a string"),
+        (json!({"timeouts": "5s"}), "spec.timeouts", "must be a mapping"),
+        (json!({"timeouts": {}}), "spec.timeouts", "set request or streamIdle"),
+        (json!({"retry": {"retryOn": ["retriable-status-codes"]}}), "spec.retry", "statusCodes"),
+        (json!({"timeouts": {"idle": "5s"}}), "spec.timeouts.idle", "not known"),
         (json!({"retry": {}}), "spec.retry", "retryOn or statusCodes"),
         (json!({"retry": {"retryOn": ["5xx", "sometimes"]}}), "spec.retry.retryOn[1]", "sometimes"),
         (json!({"retry": {"statusCodes": [399]}}), "spec.retry.statusCodes[0]", "399"),
@@ -68,8 +70,8 @@ fn what_is_wrong_is_told_with_its_field() {
         ),
         (json!({"buffer": {}}), "spec.buffer", "either"),
         (json!({"buffer": {"maxRequestSize": 1, "disable": {}}}), "spec.buffer", "either"),
-        (json!({"buffer": {"maxRequestSize": 0}}), "spec.buffer.maxRequestSize", "less than 4Gi"),
-        (json!({"buffer": {"maxRequestSize": "4Gi"}}), "spec.buffer.maxRequestSize", "less than 4Gi"),
+        (json!({"buffer": {"maxRequestSize": 0}}), "spec.buffer.maxRequestSize", "at most 16Mi"),
+        (json!({"buffer": {"maxRequestSize": "16.1Mi"}}), "spec.buffer.maxRequestSize", "at most 16Mi"),
         (json!({"buffer": {"maxRequestSize": "big"}}), "spec.buffer.maxRequestSize", "10Mi"),
         (json!({"urlRewrite": {}}), "spec.urlRewrite.pathRegex", "missing"),
         (

@@ -35,6 +35,9 @@ impl Unit for Timeouts {
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        if written.request.is_none() && written.stream_idle.is_none() {
+            return Err(Refused::new("", "it says nothing; set request or streamIdle, or remove it"));
+        }
         Ok(Self {
             request: spec::optional(written.request.as_deref(), "request")?,
             stream_idle: spec::optional(written.stream_idle.as_deref(), "streamIdle")?,

@@ -159,6 +159,10 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Faul
 
 fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restriction, Fault> {
     let field = "spec.allowedChildren";
+    if !children.allow_disabling_inherited_policies {
+        let message = "false is not supported yet, and nothing is served as if it were; remove it";
+        return Err(Fault::at("UnsupportedValue", format!("{field}.allowDisablingInheritedPolicies"), message));
+    }
     let namespaces = match &children.namespaces {
         None => None,
         Some(allowed) => Some(match (&allowed.names, &allowed.selector) {

@@ -55,7 +55,7 @@ impl Policies {
         matches: &mut Vec<Rendered>,
         field: &str,
     ) -> Result<Vec<(Rendered, Problem)>, Problem> {
-        let mut excluded = Vec::new();
+        let mut replaced = None;
         let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
         for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
             let mut overridden = overridden.clone();
@@ -63,7 +63,7 @@ impl Policies {
             let winner = if holds {
                 Winner::Policy(policy.clone())
             } else {
-                overridden.push(policy.clone());
+                overridden.insert(0, policy.clone());
                 // What a RewritePolicy says was applied before.
                 let before = self.units.iter().find(|before| before.field == unit.field());
                 before.map_or(Winner::Rule(unit.field()), |before| before.winner.clone())
@@ -72,10 +72,12 @@ impl Policies {
             if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
                 && holds
             {
-                excluded = self.replace_prefixes(policy, entries, matches, field)?;
+                replaced = Some((policy, entries));
             }
         }
-        Ok(excluded)
+        // Last, since it may end in a fault, and all that applies is told what becomes of it.
+        replaced
+            .map_or_else(|| Ok(Vec::new()), |(policy, entries)| self.replace_prefixes(policy, entries, matches, field))
     }
 
     /// Notes which entries are used, and gives back the matches that have no prefix.

@@ -112,7 +112,8 @@ fn conditions(
     match (&winners[..], scope.get::<InForce>(id).is_some()) {
         ([], _) => conditions.yes("Attached", "Attached", "nothing overrides it"),
         (_, true) => {
-            let message = format!("it holds at some rules and is overridden at others, by {}", listed(&winners));
+            let message =
+                format!("it holds at some rules or in part, and is overridden elsewhere, by {}", listed(&winners));
             conditions.yes("Attached", "Merged", message);
         }
         (_, false) => conditions.no("Attached", "Overridden", format!("it is overridden by {}", listed(&winners))),

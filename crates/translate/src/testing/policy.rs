@@ -63,7 +63,7 @@ fn units() -> BoxedStrategy<Value> {
             "retryOn": on, "statusCodes": codes, "attempts": attempts, "perTryTimeout": each, "backoffBaseInterval": wait,
         }})
     });
-    let size = mostly(&["1", "1.5Ki", "4194304Ki", "4294967295"], "big");
+    let size = mostly(&["1", "1.5Ki", "16Mi", "16777216"], "4Gi");
     let buffer = prop_oneof![
         3 => size.prop_map(|size| json!({"buffer": {"maxRequestSize": size}})),
         1 => Just(json!({"buffer": {"disable": {}}})),

@@ -265,7 +265,7 @@ fn the_nearer_level_counts_and_the_loser_is_told_who_won() {
     assert_eq!(paths(&scene), ["/a /named", "/b /of-rule", "/c /of-route"]);
     assert_eq!(
         conditions(&scene, Kind::TrafficPolicy, "of-rule", true)[1],
-        "edge Attached=True Merged: it holds at some rules and is overridden at others, by TrafficPolicy apps/named"
+        "edge Attached=True Merged: it holds at some rules or in part, and is overridden elsewhere, by TrafficPolicy apps/named"
     );
 }
 
@@ -368,6 +368,20 @@ fn entries_are_chosen_by_the_prefix_as_all_parents_render_it() {
     scene.put(rewrite("p", at("HTTPRoute", "leaf"), entries));
     assert!(paths(&scene).contains(&"/v3/api /".to_owned()), "{:?}", paths(&scene));
     assert_eq!(said(&scene, "p").len(), 2, "{:?}", said(&scene, "p"));
+}
+
+#[test]
+fn who_loses_to_a_rewrite_policy_is_told_also_where_that_cannot_hold() {
+    let exact =
+        json!([{"matches": [{"path": {"type": "Exact", "value": "/a"}}], "backendRefs": [{"name": "s", "port": 80}]}]);
+    let scene = scene([
+        route("r", json!({"rules": exact})),
+        rewrite("p", at("HTTPRoute", "r"), json!([{"replacement": "/new"}])),
+        traffic("t", at("HTTPRoute", "r")),
+    ]);
+    assert_eq!(said(&scene, "p")[0], "edge Accepted=False MustHavePrefix");
+    let conditions = conditions(&scene, Kind::TrafficPolicy, "t", false);
+    assert!(conditions.contains(&"edge Attached=False Overridden".to_owned()), "{conditions:?}");
 }
 
 #[test]

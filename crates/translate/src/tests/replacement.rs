@@ -61,6 +61,20 @@ fn without_replacement_the_matches_of_a_broken_rule_are_dropped_and_nothing_else
     assert_eq!(told(dropped.put(route("r", rules(false)))), []);
 }
 
+#[test]
+fn a_rule_that_nobody_can_read_answers_500_also_without_replacement() {
+    for enabled in [true, false] {
+        let mut settings = Settings::default();
+        settings.replacement.enabled = enabled;
+        settings.replacement.status = 503;
+        let mut scene = scene(settings, false);
+        scene.0.fail_at("RouteRule", &format!("{:?}", (NsName::new("apps", "r"), 1_u32)));
+        assert_eq!(scene.0.settle().faults.len(), 1);
+        let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").unwrap_or_default();
+        assert_eq!(config["virtualHosts"][0]["routes"][0]["directResponse"]["status"], 500, "{config}");
+    }
+}
+
 /// What is made of these objects where what is broken is replaced, and where it is dropped.
 fn replaced_and_dropped(objects: &[Value]) -> [Scene; 2] {
     [true, false].map(|enabled| {

@@ -10,7 +10,8 @@ use super::{
     },
 };
 
-/// The fields that are read, and of the others no more than that they are there: a policy that sets one is refused.
+/// Of most fields no more than that they are there: what they say is judged where they are read, and a policy that sets one
+/// that nobody reads is refused.
 pub(in crate::schema) static TRAFFIC_POLICY_SPEC: Node = Node::Object(&[
     optional("targetRefs", &TARGET_REFS),
     optional("targetSelectors", &TARGET_SELECTORS),

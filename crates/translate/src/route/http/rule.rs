@@ -10,7 +10,7 @@ use api::{
 };
 use ir::{
     NsName, Problem, Severity,
-    route::{BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec},
+    route::{BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec, Unhandled},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
 use validate::{self, Invalid};
@@ -26,13 +26,12 @@ pub(crate) fn read(rule: &HttpRouteRule, owner: &NsName, field: &str) -> RuleSpe
     let prefixes_only = rule.matches.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
     RuleSpec {
         ignored: ignored(rule, field).into(),
-        handling: handling(rule, prefixes_only, owner, field),
-        ..claims(rule, field)
+        ..claims(rule, handling(rule, prefixes_only, owner, field).map_err(Unhandled::Invalid), field)
     }
 }
 
-/// A rule with what it matches alone.
-pub(in crate::route) fn claims(rule: &HttpRouteRule, field: &str) -> RuleSpec {
+/// A rule with what it matches, and `handling`.
+pub(in crate::route) fn claims(rule: &HttpRouteRule, handling: Result<Handling, Unhandled>, field: &str) -> RuleSpec {
     let everything = [HttpRouteMatch::default()];
     let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
     let (mut sound, mut dropped) = (Vec::with_capacity(written.len()), Vec::new());
@@ -47,7 +46,7 @@ pub(in crate::route) fn claims(rule: &HttpRouteRule, field: &str) -> RuleSpec {
         matches: sound.into(),
         dropped: dropped.into(),
         ignored: Box::default(),
-        handling: Ok(Handling::default()),
+        handling,
     }
 }
 
