@@ -259,16 +259,22 @@ async fn status(State(admin): State<Admin>, Query(asked): Query<Selected>) -> Re
     let selection = Selection { namespace: asked.namespace, kind, name: asked.name };
     let format = asked.format.unwrap_or_default();
     let permit = Arc::clone(&admin.questions).acquire_owned().await;
-    let report = admin.engine.ask(move |view| {
-        let mut report = StatusReport::of(view.translator, &selection);
+    // The engine lends its rows, and they are put into words elsewhere.
+    let lent = admin.engine.ask(move |view| {
+        let mut besides = StatusReport::default();
         if let Some(cluster) = view.cluster {
-            report.undecodable(cluster.undecodable(), &selection);
-            report.unread(cluster.stale().iter().map(|(kind, why)| (*kind, why.as_str())));
+            besides.undecodable(cluster.undecodable(), &selection);
+            besides.unread(cluster.stale().iter().map(|(kind, why)| (*kind, why.as_str())));
         }
-        (report, permit)
+        (view.translator.reports(), besides, selection, permit)
     });
-    let (report, permit) = report.await?;
-    written(format, permit, move || document::render(&report, format)).await
+    let (reports, besides, selection, permit) = lent.await?;
+    let report = move || {
+        let mut report = StatusReport::of(&reports, &selection);
+        report.append(besides);
+        document::render(&report, format)
+    };
+    written(format, permit, report).await
 }
 
 /// A list, since there may be several headers.

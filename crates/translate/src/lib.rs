@@ -39,7 +39,7 @@ pub use status::StatusRow;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};
-pub use translator::{Change, Changes, Translator};
+pub use translator::{Change, Changes, Reports, Translator};
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 mod reports;
 
+pub use reports::Reports;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,

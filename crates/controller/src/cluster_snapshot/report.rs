@@ -8,7 +8,7 @@ use api::{Kind, ObjectId};
 use ir::{Problem, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use translate::Translator;
+use translate::Reports;
 
 use super::{
     ClusterSnapshot,
@@ -140,18 +140,16 @@ pub struct Unread {
 
 impl StatusReport {
     /// What a settled translator knows about what is asked for.
-    pub fn of(translator: &Translator, selection: &Selection) -> Self {
-        let problems = translator.problems().into_iter().filter(|(id, _)| selection.takes(id));
+    pub fn of(reports: &Reports, selection: &Selection) -> Self {
+        let problems = reports.problems().into_iter().filter(|(id, _)| selection.takes(id));
         let problems = problems.map(|(id, problem)| ReportedProblem::of(&id, &problem)).collect();
         let objects = match selection.name {
             None => Vec::new(),
             Some(_) => {
-                let mut statuses = translator.status_rows();
-                statuses.retain(|(id, _)| selection.takes(id));
-                let statuses = statuses.into_iter().map(|(id, status)| {
+                let statuses = reports.statuses().filter(|(id, _)| selection.takes(id)).map(|(id, status)| {
                     let mut status = status.value();
                     crate::document::drop_times(&mut status);
-                    ObjectStatus { object: (&id).into(), status }
+                    ObjectStatus { object: id.into(), status }
                 });
                 statuses.collect()
             }
@@ -161,7 +159,7 @@ impl StatusReport {
 
     /// What a snapshot of a cluster has about what is asked for.
     pub fn of_snapshot(snapshot: &ClusterSnapshot, selection: &Selection) -> Self {
-        let mut report = Self::of(&snapshot.translator, selection);
+        let mut report = Self::of(&snapshot.translator.reports(), selection);
         report.undecodable(&snapshot.undecodable, selection);
         report.unread(snapshot.unread.iter().map(|(kind, why)| (*kind, why.as_str())));
         report
@@ -178,6 +176,12 @@ impl StatusReport {
             let problem = Problem::new(Severity::Refused, "Invalid", "", why.clone());
             ReportedProblem::of(id, &problem)
         }));
+    }
+
+    /// Adds another report's problems and kinds that are not read.
+    pub fn append(&mut self, other: Self) {
+        self.problems.extend(other.problems);
+        self.unread.extend(other.unread);
     }
 
     /// Adds kinds that are not read.

@@ -119,7 +119,7 @@ pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
         }
         Answers::Files(loaded) => {
             known = Some(loaded.objects.iter().any(|id| selection.takes(id)));
-            StatusReport::of(&loaded.translator, &selection)
+            StatusReport::of(&loaded.translator.reports(), &selection)
         }
         Answers::Snapshot(snapshot) => {
             // Of some kinds not all that is there was read.

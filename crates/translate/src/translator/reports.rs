@@ -97,23 +97,50 @@ impl Translator {
 
     /// The problems of all objects. Reads all tables: for people, not for a hot path.
     pub fn problems(&self) -> Vec<(ObjectId, Problem)> {
-        let mut problems = Vec::new();
-        let mut add = |id: &ObjectId, list: Vec<Problem>| {
-            problems.extend(list.into_iter().map(|problem| (id.clone(), problem)));
+        self.reports().problems()
+    }
+
+    /// What is to be said of all objects, not put into words yet. Looks at each.
+    pub fn reports(&self) -> Reports {
+        let mut reports = Reports {
+            left_out: self.left_out.iter().map(|(id, violations)| (id.clone(), violations.clone())).collect(),
+            rows: Vec::new(),
+            poisoned: Vec::new(),
         };
-        for (id, violations) in &self.left_out {
-            add(id, left_out(violations));
-        }
         for (kinds, table) in TABLES {
-            for (id, report) in table.rows(&self.engine, kinds[0]) {
-                add(&id, report.problems());
-            }
-            for id in table.poisoned(&self.engine, kinds[0]) {
-                add(&id, vec![internal::problem(Severity::Refused, "")]);
-            }
+            reports.rows.extend(table.rows(&self.engine, kinds[0]));
+            reports.poisoned.extend(table.poisoned(&self.engine, kinds[0]));
         }
+        reports
+    }
+}
+
+/// What is to be said of all objects at one moment. Shared with the translator: to take it costs a look at each object, so
+/// that the translator's thread may do it, and words are for another one.
+pub struct Reports {
+    left_out: Vec<(ObjectId, Box<[Violation]>)>,
+    rows: Vec<(ObjectId, Arc<dyn Report>)>,
+    /// Those of which nobody knows what is to be said.
+    poisoned: Vec<ObjectId>,
+}
+
+impl Reports {
+    /// All problems, sorted by object.
+    pub fn problems(&self) -> Vec<(ObjectId, Problem)> {
+        let left_out = self.left_out.iter().map(|(id, violations)| (id, left_out(violations)));
+        let told = self.rows.iter().map(|(id, report)| (id, report.problems()));
+        let unknown = self.poisoned.iter().map(|id| (id, vec![internal::problem(Severity::Refused, "")]));
+        let all = left_out.chain(told).chain(unknown);
+        let mut problems: Vec<_> =
+            all.flat_map(|(id, list)| list.into_iter().map(|problem| (id.clone(), problem))).collect();
         problems.sort();
         problems
+    }
+
+    /// The statuses of objects that have one of ours, not encoded yet.
+    pub fn statuses(&self) -> impl Iterator<Item = (&ObjectId, StatusRow)> {
+        let having = self.rows.iter().filter(|(_, report)| report.has_status());
+        having.map(|(id, report)| (id, StatusRow(report.clone())))
     }
 }
 

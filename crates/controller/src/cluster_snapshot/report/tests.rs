@@ -1,5 +1,7 @@
 use ir::Settings;
 
+use translate::Translator;
+
 use super::*;
 use crate::testing::{Memory, world};
 
@@ -25,7 +27,7 @@ fn selection(namespace: Option<&str>, kind: Option<Kind>, name: Option<&str>) ->
 
 #[test]
 fn a_broken_route_is_reported_with_field_reason_and_who_must_act() {
-    let report = StatusReport::of(&translator(), &Selection::default());
+    let report = StatusReport::of(&translator().reports(), &Selection::default());
     let text = report.to_string();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "HTTPRoute web/broken: the owner of HTTPRoute web/broken must act");
@@ -38,7 +40,7 @@ fn a_broken_route_is_reported_with_field_reason_and_who_must_act() {
 #[test]
 fn what_is_asked_for_is_reported_and_nothing_else() {
     let translator = translator();
-    let problems = |selection| StatusReport::of(&translator, &selection).problems.len();
+    let problems = |selection| StatusReport::of(&translator.reports(), &selection).problems.len();
     assert_eq!(problems(selection(Some("web"), None, None)), 1);
     assert_eq!(problems(selection(Some("other"), None, None)), 0);
     assert_eq!(problems(selection(None, Some(Kind::HttpRoute), None)), 1);
@@ -51,7 +53,7 @@ fn what_is_asked_for_is_reported_and_nothing_else() {
 
 #[test]
 fn an_object_that_is_asked_for_by_name_is_reported_with_its_conditions() {
-    let report = StatusReport::of(&translator(), &selection(Some("web"), Some(Kind::HttpRoute), Some("app")));
+    let report = StatusReport::of(&translator().reports(), &selection(Some("web"), Some(Kind::HttpRoute), Some("app")));
     let text = report.to_string();
     assert!(text.starts_with("HTTPRoute web/app\n"), "{text}");
     assert!(text.contains("  Accepted=True (Accepted) at Gateway edge\n"), "{text}");
@@ -61,7 +63,7 @@ fn an_object_that_is_asked_for_by_name_is_reported_with_its_conditions() {
 
 #[test]
 fn what_comes_back_from_json_is_the_same_report() {
-    let mut report = StatusReport::of(&translator(), &selection(None, None, Some("broken")));
+    let mut report = StatusReport::of(&translator().reports(), &selection(None, None, Some("broken")));
     report.unread([(Kind::Secret, "forbidden")]);
     report.definitions.extend(super::super::definitions::compare(Kind::HttpRoute, None));
     let json = serde_json::to_string(&report).expect("JSON");
