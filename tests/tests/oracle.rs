@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use explain::Request;
 use portcullis_tests::client;
-use portcullis_tests::oracle::stage::Stage;
+use portcullis_tests::oracle::stage::{REGEX_MAX_TIME, Stage};
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
 use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings};
 use proptest::strategy::ValueTree;
@@ -28,7 +28,8 @@ fn ask(oracle: &Oracle, world: &World) -> Vec<Outcome> {
 /// The product's own tables for a world.
 fn translated(world: &World) -> Result<Translator> {
     // On the stage each Gateway has ports of its own.
-    let settings = ir::Settings { shared_host: false, ..ir::Settings::default() };
+    let regex = ir::settings::Regex { max_time: REGEX_MAX_TIME };
+    let settings = ir::Settings { shared_host: false, regex, ..ir::Settings::default() };
     let mut translator = Translator::new(settings);
     for manifest in fixtures().into_iter().chain(world.manifests.iter().cloned()) {
         translator.apply(Change::Put(api::decode(manifest)?.object));
