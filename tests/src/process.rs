@@ -16,6 +16,25 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
+/// What a process has in memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Now.
+    pub resident: u64,
+    /// At most so far.
+    pub most: u64,
+}
+
+/// What the process `id` has in memory.
+pub fn memory(id: u32) -> Result<Memory> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+        anyhow::Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+    };
+    Ok(Memory { resident: field("VmRSS:")?, most: field("VmHWM:")? })
+}
+
 /// The Envoy to test with: `PORTCULLIS_ENVOY`, or the one that `make envoy` installs.
 pub fn envoy_binary() -> Result<PathBuf> {
     let path =

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::process::{Memory, memory};
 
 use crate::world::CONTROLLER;
 
@@ -55,14 +56,9 @@ impl Controller {
         Ok(self.cpu()?.saturating_sub(before))
     }
 
-    /// What is resident, in MiB: now, and at most so far.
-    pub(crate) fn memory(&self) -> Result<(f64, f64)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
-            anyhow::Ok(line.trim_matches([':', '\t', ' ', 'k', 'B']).parse::<f64>()? / 1024.0)
-        };
-        Ok((field("VmRSS")?, field("VmHWM")?))
+    /// What it has in memory.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        memory(self.id()?)
     }
 
     fn id(&self) -> Result<u32> {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use portcullis_tests::process::Memory;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use xds::ResourceType;
 
@@ -32,19 +33,19 @@ pub(crate) async fn restart(controller: &mut Controller, world: &World) -> Resul
         let envoy = Envoy::connect_with(controller, world, &authority).await?;
         times.push(started.elapsed());
         cpu.push(controller.cpu()?);
-        resident.push(controller.memory()?.0);
+        resident.push(controller.memory()?.resident);
         drop(envoy);
     }
-    resident.sort_by(f64::total_cmp);
+    resident.sort_unstable();
     let [p50, .., max] = ranks(&mut times);
     let [cpu, ..] = ranks(&mut cpu);
     println!(
-        "  restart -> an Envoy is configured: {p50:.0} ms (max {max:.0} ms), {cpu:.0} ms CPU, {:.0} MiB resident",
-        resident[RESTARTS / 2]
+        "  restart -> an Envoy is configured: {p50:.0} ms (max {max:.0} ms), {cpu:.0} ms CPU, {} MiB resident",
+        resident[RESTARTS / 2] >> 20
     );
     controller.quiet().await?;
-    let (now, most) = controller.memory()?;
-    println!("  resident when all is quiet: {now:.0} MiB (at most {most:.0} MiB)");
+    let Memory { resident, most } = controller.memory()?;
+    println!("  resident when all is quiet: {} MiB (at most {} MiB)", resident >> 20, most >> 20);
     Ok(())
 }
 

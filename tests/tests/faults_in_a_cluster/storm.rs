@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::echo::Echo;
+use portcullis_tests::process::memory;
 use portcullis_tests::wait::{PATIENCE, eventually};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -20,15 +21,8 @@ use super::world::{World, backend};
 const SLICES: usize = 10;
 const CHANGES: usize = 300;
 
-/// More than the controller may take for them, in KiB.
-const GROWTH: u64 = 64 << 10;
-
-/// What a process has in memory, in KiB.
-fn resident(id: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
-}
+/// More than the controller may take for them, in bytes.
+const GROWTH: u64 = 64 << 20;
 
 /// Changes a slice again and again, and has it empty, or with this endpoint alone, at the end.
 async fn change(slices: Api<EndpointSlice>, number: usize, last: Option<String>, done: Arc<AtomicUsize>) -> Result<()> {
@@ -59,7 +53,7 @@ async fn a_storm_of_endpoints_ends_in_the_last_ones_and_holds_up_no_route() -> R
     world.apply(&route("storm", "edge", "storm", 80)).await?;
     edge.proxy.reaches("/storm", &target).await?;
     let id = world.replica.portcullis.id().context("it has ended")?;
-    let before = resident(id)?;
+    let before = memory(id)?.resident;
 
     let done = Arc::new(AtomicUsize::new(0));
     let mut storm = JoinSet::new();
@@ -93,8 +87,8 @@ async fn a_storm_of_endpoints_ends_in_the_last_ones_and_holds_up_no_route() -> R
     })
     .await?;
     edge.proxy.reaches("/storm", &target).await?;
-    let after = resident(id)?;
-    println!("resident: {before} KiB before, {after} KiB after");
-    ensure!(after < before + GROWTH, "{before} KiB were resident, {after} KiB are");
+    let after = memory(id)?.resident;
+    println!("resident: {before} bytes before, {after} after");
+    ensure!(after < before + GROWTH, "{before} bytes were resident, {after} are");
     world.is_unharmed(edge).await
 }

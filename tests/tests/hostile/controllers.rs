@@ -8,6 +8,7 @@ use kube::Api;
 use kube::api::PostParams;
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::process::memory;
 use portcullis_tests::wait::{PATIENCE, eventually};
 
 /// How many of each kind, and the bytes in each.
@@ -15,7 +16,7 @@ const OBJECTS: usize = 48;
 const BYTES: usize = 700 << 10;
 
 /// What a restart and some thousand bytes an object may make of a difference.
-const NOISE: usize = 24 << 20;
+const NOISE: u64 = 24 << 20;
 
 /// A controller of this name that watches all namespaces, installed in this one.
 async fn controller(api: &ApiServer, namespace: &str, name: &str, deploys: &str) -> Result<Portcullis> {
@@ -25,19 +26,13 @@ async fn controller(api: &ApiServer, namespace: &str, name: &str, deploys: &str)
     Ok(portcullis)
 }
 
-/// Bytes of memory that a process holds.
-fn resident(portcullis: &Portcullis) -> Result<usize> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", portcullis.id().context("it ended")?))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches("kB").trim().parse::<usize>()? << 10)
-}
-
 #[tokio::test]
 async fn config_maps_and_secrets_that_nothing_refers_to_cost_the_controller_no_memory() -> Result<()> {
     let api = ApiServer::shared().await?;
     let namespace = api.namespace().await?;
     let mut portcullis = controller(api, &namespace, &format!("portcullis.dev/{namespace}"), "false").await?;
-    let before = resident(&portcullis)?;
+    let id = portcullis.id().context("it ended")?;
+    let before = memory(id)?.resident;
 
     let client = api.client().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
@@ -55,7 +50,7 @@ async fn config_maps_and_secrets_that_nothing_refers_to_cost_the_controller_no_m
     stream::iter(0..OBJECTS).map(create).buffer_unordered(8).try_collect::<()>().await?;
     // Who is ready has read everything once.
     portcullis.restart().await?;
-    let after = resident(&portcullis)?;
+    let after = memory(id)?.resident;
     ensure!(after < before + NOISE, "{} MB became {} MB", before >> 20, after >> 20);
     portcullis.check()
 }

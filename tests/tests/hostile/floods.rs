@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{Connection, Protocol, Request, Target};
+use portcullis_tests::process::memory;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 use translate::testing::tenant::{HEALTHY, OWNED_HOST};
@@ -15,15 +16,8 @@ use crate::frames::{End, Flood, flood};
 /// How many connections each kind of flood has.
 const CONNECTIONS: usize = 2;
 
-/// More than a flooded program may take for all of them, in KiB.
-const GROWTH: u64 = 64 << 10;
-
-/// What a process has in memory, in KiB.
-fn resident(id: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
-}
+/// More than a flooded program may take for all of them, in bytes.
+const GROWTH: u64 = 64 << 20;
 
 /// A client of a victim that asks all the time, on one connection.
 fn victim(port: u16, stop: &Arc<AtomicBool>) -> JoinHandle<Result<usize>> {
@@ -92,7 +86,7 @@ async fn floods_of_frames_at_a_proxy_are_cut_and_a_victim_on_another_connection_
 async fn floods_of_frames_at_the_controller_hold_up_no_proxy() -> Result<()> {
     let mut estate = Estate::start().await?;
     let id = estate.portcullis.id().context("it has ended")?;
-    let before = resident(id)?;
+    let before = memory(id)?.resident;
     let port = estate.portcullis.xds_address().port();
     let mut running = tokio::spawn(async move { floods(port).await });
     let mut changes = 0;
@@ -110,9 +104,9 @@ async fn floods_of_frames_at_the_controller_hold_up_no_proxy() -> Result<()> {
             break (&mut running).await??;
         }
     };
-    let after = resident(id)?;
+    let after = memory(id)?.resident;
     println!("{ends:?}, {changes} changes meanwhile, {before} KiB before, {after} KiB after");
-    ensure!(after < before + GROWTH, "{before} KiB were resident, {after} KiB are");
+    ensure!(after < before + GROWTH, "{before} bytes were resident, {after} are");
     let stats = estate.envoy.stats().await?;
     let connections = stats.get("cluster.xds.upstream_cx_total");
     ensure!(connections == Some(&1), "the proxy lost its stream: {connections:?} connections");

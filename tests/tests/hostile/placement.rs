@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{self, Request, Target};
+use portcullis_tests::process::memory;
 use serde_json::{Value, json};
 use translate::testing::tenant::NAMESPACES;
 
@@ -13,13 +14,6 @@ const LIMIT: u64 = 1 << 30;
 /// Hosts of others.
 const HOSTS: usize = 300;
 const THEIRS: &str = ".tenants.test";
-
-/// The most memory that a process had resident, in bytes.
-fn resident(pid: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    Ok(1024 * line.trim().trim_end_matches(" kB").parse::<u64>()?)
-}
 
 fn route((namespace, name): (&str, &str), second: usize, hostnames: &[String], rules: &[Value]) -> Value {
     json!({
@@ -56,7 +50,7 @@ async fn routes_of_all_hosts_fill_no_proxy_and_keep_nobody_waiting() -> Result<(
     estate.written("tenant.json", &attack).await?;
     // A second time, so that Envoy holds two tables at once.
     estate.written("tenant.json", &attack[1..]).await?;
-    let most = resident(estate.envoy.id().context("Envoy ended")?)?;
+    let most = memory(estate.envoy.id().context("Envoy ended")?)?.most;
     println!("an Envoy of {} MiB", most >> 20);
     ensure!(most < LIMIT, "Envoy took {} MiB", most >> 20);
     ensure!(most > LIMIT / 4, "what there is room for is served: {} MiB", most >> 20);
