@@ -11,8 +11,11 @@ use std::sync::LazyLock;
 
 use envoy_types::pb::{
     envoy::{
-        config::core::v3::{
-            DataSource, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier,
+        config::{
+            core::v3::{
+                DataSource, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier,
+            },
+            route::v3::FilterConfig,
         },
         extensions::{
             compression::{brotli, gzip, zstd},
@@ -42,6 +45,8 @@ use envoy_types::pb::{
     },
     google::protobuf::Any,
 };
+use ir::rule::Slot;
+use prost::{Message, Name};
 
 use crate::bytes::any;
 use crate::{boolean, uint32};
@@ -50,6 +55,22 @@ use crate::{boolean, uint32};
 pub const CORS: &str = "cors";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
+
+/// What says a slot completely.
+pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
+    Slot { name, config: any(config).encode_to_vec().into() }
+}
+
+/// What switches a slot off, also where a wider scope has switched it on.
+pub fn off(name: &'static str) -> Slot {
+    slot(name, &FilterConfig { disabled: true, ..FilterConfig::default() })
+}
+
+/// Whether this switches a slot off.
+pub fn is_off(config: &Any) -> bool {
+    config.type_url == FilterConfig::type_url()
+        && FilterConfig::decode(&*config.value).is_ok_and(|config| config.disabled)
+}
 
 /// The filters, in the order in which a request meets them.
 static FILTERS: LazyLock<Vec<HttpFilter>> =

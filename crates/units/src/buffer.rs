@@ -9,7 +9,7 @@ use envoy_types::pb::{
     },
     google::protobuf::UInt32Value,
 };
-use ir::{route::Handling, rule::Slot};
+use ir::rule::Slot;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -38,6 +38,7 @@ pub struct Spec {
 impl Unit for Buffer {
     const FIELD: &'static str = "buffer";
     const HOLDS_FOR_ANSWERS: bool = true;
+    const SLOTS: &'static [&'static str] = &[slots::BUFFER];
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -57,14 +58,12 @@ impl Unit for Buffer {
         Ok(Self { max_request_bytes: Some(bytes) })
     }
 
-    fn apply(&self, rule: &mut Handling) -> bool {
-        if let Some(bytes) = self.max_request_bytes {
+    fn slots(&self) -> Vec<Slot> {
+        let on = self.max_request_bytes.map(|bytes| {
             let size = EnvoyBuffer { max_request_bytes: Some(UInt32Value { value: bytes }) };
-            let message = BufferPerRoute { r#override: Some(buffer_per_route::Override::Buffer(size)) };
-            let config = envoy::bytes::any(&message).encode_to_vec();
-            rule.slots.push(Slot { name: slots::BUFFER, config: config.into() });
-        }
-        true
+            slots::slot(slots::BUFFER, &BufferPerRoute { r#override: Some(buffer_per_route::Override::Buffer(size)) })
+        });
+        on.into_iter().collect()
     }
 
     fn explain(route: &Route) -> Option<String> {

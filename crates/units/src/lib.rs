@@ -4,6 +4,11 @@
 //! stands in one file here, behind the trait [`Unit`], and in one line of [the list](AnyUnit) below; whoever reads, merges,
 //! places or explains units knows the list. [`UrlRewrite`] alone is known to others: a RewritePolicy makes one too, and its
 //! expressions have a price.
+//!
+//! A unit stands in one of two places. Either it is part of what a route does (`SLOTS` is empty, and [`Unit::apply`] says
+//! what), or it stands in slots of the constant filter chain ([`Unit::slots`]), on a route as on a virtual host or a route
+//! configuration. Envoy shall never merge what several of these say, so a unit always writes all of its slots, and those
+//! that it does not need are switched off. A unit without any is one that is switched off.
 
 mod buffer;
 mod retry;
@@ -14,8 +19,9 @@ mod url_rewrite;
 use std::fmt;
 
 use api::traffic_policy::TrafficPolicySpec;
+use envoy::slots;
 use envoy_types::pb::envoy::config::route::v3::Route;
-use ir::{Problem, Severity, route::Handling};
+use ir::{Problem, Severity, route::Handling, rule::Slot};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -28,17 +34,39 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// Whether it means anything where a rule answers by itself: what Envoy does in a filter does, what it does to choose
     /// a backend does not.
     const HOLDS_FOR_ANSWERS: bool;
+    /// The kinds of objects for which it can be set, as the CRD has it.
+    const TARGETS: &'static [&'static str] = &["Gateway", "GRPCRoute", "HTTPRoute", "ListenerSet"];
+    /// All slots of the filter chain in which it can stand; none of a unit that is part of what a route does.
+    const SLOTS: &'static [&'static str] = &[];
     /// What may be written. Its Deserialize refuses fields that it does not know.
     type Spec: DeserializeOwned;
 
     /// Reads what is written; `policy` is all of the policy.
     fn read(written: Self::Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused>;
 
-    /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
-    fn apply(&self, rule: &mut Handling) -> bool;
+    /// What it says in slots, each complete; the others of `SLOTS` are switched off.
+    fn slots(&self) -> Vec<Slot> {
+        Vec::new()
+    }
 
-    /// What an Envoy route does of it, in words; none if nothing.
+    /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
+    fn apply(&self, rule: &mut Handling) -> bool {
+        rule.slots.extend(all_slots(self));
+        true
+    }
+
+    /// What an Envoy route does of it, in words; none if nothing. Of slots, the route has those that hold for it, and none
+    /// that are switched off.
     fn explain(route: &Route) -> Option<String>;
+}
+
+/// What a unit writes: every slot of its own.
+fn all_slots<U: Unit>(unit: &U) -> Vec<Slot> {
+    let mut written = unit.slots();
+    let unused = U::SLOTS.iter().filter(|name| written.iter().all(|slot| slot.name != **name));
+    let unused: Vec<_> = unused.map(|name| slots::off(name)).collect();
+    written.extend(unused);
+    written
 }
 
 /// Why a unit cannot be served.
@@ -87,6 +115,28 @@ macro_rules! units {
                 }
             }
 
+            /// As [`Unit::TARGETS`].
+            pub fn targets(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$unit(_) => <$module::$unit as Unit>::TARGETS,)+
+                }
+            }
+
+            /// What it writes in slots of the filter chain, wherever it stands: every slot of its own. None of a unit
+            /// that is part of what a route does.
+            pub fn slots(&self) -> Vec<Slot> {
+                match self {
+                    $(Self::$unit(unit) => all_slots(unit),)+
+                }
+            }
+
+            /// Whether it switches off what others say.
+            pub fn disables(&self) -> bool {
+                match self {
+                    $(Self::$unit(unit) => !<$module::$unit as Unit>::SLOTS.is_empty() && unit.slots().is_empty(),)+
+                }
+            }
+
             /// As [`Unit::apply`].
             pub fn apply(&self, rule: &mut Handling) -> bool {
                 match self {
@@ -102,9 +152,10 @@ macro_rules! units {
             }
         }
 
-        /// What an Envoy route does of each unit, in words.
+        /// What an Envoy route does of each unit, in words. Slots of its virtual host and route configuration count where
+        /// the route itself has them.
         pub fn explain(route: &Route) -> Vec<(&'static str, String)> {
-            let words = [$((<$module::$unit as Unit>::FIELD, <$module::$unit as Unit>::explain(route))),+];
+            let words = [$((<$module::$unit as Unit>::FIELD, explain_one::<$module::$unit>(route))),+];
             words.into_iter().filter_map(|(field, words)| Some((field, words?))).collect()
         }
     };
@@ -138,12 +189,41 @@ pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
     written.filter_map(|(field, written)| AnyUnit::read(field, written, policy).transpose()).collect()
 }
 
+/// Refuses a policy with a target for which `U` cannot be set.
+fn targets_allow<U: Unit>(policy: &TrafficPolicySpec) -> Result<(), Refused> {
+    let refs = policy.target_refs.iter().map(|target| &target.kind);
+    let mut kinds = refs.chain(policy.target_selectors.iter().map(|target| &target.kind));
+    let Some(kind) = kinds.find(|kind| !U::TARGETS.contains(&&***kind)) else { return Ok(()) };
+    let allowed: Vec<_> = U::TARGETS.iter().map(|kind| format!("{kind}s")).collect();
+    let message = format!(
+        "it can be set for {} only, and the policy targets a {kind}; make two policies of it",
+        allowed.join(" and ")
+    );
+    Err(Refused::new("", message))
+}
+
+/// What a route does of `U`, in words.
+fn explain_one<U: Unit>(route: &Route) -> Option<String> {
+    let slots = U::SLOTS.iter().filter_map(|name| Some((name, route.typed_per_filter_config.get(*name)?)));
+    let (off, on): (Vec<_>, Vec<_>) = slots.partition(|(_, config)| slots::is_off(config));
+    if off.is_empty() {
+        return U::explain(route);
+    }
+    if on.is_empty() {
+        return Some("off".into());
+    }
+    let mut route = route.clone();
+    route.typed_per_filter_config.retain(|name, _| off.iter().all(|(off, _)| *off != name));
+    U::explain(&route)
+}
+
 fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec) -> Result<U, Problem> {
     let refused = |Refused { field, message }| {
         let field = if field.is_empty() { U::FIELD.to_owned() } else { format!("{}.{field}", U::FIELD) };
         Problem::new(Severity::Refused, "Invalid", format!("spec.{field}"), message)
     };
-    spec::decode(written).and_then(|spec| U::read(spec, policy)).map_err(refused)
+    let read = || U::read(spec::decode(written)?, policy);
+    targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)
 }
 
 #[cfg(test)]

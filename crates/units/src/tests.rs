@@ -6,6 +6,7 @@ use ir::{
     route::{Fields, Handling},
     rule,
 };
+use prost::Message;
 use serde_json::{Value, json};
 
 use super::*;
@@ -115,11 +116,40 @@ fn a_rules_own_retry_wins_as_a_whole() {
 }
 
 #[test]
-fn a_size_is_said_in_its_slot_and_none_where_it_is_switched_off() {
-    let (rule, holds) = applied(json!({"buffer": {"maxRequestSize": "10Mi"}}), Fields::default());
-    assert_eq!(rule.slots.iter().map(|slot| slot.name).collect::<Vec<_>>(), ["buffer"]);
-    assert_eq!(holds, [true]);
-    let (rule, holds) = applied(json!({"buffer": {"disable": {}}}), Fields::default());
-    assert!(rule.slots.is_empty());
-    assert_eq!(holds, [true]);
+fn a_size_is_said_in_its_slot_which_is_switched_off_where_the_unit_is() {
+    for (spec, words, disables) in [
+        (json!({"buffer": {"maxRequestSize": "10Ki"}}), "requests of at most 10240 bytes, read whole", false),
+        (json!({"buffer": {"disable": {}}}), "off", true),
+    ] {
+        let (rule, holds) = applied(spec.clone(), Fields::default());
+        assert_eq!(holds, [true]);
+        let unit = &units(spec)[0];
+        assert_eq!((unit.slots(), unit.disables()), (rule.slots.clone(), disables));
+        assert_eq!(rule.slots.iter().map(|slot| slot.name).collect::<Vec<_>>(), ["buffer"]);
+        let slots = rule.slots.iter().map(|Slot { name, config }| {
+            ((*name).to_owned(), envoy_types::pb::google::protobuf::Any::decode(&**config).expect("a message"))
+        });
+        let route = Route { typed_per_filter_config: slots.collect(), ..Route::default() };
+        assert_eq!(explain(&route), [("buffer", words.to_owned())]);
+    }
+}
+
+#[test]
+fn a_field_is_refused_at_targets_for_which_its_crd_does_not_allow_it() {
+    let rewrite = json!({"urlRewrite": {"pathRegex": {"pattern": "a", "substitution": "b"}}});
+    let on = |mut spec: Value, list: &str, kind: &str| {
+        let target = json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": "x", "matchLabels": {}});
+        spec[list] = json!([target]);
+        spec
+    };
+    for list in ["targetRefs", "targetSelectors"] {
+        let (field, message) = refused(on(rewrite.clone(), list, "Gateway"));
+        assert_eq!(field, "spec.urlRewrite");
+        assert!(
+            message.starts_with("it can be set for HTTPRoutes only, and the policy targets a Gateway"),
+            "{message}"
+        );
+        assert_eq!(units(on(rewrite.clone(), list, "HTTPRoute")).len(), 1);
+        assert_eq!(units(on(json!({"timeouts": {"request": "1s"}}), list, "Gateway")).len(), 1);
+    }
 }

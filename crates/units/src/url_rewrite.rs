@@ -33,16 +33,10 @@ struct PathRegex {
 impl Unit for UrlRewrite {
     const FIELD: &'static str = "urlRewrite";
     const HOLDS_FOR_ANSWERS: bool = false;
+    const TARGETS: &'static [&'static str] = &["HTTPRoute"];
     type Spec = Spec;
 
-    fn read(written: Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused> {
-        let refs = policy.target_refs.iter().map(|target| &target.kind);
-        let mut kinds = refs.chain(policy.target_selectors.iter().map(|target| &target.kind));
-        if let Some(kind) = kinds.find(|kind| &***kind != "HTTPRoute") {
-            let message =
-                format!("it can be set for HTTPRoutes only, and the policy targets a {kind}; make two policies of it");
-            return Err(Refused::new("", message));
-        }
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
         let Some(PathRegex { pattern, substitution }) = written.path_regex else {
             return Err(Refused::new("pathRegex", "missing; set it, or remove urlRewrite"));
         };
