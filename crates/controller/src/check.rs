@@ -155,7 +155,7 @@ fn entry(finding: &Finding) -> Entry<'_> {
     let Finding { file, line, column, object, problem } = finding;
     Entry {
         severity: problem.severity.to_string(),
-        reason: problem.reason,
+        reason: problem.reason.as_str(),
         file: file.as_ref().map(|file| file.display().to_string()),
         line: file.as_ref().map(|_| *line),
         column: file.as_ref().map(|_| *column),

@@ -1,6 +1,7 @@
 //! What is counted, and under which name: every one begins with `portcullis_`.
 
 use api::ObjectId;
+use ir::Reason;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{
@@ -73,7 +74,7 @@ pub struct ReplacementLabels {
     /// What is replaced: `route`, `virtual_host` or `route_configuration`.
     pub scope: &'static str,
     /// Why, in one word.
-    pub reason: String,
+    pub reason: &'static str,
 }
 
 /// A policy that is not valid.
@@ -91,12 +92,12 @@ pub struct PolicyLabels {
 
 impl PolicyLabels {
     /// Those of a policy.
-    pub fn of(policy: &ObjectId, reason: &'static str) -> Self {
+    pub fn of(policy: &ObjectId, reason: Reason) -> Self {
         Self {
             policy_kind: policy.kind.to_string(),
             namespace: policy.namespace.to_string(),
             policy: policy.name.to_string(),
-            reason,
+            reason: reason.as_str(),
         }
     }
 }

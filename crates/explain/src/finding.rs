@@ -24,13 +24,13 @@ impl Finding {
     /// Of an object: `HTTPRoute NAMESPACE/NAME`.
     pub(crate) fn problem(object: &str, problem: &Problem) -> Self {
         let Problem { reason, field, message, .. } = problem;
-        Self { object: object.into(), reason, field: field.clone(), message: message.clone() }
+        Self { object: object.into(), reason: reason.as_str(), field: field.clone(), message: message.clone() }
     }
 
     /// Of an object: `HTTPRoute NAMESPACE/NAME`.
     pub(crate) fn fault(object: &str, fault: &Fault) -> Self {
         let Fault { reason, field, message } = fault;
-        Self { object: object.into(), reason, field: field.clone(), message: message.clone() }
+        Self { object: object.into(), reason: reason.as_str(), field: field.clone(), message: message.clone() }
     }
 }
 

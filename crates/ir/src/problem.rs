@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::Reason;
+
 /// What a problem does to the traffic of the object that has it, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
@@ -37,8 +39,8 @@ const MAX_TEXT: usize = 4000;
 pub struct Problem {
     /// What becomes of the traffic.
     pub severity: Severity,
-    /// The condition reason of Gateway API that fits, such as `BackendNotFound`.
-    pub reason: &'static str,
+    /// The reason that a condition would have.
+    pub reason: Reason,
     /// The path of the field, such as `spec.rules[0].backendRefs[1].name`.
     pub field: String,
     /// What is wrong, with the value, and what to do about it.
@@ -47,7 +49,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem at `field`; `message` says what is wrong and the remedy.
-    pub fn new(severity: Severity, reason: &'static str, field: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity, reason, field: legible(field.into()), message: legible(message.into()) }
     }
 }
@@ -93,13 +95,13 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> String {
-        Problem::new(Severity::Refused, "Invalid", "", text).message
+        Problem::new(Severity::Refused, Reason::Invalid, "", text).message
     }
 
     #[test]
     fn what_a_terminal_or_a_log_would_obey_is_escaped() {
         assert_eq!(message("a\nb\u{1b}[31m\u{202e}c é"), "a\\u{a}b\\u{1b}[31m\\u{202e}c é");
-        let problem = Problem::new(Severity::Ignored, "UnknownField", "spec.a\r\nb", "remove it");
+        let problem = Problem::new(Severity::Ignored, Reason::UnknownField, "spec.a\r\nb", "remove it");
         assert_eq!(problem.to_string(), "spec.a\\u{d}\\u{a}b: remove it");
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Port, Problem, Severity, route::Head};
+use ir::{Chain, Hostname, ListenerId, NsName, Port, Problem, Reason, Severity, route::Head};
 
 use crate::{
     delegation,
@@ -176,7 +176,7 @@ impl GatewayParent {
             if let Some(same) = parents.iter().find(is_same) {
                 let field = format!("spec.parentRefs[{index}]");
                 let message = format!("repeats spec.parentRefs[{}]; remove one", same.index);
-                problems.push(Problem::new(Severity::Warning, "UnsupportedValue", field, message));
+                problems.push(Problem::new(Severity::Warning, Reason::UnsupportedValue, field, message));
             } else {
                 parents.push(parent);
             }
@@ -237,7 +237,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
                 all_ours = false;
                 let field = format!("spec.parentRefs[{}].name", parent.index);
                 let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
-                problems.push(Problem::new(Severity::Ignored, "NoMatchingParent", field, message));
+                problems.push(Problem::new(Severity::Ignored, Reason::NoMatchingParent, field, message));
             }
         }
     }
@@ -295,7 +295,7 @@ fn without_listener<'a>(
         let is_served = served.clone().any(|served| hostname.covers(&served.hostname));
         let message = format!("{hostname} is a hostname of no listener that the route is attached to; remove it");
         let field = || format!("spec.hostnames[{index}]");
-        (!is_served).then(|| Problem::new(Severity::Ignored, "NoMatchingListenerHostname", field(), message))
+        (!is_served).then(|| Problem::new(Severity::Ignored, Reason::NoMatchingListenerHostname, field(), message))
     })
 }
 
@@ -304,7 +304,7 @@ fn unacceptable(scope: &Scope<'_>, route: &NsName, attached: &Attached) -> Optio
     if attached.without_hostname {
         let first = attached.problems.iter().find(|problem| problem.severity == Severity::Refused);
         let first = first.map(ToString::to_string).unwrap_or_default();
-        return Some(Fault::new("UnsupportedValue", format!("no hostname can be served: {first}")));
+        return Some(Fault::new(Reason::UnsupportedValue, format!("no hostname can be served: {first}")));
     }
     let chain = Chain::root(route.clone());
     let mut first = None;
@@ -365,11 +365,11 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
     if selected.is_empty() {
         let message =
             format!("Gateway {} has no listener{}; correct sectionName or port", parent.gateway, parent.describe());
-        return Fault::at("NoMatchingParent", field, message);
+        return Fault::at(Reason::NoMatchingParent, field, message);
     }
     if !selected.iter().any(|summary| summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
         let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
-        return Fault::at("NotAllowedByListeners", field, message);
+        return Fault::at(Reason::NotAllowedByListeners, field, message);
     }
     let admitting: Vec<_> = selected
         .iter()
@@ -380,7 +380,7 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
             "{none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
             route.namespace
         );
-        return Fault::at("NotAllowedByListeners", field, message);
+        return Fault::at(Reason::NotAllowedByListeners, field, message);
     }
     let theirs: BTreeSet<_> = admitting.iter().map(|summary| &summary.hostname).collect();
     let message = format!(
@@ -388,7 +388,7 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
         listed_with(", ", hostnames),
         listed_with(", ", &theirs.into_iter().collect::<Vec<_>>())
     );
-    Fault::at("NoMatchingListenerHostname", field, message)
+    Fault::at(Reason::NoMatchingListenerHostname, field, message)
 }
 
 /// Whose a Gateway is.

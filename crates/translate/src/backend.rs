@@ -10,7 +10,7 @@ use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::resource::Encoded;
 use ir::{
-    NsName, Port,
+    NsName, Port, Reason,
     backend::{Cluster, Protocol, ServicePort},
 };
 
@@ -74,7 +74,7 @@ impl Lookup for ServicePorts {
     fn poisoned(scope: &Scope<'_>, key: &ServicePort, _: &engine::Fault) -> Option<PortState> {
         scope.get::<Services>(&key.service)?;
         let message = format!("Service {} cannot be used: {}", key.service, internal::WORDS);
-        let protocol = Err(Unusable { reason: internal::REASON, message });
+        let protocol = Err(Unusable { reason: Reason::InternalFault, message });
         Some(PortState { name: "".into(), protocol, warning: None })
     }
 }
@@ -87,19 +87,19 @@ fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
             "Service {} is of type ExternalName, which could name any address; use a Service with endpoints",
             key.service
         );
-        return unusable("InvalidKind", message);
+        return unusable(Reason::InvalidKind, message);
     }
     let Some(port) = service.port(key.port) else {
         let ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
         let has = list_or_none(&ports);
         let message = format!("Service {} has no port {}: it has {has}; correct either", key.service, key.port);
-        return unusable("BackendNotFound", message);
+        return unusable(Reason::BackendNotFound, message);
     };
     let name = port.name.clone();
     if port.protocol != Transport::Tcp {
         let message =
             format!("port {} of Service {} is {}, HTTP needs TCP; name another", key.port, key.service, port.protocol);
-        return PortState { name, ..unusable("UnsupportedProtocol", message) };
+        return PortState { name, ..unusable(Reason::UnsupportedProtocol, message) };
     }
     let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key);
     PortState { name, protocol, warning }
@@ -126,7 +126,7 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
                  name a port that speaks plain HTTP",
                 name.unwrap_or_default()
             );
-            (Err(Unusable { reason: "UnsupportedProtocol", message }), None)
+            (Err(Unusable { reason: Reason::UnsupportedProtocol, message }), None)
         }
         other => {
             let warning =

@@ -18,7 +18,7 @@ mod met;
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity, matching::Age};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, Reason, Severity, matching::Age};
 
 use cost::{Cost, LONGEST, Limits};
 pub(crate) use cost::{MatchingTime, ReplacingTime};
@@ -225,5 +225,5 @@ pub(crate) fn left_out(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<Pr
         chain.route().namespace,
         scope.get::<Config>(&())?.regex.max_time
     );
-    Some(Problem::new(Severity::Refused, "UnsupportedValue", format!("spec.rules[{rule}].matches"), message))
+    Some(Problem::new(Severity::Refused, Reason::UnsupportedValue, format!("spec.rules[{rule}].matches"), message))
 }

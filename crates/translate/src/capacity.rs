@@ -13,7 +13,7 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Engine, Group, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, Severity};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem, Reason, Severity};
 
 use fit::{Claim, fit};
 
@@ -258,7 +258,7 @@ impl Overrun {
             in_words(self.bound),
             in_words(self.share),
         );
-        Some(Problem::new(severity, "UnsupportedValue", format!("spec.rules[{rule}]"), message))
+        Some(Problem::new(severity, Reason::UnsupportedValue, format!("spec.rules[{rule}]"), message))
     }
 }
 

@@ -3,12 +3,9 @@
 //! Where and why it failed is for the log. The text of a panic may quote anything, so it is never told to the owners of
 //! objects.
 
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 
 use crate::tables::gateway::Fault;
-
-/// The reason.
-pub(crate) const REASON: &str = "InternalFault";
 
 /// What is wrong and what to do, in one clause.
 pub(crate) const WORDS: &str = "an internal error of Portcullis stands in the way, of which the controller's log has more; report it, or \
@@ -16,10 +13,10 @@ pub(crate) const WORDS: &str = "an internal error of Portcullis stands in the wa
 
 /// A fault of an object as a whole.
 pub(crate) fn fault() -> Fault {
-    Fault::new(REASON, WORDS)
+    Fault::new(Reason::InternalFault, WORDS)
 }
 
 /// A problem at a field.
 pub(crate) fn problem(severity: Severity, field: &str) -> Problem {
-    Problem::new(severity, REASON, field, WORDS)
+    Problem::new(severity, Reason::InternalFault, field, WORDS)
 }

@@ -10,7 +10,7 @@ use envoy::{
     self,
     bootstrap::{self, AdminAddress, Credentials, XdsAddress},
 };
-use ir::NsName;
+use ir::{NsName, Reason};
 use serde_json::Value;
 
 use crate::{
@@ -21,9 +21,6 @@ use crate::{
         proxies::{DeployFault, Deployed, Deploying, OurClasses, Proxies, ProxiesOf},
     },
 };
-
-/// The reason for which a Gateway is not programmed whose address cannot be had (Gateway API, `GatewayReasonAddressNotUsable`).
-pub(crate) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
 
 impl Derived for ProxiesOf {
     fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Deployed> {
@@ -82,7 +79,7 @@ pub(crate) fn name_taken(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway
         "its proxies would be called {name}, as those of Gateway {rival} are: it gets none; give one of the two another \
          name, or another class"
     );
-    Some(Fault::at("Invalid", "metadata.name", message))
+    Some(Fault::at(Reason::Invalid, "metadata.name", message))
 }
 
 /// Where clients reach what the Service stands before, in order.
@@ -104,7 +101,7 @@ fn read(scope: &Scope<'_>, key: &NsName, gateway: &api::Gateway) -> Result<Param
         Some(class) if class.fault.is_some() => {
             let name = &gateway.spec.gateway_class_name;
             let message = format!("GatewayClass {name} is not accepted: correct its parameters, or name another class");
-            return Err(Fault::at("InvalidParameters", "spec.gatewayClassName", message).into());
+            return Err(Fault::at(Reason::InvalidParameters, "spec.gatewayClassName", message).into());
         }
         Some(class) => class.parameters.as_ref().and_then(|name| scope.get::<input::Parameters>(name)),
         None => None,
@@ -130,17 +127,17 @@ pub(crate) fn parameters(
     if (group, kind) != (wanted.group(), wanted.as_str()) {
         let message =
             format!("{kind} of group {group:?} is not supported; name a {wanted} of group {}", wanted.group());
-        return Err(Fault::at("InvalidParameters", field, message));
+        return Err(Fault::at(Reason::InvalidParameters, field, message));
     }
     if name.namespace.is_empty() {
         let message = format!("{wanted} {} is named without a namespace; set it", name.name);
-        return Err(Fault::at("InvalidParameters", format!("{field}.namespace"), message));
+        return Err(Fault::at(Reason::InvalidParameters, format!("{field}.namespace"), message));
     }
     match scope.get::<input::Parameters>(name) {
         Some(object) => Ok(Arc::new(object.spec.clone())),
         None => {
             let message = format!("{wanted} {name} does not exist; create it, or name another");
-            Err(Fault::at("InvalidParameters", field, message))
+            Err(Fault::at(Reason::InvalidParameters, field, message))
         }
     }
 }
@@ -148,21 +145,21 @@ pub(crate) fn parameters(
 /// A fault of GatewayParameters, for whoever names them in `field`.
 pub(crate) fn invalid(field: &str, name: &NsName, fault: &deploy::Fault) -> Fault {
     let message = format!("{} {name} cannot be used: {fault}", api::Kind::GatewayParameters);
-    Fault::at("InvalidParameters", field, message)
+    Fault::at(Reason::InvalidParameters, field, message)
 }
 
 /// A fault for the Gateway whose proxies cannot be run as asked for.
 fn of(fault: &deploy::Fault) -> DeployFault {
     let of_parameters = |field: &str, whose: &str| {
         let message = format!("the {} of the {whose} cannot be used: {fault}", api::Kind::GatewayParameters);
-        Fault::at("InvalidParameters", field, message)
+        Fault::at(Reason::InvalidParameters, field, message)
     };
     let own = |reason| Fault::at(reason, fault.field.clone(), fault.message.clone());
     DeployFault::Refused(match fault.about {
         About::ClassParameters => of_parameters("spec.gatewayClassName", "GatewayClass"),
         About::GatewayParameters => of_parameters("spec.infrastructure.parametersRef", "Gateway"),
-        About::Gateway => own("Invalid"),
-        About::Addresses => return DeployFault::AddressNotUsable(own(ADDRESS_NOT_USABLE)),
+        About::Gateway => own(Reason::Invalid),
+        About::Addresses => return DeployFault::AddressNotUsable(own(Reason::AddressNotUsable)),
     })
 }
 
@@ -195,9 +192,9 @@ fn plan(
     let xds = XdsAddress::Tcp { host: deploying.xds_host.to_string(), port: deploying.xds_port };
     let admin = AdminAddress::Tcp { address: settings.admin.ip(), port: settings.admin.port() };
     let observed = SocketAddr::from(([0, 0, 0, 0], settings.stats_port));
-    let edge = &scope.get::<Config>(&()).ok_or_else(|| Fault::new("Pending", "there are no settings yet"))?.edge;
+    let edge = &scope.get::<Config>(&()).ok_or_else(|| Fault::new(Reason::Pending, "there are no settings yet"))?.edge;
     let unprintable =
-        |error: envoy::json::Error| Fault::new("Invalid", format!("its bootstrap cannot be made: {error}"));
+        |error: envoy::json::Error| Fault::new(Reason::Invalid, format!("its bootstrap cannot be made: {error}"));
     let bootstrap = bootstrap::secured_bootstrap(key, "", &xds, &credentials, &admin, observed, edge);
     let bootstrap = bootstrap::bootstrap_json(&bootstrap).map_err(unprintable)?.to_string();
     let files = credentials.files().map_err(unprintable)?;

@@ -10,7 +10,7 @@ use envoy::{
     route::{self, RouteAt},
 };
 use ir::{
-    Chain, Problem, Severity,
+    Chain, Problem, Reason, Severity,
     delegation::{Level, Rendered, SortMethod},
     filter::{PathModifier, Scheme},
     matching::{Part, Path, RequestMatch, Step},
@@ -213,7 +213,7 @@ impl Unwritten {
                 let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
                 let field = format!("spec.rules[{}].matches[{}]", self.index, rendered.index);
                 let message = format!("Envoy cannot read the route that it becomes with its rule: {unreadable}");
-                told.push(Problem::new(severity, "UnsupportedValue", field, message));
+                told.push(Problem::new(severity, Reason::UnsupportedValue, field, message));
                 told.dedup();
                 alone.ok()?
             }
@@ -432,7 +432,7 @@ fn replaceable(handling: &Handling, matches: &[Rendered], field: &str) -> Result
     if replaces && !all() {
         let message = "there is no prefix to replace, since with those of the parents not every match of the rule is a \
                        PathPrefix; make them so, or use ReplaceFullPath";
-        return Err(Problem::new(Severity::Replaced, "IncompatibleFilters", format!("{field}.filters"), message));
+        return Err(Problem::new(Severity::Replaced, Reason::IncompatibleFilters, format!("{field}.filters"), message));
     }
     Ok(())
 }

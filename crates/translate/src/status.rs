@@ -12,7 +12,7 @@ pub(crate) mod route;
 use std::{fmt, sync::Arc};
 
 use api::status::{Condition, ConditionStatus};
-use ir::Problem;
+use ir::{Problem, Reason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -78,22 +78,22 @@ impl Conditions {
         Self { generation, list: Vec::new() }
     }
 
-    fn set(&mut self, kind: &'static str, status: ConditionStatus, reason: &'static str, message: impl Into<String>) {
+    fn set(&mut self, kind: &'static str, status: ConditionStatus, reason: Reason, message: impl Into<String>) {
         self.list.push(Condition {
             r#type: kind.into(),
             status,
             observed_generation: Some(self.generation),
             last_transition_time: None,
-            reason: reason.into(),
+            reason: reason.as_str().into(),
             message: bounded(message.into()),
         });
     }
 
-    fn yes(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
+    fn yes(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
         self.set(kind, ConditionStatus::True, reason, message);
     }
 
-    fn no(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
+    fn no(&mut self, kind: &'static str, reason: Reason, message: impl Into<String>) {
         self.set(kind, ConditionStatus::False, reason, message);
     }
 }

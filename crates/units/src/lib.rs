@@ -21,7 +21,7 @@ use std::fmt;
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
 use envoy_types::pb::envoy::config::route::v3::Route;
-use ir::{Problem, Severity, route::Handling, rule::Slot};
+use ir::{Problem, Reason, Severity, route::Handling, rule::Slot};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -183,7 +183,7 @@ pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
         let message = format!(
             "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
         );
-        return Err(Problem::new(Severity::Refused, "Invalid", format!("spec.{first}"), message));
+        return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
     }
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, policy.fields.get(*field)?)));
     written.filter_map(|(field, written)| AnyUnit::read(field, written, policy).transpose()).collect()
@@ -220,7 +220,7 @@ fn explain_one<U: Unit>(route: &Route) -> Option<String> {
 fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec) -> Result<U, Problem> {
     let refused = |Refused { field, message }| {
         let field = if field.is_empty() { U::FIELD.to_owned() } else { format!("{}.{field}", U::FIELD) };
-        Problem::new(Severity::Refused, "Invalid", format!("spec.{field}"), message)
+        Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{field}"), message)
     };
     let read = || U::read(spec::decode(written)?, policy);
     targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)

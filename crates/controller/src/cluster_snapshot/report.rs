@@ -5,7 +5,7 @@
 use std::fmt::{self, Write as _};
 
 use api::{Kind, ObjectId};
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use translate::Reports;
@@ -111,7 +111,7 @@ impl ReportedProblem {
             object: id.into(),
             actor: if id.kind.namespaced() { format!("the owner of {id}") } else { ADMINISTRATOR.to_owned() },
             severity: problem.severity.to_string(),
-            reason: problem.reason.to_owned(),
+            reason: problem.reason.to_string(),
             field: problem.field.clone(),
             message: problem.message.clone(),
         }
@@ -173,7 +173,7 @@ impl StatusReport {
     ) {
         let undecodable = undecodable.into_iter().filter(|(id, _)| selection.takes(id));
         self.problems.extend(undecodable.map(|(id, why)| {
-            let problem = Problem::new(Severity::Refused, "Invalid", "", why.clone());
+            let problem = Problem::new(Severity::Refused, Reason::Invalid, "", why.clone());
             ReportedProblem::of(id, &problem)
         }));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{DecodeError, Kind, Object, ObjectId};
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 use serde_json::Value;
 
 use super::yaml::{self, Document, Places, Position, SyntaxError};
@@ -142,7 +142,7 @@ fn manifest(
                 // What is not known and may protect something has an effect, and the policy's own report has it.
                 let effect = if object.keeps(&field) { "" } else { " and has no effect" };
                 let message = format!("this field is not known{effect}: correct its name, or remove it");
-                problems.push((place(&field), Problem::new(Severity::Ignored, "UnknownField", &field, message)));
+                problems.push((place(&field), Problem::new(Severity::Ignored, Reason::UnknownField, &field, message)));
             }
             let violations = api::violations(&object);
             for violation in &violations {
@@ -150,7 +150,7 @@ fn manifest(
                     None => violation.message.clone(),
                     Some(value) => format!("{value:?} is invalid: {}", violation.message),
                 };
-                let problem = Problem::new(Severity::Refused, "Invalid", &violation.path, message);
+                let problem = Problem::new(Severity::Refused, Reason::Invalid, &violation.path, message);
                 problems.push((place(&violation.path), problem));
             }
             if violations.is_empty() {
@@ -187,7 +187,7 @@ fn refusal(
 ) -> Outcome {
     let message = error.to_string();
     let mut refused = |field: &str, message: String| {
-        problems.push((place(field), Problem::new(Severity::Refused, "Invalid", field, message)));
+        problems.push((place(field), Problem::new(Severity::Refused, Reason::Invalid, field, message)));
     };
     if let Some(violation) = error.violation() {
         refused(&violation.path, violation.message);
@@ -212,7 +212,7 @@ fn refusal(
             let message = format!(
                 "{api_version} {kind} is not a kind that is read here, so this manifest{of} has no effect{remedy}"
             );
-            problems.push((place("kind"), Problem::new(severity, "UnknownKind", "kind", message)));
+            problems.push((place("kind"), Problem::new(severity, Reason::UnknownKind, "kind", message)));
             Outcome::Foreign { namespace, name }
         }
         DecodeError::MissingType { field } => {

@@ -19,7 +19,7 @@ use std::{
 
 use api::{Kind, Object, ObjectId, core::Namespace};
 use indexmap::IndexMap;
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 use jiff::Timestamp;
 use translate::Change;
 
@@ -176,7 +176,7 @@ impl Manifests {
                 kept,
             };
             if let Some(SyntaxError { position, message }) = &file.broken {
-                let problem = Problem::new(Severity::Refused, "InvalidFile", "", message);
+                let problem = Problem::new(Severity::Refused, Reason::InvalidFile, "", message);
                 let kept = file.entries.values().any(|entry| entry.object.is_some());
                 problems.push(of_file(*position, None, problem, kept));
             }
@@ -440,7 +440,7 @@ fn count(counts: &mut HashMap<ObjectId, usize>, id: &ObjectId, more: bool) {
 fn twice(id: &ObjectId, first: &str) -> Problem {
     let message =
         format!("{id} is there twice, and the one in {first} is the one that counts: remove or rename this one");
-    Problem::new(Severity::Ignored, "Duplicate", "metadata.name", message)
+    Problem::new(Severity::Ignored, Reason::Duplicate, "metadata.name", message)
 }
 
 fn not_utf8(content: &[u8], valid: usize) -> SyntaxError {

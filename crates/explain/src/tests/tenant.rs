@@ -271,7 +271,7 @@ fn victims_without_a_tenant_are_served() {
     put(&mut translator, &victims(&PLACE, &[]));
     translator.settle();
     let problems = translator.problems().into_iter().filter(|(id, _)| is_victims(id));
-    let problems: Vec<_> = problems.map(|(id, problem)| (id.name, problem.reason)).collect();
+    let problems: Vec<_> = problems.map(|(id, problem)| (id.name, problem.reason.as_str())).collect();
     // One names no parent, so that the tenant may select it too.
     assert_eq!(problems, [("c0".into(), "PublishedUnasked")], "victims are healthy");
     let healthy = answers(&translator).into_iter().filter(|answer| answer[1] != Value::Null).count();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{Lookup, Scope};
 use ir::{
-    Problem, Settings, Severity,
+    Problem, Reason, Settings, Severity,
     filter::PathModifier,
     matching::{Condition, Match, Path, ValueMatch},
     route::{Fields, Handling},
@@ -151,7 +151,8 @@ impl<'s, 'a> Meter<'s, 'a> {
     pub(crate) fn gave_up(&self, field: &str) -> Option<Problem> {
         let message = "its regular expressions are too many, or too complex, to find out what they cost a request; make \
                        several rules of it, or simplify them";
-        self.gave_up.then(|| Problem::new(Severity::Refused, "UnsupportedValue", format!("{field}.matches"), message))
+        self.gave_up
+            .then(|| Problem::new(Severity::Refused, Reason::UnsupportedValue, format!("{field}.matches"), message))
     }
 }
 
@@ -184,7 +185,7 @@ pub(crate) fn replaceable(scope: &Scope<'_>, pattern: &Arc<str>, field: &str) ->
         "replacing what it matches could take {}; begin it with ^, and bound its repetitions",
         more_than(limits.of_rule())
     );
-    Err(Problem::new(Severity::Refused, "Invalid", field, message))
+    Err(Problem::new(Severity::Refused, Reason::Invalid, field, message))
 }
 
 fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> Taken {
@@ -209,7 +210,7 @@ pub(crate) fn affordable(handling: &Handling, meter: &mut Meter<'_, '_>, field: 
     let most = meter.limits.of_rule();
     if taken.nanos > most {
         let message = format!("the origins with wildcards could take {} together; name fewer of them", more_than(most));
-        return Err(Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message));
+        return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{field}.filters"), message));
     }
     Ok(taken)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ir::{NsName, Problem, Severity, route::Handling};
+use ir::{NsName, Problem, Reason, Severity, route::Handling};
 
 use super::PlacedRoute;
 use crate::tables::terms::{Restriction, Terms};
@@ -31,7 +31,7 @@ pub(crate) fn not_allowed(placed: &PlacedRoute, terms: &Terms, route: &NsName, h
                 backend.kind,
                 restriction.told_to(&route.namespace)
             );
-            problems.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, message));
+            problems.push(Problem::new(Severity::Replaced, Reason::RefNotPermitted, field, message));
         }
     }
     problems

@@ -16,7 +16,7 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Group, Lookup, Scope, View};
-use ir::{Chain, NsName};
+use ir::{Chain, NsName, Reason};
 
 use super::share::{Claim, Without, without};
 use crate::tables::{
@@ -273,7 +273,7 @@ pub(crate) fn beyond_fault(bound: u32, beyond: Beyond) -> Fault {
                 "a route above this one asks for more than its share of the {bound} matches that a tree of routes may \
                  have, so nothing below it is served; its owner must ask for less"
             );
-            Fault::new("NotAllowedByParent", message)
+            Fault::new(Reason::NotAllowedByParent, message)
         }
         Beyond::Closed | Beyond::LeftOut => {
             let instead = match beyond {
@@ -287,7 +287,7 @@ pub(crate) fn beyond_fault(bound: u32, beyond: Beyond) -> Fault {
                  share of the {bound} that a tree of routes may have, {instead}; ask for fewer, or have the parent hand \
                  down fewer"
             );
-            Fault::new("UnsupportedValue", message)
+            Fault::new(Reason::UnsupportedValue, message)
         }
     }
 }

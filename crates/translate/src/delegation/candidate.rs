@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, delegation::Children};
+use ir::{Chain, Reason, delegation::Children};
 
-use super::{PlacedRoute, Rendering, branch::grow, placed_route::NOT_ALLOWED, share::Claim};
+use super::{PlacedRoute, Rendering, branch::grow, share::Claim};
 use crate::{
     internal,
     tables::{
@@ -86,7 +86,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         }
     }
     served.dedup();
-    let allowed = placed.fault.as_ref().is_none_or(|fault| fault.reason != NOT_ALLOWED);
+    let allowed = placed.fault.as_ref().is_none_or(|fault| fault.reason != Reason::NotAllowedByParent);
     if placed.fault.is_some() || rendered > most {
         // Nobody knows what it would have, were it sound or less.
         for (at, _) in placed.above.iter().flat_map(|above| (0..).zip(&above.matches)) {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     delegation::Level,
     filter::HeaderModifier,
     route::{Fields, Handling, MirrorSpec},
@@ -116,14 +116,14 @@ pub(crate) fn combine<'a>(
              or have them moved there",
             level.route
         );
-        return Err(Problem::new(Severity::Replaced, "IncompatibleFilters", format!("{field}.filters"), message));
+        return Err(Problem::new(Severity::Replaced, Reason::IncompatibleFilters, format!("{field}.filters"), message));
     }
     let (fields, _) = inherit(own.fields, levels);
     // Each of them has no more than Envoy takes, but all together may.
     for headers in [&fields.request_headers, &fields.response_headers] {
         header::changes(headers.set.len() + headers.add.len()).map_err(|invalid| {
             let message = format!("with what is handed down: {invalid}");
-            Problem::new(Severity::Replaced, "UnsupportedValue", format!("{field}.filters"), message)
+            Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{field}.filters"), message)
         })?;
     }
     Ok(Cow::Owned(Handling { fields, ..own }))
@@ -206,7 +206,7 @@ mod tests {
             let levels = [level("root", many("root", 200), false), level("mid", many("mid", 200), false)];
             assert!(combine(many("leaf", 100), &levels).is_ok());
             let refused = combine(many("leaf", 101), &levels);
-            assert_eq!(refused.expect_err("refused").reason, "UnsupportedValue");
+            assert_eq!(refused.expect_err("refused").reason, Reason::UnsupportedValue);
         }
     }
 
@@ -233,6 +233,6 @@ mod tests {
             [level("root", json!({"filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "h"}}]}), false)];
         let redirect = json!({"filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "other"}}]});
         let refused = combine(redirect, &levels);
-        assert_eq!(refused.expect_err("refused").reason, "IncompatibleFilters");
+        assert_eq!(refused.expect_err("refused").reason, Reason::IncompatibleFilters);
     }
 }

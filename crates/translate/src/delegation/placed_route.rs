@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use engine::Scope;
 use ir::{
-    Chain, NsName, Problem,
+    Chain, NsName, Problem, Reason,
     delegation::{Rendered, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
@@ -219,16 +219,13 @@ pub(crate) fn describe(written: &Match) -> String {
     text
 }
 
-/// The reason of a child that its parent's owner does not want.
-pub(crate) const NOT_ALLOWED: &str = "NotAllowedByParent";
-
 fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &NsName) -> Option<Fault> {
     let namespace = &child.namespace;
     let labels = || scope.get::<NamespaceLabels>(namespace).map(|labels| (*labels).clone());
     let refused = above.terms.restrictions.iter().any(|restriction| !restriction.allows_namespace(namespace, labels));
     refused.then(|| {
         let message = format!("the owner of the parent allows no children in namespace {namespace}; ask for it there");
-        Fault::new(NOT_ALLOWED, message)
+        Fault::new(Reason::NotAllowedByParent, message)
     })
 }
 
@@ -236,12 +233,12 @@ fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &NsName) -> Option<
 fn fault(scope: &Scope<'_>, chain: &Chain, route: &Head) -> Option<Fault> {
     if route.names_hostnames {
         let message = "a route that others delegate to is served for the hostnames of their root; remove them here";
-        return Some(Fault::at("UnsupportedValue", "spec.hostnames", message));
+        return Some(Fault::at(Reason::UnsupportedValue, "spec.hostnames", message));
     }
     let bound = scope.get::<Config>(&())?.delegation.max_depth;
     (chain.depth() > bound).then(|| {
         let message =
             format!("it stands below {} routes, and {bound} are allowed; delegate in fewer steps", chain.depth());
-        Fault::new("UnsupportedValue", message)
+        Fault::new(Reason::UnsupportedValue, message)
     })
 }

@@ -8,7 +8,7 @@ use api::{
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Severity, delegation::SortMethod, matching::Age, route::Head};
+use ir::{NsName, Problem, Reason, Severity, delegation::SortMethod, matching::Age, route::Head};
 
 use crate::{
     grant::GATEWAY_API,
@@ -119,7 +119,7 @@ pub(crate) fn directives_for(
 }
 
 fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Fault> {
-    let invalid = |field: &str, message: String| Fault::at("Invalid", field, message);
+    let invalid = |field: &str, message: String| Fault::at(Reason::Invalid, field, message);
     for (index, target) in spec.target_refs.iter().enumerate() {
         if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
             let message = format!("{} of group {:?} does not delegate; use HTTPRoute", target.kind, target.group);
@@ -139,7 +139,7 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Faul
         None | Some(FailureMode::RouteReplacement) => None,
         Some(FailureMode::FreezeConfig) => {
             let message = "FreezeConfig is not supported yet: what is broken is replaced; use RouteReplacement";
-            Some(Fault::at("UnsupportedValue", "spec.failureMode", message))
+            Some(Fault::at(Reason::UnsupportedValue, "spec.failureMode", message))
         }
         Some(FailureMode::Unknown(other)) => {
             let message = format!("{other:?} is no failure mode; use RouteReplacement");
@@ -161,7 +161,7 @@ fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restrictio
     let field = "spec.allowedChildren";
     if !children.allow_disabling_inherited_policies {
         let message = "false is not supported yet, and nothing is served as if it were; remove it";
-        return Err(Fault::at("UnsupportedValue", format!("{field}.allowDisablingInheritedPolicies"), message));
+        return Err(Fault::at(Reason::UnsupportedValue, format!("{field}.allowDisablingInheritedPolicies"), message));
     }
     let namespaces = match &children.namespaces {
         None => None,
@@ -169,13 +169,13 @@ fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restrictio
             (Some(names), None) => Namespaces::Named(names.clone()),
             (None, Some(selector)) => {
                 selector.matches(&api::meta::StringMap::new()).map_err(|error| {
-                    Fault::at("Invalid", format!("{field}.namespaces.selector.{error}"), "correct the selector")
+                    Fault::at(Reason::Invalid, format!("{field}.namespaces.selector.{error}"), "correct the selector")
                 })?;
                 Namespaces::Labelled(selector.clone())
             }
             _ => {
                 let message = "either names or selector says which namespaces are allowed; set one of both";
-                return Err(Fault::at("Invalid", format!("{field}.namespaces"), message));
+                return Err(Fault::at(Reason::Invalid, format!("{field}.namespaces"), message));
             }
         }),
     };
@@ -188,7 +188,7 @@ fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restrictio
 
 fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
     let name = allowed.name.as_ref().map(|pattern| {
-        let refuse = |message: String| Fault::at("Invalid", format!("{field}.name"), message);
+        let refuse = |message: String| Fault::at(Reason::Invalid, format!("{field}.name"), message);
         validate::regex::check(pattern).map_err(|invalid| refuse(invalid.to_string()))?;
         regex::Regex::new(&format!("^(?:{pattern})$")).map_err(|error| refuse(error.to_string()))
     });
@@ -226,7 +226,7 @@ pub(crate) fn terms(
         let (policy, said) = &**said;
         if let Some(fault) = &said.refused {
             let message = format!("DelegationPolicy {policy} is refused: {fault}");
-            return Err(Problem::new(Severity::Replaced, "Invalid", "", message));
+            return Err(Problem::new(Severity::Replaced, Reason::Invalid, "", message));
         }
         terms.sort = said.sort.unwrap_or(terms.sort);
         if !said.defaults.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ir::{
-    Chain, NsName, Problem, Severity,
+    Chain, NsName, Problem, Reason, Severity,
     delegation::Children,
     route::{BackendRef, Head, ParentRef},
 };
@@ -44,9 +44,6 @@ fn names_route(reference: &ParentRef) -> bool {
     (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
 }
 
-/// The reason of what a route is told that stands below one of another namespace without having asked for it.
-pub(crate) const UNASKED: &str = "PublishedUnasked";
-
 /// What its owner is told of a route at `chain` that names no parent, where one of another namespace publishes it.
 pub fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
     let (parent, _) = chain.above()?;
@@ -58,7 +55,7 @@ pub fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
         "HTTPRoute {parent} of another namespace publishes this route, which names no parent and so admits every one; \
          name those that may in parentRefs"
     );
-    Some(Problem::new(Severity::Warning, UNASKED, "spec.parentRefs", message))
+    Some(Problem::new(Severity::Warning, Reason::PublishedUnasked, "spec.parentRefs", message))
 }
 
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one

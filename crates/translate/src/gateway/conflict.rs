@@ -1,5 +1,7 @@
 //! Listeners that cannot be told apart (Gateway API `GatewaySpec.listeners`, "Handling indistinct Listeners").
 
+use ir::Reason;
+
 use crate::tables::gateway::{Fault, ListenerModel};
 
 /// Marks every listener that shares a port with one of another protocol, or port and hostname with another: none of
@@ -24,7 +26,7 @@ fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
             "port {} is used with another protocol by listener {}; give each protocol a port of its own",
             listener.port, rival.name
         );
-        return Some(Fault::at("ProtocolConflict", field("protocol"), message));
+        return Some(Fault::at(Reason::ProtocolConflict, field("protocol"), message));
     }
     listener.claims?;
     let rival = rivals().find(|rival| rival.claims.is_some() && rival.hostname == listener.hostname)?;
@@ -32,5 +34,5 @@ fn conflict(listener: &ListenerModel, all: &[ListenerModel]) -> Option<Fault> {
         "{} on port {} is also the hostname of listener {}; give each a hostname or port of its own",
         listener.hostname, listener.port, rival.name
     );
-    Some(Fault::at("HostnameConflict", field("hostname"), message))
+    Some(Fault::at(Reason::HostnameConflict, field("hostname"), message))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::shared::SecretObjectReference;
 use engine::{Derived, Emitter, Scope};
-use ir::{Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, NsName, Reason, RouteConfigId, filter::Scheme};
 
 use super::port::PortRival;
 use crate::{
@@ -128,7 +128,7 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> C
     let field = format!("spec.listeners[{}].tls.certificateRefs", model.index);
     if model.certificates.is_empty() {
         let message = "empty; name a Secret of type kubernetes.io/tls";
-        found.unresolved = Some(Fault::at("InvalidCertificateRef", field, message));
+        found.unresolved = Some(Fault::at(Reason::InvalidCertificateRef, field, message));
         return found;
     }
     for (index, reference) in model.certificates.iter().enumerate() {
@@ -136,7 +136,7 @@ fn certificates(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) -> C
             Ok((secret, _)) if found.secrets.contains(&secret) => {}
             Ok((secret, long)) => {
                 found.secrets.push(secret);
-                let long = long.map(|long| Fault::at("UnsupportedValue", format!("{field}[{index}]"), &*long));
+                let long = long.map(|long| Fault::at(Reason::UnsupportedValue, format!("{field}[{index}]"), &*long));
                 found.long_chain = found.long_chain.or(long);
             }
             Err(fault) => {
@@ -153,7 +153,7 @@ fn certificate(
     key: &ListenerId,
     reference: &SecretObjectReference,
 ) -> Result<(NsName, Option<Arc<str>>), Fault> {
-    let invalid = |message: String| Fault::new("InvalidCertificateRef", message);
+    let invalid = |message: String| Fault::new(Reason::InvalidCertificateRef, message);
     if !reference.group.is_empty() || &*reference.kind != "Secret" {
         let group = if reference.group.is_empty() { "core" } else { &reference.group };
         return Err(invalid(format!("{} of group {group} cannot hold a certificate; name a Secret", reference.kind)));
@@ -166,7 +166,7 @@ fn certificate(
              create one there, or name a Secret of this namespace",
             key.gateway.namespace
         );
-        return Err(Fault::new("RefNotPermitted", message));
+        return Err(Fault::new(Reason::RefNotPermitted, message));
     }
     match scope.get::<CertificateState>(&secret).as_deref() {
         Some(Ok(long)) => Ok((secret, long.clone())),
@@ -179,9 +179,9 @@ fn certificate(
 fn withheld(model: &ListenerModel, gateway: Option<&Fault>, secrets: &[NsName], port: Option<&Fault>) -> Option<Fault> {
     let own = model.refused.as_ref().or(model.conflicted.as_ref()).or(model.withheld.as_ref()).or(gateway);
     if own.is_none() && model.scheme == Some(Scheme::Https) && secrets.is_empty() {
-        return Some(Fault::new("Invalid", "no certificate can be presented: see ResolvedRefs"));
+        return Some(Fault::new(Reason::Invalid, "no certificate can be presented: see ResolvedRefs"));
     }
-    own.or(port).map(|fault| Fault { reason: "Invalid", ..fault.clone() })
+    own.or(port).map(|fault| Fault { reason: Reason::Invalid, ..fault.clone() })
 }
 
 /// Why a listener that is sound by itself cannot have its port.
@@ -195,8 +195,8 @@ fn port_unavailable(scope: &Scope<'_>, key: &ListenerId, model: &ListenerModel) 
             "port {} of this host belongs to the older Gateway {rival}; use another port or address",
             model.bind_port
         );
-        return Some(Fault::at("PortUnavailable", field, message));
+        return Some(Fault::at(Reason::PortUnavailable, field, message));
     }
     let why = scope.get::<UnusablePorts>(&model.bind_port)?;
-    Some(Fault::at("PortUnavailable", field, format!("port {} cannot be bound: {why}", model.bind_port)))
+    Some(Fault::at(Reason::PortUnavailable, field, format!("port {} cannot be bound: {why}", model.bind_port)))
 }

@@ -12,7 +12,7 @@ use api::{
     shared::RouteGroupKind,
 };
 use ir::{
-    Hostname, NsName, Port, Settings,
+    Hostname, NsName, Port, Reason, Settings,
     filter::Scheme,
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
@@ -36,7 +36,7 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
             api::Affects::Listeners => {} // the listeners tell of it
             api::Affects::Nothing => ignored.push((path, reason)),
             api::Affects::Rule(_) | api::Affects::Object => {
-                refused.get_or_insert_with(|| Fault::at("Invalid", path, reason));
+                refused.get_or_insert_with(|| Fault::at(Reason::Invalid, path, reason));
             }
         }
     }
@@ -81,7 +81,7 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
         if address.r#type != AddressType::IpAddress {
             let message =
                 format!("{:?} is not supported; use IPAddress, or leave addresses out", address.r#type.as_str());
-            return Err(Fault::at("UnsupportedAddress", format!("spec.addresses[{index}].type"), message));
+            return Err(Fault::at(Reason::UnsupportedAddress, format!("spec.addresses[{index}].type"), message));
         }
         if address.value.is_empty() {
             continue; // any address will do
@@ -90,7 +90,7 @@ fn addresses(gateway: &api::Gateway) -> Result<Vec<IpAddr>, Fault> {
             Ok(ip) => addresses.push(ip),
             Err(invalid) => {
                 let field = format!("spec.addresses[{index}].value");
-                return Err(Fault::at("UnsupportedAddress", field, invalid.to_string()));
+                return Err(Fault::at(Reason::UnsupportedAddress, field, invalid.to_string()));
             }
         }
     }
@@ -131,14 +131,14 @@ fn listener(
         refused.get_or_insert_with(|| Fault::at(reason, format!("spec.listeners[{index}].{name}"), message));
     };
     if port == 0 {
-        refuse("PortUnavailable", "port", format!("{} is not a port; use 1 to 65535", spec.port));
+        refuse(Reason::PortUnavailable, "port", format!("{} is not a port; use 1 to 65535", spec.port));
     }
     let scheme = match spec.protocol {
         ProtocolType::Http => Some(Scheme::Http),
         ProtocolType::Https => Some(Scheme::Https),
         ref other => {
             let message = format!("{:?} is not supported; use HTTP or HTTPS", other.as_str());
-            refuse("UnsupportedProtocol", "protocol", message);
+            refuse(Reason::UnsupportedProtocol, "protocol", message);
             None
         }
     };
@@ -148,7 +148,7 @@ fn listener(
         _ if written.is_empty() => Hostname::Any,
         Ok(()) => Hostname::parse(written),
         Err(invalid) => {
-            refuse("UnsupportedValue", "hostname", invalid.to_string());
+            refuse(Reason::UnsupportedValue, "hostname", invalid.to_string());
             claims = None;
             Hostname::Any
         }
@@ -157,7 +157,7 @@ fn listener(
     match (scheme, tls) {
         (Some(Scheme::Https), None) => {
             refuse(
-                "UnsupportedValue",
+                Reason::UnsupportedValue,
                 "tls",
                 "missing, and an HTTPS listener needs it; name its certificates in certificateRefs".to_owned(),
             );
@@ -166,17 +166,17 @@ fn listener(
             if tls.mode != TlsModeType::Terminate {
                 let mode = tls.mode.as_str();
                 let message = format!("{mode:?} is not supported on an HTTPS listener; use Terminate");
-                refuse("UnsupportedValue", "tls.mode", message);
+                refuse(Reason::UnsupportedValue, "tls.mode", message);
             }
             if let Some(option) = tls.options.keys().next() {
                 let message = format!(
                     "option {option:?} is not known, and a TLS option that is not honoured could be a hole; remove it"
                 );
-                refuse("UnsupportedValue", "tls.options", message);
+                refuse(Reason::UnsupportedValue, "tls.options", message);
             }
         }
         (Some(Scheme::Http), Some(_)) => {
-            refuse("UnsupportedValue", "tls", "not allowed on an HTTP listener; use HTTPS".to_owned());
+            refuse(Reason::UnsupportedValue, "tls", "not allowed on an HTTP listener; use HTTPS".to_owned());
         }
         _ => {}
     }
@@ -188,18 +188,18 @@ fn listener(
         (FromNamespaces::Selector, Some(selector)) => match selector.matches(&StringMap::default()) {
             Ok(_) => Admission::Selector(selector.clone()),
             Err(error) => {
-                refuse("UnsupportedValue", "allowedRoutes.namespaces.selector", error.to_string());
+                refuse(Reason::UnsupportedValue, "allowedRoutes.namespaces.selector", error.to_string());
                 Admission::None
             }
         },
         (FromNamespaces::Selector, None) => {
             let message = "missing, though from is Selector".to_owned();
-            refuse("UnsupportedValue", "allowedRoutes.namespaces.selector", message);
+            refuse(Reason::UnsupportedValue, "allowedRoutes.namespaces.selector", message);
             Admission::None
         }
         (FromNamespaces::Unknown(from), _) => {
             let message = format!("{from:?} is not known; use Same, All, Selector or None");
-            refuse("UnsupportedValue", "allowedRoutes.namespaces.from", message);
+            refuse(Reason::UnsupportedValue, "allowedRoutes.namespaces.from", message);
             Admission::None
         }
     };
@@ -239,7 +239,7 @@ fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, index: usize) ->
         let bad: Vec<_> = bad.iter().map(ToString::to_string).collect();
         let supported = if supported.is_empty() { "none".into() } else { supported.join(", ") };
         let message = format!("{} cannot attach here; supported is {supported}", bad.join(", "));
-        Fault::at("InvalidRouteKinds", format!("spec.listeners[{index}].allowedRoutes.kinds"), message)
+        Fault::at(Reason::InvalidRouteKinds, format!("spec.listeners[{index}].allowedRoutes.kinds"), message)
     });
     (good, fault)
 }
@@ -254,7 +254,7 @@ fn withheld(gateway: &api::Gateway, port: Port, scheme: Option<Scheme>) -> Optio
     let validation = own.map_or(&frontend.default.validation, |config| &config.tls.validation);
     validation.as_ref().map(|_| {
         Fault::at(
-            "Invalid",
+            Reason::Invalid,
             "spec.tls.frontend",
             "client certificates are not validated yet, so the listener is not served without; \
              remove the validation to serve it open",

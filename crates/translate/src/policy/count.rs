@@ -3,7 +3,7 @@
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter};
-use ir::NsName;
+use ir::{NsName, Reason};
 
 use super::key_of;
 use crate::{
@@ -80,6 +80,6 @@ impl Derived for InvalidPolicies {
              It is so in {}",
             listed.join(", ")
         );
-        Some(InvalidPolicy { reason: "MustHavePrefix", error: error.into() })
+        Some(InvalidPolicy { reason: Reason::MustHavePrefix, error: error.into() })
     }
 }

@@ -8,7 +8,7 @@ use api::{
     traffic_policy::TrafficPolicySpec,
 };
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     filter::{PathModifier, PrefixReplacement},
 };
 use units::{AnyUnit, UrlRewrite};
@@ -31,10 +31,10 @@ fn written_weight(metadata: &ObjectMeta) -> Option<&str> {
 pub(crate) fn weight_problem(metadata: &ObjectMeta) -> Option<Problem> {
     let written = written_weight(metadata).filter(|written| written.trim().parse::<i32>().is_err())?;
     let message = format!("{written:?} means nothing here: it counts as 0; use a whole number of 32 bits");
-    Some(Problem::new(Severity::Ignored, "UnsupportedValue", format!("metadata.annotations[{WEIGHT}]"), message))
+    Some(Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("metadata.annotations[{WEIGHT}]"), message))
 }
 
-fn refused(reason: &'static str, field: impl Into<String>, message: impl Into<String>) -> Problem {
+fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::new(Severity::Refused, reason, field, message)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn traffic(spec: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem>
             "it is served for routes and rules alone so far, and the policy targets a {kind}; what the policy applies to is \
              not served until it is removed"
         );
-        return Err(refused("Invalid", format!("spec.{}", unit.field()), message));
+        return Err(refused(Reason::Invalid, format!("spec.{}", unit.field()), message));
     }
     Ok(units)
 }
@@ -65,9 +65,13 @@ pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Vec<AnyUnit>, Problem>
             .iter()
             .any(|target| target_kind(api::Kind::RewritePolicy, &target.group, &target.kind).is_none())
     {
-        return Err(refused("Invalid", "spec.targetRefs", "only HTTPRoutes can be targets; correct group and kind"));
+        return Err(refused(
+            Reason::Invalid,
+            "spec.targetRefs",
+            "only HTTPRoutes can be targets; correct group and kind",
+        ));
     }
-    let invalid = |field: String, message: String| refused("InvalidReplacement", field, message);
+    let invalid = |field: String, message: String| refused(Reason::InvalidReplacement, field, message);
     if spec.replace_prefix.is_empty() {
         let message = "it has no entry; name a replacement, or remove the policy";
         return Err(invalid("spec.replacePrefix".into(), message.into()));
@@ -91,12 +95,12 @@ pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Vec<AnyUnit>, Problem>
             return Err(match prefix {
                 Some(_) => {
                     let message = format!("it repeats spec.replacePrefix[{first}].prefix; remove one of the entries");
-                    refused("DuplicateReplacement", format!("{field}.prefix"), message)
+                    refused(Reason::DuplicateReplacement, format!("{field}.prefix"), message)
                 }
                 None => {
                     let message =
                         format!("like spec.replacePrefix[{first}] it names no prefix; name one, or remove an entry");
-                    refused("AmbiguousReplacement", field, message)
+                    refused(Reason::AmbiguousReplacement, field, message)
                 }
             });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
-    Chain, NsName, Problem, Severity,
+    Chain, NsName, Problem, Reason, Severity,
     route::{ExtensionKind, ExtensionRef},
 };
 use units::AnyUnit;
@@ -147,7 +147,8 @@ impl Level {
             Some((field, format!("HTTPRoute {} hands down what is broken: {what}", level.route)))
         };
         let broken = broken.or_else(handed_down);
-        let broken = broken.map(|(at, message)| Problem::new(Severity::Replaced, "UnsupportedValue", at, message));
+        let broken =
+            broken.map(|(at, message)| Problem::new(Severity::Replaced, Reason::UnsupportedValue, at, message));
         let levels = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
         let mut policies: Vec<ObjectId> = Vec::new();
         for policy in levels().flat_map(|level| &level.policies) {

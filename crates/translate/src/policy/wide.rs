@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{ListenerId, NsName};
+use ir::{ListenerId, NsName, Reason};
 
 use crate::{
     internal,
@@ -28,7 +28,7 @@ fn target(gateway: &NsName, section: Option<Arc<str>>) -> Target {
     Target { object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()), section }
 }
 
-fn broken(scope: &Scope<'_>, target: &Target, reason: &'static str) -> Option<Fault> {
+fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     let policies = scope.get::<PoliciesOf>(target)?;
     policies.iter().find_map(|id| {
         let policy = scope.get::<PolicyRow>(id)?;
@@ -41,7 +41,7 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: &'static str) -> Option<Fa
 
 impl Lookup for BrokenGateway {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Fault> {
-        broken(scope, &target(gateway, None), "GatewayReplaced")
+        broken(scope, &target(gateway, None), Reason::GatewayReplaced)
     }
 
     /// Nobody knows what its policies say, so that everything answers by itself.
@@ -52,7 +52,7 @@ impl Lookup for BrokenGateway {
 
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
-        broken(scope, &target(&listener.gateway, Some(listener.name.clone())), "ListenerReplaced")
+        broken(scope, &target(&listener.gateway, Some(listener.name.clone())), Reason::ListenerReplaced)
     }
 
     fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Fault> {

@@ -3,7 +3,7 @@
 use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
-    Chain, Port, Problem, Severity,
+    Chain, Port, Problem, Reason, Severity,
     backend::{Protocol, ServicePort},
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
@@ -187,7 +187,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     fn session(&mut self, shares: &[Share<'_>], handling: &Handling) -> Result<Vec<WeightedBackend>, Problem> {
         let usable = || shares.iter().filter(|share| share.port.is_some());
         let field = handling.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
-        let refuse = |message: &str| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
+        let refuse = |message: &str| Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message);
         if usable().any(|share| share.changes.is_some_and(|changes| !changes.is_empty())) {
             return Err(refuse("a session cannot hold across backends with filters of their own; remove either"));
         }
@@ -222,7 +222,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if !to.group.is_empty() || &*to.kind != "Service" {
             let group = if to.group.is_empty() { "core" } else { &to.group };
             let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
-            return Err(refuse("InvalidKind", ".kind", message));
+            return Err(refuse(Reason::InvalidKind, ".kind", message));
         }
         let service = to.target(from.namespace);
         if !permits(self.scope, from, "Service", &service) {
@@ -232,26 +232,26 @@ impl<'a, 'b> Resolver<'a, 'b> {
                  create one there, or name a Service of {own}",
                 plural(from.kind)
             );
-            return Err(refuse("RefNotPermitted", ".namespace", message));
+            return Err(refuse(Reason::RefNotPermitted, ".namespace", message));
         }
         let Some(port) = to.port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
             let message = match to.port {
                 None => format!("missing, and a Service is reached at one; name a port of Service {service}"),
                 Some(port) => format!("{port} is not a port; use 1 to 65535"),
             };
-            return Err(refuse("BackendNotFound", ".port", message));
+            return Err(refuse(Reason::BackendNotFound, ".port", message));
         };
         let port = ServicePort { service, port };
         let Some(state) = self.scope.get::<ServicePorts>(&port) else {
             let message = format!("Service {} does not exist; create it, or correct the name", port.service);
-            return Err(refuse("BackendNotFound", ".name", message));
+            return Err(refuse(Reason::BackendNotFound, ".name", message));
         };
         if let Some(warning) = &state.warning {
-            self.warnings.push(Problem::new(Severity::Warning, "UnsupportedProtocol", field, warning.clone()));
+            self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, field, warning.clone()));
         }
         match &state.protocol {
             Ok(protocol) => Ok((port, *protocol)),
-            Err(Unusable { reason, message }) => Err(refuse(reason, "", message.clone())),
+            Err(Unusable { reason, message }) => Err(refuse(*reason, "", message.clone())),
         }
     }
 }

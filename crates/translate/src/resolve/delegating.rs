@@ -2,7 +2,7 @@
 
 use engine::Scope;
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     delegation::{Children, LABEL, Rendered},
     route::Handling,
     rule::Rule,
@@ -32,7 +32,7 @@ pub(super) fn answers(
     let field = format!("spec.rules[{rule}]");
     if let Some(why) = why_too_many(scope, chain) {
         let field = format!("{field}.backendRefs");
-        findings.unresolved.push(Problem::new(Severity::Replaced, "RefNotPermitted", field, why));
+        findings.unresolved.push(Problem::new(Severity::Replaced, Reason::RefNotPermitted, field, why));
         return write(unwritten, unwritten.matches.clone(), 500, meter, findings);
     }
     let References { missing, selected } = references(scope, unwritten, handling, findings);
@@ -46,7 +46,7 @@ pub(super) fn answers(
                  annotate the children",
                 describe(&rendered.written)
             );
-            findings.closed.push(Problem::new(Severity::Replaced, "UnsupportedValue", field(), message));
+            findings.closed.push(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field(), message));
         }
         if fits.serves {
             if missing || fits.barred || fits.left_out {
@@ -63,7 +63,7 @@ pub(super) fn answers(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
                 describe(&rendered.written)
             );
-            findings.empty.push(Problem::new(Severity::Replaced, "NoMatchingChild", field(), message));
+            findings.empty.push(Problem::new(Severity::Replaced, Reason::NoMatchingChild, field(), message));
             empty.push(rendered.clone());
         }
     }
@@ -107,7 +107,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
         };
         let Some(referral) = scope.get::<Referred>(&(chain.clone(), rule, *position)) else {
             missing = true;
-            tell("BackendNotFound", ".name", nobody(children));
+            tell(Reason::BackendNotFound, ".name", nobody(children));
             continue;
         };
         selected |= referral.selected;
@@ -117,7 +117,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                 Selection::Missing => {
                     missing = true;
                     let message = format!("HTTPRoute {child} does not exist; create it, or correct the name");
-                    tell("BackendNotFound", ".name", message);
+                    tell(Reason::BackendNotFound, ".name", message);
                 }
                 Selection::NotPermitted => {
                     missing = true;
@@ -126,7 +126,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                          HTTPRoute {}",
                         chain.route()
                     );
-                    tell("RefNotPermitted", ".name", message);
+                    tell(Reason::RefNotPermitted, ".name", message);
                 }
                 Selection::Withheld => {
                     missing = true;
@@ -134,24 +134,24 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                         "HTTPRoute {child} does not exist or does not admit this route; correct the name, or ask its \
                          owner, who decides by parentRefs"
                     );
-                    tell("BackendNotFound", ".name", message);
+                    tell(Reason::BackendNotFound, ".name", message);
                 }
                 Selection::Cycle => {
                     let message = format!(
                         "HTTPRoute {child} would stand below itself: {chain} rule {rule} > {child}; remove this reference"
                     );
-                    tell("RefNotPermitted", ".name", message);
+                    tell(Reason::RefNotPermitted, ".name", message);
                 }
                 Selection::Unknown => {
                     missing = true;
-                    tell(internal::REASON, "", format!("a child cannot be served: {}", internal::WORDS));
+                    tell(Reason::InternalFault, "", format!("a child cannot be served: {}", internal::WORDS));
                 }
             }
         }
         if referral.unasked {
             let message = "routes of another namespace are served here that name no parent: they did not ask for it. Have \
                            them name this route in parentRefs";
-            findings.warnings.push(Problem::new(Severity::Warning, "RefNotPermitted", field, message));
+            findings.warnings.push(Problem::new(Severity::Warning, Reason::RefNotPermitted, field, message));
         }
     }
     References { missing, selected }

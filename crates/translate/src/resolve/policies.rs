@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use api::{Kind, ObjectId};
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     delegation::Rendered,
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
@@ -98,7 +98,7 @@ impl Policies {
                 describe(&rendered.written)
             );
             let field = format!("{field}.matches[{}]", rendered.index);
-            (rendered, Problem::new(Severity::Replaced, "MustHavePrefix", field, message))
+            (rendered, Problem::new(Severity::Replaced, Reason::MustHavePrefix, field, message))
         });
         let excluded: Vec<_> = told.collect();
         if matches.is_empty()

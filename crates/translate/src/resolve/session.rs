@@ -1,7 +1,7 @@
 //! Where the cookie of a session is sent, and what its author should know.
 
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     delegation::Rendered,
     matching::Path,
     rule::{Rule, SessionCarrier, SessionPersistence},
@@ -44,7 +44,7 @@ pub(super) fn warning(session: &SessionPersistence, field: &str) -> Problem {
          writes one itself reaches any endpoint of the rule, those of weight 0 included; leave out backends that clients \
          must not reach"
     );
-    Problem::new(Severity::Warning, "SessionNotProtected", format!("{field}.sessionPersistence"), message)
+    Problem::new(Severity::Warning, Reason::SessionNotProtected, format!("{field}.sessionPersistence"), message)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ir::{Problem, Severity, route::Handling};
+use ir::{Problem, Reason, Severity, route::Handling};
 
 use crate::{route::default_backend, tables::terms::Terms};
 
@@ -18,7 +18,7 @@ pub(super) fn apply<'a>(
             "{} demands that requests are authenticated, and no policy does so here; attach one that authenticates",
             who.told_to(namespace)
         );
-        return Err(Problem::new(Severity::Replaced, "UnsupportedValue", field, message));
+        return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message));
     }
     if let Some(defaults) = &terms.defaults
         && handling.backends.is_empty()
@@ -28,8 +28,9 @@ pub(super) fn apply<'a>(
         let backends = backends.map(|(index, backend)| default_backend(backend.clone(), &defaults.policy, index));
         handling.to_mut().backends = backends.collect::<Result<_, _>>()?;
         let weights = handling.backends.iter().map(|backend| backend.weight);
-        validate::number::total_weight(weights)
-            .map_err(|invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string()))?;
+        validate::number::total_weight(weights).map_err(|invalid| {
+            Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, invalid.to_string())
+        })?;
     }
     Ok(handling)
 }

@@ -1,7 +1,7 @@
 //! What routes say in annotations.
 
 use api::meta::ObjectMeta;
-use ir::{Problem, Severity, route::Annotations};
+use ir::{Problem, Reason, Severity, route::Annotations};
 
 const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
 const WEIGHT: &str = "kgateway.dev/route-weight";
@@ -50,7 +50,12 @@ pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
             return None;
         }
         let message = format!("{value:?} means nothing here: {remedy}");
-        Some(Problem::new(Severity::Ignored, "UnsupportedValue", format!("metadata.annotations[{name}]"), message))
+        Some(Problem::new(
+            Severity::Ignored,
+            Reason::UnsupportedValue,
+            format!("metadata.annotations[{name}]"),
+            message,
+        ))
     });
     written.collect()
 }

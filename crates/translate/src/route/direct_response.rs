@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId, direct_response::DirectResponseSpec};
 use engine::{Derived, Emitter, Scope};
 use ir::{
-    NsName, Problem, Severity,
+    NsName, Problem, Reason, Severity,
     route::ExtensionRef,
     rule::{Action, BodyContent, BodyFormat},
 };
@@ -36,7 +36,7 @@ impl Derived for RefusedResponses {
 pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ExtensionRef) -> Result<Action, Problem> {
     let id = ObjectId::new(Kind::DirectResponse, namespace.clone(), named.name.clone());
     let refuse =
-        |message| Problem::new(Severity::Replaced, "UnsupportedValue", format!("{}.name", named.field), message);
+        |message| Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{}.name", named.field), message);
     let Some(response) = scope.get::<DirectResponses>(&NsName::new(id.namespace.clone(), id.name.clone())) else {
         return Err(refuse(format!("{id} does not exist; create it, or correct the name")));
     };
@@ -45,7 +45,8 @@ pub(crate) fn action(scope: &Scope<'_>, namespace: &Arc<str>, named: &ExtensionR
 
 /// What is answered, or why it cannot be.
 pub(crate) fn read(spec: &DirectResponseSpec) -> Result<Action, Problem> {
-    let refuse = |field: &str, message: String| Problem::new(Severity::Replaced, "UnsupportedValue", field, message);
+    let refuse =
+        |field: &str, message: String| Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message);
     let Some(status) = u16::try_from(spec.status).ok().filter(|status| (200..600).contains(status)) else {
         return Err(refuse(
             "spec.status",

@@ -7,7 +7,7 @@ use api::{
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
 };
 use engine::Scope;
-use ir::{NsName, Problem, Severity};
+use ir::{NsName, Problem, Reason, Severity};
 
 use super::{and_notes, bounded};
 use crate::{grant::GATEWAY_API, tables::input::Config, words::listed_with};
@@ -51,7 +51,7 @@ fn untold(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> {
         "a status names {MAX_ANCESTORS} ancestors, and the policy has more: {}; have several policies share the targets",
         listed_with(", ", &names)
     );
-    (!names.is_empty()).then(|| Problem::new(Severity::Warning, "TooManyAncestors", "", message))
+    (!names.is_empty()).then(|| Problem::new(Severity::Warning, Reason::TooManyAncestors, "", message))
 }
 
 /// A Gateway as an ancestor.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::status::{GatewayClassStatus, SupportedFeature};
 use engine::{Derived, Emitter};
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 
 use super::{Conditions, StatusReport};
 use crate::tables::{
@@ -64,13 +64,17 @@ impl Derived for ClassStatus {
         let mut conditions = Conditions::new(class.metadata.generation);
         let mut problems = Vec::new();
         match &state.fault {
-            None => conditions.yes("Accepted", "Accepted", "Gateways of this class are served"),
+            None => conditions.yes("Accepted", Reason::Accepted, "Gateways of this class are served"),
             Some(fault) => {
                 conditions.no("Accepted", fault.reason, fault.to_string());
                 problems.push(Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message));
             }
         }
-        conditions.yes("SupportedVersion", "SupportedVersion", "objects are read as Gateway API v1.6 defines them");
+        conditions.yes(
+            "SupportedVersion",
+            Reason::SupportedVersion,
+            "objects are read as Gateway API v1.6 defines them",
+        );
         let deploying = scope.get::<DeployConfig>(&()).filter(|deploying| deploying.applied);
         let deployed = deploying.map_or(&[][..], |_| DEPLOYED_FEATURES);
         let features = SUPPORTED_FEATURES.iter().chain(deployed);

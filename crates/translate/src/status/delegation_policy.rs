@@ -2,7 +2,7 @@
 
 use api::{ObjectId, shared::ParentReference, status::PolicyStatus as Status};
 use engine::Scope;
-use ir::{Chain, NsName, Problem, Severity, matching::Age};
+use ir::{Chain, NsName, Problem, Reason, Severity, matching::Age};
 
 use super::{
     Conditions, StatusReport,
@@ -37,7 +37,8 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
         let section = section(target.section_name.as_ref());
         let Some(object) = scope.get::<RouteHead>(&route) else {
             let message = format!("HTTPRoute {route} does not exist; create it, or correct the name");
-            lacking.push((target, Fault::at("TargetNotFound", format!("spec.targetRefs[{index}].name"), message)));
+            lacking
+                .push((target, Fault::at(Reason::TargetNotFound, format!("spec.targetRefs[{index}].name"), message)));
             continue;
         };
         if let Some(section) = &section
@@ -45,14 +46,14 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
         {
             let message = format!("HTTPRoute {route} has no rule named {section}; name one so, or correct the name");
             let field = format!("spec.targetRefs[{index}].sectionName");
-            lacking.push((target, Fault::at("TargetNotFound", field, message)));
+            lacking.push((target, Fault::at(Reason::TargetNotFound, field, message)));
             continue;
         }
         let first = scope.group::<DelegationPoliciesOf>(&(route.clone(), section));
         if let Some((first, ())) = first.first().filter(|(first, ())| **first != own) {
             older.get_or_insert_with(|| {
                 let message = format!("DelegationPolicy {} is older and has the same target; remove one", first.name);
-                Fault::at("Conflicted", format!("spec.targetRefs[{index}]"), message)
+                Fault::at(Reason::Conflicted, format!("spec.targetRefs[{index}]"), message)
             });
         }
         let below = scope.get::<ServedChain>(&Chain::root(route.clone())).is_none()
@@ -61,7 +62,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
             not_root.get_or_insert_with(|| {
                 let message =
                     format!("HTTPRoute {route} is no root, and only whole trees have a failure mode; remove it");
-                Fault::at("Invalid", "spec.failureMode", message)
+                Fault::at(Reason::Invalid, "spec.failureMode", message)
             });
         }
     }
@@ -69,7 +70,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     let mut conditions = Conditions::new(policy.metadata.generation);
     match &fault {
         Some(fault) => conditions.no("Accepted", fault.reason, fault.to_string()),
-        None => conditions.yes("Accepted", "Accepted", "the policy is valid"),
+        None => conditions.yes("Accepted", Reason::Accepted, "the policy is valid"),
     }
     let gateways = scope.group::<PolicyGateways>(id);
     let mut ancestors: Vec<_> =

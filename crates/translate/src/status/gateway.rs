@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::status::{Condition, GatewayStatus as Status};
 use engine::{Derived, Emitter, Scope};
-use ir::{ListenerId, NsName, Problem, Severity};
+use ir::{ListenerId, NsName, Problem, Reason, Severity};
 
 use self::infrastructure::Infrastructure;
 use super::{Conditions, StatusReport, and_notes, listed};
@@ -49,7 +49,7 @@ fn unknown_class(scope: &Scope<'_>, key: &NsName) -> Option<StatusReport<Status>
         return None;
     }
     let message = format!("GatewayClass {class} does not exist; create it, or name another");
-    let problem = Problem::new(Severity::Ignored, "Pending", "spec.gatewayClassName", message);
+    let problem = Problem::new(Severity::Ignored, Reason::Pending, "spec.gatewayClassName", message);
     Some(StatusReport { status: None, problems: vec![problem] })
 }
 
@@ -88,7 +88,9 @@ impl<'a> Gateway<'a> {
     /// Fields without effect.
     fn ignored(&self) -> Vec<Problem> {
         let ignored = self.model.ignored.iter();
-        ignored.map(|(field, why)| Problem::new(Severity::Ignored, "UnsupportedValue", field.as_str(), *why)).collect()
+        ignored
+            .map(|(field, why)| Problem::new(Severity::Ignored, Reason::UnsupportedValue, field.as_str(), *why))
+            .collect()
     }
 
     /// Problems, without those of its listeners.
@@ -99,10 +101,10 @@ impl<'a> Gateway<'a> {
         }
         let infrastructure = self.infrastructure.fault.as_ref().filter(|_| self.replaced.is_none());
         if let Some(Fault { reason, field, message }) = self.model.refused.as_ref().or(infrastructure) {
-            problems.push(Problem::new(Severity::Refused, reason, field, message));
+            problems.push(Problem::new(Severity::Refused, *reason, field, message));
         }
         if let (None, Some(words)) = (&self.model.refused, &self.unsent) {
-            problems.push(Problem::new(Severity::Refused, "Invalid", "", words));
+            problems.push(Problem::new(Severity::Refused, Reason::Invalid, "", words));
         }
         problems
     }
@@ -127,21 +129,21 @@ impl<'a> Gateway<'a> {
         };
         let invalid: Vec<_> = self.listeners.iter().filter_map(invalid).collect();
         if invalid.is_empty() {
-            conditions.yes("Accepted", "Accepted", and_notes("the Gateway is served", &self.ignored()));
+            conditions.yes("Accepted", Reason::Accepted, and_notes("the Gateway is served", &self.ignored()));
         } else if invalid.len() < self.listeners.len() {
-            conditions.yes("Accepted", "ListenersNotValid", and_notes(&listed(&invalid), &self.ignored()));
+            conditions.yes("Accepted", Reason::ListenersNotValid, and_notes(&listed(&invalid), &self.ignored()));
         } else {
-            conditions.no("Accepted", "ListenersNotValid", listed(&invalid));
+            conditions.no("Accepted", Reason::ListenersNotValid, listed(&invalid));
         }
     }
 
     fn programmed(&self, conditions: &mut Conditions) {
         if let Some(fault) = &self.model.refused {
-            conditions.no("Programmed", "Invalid", fault.to_string());
+            conditions.no("Programmed", Reason::Invalid, fault.to_string());
         } else if let Some(words) = &self.unsent {
-            conditions.no("Programmed", "Invalid", words);
+            conditions.no("Programmed", Reason::Invalid, words);
         } else if self.listeners.iter().all(|state| state.withheld.is_some()) {
-            conditions.no("Programmed", "Invalid", "no listener can be served: see the listeners' conditions");
+            conditions.no("Programmed", Reason::Invalid, "no listener can be served: see the listeners' conditions");
         } else if let Some(missing) = &self.infrastructure.missing {
             conditions.no("Programmed", missing.reason, missing.to_string());
         } else {
@@ -149,7 +151,7 @@ impl<'a> Gateway<'a> {
                 Some(format!("listener {} is not served: {}", state.model.name, state.withheld.as_ref()?.message))
             });
             let message = and_notes("the configuration is with its proxies", &left_out.collect::<Vec<_>>());
-            conditions.yes("Programmed", "Programmed", message);
+            conditions.yes("Programmed", Reason::Programmed, message);
         }
     }
 
@@ -158,9 +160,9 @@ impl<'a> Gateway<'a> {
             |state: &Arc<ListenerState>| Some(format!("listener {}: {}", state.model.name, unresolved(state)?));
         let unresolved: Vec<_> = self.listeners.iter().filter_map(unresolved).collect();
         if unresolved.is_empty() {
-            conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve");
+            conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve");
         } else {
-            conditions.no("ResolvedRefs", "ListenersNotResolved", listed(&unresolved));
+            conditions.no("ResolvedRefs", Reason::ListenersNotResolved, listed(&unresolved));
         }
     }
 }

@@ -9,7 +9,7 @@ use api::{
     status::{Condition, PolicyStatus as Status},
 };
 use engine::{Derived, Emitter, Scope};
-use ir::{Problem, Severity};
+use ir::{Problem, Reason, Severity};
 
 use super::{
     Conditions, StatusReport,
@@ -64,7 +64,7 @@ fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> StatusRepo
     let gateways = scope.group::<PolicyGateways>(id);
     if gateways.is_empty() && missing.is_empty() && !(written.refs.is_empty() && written.selectors.is_empty()) {
         let message = "it applies to nothing that is served";
-        notes.push(Problem::new(Severity::Warning, "TargetNotFound", "", message));
+        notes.push(Problem::new(Severity::Warning, Reason::TargetNotFound, "", message));
     }
     let mut problems = Vec::new();
     let at_gateways = conditions(scope, id, written, &notes, !gateways.is_empty(), &mut problems);
@@ -106,17 +106,19 @@ fn conditions(
                 return conditions.list;
             }
         }
-        (None, _) => conditions.yes("Accepted", "Accepted", and_notes("the policy is valid", notes)),
+        (None, _) => conditions.yes("Accepted", Reason::Accepted, and_notes("the policy is valid", notes)),
     }
     let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
     match (&winners[..], scope.get::<InForce>(id).is_some()) {
-        ([], _) => conditions.yes("Attached", "Attached", "nothing overrides it"),
+        ([], _) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
         (_, true) => {
             let message =
                 format!("it holds at some rules or in part, and is overridden elsewhere, by {}", listed(&winners));
-            conditions.yes("Attached", "Merged", message);
+            conditions.yes("Attached", Reason::Merged, message);
         }
-        (_, false) => conditions.no("Attached", "Overridden", format!("it is overridden by {}", listed(&winners))),
+        (_, false) => {
+            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(&winners)));
+        }
     }
     let is_unused =
         |index: usize| u32::try_from(index).is_ok_and(|index| scope.get::<UsedEntry>(&(id.clone(), index)).is_none());
@@ -130,8 +132,8 @@ fn conditions(
     if applies && !unused.is_empty() {
         let named: Vec<_> = unused.iter().map(|(field, prefix)| format!("{field}{prefix}")).collect();
         let message = format!("no routing prefix is that of {}; correct it, or remove it", listed(&named));
-        conditions.yes("portcullis.dev/UnusedReplacement", "UnusedReplacement", &message);
-        problems.push(Problem::new(Severity::Warning, "UnusedReplacement", &unused[0].0, message));
+        conditions.yes("portcullis.dev/UnusedReplacement", Reason::UnusedReplacement, &message);
+        problems.push(Problem::new(Severity::Warning, Reason::UnusedReplacement, &unused[0].0, message));
     }
     conditions.list
 }
@@ -154,7 +156,7 @@ fn foreign_kinds(id: &ObjectId, written: &Written<'_>) -> Vec<Problem> {
     let foreign = all.filter(|(_, (_, (group, kind)))| target_kind(id.kind, group, kind).is_none());
     let problems = foreign.map(|(list, (index, (group, kind)))| {
         let message = format!("{kind} of group {group:?} is not served here, so it has no effect; remove it");
-        Problem::new(Severity::Ignored, "UnsupportedValue", format!("spec.{list}[{index}].kind"), message)
+        Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("spec.{list}[{index}].kind"), message)
     });
     problems.collect()
 }
@@ -183,7 +185,7 @@ fn missing(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> Vec<(Pare
             section_name: wanted,
             ..ParentReference::default()
         };
-        missing.push((reference, Problem::new(Severity::Ignored, "TargetNotFound", field, message)));
+        missing.push((reference, Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message)));
     }
     missing
 }

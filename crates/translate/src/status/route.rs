@@ -11,7 +11,7 @@ use api::{
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
 use engine::{Derived, Emitter, View};
-use ir::{Chain, NsName, Problem, Severity, route::ParentRef};
+use ir::{Chain, NsName, Problem, Reason, Severity, route::ParentRef};
 
 use self::{
     child::child,
@@ -79,7 +79,7 @@ impl Derived for RouteStatus {
             Entry::Never(reference, parent) => {
                 let message =
                     format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
-                let detached = Some(Box::new(Fault::new("NoMatchingParent", message)));
+                let detached = Some(Box::new(Fault::new(Reason::NoMatchingParent, message)));
                 Parent { reference: reference_of(&reference), detached, refused: None, problems: None }
             }
         };
@@ -148,7 +148,7 @@ impl Parent {
         self.accepted(problems, &mut conditions);
         match problems.unresolved.first() {
             Some(first) => conditions.no("ResolvedRefs", first.reason, listed(&problems.unresolved)),
-            None => conditions.yes("ResolvedRefs", "ResolvedRefs", "all references resolve"),
+            None => conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve"),
         }
         self.partially_invalid(problems, &mut conditions);
         self.programmed(problems, &mut conditions);
@@ -166,7 +166,7 @@ impl Parent {
             None => {
                 let small = |problem: &&Problem| problem.severity >= Severity::Ignored;
                 let notes: Vec<_> = problems.head.iter().filter(small).chain(&problems.warnings).collect();
-                conditions.yes("Accepted", "Accepted", and_notes("the route is attached", &notes));
+                conditions.yes("Accepted", Reason::Accepted, and_notes("the route is attached", &notes));
             }
         }
     }
@@ -175,14 +175,14 @@ impl Parent {
         let lost = problems.head.iter().filter(|problem| problem.severity == Severity::Refused);
         let lost: Vec<_> = lost.chain(&problems.faults).collect();
         if self.refused().is_none() && !lost.is_empty() {
-            conditions.yes("PartiallyInvalid", "UnsupportedValue", format!("Dropped Rule: {}", listed(&lost)));
+            conditions.yes("PartiallyInvalid", Reason::UnsupportedValue, format!("Dropped Rule: {}", listed(&lost)));
         }
     }
 
     fn programmed(&self, problems: &RouteProblems, conditions: &mut Conditions) {
         let unprogrammed: Vec<_> = problems.faults.iter().chain(&problems.empty).collect();
         if !unprogrammed.is_empty() && self.detached.is_none() {
-            let reason = if problems.replaced { "RouteRuleReplaced" } else { "RouteRuleDropped" };
+            let reason = if problems.replaced { Reason::RouteRuleReplaced } else { Reason::RouteRuleDropped };
             conditions.no("kgateway.dev/Programmed", reason, listed(&unprogrammed));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use envoy::resource::Encoded;
 use ir::{
-    Chain,
+    Chain, Reason,
     backend::{Protocol, ServicePort},
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct PortState {
 /// Why a backend cannot be used: a reason of Gateway API's `ResolvedRefs`, and words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 

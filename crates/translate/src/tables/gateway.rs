@@ -6,7 +6,7 @@ use api::{
     meta::LabelSelector,
     shared::{RouteGroupKind, SecretObjectReference},
 };
-use ir::{Hostname, NsName, Port, filter::Scheme, matching::Age};
+use ir::{Hostname, NsName, Port, Reason, filter::Scheme, matching::Age};
 
 tables! {
     /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
@@ -111,7 +111,7 @@ pub(crate) enum Admission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The reason, as in a condition.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// The field; empty where it is not one field that is wrong.
     pub field: String,
     /// What is wrong, and the remedy.
@@ -120,12 +120,12 @@ pub struct Fault {
 
 impl Fault {
     /// A fault that is not that of one field.
-    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self::at(reason, "", message)
     }
 
     /// A fault of a field.
-    pub(crate) fn at(reason: &'static str, field: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn at(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason, field: field.into(), message: message.into() }
     }
 }

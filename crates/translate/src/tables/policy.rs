@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
-use ir::{NsName, Problem, matching::Age};
+use ir::{NsName, Problem, Reason, matching::Age};
 use units::AnyUnit;
 
 tables! {
@@ -98,8 +98,8 @@ pub(crate) enum Winner {
 /// Why a policy is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicy {
-    /// One word, as in its status.
-    pub reason: &'static str,
+    /// The reason, as in its status.
+    pub reason: Reason,
     /// Field, value and remedy.
     pub error: Arc<str>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ir::{Chain, Hostname, NsName, RouteConfigId};
+use ir::{Chain, Hostname, NsName, Reason, RouteConfigId};
 
 tables! {
     /// Rules that a direct response stands in place of, for each Gateway that serves it.
@@ -25,8 +25,8 @@ pub struct ReplacedRule {
 /// Why a rule is replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
-    /// One word, as in a status.
-    pub reason: &'static str,
+    /// The reason, as in a status.
+    pub reason: Reason,
     /// Field, value and remedy.
     pub error: Arc<str>,
 }

@@ -4,6 +4,7 @@
 
 use api::Kind;
 use envoy::ResourceKind;
+use ir::Reason;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, gateway, http, https, route, secret, service};
@@ -405,7 +406,7 @@ fn a_match_that_is_no_prefix_is_replaced_alone_under_a_rewrite_policy() {
 }
 
 /// Policies and why they are not valid.
-fn told(changes: &Changes) -> Vec<(String, Option<&'static str>)> {
+fn told(changes: &Changes) -> Vec<(String, Option<Reason>)> {
     changes.invalid_policies.iter().map(|(id, now)| (id.name.to_string(), now.as_ref().map(|now| now.reason))).collect()
 }
 
@@ -441,7 +442,7 @@ fn a_traffic_policy_with_a_field_that_is_not_supported_fails_closed_and_heals() 
         route("sibling", json!({"rules": [rule("/c", json!({}))]})),
     ]);
     let changes = scene.put(unsupported());
-    assert_eq!(told(&changes), [("p".to_owned(), Some("Invalid"))]);
+    assert_eq!(told(&changes), [("p".to_owned(), Some(Reason::Invalid))]);
     assert_eq!(paths(&scene), ["/a/x 500", "/a 500", "/b 500", "/c as it is"]);
     assert_eq!(
         conditions(&scene, Kind::TrafficPolicy, "p", true),

@@ -1,7 +1,7 @@
 //! What stands in place of what is broken.
 
 use envoy::ResourceKind;
-use ir::{NsName, Settings};
+use ir::{NsName, Reason, Settings};
 use serde_json::{Value, json};
 
 use super::{
@@ -28,7 +28,7 @@ fn scene(settings: Settings, broken: bool) -> Scene {
 }
 
 /// Rules and why they are replaced.
-fn told(changes: Changes) -> Vec<(NsName, u32, Option<&'static str>)> {
+fn told(changes: Changes) -> Vec<(NsName, u32, Option<Reason>)> {
     changes.replacements.into_iter().map(|(at, now)| (at.gateway, at.rule, now.map(|now| now.reason))).collect()
 }
 
@@ -36,7 +36,7 @@ fn told(changes: Changes) -> Vec<(NsName, u32, Option<&'static str>)> {
 fn a_transition_is_told_once_for_each_gateway_however_many_listeners_serve_the_rule() {
     let edge = || NsName::new("infra", "edge");
     let mut scene = scene(Settings::default(), false);
-    assert_eq!(told(scene.put(route("r", rules(true)))), [(edge(), 1, Some("UnsupportedValue"))]);
+    assert_eq!(told(scene.put(route("r", rules(true)))), [(edge(), 1, Some(Reason::UnsupportedValue))]);
     assert_eq!(told(scene.put(service("another"))), []);
     assert_eq!(told(scene.put(route("r", rules(false)))), [(edge(), 1, None)]);
     scene.put(route("r", rules(true)));

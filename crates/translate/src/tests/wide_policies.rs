@@ -2,6 +2,7 @@
 
 use api::Kind;
 use envoy::ResourceKind;
+use ir::Reason;
 use serde_json::{Value, json};
 
 use super::{
@@ -83,7 +84,7 @@ fn a_broken_policy_on_an_http_listener_keeps_its_hosts_and_leaves_others_alone()
     let named = ["*.example.com", "a.one.example.com", "one.example.com"];
     assert_eq!(hosts.len(), named.len());
     for host in named {
-        assert!(hosts.contains(&(host.to_owned(), "one", "ListenerReplaced")), "{host} in {hosts:?}");
+        assert!(hosts.contains(&(host.to_owned(), "one", Reason::ListenerReplaced)), "{host} in {hosts:?}");
     }
     let now = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let (before, now) =

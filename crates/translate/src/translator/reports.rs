@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId, Violation};
 use engine::{Engine, Table};
-use ir::{NsName, Problem, Severity};
+use ir::{NsName, Problem, Reason, Severity};
 
 use super::Translator;
 use crate::{
@@ -147,7 +147,7 @@ impl Reports {
 fn left_out(violations: &[Violation]) -> Vec<Problem> {
     let problem = |violation: &Violation| {
         let message = format!("{}; this entry is left out", violation.message);
-        Problem::new(Severity::Ignored, "UnsupportedValue", violation.path.clone(), message)
+        Problem::new(Severity::Ignored, Reason::UnsupportedValue, violation.path.clone(), message)
     };
     violations.iter().map(problem).collect()
 }

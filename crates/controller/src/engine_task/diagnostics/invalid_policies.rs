@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::ObjectId;
+use ir::Reason;
 use translate::InvalidPolicy;
 
 use super::MAX_LOGGED;
@@ -10,7 +11,7 @@ use crate::metrics::{Metrics, PolicyLabels};
 
 /// What is not valid at the moment, and why.
 #[derive(Debug, Default)]
-pub(super) struct InvalidPolicies(BTreeMap<ObjectId, &'static str>);
+pub(super) struct InvalidPolicies(BTreeMap<ObjectId, Reason>);
 
 impl InvalidPolicies {
     /// Takes note of what is not valid any more, or for another reason, or is valid again, or gone. A policy that is valid
@@ -36,7 +37,7 @@ impl InvalidPolicies {
                 Some(InvalidPolicy { reason, error }) => {
                     metrics.policy_failures.get_or_create(&PolicyLabels::of(&policy, reason)).inc();
                     if one_by_one {
-                        tracing::warn!(%policy, reason, %error, "a policy is not valid");
+                        tracing::warn!(%policy, reason = reason.as_str(), %error, "a policy is not valid");
                     }
                 }
                 None if one_by_one => tracing::info!(%policy, "a policy is valid again, or gone"),
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
     use crate::metrics::render;
 
-    fn changes(reason: Option<&'static str>) -> Vec<(ObjectId, Option<InvalidPolicy>)> {
+    fn changes(reason: Option<Reason>) -> Vec<(ObjectId, Option<InvalidPolicy>)> {
         let policy = ObjectId::new(Kind::TrafficPolicy, "apps", "p");
         vec![(policy, reason.map(|reason| InvalidPolicy { reason, error: "why".into() }))]
     }
@@ -70,16 +71,16 @@ mod tests {
             let labels = r#"policy_kind="TrafficPolicy",namespace="apps",policy="p""#;
             format!("portcullis_policy_validation_failures_total{{{labels},reason=\"{reason}\"}} 1")
         };
-        policies.note(changes(Some("Invalid")), &metrics);
+        policies.note(changes(Some(Reason::Invalid)), &metrics);
         assert_eq!(shown(&metrics), [line("Invalid")]);
         // Another message is no other failure.
-        policies.note(changes(Some("Invalid")), &metrics);
+        policies.note(changes(Some(Reason::Invalid)), &metrics);
         assert_eq!(shown(&metrics), [line("Invalid")]);
-        policies.note(changes(Some("MustHavePrefix")), &metrics);
+        policies.note(changes(Some(Reason::MustHavePrefix)), &metrics);
         assert_eq!(shown(&metrics), [line("MustHavePrefix")]);
         policies.note(changes(None), &metrics);
         assert_eq!(shown(&metrics), [""; 0]);
-        policies.note(changes(Some("Invalid")), &metrics);
+        policies.note(changes(Some(Reason::Invalid)), &metrics);
         assert_eq!(shown(&metrics), [line("Invalid")]);
     }
 }

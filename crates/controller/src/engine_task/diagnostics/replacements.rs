@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::NsName;
+use ir::{NsName, Reason};
 use translate::{ReplacedRule, ReplacedScope, Replacement};
 
 use super::MAX_LOGGED;
@@ -11,8 +11,8 @@ use crate::metrics::{Metrics, ReplacementLabels};
 /// What is replaced at the moment, and why.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
-    rules: BTreeMap<ReplacedRule, &'static str>,
-    scopes: BTreeMap<ReplacedScope, &'static str>,
+    rules: BTreeMap<ReplacedRule, Reason>,
+    scopes: BTreeMap<ReplacedScope, Reason>,
 }
 
 impl Replacements {
@@ -29,7 +29,7 @@ impl Replacements {
             match now {
                 Some(Replacement { reason, error }) if one_by_one => {
                     // A rule is replaced for all of its matches.
-                    tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason, %error, "a rule was replaced");
+                    tracing::warn!(%gateway, %route, %chain, rule, r#match = "*", reason = reason.as_str(), %error, "a rule was replaced");
                 }
                 None if one_by_one => {
                     tracing::info!(%gateway, %route, %chain, rule, "a rule is no longer replaced");
@@ -51,7 +51,7 @@ impl Replacements {
             let host = host.as_ref().map_or_else(|| "*".into(), |(hostname, _)| hostname.domain());
             match now {
                 Some(Replacement { reason, error }) if one_by_one => {
-                    tracing::warn!(%gateway, config, host, reason, %error, "everything of a {scope} was replaced");
+                    tracing::warn!(%gateway, config, host, reason = reason.as_str(), %error, "everything of a {scope} was replaced");
                 }
                 None if one_by_one => tracing::info!(%gateway, config, host, "a {scope} is no longer replaced"),
                 _ => {}
@@ -61,18 +61,18 @@ impl Replacements {
 }
 
 fn count<K: Ord + Clone>(
-    known: &mut BTreeMap<K, &'static str>,
+    known: &mut BTreeMap<K, Reason>,
     at: &K,
     now: Option<&Replacement>,
     gateway: &NsName,
     scope: &'static str,
     metrics: &Metrics,
 ) {
-    let labels = |reason: &str| ReplacementLabels {
+    let labels = |reason: Reason| ReplacementLabels {
         gateway_namespace: gateway.namespace.to_string(),
         gateway: gateway.name.to_string(),
         scope,
-        reason: reason.to_owned(),
+        reason: reason.as_str(),
     };
     let before = match now {
         Some(now) => known.insert(at.clone(), now.reason),
@@ -81,7 +81,7 @@ fn count<K: Ord + Clone>(
     if let Some(reason) = before {
         metrics.active_replacements.get_or_create(&labels(reason)).dec();
     }
-    if let Some(Replacement { reason, .. }) = now {
+    if let Some(&Replacement { reason, .. }) = now {
         metrics.active_replacements.get_or_create(&labels(reason)).inc();
         if before.is_none() {
             metrics.replacements.get_or_create(&labels(reason)).inc();
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::metrics::render;
 
-    fn changes(rule: u32, reason: Option<&'static str>) -> Vec<(ReplacedRule, Option<Replacement>)> {
+    fn changes(rule: u32, reason: Option<Reason>) -> Vec<(ReplacedRule, Option<Replacement>)> {
         let at =
             ReplacedRule { gateway: NsName::new("infra", "edge"), route: Chain::root(NsName::new("apps", "r")), rule };
         vec![(at, reason.map(|reason| Replacement { reason, error: "why".into() }))]
@@ -116,15 +116,22 @@ mod tests {
     #[test]
     fn what_is_replaced_is_a_gauge_and_how_often_that_happened_a_counter() {
         let (mut replacements, metrics) = (Replacements::default(), Metrics::default());
-        for (rule, reason) in [(0, Some("A")), (1, Some("A")), (0, Some("B")), (1, None), (1, Some("A")), (1, None)] {
+        for (rule, reason) in [
+            (0, Some(Reason::Invalid)),
+            (1, Some(Reason::Invalid)),
+            (0, Some(Reason::UnsupportedValue)),
+            (1, None),
+            (1, Some(Reason::Invalid)),
+            (1, None),
+        ] {
             replacements.note(changes(rule, reason), &metrics);
         }
         assert_eq!(
             shown(&metrics),
             [
-                r#"portcullis_active_replacements{reason="A"} 0"#,
-                r#"portcullis_active_replacements{reason="B"} 1"#,
-                r#"portcullis_invalid_route_replacements_total{reason="A"} 3"#,
+                r#"portcullis_active_replacements{reason="Invalid"} 0"#,
+                r#"portcullis_active_replacements{reason="UnsupportedValue"} 1"#,
+                r#"portcullis_invalid_route_replacements_total{reason="Invalid"} 3"#,
             ]
         );
     }
@@ -133,15 +140,15 @@ mod tests {
     fn what_is_wider_than_a_route_is_counted_under_its_own_scope() {
         let (mut replacements, metrics) = (Replacements::default(), Metrics::default());
         let config = RouteConfigId { gateway: NsName::new("infra", "edge"), port: 80, listener: None };
-        let now = || Some(Replacement { reason: "A", error: "why".into() });
+        let now = || Some(Replacement { reason: Reason::Invalid, error: "why".into() });
         let host = Some((Hostname::Any, "web".into()));
         replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host }, now())], &metrics);
         replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host: None }, now())], &metrics);
         replacements.note_wide(vec![(ReplacedScope { config, host: None }, None)], &metrics);
         let shown = shown(&metrics).join("\n");
         for line in [
-            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="virtual_host",reason="A"} 1"#,
-            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="route_configuration",reason="A"} 0"#,
+            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="virtual_host",reason="Invalid"} 1"#,
+            r#"portcullis_active_replacements{gateway_namespace="infra",gateway="edge",scope="route_configuration",reason="Invalid"} 0"#,
         ] {
             assert!(shown.contains(line), "{line} in\n{shown}");
         }

@@ -456,7 +456,7 @@ fn content() -> impl Strategy<Value = String> {
 fn is_sound(text: &str) -> bool {
     let mut alone = World::default();
     alone.load("x.yaml", text);
-    alone.manifests.problems().iter().all(|problem| problem.problem.reason == "Duplicate")
+    alone.manifests.problems().iter().all(|problem| problem.problem.reason == Reason::Duplicate)
 }
 
 proptest! {

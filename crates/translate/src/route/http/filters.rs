@@ -11,7 +11,7 @@ use api::{
     },
 };
 use ir::{
-    NsName, Problem, Severity,
+    NsName, Problem, Reason, Severity,
     filter::{Cors, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
@@ -42,7 +42,7 @@ pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> R
         let repeatable = matches!(filter.r#type, Type::RequestMirror | Type::ExtensionRef);
         if !repeatable && seen.contains(&&filter.r#type) {
             let message = format!("{} stands here twice; join the two filters into one", filter.r#type);
-            return Err(fault("IncompatibleFilters", &field, message));
+            return Err(fault(Reason::IncompatibleFilters, &field, message));
         }
         seen.push(&filter.r#type);
         one(filter, level, &field, &mut read)?;
@@ -52,7 +52,7 @@ pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> R
         (Type::RequestMirror, "Envoy copies no request that it redirects; keep RequestRedirect or RequestMirror"),
     ] {
         if seen.contains(&&Type::RequestRedirect) && seen.contains(&&other) {
-            return Err(fault("IncompatibleFilters", &format!("{field}.filters"), message.into()));
+            return Err(fault(Reason::IncompatibleFilters, &format!("{field}.filters"), message.into()));
         }
     }
     alone(&read, &seen)?;
@@ -72,7 +72,7 @@ fn alone(read: &Handling, seen: &[&Type]) -> Result<(), Problem> {
         }
         None => return Ok(()),
     };
-    Err(fault("IncompatibleFilters", &answer.field, message))
+    Err(fault(Reason::IncompatibleFilters, &answer.field, message))
 }
 
 fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handling) -> Result<(), Problem> {
@@ -81,7 +81,7 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
         && !matches!(kind, Type::RequestHeaderModifier | Type::ResponseHeaderModifier | Type::UrlRewrite)
     {
         let message = format!("{kind} cannot be done for one backend alone; move it to the rule");
-        return Err(fault("UnsupportedValue", field, message));
+        return Err(fault(Reason::UnsupportedValue, field, message));
     }
     match kind {
         Type::RequestHeaderModifier => {
@@ -121,17 +121,17 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
                     "{} {:?} of group {:?} is not a filter that is known here; remove it, or use one that is supported",
                     reference.kind, reference.name, reference.group
                 );
-                return Err(fault("UnsupportedValue", &at, message));
+                return Err(fault(Reason::UnsupportedValue, &at, message));
             };
             read.extensions.push(ExtensionRef { field: at, kind, name: reference.name.clone() });
         }
         Type::ExternalAuth => {
             let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";
-            return Err(fault("UnsupportedValue", &format!("{field}.type"), message.into()));
+            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message.into()));
         }
         Type::Unknown(other) => {
             let message = format!("{other:?} is not a type of filter that is known here; correct or remove it");
-            return Err(fault("UnsupportedValue", &format!("{field}.type"), message));
+            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message));
         }
     }
     Ok(())
@@ -146,17 +146,19 @@ fn extension_kind(group: &str, kind: &str) -> Option<ExtensionKind> {
     }
 }
 
-fn fault(reason: &'static str, field: &str, message: String) -> Problem {
+fn fault(reason: Reason, field: &str, message: String) -> Problem {
     Problem::new(Severity::Replaced, reason, field, message)
 }
 
 /// Turns a refused value at `field` into a fault.
 fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
-    move |invalid| fault("UnsupportedValue", &field, invalid.to_string())
+    move |invalid| fault(Reason::UnsupportedValue, &field, invalid.to_string())
 }
 
 fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a T, Problem> {
-    config.ok_or_else(|| fault("UnsupportedValue", field, format!("missing, though the type of the filter is {kind}")))
+    config.ok_or_else(|| {
+        fault(Reason::UnsupportedValue, field, format!("missing, though the type of the filter is {kind}"))
+    })
 }
 
 fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Problem> {
@@ -188,7 +190,7 @@ fn mirror(written: &HttpRequestMirrorFilter, owner: &NsName, field: &str) -> Res
     let fraction = match (&written.percent, &written.fraction) {
         (Some(_), Some(_)) => {
             let message = "percent and fraction exclude each other; keep one of them";
-            return Err(fault("UnsupportedValue", field, message.into()));
+            return Err(fault(Reason::UnsupportedValue, field, message.into()));
         }
         (Some(percent), None) => {
             Some((validate::number::percent((*percent).into()).map_err(at(format!("{field}.percent")))?, 100))
@@ -236,7 +238,7 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) 
 fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: &str) -> Result<Rewrite, Problem> {
     if matches!(level, Level::Backend) && written.path.is_some() {
         let message = "the path cannot be rewritten for one backend alone; move it to the rule";
-        return Err(fault("UnsupportedValue", &format!("{field}.path"), message.into()));
+        return Err(fault(Reason::UnsupportedValue, &format!("{field}.path"), message.into()));
     }
     Ok(Rewrite {
         hostname: hostname(written.hostname.as_ref(), field)?,
@@ -276,7 +278,7 @@ fn path(
             if !matches!(level, Level::Rule { prefixes_only: true, .. }) {
                 let message = "there is no prefix to replace, since not every match of the rule is a PathPrefix; \
                                make them so, or use ReplaceFullPath";
-                return Err(fault("IncompatibleFilters", &field, message.into()));
+                return Err(fault(Reason::IncompatibleFilters, &field, message.into()));
             }
             prefix(path).map_err(at(field))?;
             Ok(Some(PathModifier::Prefix(path.as_ref().into())))
@@ -287,7 +289,7 @@ fn path(
         }
         (kind, ..) => {
             let message = format!("the value that belongs to type {kind} is missing");
-            Err(fault("UnsupportedValue", field, message))
+            Err(fault(Reason::UnsupportedValue, field, message))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use api::http_route::HttpRouteRule;
 use ir::{
-    Hostname, Problem, Severity,
+    Hostname, Problem, Reason, Severity,
     route::{Head, ParentRef, RuleHead},
 };
 use validate::hostname;
@@ -18,7 +18,7 @@ pub(in crate::route) fn read(route: &api::HttpRoute) -> Head {
     for api::RefusedField { path, affects, reason } in api::refused_in_route(route) {
         // A rule tells of its own.
         if !matches!(affects, api::Affects::Rule(_)) {
-            problems.push(Problem::new(Severity::Ignored, "UnsupportedValue", path, reason));
+            problems.push(Problem::new(Severity::Ignored, Reason::UnsupportedValue, path, reason));
         }
     }
     Head {
@@ -53,13 +53,13 @@ fn hostnames(route: &api::HttpRoute, problems: &mut Vec<Problem>) -> Vec<(u32, H
     for (written, index) in route.spec.hostnames.iter().zip(0..) {
         let field = || format!("spec.hostnames[{index}]");
         if let Err(invalid) = hostname::check(written) {
-            problems.push(Problem::new(Severity::Refused, "UnsupportedValue", field(), invalid.to_string()));
+            problems.push(Problem::new(Severity::Refused, Reason::UnsupportedValue, field(), invalid.to_string()));
             continue;
         }
         let hostname = Hostname::parse(written);
         if hostnames.iter().any(|(_, known)| *known == hostname) {
             let message = format!("{hostname} stands here twice; remove one");
-            problems.push(Problem::new(Severity::Warning, "UnsupportedValue", field(), message));
+            problems.push(Problem::new(Severity::Warning, Reason::UnsupportedValue, field(), message));
         } else {
             hostnames.push((index, hostname));
         }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use api::http_route::{HeaderMatchType, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType};
 use ir::{
-    Problem, Severity,
+    Problem, Reason, Severity,
     matching::{Condition, Match, Path, ValueMatch},
 };
 use validate::{self, Invalid};
@@ -14,7 +14,7 @@ pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
     let field = format!("{field}.matches[{index}]");
     let refuse = |name: &str| {
         let field = format!("{field}.{name}");
-        move |invalid: Invalid| Problem::new(Severity::Refused, "UnsupportedValue", field, invalid.to_string())
+        move |invalid: Invalid| Problem::new(Severity::Refused, Reason::UnsupportedValue, field, invalid.to_string())
     };
     let path = path(&written.path).map_err(refuse("path.value"))?;
     let method = match &written.method {

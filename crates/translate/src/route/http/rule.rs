@@ -9,7 +9,7 @@ use api::{
     },
 };
 use ir::{
-    NsName, Problem, Severity,
+    NsName, Problem, Reason, Severity,
     route::{BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec, Unhandled},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
@@ -56,7 +56,7 @@ fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
     let problem = |(index, written): (usize, &HttpBackendRef)| {
         let message = format!("{} has no effect: routes are chosen by their matches; remove it", written.weight);
         let field = format!("{field}.backendRefs[{index}].weight");
-        Problem::new(Severity::Ignored, "UnsupportedValue", field, message)
+        Problem::new(Severity::Ignored, Reason::UnsupportedValue, field, message)
     };
     weighted.map(problem).collect()
 }
@@ -65,11 +65,11 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &NsName, field: &s
     let mut handling = filters::read(&rule.filters, Level::Rule { prefixes_only, owner }, field)?;
     if handling.redirect.is_some() && !rule.backend_refs.is_empty() {
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
-        return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
+        return Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message));
     }
     if handling.direct_response().is_some() && !rule.backend_refs.is_empty() {
         let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
-        return Err(fault("IncompatibleFilters", &format!("{field}.backendRefs"), message));
+        return Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message));
     }
     for (index, written) in rule.backend_refs.iter().enumerate() {
         let field = format!("{field}.backendRefs[{index}]");
@@ -81,7 +81,7 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &NsName, field: &s
     }
     if !handling.delegates.is_empty() && !handling.backends.is_empty() {
         let message = "a rule either delegates to routes or has backends; make two rules of it";
-        return Err(fault("UnsupportedValue", &format!("{field}.backendRefs"), message));
+        return Err(fault(Reason::UnsupportedValue, &format!("{field}.backendRefs"), message));
     }
     let weights = handling.backends.iter().map(|backend| backend.weight);
     validate::number::total_weight(weights).map_err(at(format!("{field}.backendRefs")))?;
@@ -92,18 +92,18 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &NsName, field: &s
     Ok(handling)
 }
 
-fn fault(reason: &'static str, field: &str, message: &str) -> Problem {
+fn fault(reason: Reason, field: &str, message: &str) -> Problem {
     Problem::new(Severity::Replaced, reason, field, message)
 }
 
 fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
-    move |invalid| Problem::new(Severity::Replaced, "UnsupportedValue", field, invalid.to_string())
+    move |invalid| Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, invalid.to_string())
 }
 
 fn read_delegate(written: &HttpBackendRef, field: String) -> Result<DelegateSpec, Problem> {
     if !written.filters.is_empty() {
         let message = "a reference to routes cannot have filters of its own; move them to the rule";
-        return Err(fault("UnsupportedValue", &format!("{field}.filters"), message));
+        return Err(fault(Reason::UnsupportedValue, &format!("{field}.filters"), message));
     }
     Ok(DelegateSpec { field, reference: backend_ref(&written.backend_ref) })
 }
@@ -136,7 +136,7 @@ fn timeouts(written: &HttpRouteTimeouts, field: &str) -> Result<Timeouts, Proble
         && backend > request
     {
         let message = "one try may not take longer than the whole request; shorten it, or lengthen request";
-        return Err(fault("UnsupportedValue", &format!("{field}.timeouts.backendRequest"), message));
+        return Err(fault(Reason::UnsupportedValue, &format!("{field}.timeouts.backendRequest"), message));
     }
     Ok(Timeouts { request, backend_request, stream_idle: None })
 }
@@ -178,12 +178,16 @@ fn session(written: &ApiSession, field: &str) -> Result<SessionPersistence, Prob
                 (None | Some(CookieLifetimeType::Session), Some(_)) => {
                     let message = "a session cookie ends with the browser, not after a time; set \
                                    cookieConfig.lifetimeType to Permanent, or remove absoluteTimeout";
-                    return Err(fault("UnsupportedValue", &format!("{field}.absoluteTimeout"), message));
+                    return Err(fault(Reason::UnsupportedValue, &format!("{field}.absoluteTimeout"), message));
                 }
                 (Some(CookieLifetimeType::Permanent), Some(ttl)) if !ttl.is_zero() => Some(ttl),
                 (Some(CookieLifetimeType::Permanent), _) => {
                     let message = "a permanent cookie needs absoluteTimeout above zero; set it";
-                    return Err(fault("UnsupportedValue", &format!("{field}.cookieConfig.lifetimeType"), message));
+                    return Err(fault(
+                        Reason::UnsupportedValue,
+                        &format!("{field}.cookieConfig.lifetimeType"),
+                        message,
+                    ));
                 }
                 (Some(CookieLifetimeType::Unknown(other)), _) => {
                     let invalid = Invalid::new(other, "it is not a lifetime of a cookie", "use Session or Permanent");
@@ -195,7 +199,7 @@ fn session(written: &ApiSession, field: &str) -> Result<SessionPersistence, Prob
         SessionPersistenceType::Header => {
             if absolute.is_some() {
                 let message = "Envoy cannot end a session that travels in a header; remove it, or use a cookie";
-                return Err(fault("UnsupportedValue", &format!("{field}.absoluteTimeout"), message));
+                return Err(fault(Reason::UnsupportedValue, &format!("{field}.absoluteTimeout"), message));
             }
             let name = validate::name::session_header(name.unwrap_or(SESSION_HEADER))
                 .map_err(at(format!("{field}.sessionName")))?;

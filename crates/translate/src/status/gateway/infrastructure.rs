@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use api::{gateway::AddressType, status::GatewayStatusAddress};
 use engine::Scope;
-use ir::NsName;
+use ir::{NsName, Reason};
 
 use crate::{
     proxies,
@@ -54,18 +54,18 @@ impl Infrastructure {
 /// What the objects called `name` lack; their Service has `addresses`.
 fn missing(scope: &Scope<'_>, key: &NsName, wanted: &[IpAddr], name: &NsName, addresses: &[Box<str>]) -> Option<Fault> {
     if let Some(words) = scope.get::<Unapplied>(key) {
-        return Some(Fault::new("NoResources", format!("its proxies cannot be run as they should: {words}")));
+        return Some(Fault::new(Reason::NoResources, format!("its proxies cannot be run as they should: {words}")));
     }
     if let Some(wanted) = wanted.iter().find(|wanted| !addresses.contains(&wanted.to_string().into())) {
         let others = if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") };
         let message = format!("the address {wanted} cannot be had; its Service has {others}");
-        return Some(Fault::at(proxies::ADDRESS_NOT_USABLE, "spec.addresses", message));
+        return Some(Fault::at(Reason::AddressNotUsable, "spec.addresses", message));
     }
     if addresses.is_empty() {
-        return Some(Fault::new("AddressNotAssigned", format!("Service {name} has no address yet")));
+        return Some(Fault::new(Reason::AddressNotAssigned, format!("Service {name} has no address yet")));
     }
     let available = scope.get::<Deployments>(name).is_some_and(|deployment| deployment.available > 0);
-    (!available).then(|| Fault::new("NoResources", format!("no pod of Deployment {name} is ready")))
+    (!available).then(|| Fault::new(Reason::NoResources, format!("no pod of Deployment {name} is ready")))
 }
 
 fn status_address(address: &str) -> GatewayStatusAddress {

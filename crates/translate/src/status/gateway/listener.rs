@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::status::ListenerStatus;
-use ir::{Problem, Severity, filter::Scheme};
+use ir::{Problem, Reason, Severity, filter::Scheme};
 
 use super::{Conditions, Gateway, and_notes, id, unresolved};
 use crate::tables::{attachment::AttachedRoutes, gateway::Fault, listener::ListenerState};
@@ -56,7 +56,7 @@ impl Listener<'_> {
         } else if let Some(fault) = self.gateway.broken(&self.state.model) {
             self.fails("Accepted", Severity::Replaced, &fault);
         } else {
-            self.conditions.yes("Accepted", "Accepted", "the listener is valid");
+            self.conditions.yes("Accepted", Reason::Accepted, "the listener is valid");
         }
     }
 
@@ -65,7 +65,7 @@ impl Listener<'_> {
             self.conditions.yes("Conflicted", fault.reason, fault.to_string());
             self.add(Severity::Refused, fault);
         } else {
-            self.conditions.no("Conflicted", "NoConflicts", "no other listener is in the way");
+            self.conditions.no("Conflicted", Reason::NoConflicts, "no other listener is in the way");
         }
     }
 
@@ -75,7 +75,7 @@ impl Listener<'_> {
             self.fails("ResolvedRefs", Severity::Refused, fault);
         } else {
             let message = and_notes("all references resolve", long.as_slice());
-            self.conditions.yes("ResolvedRefs", "ResolvedRefs", message);
+            self.conditions.yes("ResolvedRefs", Reason::ResolvedRefs, message);
         }
         if let Some(long) = long {
             self.add(Severity::Warning, long);
@@ -85,7 +85,7 @@ impl Listener<'_> {
     fn programmed(&mut self) {
         let Some(fault) = &self.state.withheld else {
             let message = "the configuration is with the proxies of the Gateway";
-            return self.conditions.yes("Programmed", "Programmed", message);
+            return self.conditions.yes("Programmed", Reason::Programmed, message);
         };
         self.conditions.no("Programmed", fault.reason, fault.to_string());
         let own = &self.state.model;
@@ -112,7 +112,7 @@ impl Listener<'_> {
                  answered 421 where it does",
                 own.hostname, other.model.hostname, other.model.name
             );
-            self.conditions.yes("OverlappingTLSConfig", "OverlappingHostnames", message);
+            self.conditions.yes("OverlappingTLSConfig", Reason::OverlappingHostnames, message);
         }
     }
 }

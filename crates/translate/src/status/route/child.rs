@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use engine::Scope;
-use ir::{Chain, Problem, Severity, route::ParentRef};
+use ir::{Chain, Problem, Reason, Severity, route::ParentRef};
 
 use super::{Parent, problems::RouteProblems, reference_of};
 use crate::{
@@ -61,7 +61,7 @@ pub(super) fn child(
         // What one rule of the parent leaves out another may serve.
         if !served.contains(&(*rule, *matching)) && told.insert((*rule, *matching)) {
             let field = format!("spec.rules[{rule}].matches[{matching}]");
-            problems.faults.push(Problem::new(Severity::Refused, "NoMatchingParent", field, why.clone()));
+            problems.faults.push(Problem::new(Severity::Refused, Reason::NoMatchingParent, field, why.clone()));
         }
     }
     let refused = nothing_works(scope, &sound);
@@ -80,7 +80,7 @@ fn nothing_fits(scope: &Scope<'_>, attached: &Attached, places: &[(&Chain, &Plac
     for problem in RouteProblems::of(scope, attached, places.iter().map(|(chain, _)| *chain)).faults {
         left_out.push(problem.to_string());
     }
-    Fault::new("NoMatchingParent", format!("no match lies below one of the parent's: {}", listed(&left_out)))
+    Fault::new(Reason::NoMatchingParent, format!("no match lies below one of the parent's: {}", listed(&left_out)))
 }
 
 /// Why every rule that is served is replaced; none if one is not.

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use engine::Scope;
-use ir::{Chain, NsName, Problem, Severity};
+use ir::{Chain, NsName, Problem, Reason, Severity};
 
 use super::MAX_PARENTS;
 use crate::{
@@ -105,5 +105,5 @@ fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
          in parentRefs",
         names.join(", ")
     );
-    Some(Problem::new(Severity::Warning, "TooManyParents", "", message))
+    Some(Problem::new(Severity::Warning, Reason::TooManyParents, "", message))
 }
