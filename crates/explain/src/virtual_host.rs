@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ir::{Hostname, ListenerId, NsName, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, RouteConfigId, filter::Scheme};
 use translate::inspect::Inspector;
 
 use crate::{explanation::Outcome, finding::Finding, request::Request};
@@ -40,8 +40,8 @@ pub(crate) fn connect(tables: Inspector<'_>, gateway: &NsName, request: &Request
         let why = format!("no listener takes {scheme} at port {port}; there are listeners at {}", ports.join(", "));
         return Err(unreachable(why, Vec::new()));
     }
-    let withheld = |name: Option<&str>| -> Vec<Finding> {
-        let listeners = over.iter().filter(|listener| name.is_none_or(|name| *listener.id.name == *name));
+    let withheld = |name: Option<&ListenerName>| -> Vec<Finding> {
+        let listeners = over.iter().filter(|listener| name.is_none_or(|name| listener.id.name == *name));
         listeners.filter_map(|listener| Some(Finding::fault(&object, listener.withheld.as_ref()?))).collect()
     };
     if over.iter().all(|listener| listener.withheld.is_some()) {

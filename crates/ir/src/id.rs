@@ -28,13 +28,96 @@ impl fmt::Display for NsName {
     }
 }
 
-/// One listener of a Gateway.
+/// The API group of Gateway API.
+pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
+
+/// An object that routes name as their parent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ParentId {
+    /// A Gateway.
+    Gateway(NsName),
+    /// A ListenerSet. No row has it yet.
+    ListenerSet(NsName),
+}
+
+impl ParentId {
+    /// Its kind, as Gateway API writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Gateway(_) => "Gateway",
+            Self::ListenerSet(_) => "ListenerSet",
+        }
+    }
+
+    /// Its namespace and name.
+    pub fn name(&self) -> &NsName {
+        match self {
+            Self::Gateway(name) | Self::ListenerSet(name) => name,
+        }
+    }
+}
+
+/// `Gateway infra/edge`.
+impl fmt::Display for ParentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name())
+    }
+}
+
+/// The name of a listener among all that the proxies of a Gateway serve: a ListenerSet may have one of the same name as
+/// the Gateway. The Gateway's own are sorted first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerName {
+    /// The ListenerSet that has it; none for one of the Gateway's own.
+    pub set: Option<Arc<NsName>>,
+    /// Its section name.
+    pub section: Arc<str>,
+}
+
+impl ListenerName {
+    /// Of one of the Gateway's own listeners.
+    pub fn of_gateway(section: Arc<str>) -> Self {
+        Self { set: None, section }
+    }
+}
+
+/// `SECTION`, or `NS/SET/SECTION` for a listener of a ListenerSet.
+impl fmt::Display for ListenerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.set {
+            None => f.write_str(&self.section),
+            Some(set) => write!(f, "{set}/{}", self.section),
+        }
+    }
+}
+
+/// One listener, of a Gateway or of a ListenerSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId {
-    /// The Gateway it belongs to.
+    /// The Gateway whose proxies serve it.
     pub gateway: NsName,
-    /// Its section name.
-    pub name: Arc<str>,
+    /// Its name there.
+    pub name: ListenerName,
+}
+
+impl ListenerId {
+    /// One of a Gateway's own listeners.
+    pub fn of_gateway(gateway: NsName, section: Arc<str>) -> Self {
+        Self { gateway, name: ListenerName::of_gateway(section) }
+    }
+
+    /// The object that it is written in, which routes name.
+    pub fn parent(&self) -> ParentId {
+        match &self.name.set {
+            None => ParentId::Gateway(self.gateway.clone()),
+            Some(set) => ParentId::ListenerSet(NsName::clone(set)),
+        }
+    }
+
+    /// The namespace of that object.
+    pub fn namespace(&self) -> &Arc<str> {
+        self.name.set.as_ref().map_or(&self.gateway.namespace, |set| &set.namespace)
+    }
 }
 
 impl fmt::Display for ListenerId {
@@ -51,15 +134,56 @@ pub struct RouteConfigId {
     /// The Gateway's port, which is not always the port that Envoy binds.
     pub port: Port,
     /// The HTTPS listener whose filter chain reads it; none on a plain HTTP port.
-    pub listener: Option<Arc<str>>,
+    pub listener: Option<ListenerName>,
 }
 
 impl RouteConfigId {
-    /// The name of the Envoy resource: `http/80` or `https/443/LISTENER`.
+    /// The listener that has it for itself, if one has.
+    pub fn listener_id(&self) -> Option<ListenerId> {
+        let name = self.listener.clone()?;
+        Some(ListenerId { gateway: self.gateway.clone(), name })
+    }
+
+    /// The name of the Envoy resource: `http/80` or `https/443/LISTENER` ([`ListenerName`]).
     pub fn resource_name(&self) -> String {
         match &self.listener {
             None => format!("http/{}", self.port),
             Some(listener) => format!("https/{}/{listener}", self.port),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_and_a_listener_set_of_one_name_are_two_parents() {
+        let edge = NsName::new("infra", "edge");
+        let own = ListenerId::of_gateway(edge.clone(), "web".into());
+        let set = ListenerName { set: Some(Arc::new(edge.clone())), section: "web".into() };
+        let of_set = ListenerId { gateway: edge.clone(), name: set };
+        assert_ne!(own, of_set);
+        assert!(own < of_set, "the Gateway's own come first");
+        assert_eq!(own.parent(), ParentId::Gateway(edge.clone()));
+        assert_eq!(of_set.parent(), ParentId::ListenerSet(edge));
+        assert_eq!(
+            [own.parent().to_string(), of_set.parent().to_string()],
+            ["Gateway infra/edge", "ListenerSet infra/edge"]
+        );
+        let config = |listener: &ListenerId| {
+            let listener = Some(listener.name.clone());
+            RouteConfigId { gateway: of_set.gateway.clone(), port: 443, listener }.resource_name()
+        };
+        assert_eq!([config(&own), config(&of_set)], ["https/443/web", "https/443/infra/edge/web"]);
+    }
+
+    #[test]
+    fn a_listener_of_a_set_is_in_the_namespace_of_its_set() {
+        let set = Some(Arc::new(NsName::new("team", "set")));
+        let name = ListenerName { set, section: "web".into() };
+        let listener = ListenerId { gateway: NsName::new("infra", "edge"), name };
+        assert_eq!(&**listener.namespace(), "team");
+        assert_eq!(listener.to_string(), "infra/edge/team/set/web");
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     filter::{Cors, HeaderModifier, Redirect, Rewrite},
     hostname::Hostname,
-    id::NsName,
+    id::{GATEWAY_API, NsName, ParentId},
     matching::Match,
     problem::Problem,
     rule::{Retry, SessionPersistence, Slot, Timeouts},
@@ -86,6 +86,13 @@ impl ParentRef {
     /// The object that is meant by a route of namespace `own`.
     pub fn target(&self, own: &Arc<str>) -> NsName {
         NsName::new(named(self.namespace.as_ref()).unwrap_or(own).clone(), self.name.clone())
+    }
+
+    /// The Gateway that is meant by a route of namespace `own`; none for a reference to anything else. A ListenerSet is not
+    /// served yet, and means as much as an object of another controller.
+    pub fn parent(&self, own: &Arc<str>) -> Option<ParentId> {
+        let is_gateway = (&*self.group, &*self.kind) == (GATEWAY_API, "Gateway");
+        is_gateway.then(|| ParentId::Gateway(self.target(own)))
     }
 
     /// The listener or rule that is meant; none for all of the object.

@@ -7,12 +7,10 @@ use std::{
 
 use api::{meta::StringMap, shared::RouteGroupKind};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Port, Problem, Reason, Severity, route::Head};
+use ir::{Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, Severity, route::Head};
 
 use crate::{
-    delegation,
-    grant::GATEWAY_API,
-    internal,
+    delegation, internal,
     resolve::ResolvedRule,
     tables::{
         attachment::{
@@ -55,16 +53,16 @@ impl Lookup for Admits {
 }
 
 tables! {
-    /// Listeners in a bucket of a Gateway that admit a kind of route from a namespace. A listener that admits nobody there
+    /// Listeners in a bucket of a parent that admit a kind of route from a namespace. A listener that admits nobody there
     /// ends here, and wakes no hostname.
-    Open: (NsName, Bucket, Arc<str>, &'static str) => Box<[Arc<ListenerSummary>]>;
+    Open: (ParentId, Bucket, Arc<str>, &'static str) => Box<[Arc<ListenerSummary>]>;
 }
 
 impl Lookup for Open {
-    fn compute(scope: &Scope<'_>, (gateway, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
-        let listeners = scope.group::<ListenerIndex>(&(gateway.clone(), bucket.clone()));
+    fn compute(scope: &Scope<'_>, (parent, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
+        let listeners = scope.group::<ListenerIndex>(&(parent.clone(), bucket.clone()));
         let open = listeners.iter().map(|(_, summary)| summary);
-        let open: Box<[_]> = open.filter(|summary| admits(scope, gateway, summary, namespace, kind)).cloned().collect();
+        let open: Box<[_]> = open.filter(|summary| admits(scope, summary, namespace, kind)).cloned().collect();
         (!open.is_empty()).then_some(open)
     }
 }
@@ -72,14 +70,14 @@ impl Lookup for Open {
 /// What [`Candidates`] are asked by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CandidateQuery {
-    pub(crate) gateway: NsName,
+    pub(crate) parent: ParentId,
     pub(crate) namespace: Arc<str>,
     pub(crate) kind: &'static str,
     pub(crate) hostname: Hostname,
 }
 
 tables! {
-    /// Listeners of a Gateway that admit a kind of route from a namespace and have names in common with a hostname, with
+    /// Listeners of a parent that admit a kind of route from a namespace and have names in common with a hostname, with
     /// those names.
     Candidates: CandidateQuery => Box<[(Arc<ListenerSummary>, Hostname)]>;
 }
@@ -88,10 +86,10 @@ impl Lookup for Candidates {
     fn compute(scope: &Scope<'_>, key: &CandidateQuery) -> Option<Self::Value> {
         let mut found: BTreeMap<Arc<str>, (Arc<ListenerSummary>, Hostname)> = BTreeMap::new();
         for bucket in buckets(&key.hostname) {
-            let open = scope.get::<Open>(&(key.gateway.clone(), bucket, key.namespace.clone(), key.kind));
+            let open = scope.get::<Open>(&(key.parent.clone(), bucket, key.namespace.clone(), key.kind));
             for summary in open.iter().flat_map(|open| open.iter()) {
                 if let Some(common) = summary.hostname.intersection(&key.hostname) {
-                    found.entry(summary.name.clone()).or_insert_with(|| (summary.clone(), common));
+                    found.entry(summary.id.name.section.clone()).or_insert_with(|| (summary.clone(), common));
                 }
             }
         }
@@ -100,9 +98,9 @@ impl Lookup for Candidates {
 
     /// The same without the indices: it looks at all listeners.
     fn poisoned(scope: &Scope<'_>, key: &CandidateQuery, _: &engine::Fault) -> Option<Self::Value> {
-        let all = scope.group::<ListenerIndex>(&(key.gateway.clone(), Bucket::All));
+        let all = scope.group::<ListenerIndex>(&(key.parent.clone(), Bucket::All));
         let open = all.iter().map(|(_, summary)| summary);
-        let open = open.filter(|summary| admits(scope, &key.gateway, summary, &key.namespace, key.kind));
+        let open = open.filter(|summary| admits(scope, summary, &key.namespace, key.kind));
         Some(
             open.filter_map(|summary| Some((summary.clone(), summary.hostname.intersection(&key.hostname)?))).collect(),
         )
@@ -121,17 +119,14 @@ fn buckets(hostname: &Hostname) -> Vec<Bucket> {
 }
 
 /// Gateway API `AllowedRoutes`.
-fn admits(scope: &Scope<'_>, gateway: &NsName, summary: &ListenerSummary, namespace: &Arc<str>, kind: &str) -> bool {
+fn admits(scope: &Scope<'_>, summary: &ListenerSummary, namespace: &Arc<str>, kind: &str) -> bool {
     let kind = RouteGroupKind::gateway_api(kind);
     summary.kinds.contains(&kind)
         && match &summary.admits {
             Admission::All => true,
-            Admission::Same => *namespace == gateway.namespace,
+            Admission::Same => namespace == summary.id.namespace(),
             Admission::None => false,
-            Admission::Selector(_) => {
-                let listener = ListenerId { gateway: gateway.clone(), name: summary.name.clone() };
-                scope.get::<Admits>(&(listener, namespace.clone())).is_some()
-            }
+            Admission::Selector(_) => scope.get::<Admits>(&(summary.id.clone(), namespace.clone())).is_some(),
         }
 }
 
@@ -146,33 +141,25 @@ impl Derived for Attachment {
     }
 }
 
-/// A parent that is a Gateway.
+/// A parent with listeners, as a route names it.
 #[derive(Debug)]
-struct GatewayParent {
+struct ListenerParent {
     /// Its place in the spec.
     index: usize,
-    gateway: NsName,
+    id: ParentId,
     section: Option<Arc<str>>,
     port: Option<i32>,
 }
 
-impl GatewayParent {
-    /// The parents of a route that are Gateways, each once, in the order of the spec.
+impl ListenerParent {
+    /// The parents of a route that have listeners, each once, in the order of the spec.
     fn of(head: &Head, route: &NsName, problems: &mut Vec<Problem>) -> Vec<Self> {
         let mut parents: Vec<Self> = Vec::with_capacity(head.parents.len());
         for (index, parent) in head.parents.iter().enumerate() {
-            if (&*parent.group, &*parent.kind) != (GATEWAY_API, "Gateway") {
-                continue; // another controller's
-            }
-            let parent = Self {
-                index,
-                gateway: parent.target(&route.namespace),
-                section: parent.section().cloned(),
-                port: parent.port,
-            };
-            let is_same = |other: &&Self| {
-                (&other.gateway, &other.section, other.port) == (&parent.gateway, &parent.section, parent.port)
-            };
+            let Some(id) = parent.parent(&route.namespace) else { continue }; // another controller's
+            let parent = Self { index, id, section: parent.section().cloned(), port: parent.port };
+            let is_same =
+                |other: &&Self| (&other.id, &other.section, other.port) == (&parent.id, &parent.section, parent.port);
             if let Some(same) = parents.iter().find(is_same) {
                 let field = format!("spec.parentRefs[{index}]");
                 let message = format!("repeats spec.parentRefs[{}]; remove one", same.index);
@@ -186,7 +173,7 @@ impl GatewayParent {
 
     /// Whether it means this listener.
     fn selects(&self, listener: &ListenerSummary) -> bool {
-        self.section.as_ref().is_none_or(|section| *section == listener.name)
+        self.section.as_ref().is_none_or(|section| *section == listener.id.name.section)
             && self.port.is_none_or(|port| Port::try_from(port).is_ok_and(|port| port == listener.port))
     }
 
@@ -210,7 +197,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     let head = scope.get::<RouteHead>(key)?;
     delegation::file(scope, key, &head);
     let mut problems = Vec::new();
-    let named = GatewayParent::of(&head, key, &mut problems);
+    let named = ListenerParent::of(&head, key, &mut problems);
     problems.extend(head.problems.iter().cloned());
     let hostnames: Vec<_> = head.hostnames.iter().map(|(_, hostname)| hostname.clone()).collect();
     let mut parents = Vec::with_capacity(named.len());
@@ -218,7 +205,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
     let mut served = BTreeMap::new();
     let mut all_ours = true;
     for parent in &named {
-        match scope.get::<Presence>(&parent.gateway).as_deref() {
+        match scope.get::<Presence>(&parent.id).as_deref() {
             Some(Present::Foreign) => all_ours = false,
             Some(Present::Unknown) => {
                 all_ours = false;
@@ -236,7 +223,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
             None => {
                 all_ours = false;
                 let field = format!("spec.parentRefs[{}].name", parent.index);
-                let message = format!("Gateway {} does not exist; create it, or correct the name", parent.gateway);
+                let message = format!("{} does not exist; create it, or correct the name", parent.id);
                 problems.push(Problem::new(Severity::Ignored, Reason::NoMatchingParent, field, message));
             }
         }
@@ -247,7 +234,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
         problems.extend(without_listener(&head, listeners.values().flatten()));
     }
     for (listener, summary) in &served {
-        let Some(config) = summary.route_config(&listener.gateway) else { continue };
+        let Some(config) = summary.route_config() else { continue };
         for ServedHostname { hostname, .. } in listeners.get(listener).into_iter().flatten() {
             scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
             scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
@@ -321,14 +308,14 @@ fn attach(
     scope: &Scope<'_>,
     route: &NsName,
     hostnames: &[Hostname],
-    parent: &GatewayParent,
+    parent: &ListenerParent,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
     served: &mut BTreeMap<ListenerId, Arc<ListenerSummary>>,
 ) -> bool {
     let mut any = false;
     for hostname in hostnames {
         let query = CandidateQuery {
-            gateway: parent.gateway.clone(),
+            parent: parent.id.clone(),
             namespace: route.namespace.clone(),
             kind: "HTTPRoute",
             hostname: hostname.clone(),
@@ -339,7 +326,7 @@ fn attach(
                 continue;
             }
             any = true;
-            let id = ListenerId { gateway: parent.gateway.clone(), name: summary.name.clone() };
+            let id = summary.id.clone();
             if summary.served {
                 served.insert(id.clone(), summary.clone());
             }
@@ -357,24 +344,21 @@ fn attach(
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
-fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &GatewayParent) -> Fault {
+fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &ListenerParent) -> Fault {
     let field = format!("spec.parentRefs[{}]", parent.index);
-    let none = format!("no listener{} of Gateway {}", parent.describe(), parent.gateway);
-    let all = scope.group::<ListenerIndex>(&(parent.gateway.clone(), Bucket::All));
+    let none = format!("no listener{} of {}", parent.describe(), parent.id);
+    let all = scope.group::<ListenerIndex>(&(parent.id.clone(), Bucket::All));
     let selected: Vec<_> = all.iter().map(|(_, summary)| summary).filter(|summary| parent.selects(summary)).collect();
     if selected.is_empty() {
-        let message =
-            format!("Gateway {} has no listener{}; correct sectionName or port", parent.gateway, parent.describe());
+        let message = format!("{} has no listener{}; correct sectionName or port", parent.id, parent.describe());
         return Fault::at(Reason::NoMatchingParent, field, message);
     }
     if !selected.iter().any(|summary| summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
         let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
         return Fault::at(Reason::NotAllowedByListeners, field, message);
     }
-    let admitting: Vec<_> = selected
-        .iter()
-        .filter(|summary| admits(scope, &parent.gateway, summary, &route.namespace, "HTTPRoute"))
-        .collect();
+    let admitting: Vec<_> =
+        selected.iter().filter(|summary| admits(scope, summary, &route.namespace, "HTTPRoute")).collect();
     if admitting.is_empty() {
         let message = format!(
             "{none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
@@ -391,7 +375,7 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &G
     Fault::at(Reason::NoMatchingListenerHostname, field, message)
 }
 
-/// Whose a Gateway is.
+/// Whose a parent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Present {
     /// Of one of our classes.
@@ -403,23 +387,32 @@ pub(crate) enum Present {
 }
 
 tables! {
-    /// Whose a Gateway is; absent for one that does not exist. All that its routes need to know of it.
-    Presence: NsName => Present;
+    /// Whose a parent is; absent for one that does not exist. All that its routes need to know of it.
+    Presence: ParentId => Present;
 }
 
 impl Lookup for Presence {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Present> {
+    fn compute(scope: &Scope<'_>, key: &ParentId) -> Option<Present> {
         present(scope, key)
     }
 
-    /// A route may have other Gateways, of which it is not to lose any.
-    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Present> {
-        scope.get::<Gateways>(key)?;
+    /// A route may have other parents, of which it is not to lose any.
+    fn poisoned(scope: &Scope<'_>, key: &ParentId, _: &engine::Fault) -> Option<Present> {
+        scope.get::<Gateways>(gateway(key)?)?;
         scope.attempt(|| present(scope, key)).unwrap_or(Some(Present::Unknown))
     }
 }
 
-fn present(scope: &Scope<'_>, gateway: &NsName) -> Option<Present> {
+fn present(scope: &Scope<'_>, parent: &ParentId) -> Option<Present> {
+    let gateway = gateway(parent)?;
     scope.get::<Gateways>(gateway)?;
     Some(if scope.get::<GatewayRow>(gateway).is_some() { Present::Ours } else { Present::Foreign })
+}
+
+/// No ListenerSet is read yet, so none exists.
+fn gateway(parent: &ParentId) -> Option<&NsName> {
+    match parent {
+        ParentId::Gateway(name) => Some(name),
+        ParentId::ListenerSet(_) => None,
+    }
 }

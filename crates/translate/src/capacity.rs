@@ -13,7 +13,7 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Engine, Group, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, Reason, Severity};
+use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity};
 
 use fit::{Claim, fit};
 
@@ -75,7 +75,7 @@ impl Group for Fixed {
 /// What is placed once, whoever asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Part {
-    Host(Arc<str>, Hostname),
+    Host(ListenerName, Hostname),
     Cluster(ClusterId),
 }
 
@@ -229,7 +229,7 @@ impl Overrun {
 
     /// What is to be said of a rule at a Gateway, if there is no room for all of it.
     fn problem(&self, chain: &Chain, rule: u32, gateway: &NsName) -> Option<Problem> {
-        let first = (chain.clone(), rule, ListenerId { gateway: gateway.clone(), name: "".into() });
+        let first = (chain.clone(), rule, ListenerId::of_gateway(gateway.clone(), "".into()));
         let here =
             |(of, at, listener): &(Chain, u32, ListenerId)| of == chain && *at == rule && listener.gateway == *gateway;
         let rooms = self.rules.range(first..).take_while(|(key, _)| here(key)).flat_map(|(_, rooms)| rooms);

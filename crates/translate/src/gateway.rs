@@ -25,7 +25,7 @@ impl Derived for GatewayRow {
         scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
         let model = spec::read(key, &gateway, &config);
         for listener in &model.listeners {
-            scope.demand::<ListenerRow>(ListenerId { gateway: key.clone(), name: listener.name.clone() });
+            scope.demand::<ListenerRow>(ListenerId::of_gateway(key.clone(), listener.name.clone()));
         }
         if config.shared_host && model.refused.is_none() {
             for port in model.bind_ports() {

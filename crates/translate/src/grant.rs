@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::NsName;
+use ir::{GATEWAY_API, NsName};
 
 use crate::tables::input::Grants;
 
@@ -57,9 +57,6 @@ pub(crate) fn permits(scope: &Scope<'_>, from: Referrer<'_>, to_kind: &str, to: 
     };
     *from.namespace == to.namespace || scope.get::<Permitted>(&reference()).is_some()
 }
-
-/// The API group of Gateway API.
-pub(crate) const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 tables! {
     /// Spreads a grant over the pairs of ends that it names.

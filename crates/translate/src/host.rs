@@ -12,7 +12,9 @@ use envoy::{
     bytes::{self, Row},
     route::RouteAt,
 };
-use ir::{Chain, Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence};
+use ir::{
+    Chain, Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence,
+};
 
 use crate::{
     budget::{self, cost::Cost},
@@ -231,7 +233,7 @@ impl Group for RoutesAt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owned {
     /// This one.
-    By(Arc<str>),
+    By(ListenerName),
     /// Nobody, since that listener is not served, and what is meant for it goes to no broader one.
     Nobody,
 }

@@ -9,7 +9,7 @@ use envoy::{
     resource::Encoded,
 };
 use ir::{
-    Hostname, ListenerId, NsName, Port, RouteConfigId,
+    Hostname, NsName, Port, RouteConfigId,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
 };
@@ -126,9 +126,8 @@ fn alone(host: &Host) -> (Body, &[Hash]) {
 
 /// Whether a policy of the Gateway is broken, or one of the listener that has the route configuration for itself.
 fn is_replaced(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
-    let own = id.listener.as_ref().map(|name| ListenerId { gateway: id.gateway.clone(), name: name.clone() });
     scope.get::<BrokenGateway>(&id.gateway).is_some()
-        || own.is_some_and(|listener| scope.get::<BrokenListener>(&listener).is_some())
+        || id.listener_id().is_some_and(|listener| scope.get::<BrokenListener>(&listener).is_some())
 }
 
 /// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told

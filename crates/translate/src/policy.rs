@@ -16,12 +16,11 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Severity, filter::PathModifier, matching::Age};
+use ir::{GATEWAY_API, NsName, Problem, Severity, filter::PathModifier, matching::Age};
 use units::{AnyUnit, UrlRewrite};
 
 use crate::{
     budget::cost::replaceable,
-    grant::GATEWAY_API,
     internal,
     tables::{
         input::{Gateways, RewritePolicies, TrafficPolicies},

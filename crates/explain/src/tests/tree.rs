@@ -1,7 +1,8 @@
 //! The tree as people see it.
 
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
-use translate::testing::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
+use translate::testing::scene::{Scene, child, forward, gateway, http, route, service, to};
 
 use crate::tree::tree;
 

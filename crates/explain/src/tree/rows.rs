@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ir::{Chain, ListenerId, NsName, Problem, route::RuleSpec};
+use ir::{Chain, ListenerId, NsName, ParentId, Problem, route::RuleSpec};
 use translate::{
     Translator,
     inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
@@ -69,16 +69,15 @@ impl Rows {
     pub fn of(translator: &Translator) -> Self {
         let tables = translator.inspect();
         let mut attached: BTreeMap<ListenerId, Vec<AttachedRoute>> = BTreeMap::new();
-        let mut detached: BTreeMap<NsName, Vec<(NsName, Fault)>> = BTreeMap::new();
+        let mut detached: BTreeMap<ParentId, Vec<(NsName, Fault)>> = BTreeMap::new();
         for route in tables.attached_routes() {
             for listener in route.listeners() {
                 attached.entry(listener.clone()).or_default().push(route.clone());
             }
             for (parent, fault) in route.refused() {
                 let written = tables.route(&route.route).and_then(|route| route.parents.get(parent).cloned());
-                let Some(written) = written else { continue };
-                let gateway = written.target(&route.route.namespace);
-                detached.entry(gateway).or_default().push((route.route.clone(), fault.clone()));
+                let Some(parent) = written.and_then(|written| written.parent(&route.route.namespace)) else { continue };
+                detached.entry(parent).or_default().push((route.route.clone(), fault.clone()));
             }
         }
         let mut roots = BTreeMap::new();
@@ -91,7 +90,8 @@ impl Rows {
                 });
                 routes.collect()
             });
-            let (roots, detached) = (roots.collect(), detached.remove(&gateway.name).unwrap_or_default());
+            let roots = roots.collect();
+            let detached = detached.remove(&ParentId::Gateway(gateway.name.clone())).unwrap_or_default();
             GatewayRows { gateway, roots, detached }
         });
         Self { gateways: gateways.collect() }

@@ -290,7 +290,7 @@ mod tests {
                     ports.iter().map(service).collect(),
                 )
             });
-            let listener = ListenerId { gateway: NsName::new("infra", "edge"), name: "http".into() };
+            let listener = ListenerId::of_gateway(NsName::new("infra", "edge"), "http".into());
             Self { listener, claims: claims.collect() }
         }
 

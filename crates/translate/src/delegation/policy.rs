@@ -8,10 +8,9 @@ use api::{
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{NsName, Problem, Reason, Severity, delegation::SortMethod, matching::Age, route::Head};
+use ir::{GATEWAY_API, NsName, Problem, Reason, Severity, delegation::SortMethod, matching::Age, route::Head};
 
 use crate::{
-    grant::GATEWAY_API,
     internal,
     tables::{
         gateway::Fault,

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use ir::{
-    Chain, NsName, Problem, Reason, Severity,
+    Chain, GATEWAY_API, NsName, Problem, Reason, Severity,
     delegation::Children,
     route::{BackendRef, Head, ParentRef},
 };
-
-use crate::grant::GATEWAY_API;
 
 /// Group of references that select by label.
 const LABEL_GROUP: &str = "delegation.kgateway.dev";

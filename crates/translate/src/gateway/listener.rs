@@ -25,7 +25,7 @@ use crate::{
 impl Derived for ListenerRow {
     fn compute(scope: &Emitter<'_>, key: &ListenerId) -> Option<ListenerState> {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
-        let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
+        let model = gateway.listener(&key.name)?.clone();
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let port_unavailable = port_unavailable(scope, key, &model);
         let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref());
@@ -36,7 +36,7 @@ impl Derived for ListenerRow {
     /// It is not served, and keeps its hostname from broader listeners.
     fn poisoned(scope: &Emitter<'_>, key: &ListenerId, _: &engine::Fault) -> Option<ListenerState> {
         let gateway = scope.get::<GatewayRow>(&key.gateway)?;
-        let model = gateway.listeners.iter().find(|listener| listener.name == key.name)?.clone();
+        let model = gateway.listener(&key.name)?.clone();
         let withheld = Some(internal::fault());
         let state = ListenerState {
             model,
@@ -54,7 +54,7 @@ impl Derived for ListenerRow {
 fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: ListenerState) -> ListenerState {
     let ListenerState { model, secrets, withheld, .. } = &state;
     let summary = Arc::new(ListenerSummary {
-        name: key.name.clone(),
+        id: key.clone(),
         port: model.port,
         scheme: model.scheme,
         hostname: model.hostname.clone(),
@@ -74,10 +74,7 @@ fn spread(scope: &Emitter<'_>, key: &ListenerId, gateway: &GatewayModel, state: 
 
 /// Where routes look for listeners.
 fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
-    let emit = |bucket| {
-        let bucket = (key.gateway.clone(), bucket);
-        scope.emit::<ListenerIndex>(bucket, key.name.clone(), summary.clone());
-    };
+    let emit = |bucket| scope.emit::<ListenerIndex>((key.parent(), bucket), key.name.section.clone(), summary.clone());
     emit(Bucket::At(summary.hostname.clone()));
     for suffix in summary.hostname.covering().skip(1) {
         if let Hostname::Wildcard(suffix) = suffix {
@@ -89,7 +86,7 @@ fn file(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>) {
 
 /// What a listener that is served needs.
 fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, secrets: &[NsName]) {
-    let Some(config) = summary.route_config(&key.gateway) else { return };
+    let Some(config) = summary.route_config() else { return };
     let gateway = &key.gateway;
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
@@ -158,13 +155,14 @@ fn certificate(
         let group = if reference.group.is_empty() { "core" } else { &reference.group };
         return Err(invalid(format!("{} of group {group} cannot hold a certificate; name a Secret", reference.kind)));
     }
+    let kind = key.parent().kind();
     let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
-    let secret = NsName::new(namespace.unwrap_or(&key.gateway.namespace).clone(), reference.name.clone());
-    if !permits(scope, Referrer::gateway_api("Gateway", &key.gateway.namespace), "Secret", &secret) {
+    let secret = NsName::new(namespace.unwrap_or(key.namespace()).clone(), reference.name.clone());
+    if !permits(scope, Referrer::gateway_api(kind, key.namespace()), "Secret", &secret) {
         let message = format!(
-            "Secret {secret} is in another namespace and no ReferenceGrant there allows Gateways of {} to use it; \
+            "Secret {secret} is in another namespace and no ReferenceGrant there allows {kind}s of {} to use it; \
              create one there, or name a Secret of this namespace",
-            key.gateway.namespace
+            key.namespace()
         );
         return Err(Fault::new(Reason::RefNotPermitted, message));
     }

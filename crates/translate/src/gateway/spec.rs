@@ -12,17 +12,14 @@ use api::{
     shared::RouteGroupKind,
 };
 use ir::{
-    Hostname, NsName, Port, Reason, Settings,
+    GATEWAY_API, Hostname, NsName, Port, Reason, Settings,
     filter::Scheme,
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
 };
 
 use super::conflict;
-use crate::{
-    grant::GATEWAY_API,
-    tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
-};
+use crate::tables::gateway::{Admission, Fault, GatewayModel, ListenerModel};
 
 /// The kinds of routes that HTTP and HTTPS listeners support.
 const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];

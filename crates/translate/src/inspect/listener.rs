@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme};
 
 use super::{Fault, Inspector};
 use crate::{
@@ -59,7 +59,7 @@ impl Inspector<'_> {
 
     fn read_gateway(self, name: NsName, model: &GatewayModel) -> Gateway {
         let listeners = model.listeners.iter().map(|listener| {
-            let id = ListenerId { gateway: name.clone(), name: listener.name.clone() };
+            let id = ListenerId::of_gateway(name.clone(), listener.name.clone());
             self.read_listener(id, listener)
         });
         Gateway { listeners: listeners.collect(), refused: model.refused.clone(), name }
@@ -77,12 +77,12 @@ impl Inspector<'_> {
     /// A listener of a Gateway of ours.
     pub fn listener(self, id: &ListenerId) -> Option<Listener> {
         let gateway = self.engine.get::<GatewayRow>(&id.gateway)?;
-        let model = gateway.listeners.iter().find(|listener| listener.name == id.name)?;
+        let model = gateway.listener(&id.name)?;
         Some(self.read_listener(id.clone(), model))
     }
 
     /// The listener with the most specific hostname for a server name, over TLS, and whether it is served.
-    pub fn tls_listener(self, gateway: &NsName, port: Port, server: &Hostname) -> Option<(Arc<str>, bool)> {
+    pub fn tls_listener(self, gateway: &NsName, port: Port, server: &Hostname) -> Option<(ListenerName, bool)> {
         server.covering().find_map(|hostname| {
             let at = self.engine.group::<PortHosts>(&(gateway.clone(), port, Scheme::Https, hostname));
             at.first().map(|((unserved, name), ())| (name.clone(), !unserved))

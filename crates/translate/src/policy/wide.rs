@@ -52,7 +52,9 @@ impl Lookup for BrokenGateway {
 
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
-        broken(scope, &target(&listener.gateway, Some(listener.name.clone())), Reason::ListenerReplaced)
+        // No policy that targets a ListenerSet is served yet.
+        let section = listener.name.set.is_none().then(|| listener.name.section.clone())?;
+        broken(scope, &target(&listener.gateway, Some(section)), Reason::ListenerReplaced)
     }
 
     fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Fault> {

@@ -7,10 +7,10 @@ use api::{
     status::{Condition, PolicyAncestorStatus, PolicyStatus as Status},
 };
 use engine::Scope;
-use ir::{NsName, Problem, Reason, Severity};
+use ir::{GATEWAY_API, NsName, Problem, Reason, Severity};
 
 use super::{and_notes, bounded};
-use crate::{grant::GATEWAY_API, tables::input::Config, words::listed_with};
+use crate::{tables::input::Config, words::listed_with};
 
 /// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
 const MAX_ANCESTORS: usize = 16;

@@ -2,7 +2,7 @@
 
 use api::{ObjectId, shared::ParentReference, status::PolicyStatus as Status};
 use engine::Scope;
-use ir::{Chain, NsName, Problem, Reason, Severity, matching::Age};
+use ir::{Chain, GATEWAY_API, NsName, Problem, Reason, Severity, matching::Age};
 
 use super::{
     Conditions, StatusReport,
@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     delegation::{DelegationPoliciesOf, PolicyDirectives},
-    grant::GATEWAY_API,
     policy::{key_of, section},
     tables::{
         delegation::{Places, ServedChain},

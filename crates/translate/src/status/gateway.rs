@@ -179,7 +179,7 @@ fn withheld(scope: &Scope<'_>, key: &NsName) -> Option<String> {
 }
 
 fn id(gateway: &NsName, listener: &ListenerModel) -> ListenerId {
-    ListenerId { gateway: gateway.clone(), name: listener.name.clone() }
+    ListenerId::of_gateway(gateway.clone(), listener.name.clone())
 }
 
 /// Why references of a listener do not resolve.

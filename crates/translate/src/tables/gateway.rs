@@ -6,7 +6,7 @@ use api::{
     meta::LabelSelector,
     shared::{RouteGroupKind, SecretObjectReference},
 };
-use ir::{Hostname, NsName, Port, Reason, filter::Scheme, matching::Age};
+use ir::{Hostname, ListenerName, NsName, Port, Reason, filter::Scheme, matching::Age};
 
 tables! {
     /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
@@ -42,6 +42,11 @@ pub(crate) struct GatewayModel {
 }
 
 impl GatewayModel {
+    /// One of its own listeners.
+    pub(crate) fn listener(&self, name: &ListenerName) -> Option<&Arc<ListenerModel>> {
+        self.listeners.iter().find(|listener| name.set.is_none() && listener.name == name.section)
+    }
+
     /// The ports that its listeners want bound, each once.
     pub(crate) fn bind_ports(&self) -> Vec<ir::Port> {
         let usable = self.listeners.iter().filter(|listener| listener.is_sound());
@@ -99,7 +104,7 @@ impl ListenerModel {
 pub(crate) enum Admission {
     /// All.
     All,
-    /// The Gateway's own.
+    /// The one of the object that has the listener.
     Same,
     /// Those with these labels.
     Selector(LabelSelector),

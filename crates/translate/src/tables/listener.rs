@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::shared::RouteGroupKind;
-use ir::{Hostname, ListenerId, NsName, Port, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, filter::Scheme};
 
 use super::gateway::{Admission, Fault, ListenerModel};
 
@@ -13,13 +13,13 @@ tables! {
 }
 
 groups! {
-    /// The listeners of a Gateway by hostname, so that a new one wakes only routes whose hostnames it could serve.
-    ListenerIndex: (NsName, Bucket), Arc<str> => Arc<ListenerSummary>;
+    /// The listeners of a parent by hostname, so that a new one wakes only routes whose hostnames it could serve.
+    ListenerIndex: (ParentId, Bucket), Arc<str> => Arc<ListenerSummary>;
     /// The listeners of a port with a hostname, the one that is served (one at most) first: whether it is not, and its
     /// name.
-    PortHosts: (NsName, Port, Scheme, Hostname), (bool, Arc<str>) => ();
+    PortHosts: (NsName, Port, Scheme, Hostname), (bool, ListenerName) => ();
     /// The listeners of a port that have hostnames, served or not, the most specific first.
-    PortListeners: (NsName, Port), (Hostname, Arc<str>) => PortListener;
+    PortListeners: (NsName, Port), (Hostname, ListenerName) => PortListener;
 }
 
 /// A listener with everything that decides whether it is served.
@@ -50,7 +50,7 @@ impl ListenerState {
 /// What a route needs to know of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerSummary {
-    pub(crate) name: Arc<str>,
+    pub(crate) id: ListenerId,
     pub(crate) port: Port,
     pub(crate) scheme: Option<Scheme>,
     pub(crate) hostname: Hostname,
@@ -62,16 +62,16 @@ pub(crate) struct ListenerSummary {
 
 impl ListenerSummary {
     /// The route configuration that its routes are in; none for a protocol without.
-    pub(crate) fn route_config(&self, gateway: &NsName) -> Option<RouteConfigId> {
+    pub(crate) fn route_config(&self) -> Option<RouteConfigId> {
         let listener = match self.scheme? {
             Scheme::Http => None,
-            Scheme::Https => Some(self.name.clone()),
+            Scheme::Https => Some(self.id.name.clone()),
         };
-        Some(RouteConfigId { gateway: gateway.clone(), port: self.port, listener })
+        Some(RouteConfigId { gateway: self.id.gateway.clone(), port: self.port, listener })
     }
 }
 
-/// Where in a Gateway's listeners to look for those that a hostname has names in common with.
+/// Where in a parent's listeners to look for those that a hostname has names in common with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Bucket {
     /// Listeners with this very hostname.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ir::{Chain, Hostname, NsName, Reason, RouteConfigId};
+use ir::{Chain, Hostname, ListenerName, NsName, Reason, RouteConfigId};
 
 tables! {
     /// Rules that a direct response stands in place of, for each Gateway that serves it.
@@ -37,5 +37,5 @@ pub struct ReplacedScope {
     /// The route configuration.
     pub config: RouteConfigId,
     /// The one virtual host of it, and the listener that serves it; none means all of the configuration.
-    pub host: Option<(Hostname, Arc<str>)>,
+    pub host: Option<(Hostname, ListenerName)>,
 }

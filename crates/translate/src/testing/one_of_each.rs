@@ -1,8 +1,9 @@
 //! A world that reaches every table.
 
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{GATEWAY_API, child, class, gateway, http, https, prefix, route, secret, service, to};
+use super::scene::{child, class, gateway, http, https, prefix, route, secret, service, to};
 #[cfg(debug_assertions)]
 use crate::Translator;
 

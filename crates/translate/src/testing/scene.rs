@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use api::{Kind, Object, ObjectId};
 use envoy::ResourceKind;
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
 use crate::{Change, Changes, Translator};
@@ -251,9 +252,6 @@ pub fn service(name: &str) -> Value {
         "spec": {"ports": [{"port": 80}]},
     })
 }
-
-/// The group of Gateway API's kinds.
-pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 /// A match of the paths at and below one.
 pub fn prefix(path: &str) -> Value {

@@ -1,5 +1,6 @@
 //! Which routes attach where, and what is said of it.
 
+use ir::GATEWAY_API;
 use serde_json::json;
 
 use super::scene::{Scene, gateway, http, route, service};
@@ -89,6 +90,20 @@ fn a_parent_of_another_controller_and_one_that_is_no_gateway_get_no_entry() {
     assert_eq!(scene.parents("apps/r"), 1);
     assert_eq!(scene.gateway("infra/foreign", "Accepted"), "");
     assert_eq!(scene.parents("apps/elsewhere"), 0);
+}
+
+#[test]
+fn a_reference_to_a_listener_set_does_not_reach_the_gateway_of_its_name() {
+    let set = json!({"group": GATEWAY_API, "kind": "ListenerSet", "name": "edge", "namespace": "infra",
+        "sectionName": "http"});
+    let scene = Scene::new([
+        service("s"),
+        gateway("edge", json!([http("http", 80, "")])),
+        route("r", json!({"parentRefs": [set]})),
+    ]);
+    assert_eq!(scene.parents("apps/r"), 0);
+    assert_eq!(scene.attached("infra/edge", "http"), 0);
+    assert_eq!(scene.hosts("http/80").get("*"), Some(&Vec::new()));
 }
 
 #[test]

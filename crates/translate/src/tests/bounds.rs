@@ -1,9 +1,10 @@
 //! What statuses leave out, and how they say so.
 
 use api::Kind;
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to};
+use super::scene::{Scene, child, forward, gateway, http, route, service, to};
 
 /// A policy of `apps` for routes of these names.
 fn policy(kind: &str, targets: &[&str], more: Value) -> Value {

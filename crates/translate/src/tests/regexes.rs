@@ -1,9 +1,10 @@
 //! What regular expressions may cost the requests of a virtual host.
 
 use envoy::ResourceKind;
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{GATEWAY_API, Scene, forward, gateway, http, route, service};
+use super::scene::{Scene, forward, gateway, http, route, service};
 
 /// Far too many states, and unbounded: it costs tens of milliseconds.
 const SLOW: &str = "/x/.*a[ab]{300}c";

@@ -1,12 +1,12 @@
 //! What stands in place of what is broken.
 
 use envoy::ResourceKind;
-use ir::{NsName, Reason, Settings};
+use ir::{GATEWAY_API, NsName, Reason, Settings};
 use serde_json::{Value, json};
 
 use super::{
     delegation::routes,
-    scene::{GATEWAY_API, Scene, child, forward, gateway, http, route, service, to},
+    scene::{Scene, child, forward, gateway, http, route, service, to},
 };
 use crate::Changes;
 

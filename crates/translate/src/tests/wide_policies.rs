@@ -80,7 +80,8 @@ fn a_broken_policy_on_an_http_listener_keeps_its_hosts_and_leaves_others_alone()
     let changed: Vec<_> = changes.resources.iter().map(|(key, _)| &*key.name).collect();
     assert_eq!(changed, ["http/80"]);
     let hosts = changes.wide_replacements.iter().filter_map(|(at, now)| Some((at.host.as_ref()?, now.as_ref()?)));
-    let hosts: Vec<_> = hosts.map(|((hostname, listener), now)| (hostname.domain(), &**listener, now.reason)).collect();
+    let hosts: Vec<_> =
+        hosts.map(|((hostname, listener), now)| (hostname.domain(), &*listener.section, now.reason)).collect();
     let named = ["*.example.com", "a.one.example.com", "one.example.com"];
     assert_eq!(hosts.len(), named.len());
     for host in named {

@@ -141,7 +141,7 @@ mod tests {
         let (mut replacements, metrics) = (Replacements::default(), Metrics::default());
         let config = RouteConfigId { gateway: NsName::new("infra", "edge"), port: 80, listener: None };
         let now = || Some(Replacement { reason: Reason::Invalid, error: "why".into() });
-        let host = Some((Hostname::Any, "web".into()));
+        let host = Some((Hostname::Any, ir::ListenerName::of_gateway("web".into())));
         replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host }, now())], &metrics);
         replacements.note_wide(vec![(ReplacedScope { config: config.clone(), host: None }, now())], &metrics);
         replacements.note_wide(vec![(ReplacedScope { config, host: None }, None)], &metrics);

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use engine::{Derived, Emitter, Scope, View};
 use ir::{
-    Chain, NsName,
+    Chain, GATEWAY_API, NsName,
     route::{Head, ParentRef},
 };
 
 use super::MAX_PARENTS;
 use crate::{
     delegation::consents,
-    grant::GATEWAY_API,
     tables::{
         attachment::{Attached, Attachment, ParentState},
         delegation::{Delegating, Overfull, Place, Places, ServedChain, Unlisted},
