@@ -91,10 +91,10 @@ reasons! {
     NotAllowedByListeners,
     /// The policy of a parent does not admit the route.
     NotAllowedByParent,
-    /// Other policies hold everywhere in the policy's place.
-    Overridden,
     /// HTTPS listeners of one port have hostnames in common.
     OverlappingHostnames,
+    /// Other policies hold everywhere in the policy's place.
+    Overridden,
     /// What it needs is not there yet.
     Pending,
     /// The port cannot be bound.
