@@ -26,7 +26,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-pub use matching::{guard, route_match};
+pub use matching::GuardedMatch;
 
 /// A cluster that never exists, since names of clusters begin with the kind of their backend: where the broken share
 /// of a rule goes.
@@ -53,8 +53,8 @@ pub fn splits_by_host_port(rule: &Rule, at: RouteAt) -> bool {
 }
 
 /// The Envoy route of one match of a rule, or why Envoy could not read it.
-pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Result<Row, Unreadable> {
-    let action = action(request, rule, at);
+pub fn route(source: &Source, matching: &GuardedMatch, rule: &Rule, at: RouteAt) -> Result<Row, Unreadable> {
+    let action = action(matching.request(), rule, at);
     let nothing = HeaderModifier::default();
     // Envoy applies the changes of a share before those of its route, so a route whose shares have some has none itself.
     let request_headers = match &action {
@@ -67,7 +67,7 @@ pub fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) 
     };
     let route = Route {
         name: source.name(),
-        r#match: Some(matching::route_match(request)),
+        r#match: Some(matching.message()),
         action: Some(action),
         request_headers_to_add: filters::headers_to_add(request_headers),
         request_headers_to_remove: filters::headers_to_remove(request_headers),

@@ -8,7 +8,7 @@ use envoy::{
     ResourceKind,
     bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
     bytes, cluster, json as envoy_json, listener,
-    route::{RouteAt, route},
+    route::{GuardedMatch, RouteAt, route},
     secret,
     testing::samples,
 };
@@ -79,8 +79,8 @@ fn sample_routes() -> Value {
     let at = RouteAt { scheme: ir::filter::Scheme::Https, port: 8443 };
     let mut rows = Vec::new();
     for (index, rule) in samples::rules().iter().enumerate() {
-        let written = samples::matches();
-        let written = written.iter().map(|request| route(&samples::source(index), request, rule, at));
+        let written = samples::matches().into_iter().map(GuardedMatch::new);
+        let written = written.map(|matching| route(&samples::source(index), &matching, rule, at));
         rows.extend(written.map(|row| row.expect("readable")));
     }
     let hashes: Vec<_> = rows.iter().map(|row| row.hash).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use envoy::{route::route_match, slots};
+use envoy::{route::GuardedMatch, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use ir::{Chain, Hostname, NsName, Problem};
 use translate::{
@@ -192,7 +192,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
     }];
     for ((parent, rule), above) in chain.upwards().filter_map(Chain::above).zip(&lineage.above) {
         let taking = above.delegation.iter().flat_map(Delegation::matches).filter(|matching| {
-            matching.written.requests().any(|request| sent.mismatches(&route_match(&request)).is_empty())
+            matching.written.requests().any(|request| sent.mismatches(&GuardedMatch::new(request).message()).is_empty())
         });
         let narrowest =
             taking.min_by_key(|matching| matching.written.requests().next().map(|request| request.specificity()));
@@ -245,14 +245,13 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
             },
         },
         Answer::DirectResponse { status, body } => {
+            let matching = winner.route.origin.matching;
+            let of_match: Vec<_> = rule.iter().flat_map(|rule| rule.problems_of_match(matching)).collect();
             let of_rule = rule.into_iter().flat_map(ServedRule::problems);
-            let all: Vec<_> = lineage.no_room.iter().chain(of_rule).map(finding).collect();
+            let of_rule = lineage.no_room.iter().chain(of_rule);
             // What is said of this very match counts before what is said of the rule.
-            let field = format!("spec.rules[{}].matches[{}]", winner.route.origin.rule, winner.route.origin.matching);
-            let of_match: Vec<_> = all.iter().filter(|finding| finding.field == field).cloned().collect();
-            let of_rule = all.into_iter().filter(|finding| !finding.field.contains(".matches["));
             let because = if of_match.is_empty() { of_rule.collect() } else { of_match };
-            Outcome::DirectResponse { status, body, because }
+            Outcome::DirectResponse { status, body, because: because.into_iter().map(finding).collect() }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What stands in Envoy routes and in rules, in the words of Gateway API.
 
-use envoy::route::route_match;
+use envoy::route::GuardedMatch;
 use envoy_types::pb::envoy::{
     config::route::v3::{
         HeaderMatcher, RouteMatch, header_matcher::HeaderMatchSpecifier,
@@ -34,7 +34,7 @@ pub(crate) fn children(children: &Children) -> String {
 
 /// A match as its author would say it.
 pub(crate) fn written_in_words(written: &Match) -> String {
-    written.requests().next().map(|request| match_in_words(&route_match(&request))).unwrap_or_default()
+    written.requests().next().map(|request| match_in_words(&GuardedMatch::new(request).message())).unwrap_or_default()
 }
 
 /// What an Envoy route matches, in the words of Gateway API.

@@ -96,7 +96,7 @@ impl Group for Charges {
     const NAME: &'static str = "Charges";
     type Key = (Account, Payer);
     type Sort = (Age, Chain, u32, Hostname);
-    type Entry = Arc<[Cost]>;
+    type Entry = Arc<[Arc<Cost>]>;
     type Summary = u64;
 
     fn summary(costs: &Self::Entry) -> u64 {
@@ -109,7 +109,7 @@ pub(crate) fn charge(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
     attached: &Attached,
-    costs: &Arc<[Cost]>,
+    costs: &Arc<[Arc<Cost>]>,
 ) -> Option<()> {
     if costs.is_empty() {
         return Some(());
@@ -187,7 +187,7 @@ impl Derived for TooSlow {
 }
 
 /// What single requests meet of these costs.
-fn met<'a>(costs: impl Iterator<Item = &'a Cost> + Clone) -> Met<'a> {
+fn met<'a>(costs: impl Iterator<Item = &'a Arc<Cost>> + Clone) -> Met<'a> {
     let mut met = Met::among(costs.clone().map(|cost| &*cost.prefix));
     costs.for_each(|cost| met.add(&cost.prefix, cost.nanos));
     met
@@ -198,7 +198,7 @@ pub(crate) fn is_too_slow(
     scope: &Scope<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
     hostname: &Hostname,
-    costs: &[Cost],
+    costs: &[Arc<Cost>],
 ) -> Option<bool> {
     let hosts = Hosts::of(hostname);
     let limits = Limits::of(&*scope.get::<Config>(&())?);

@@ -95,8 +95,8 @@ impl Derived for Rows {
 }
 
 /// What the expressions of these cost.
-fn costs(routes: &[EnvoyRoute]) -> Arc<[Cost]> {
-    routes.iter().filter_map(|route| route.cost.as_deref().cloned()).collect()
+fn costs(routes: &[EnvoyRoute]) -> Arc<[Arc<Cost>]> {
+    routes.iter().filter_map(|route| route.cost.clone()).collect()
 }
 
 /// Puts the routes of a rule at the hostnames at which a listener serves it: as they are where there is room, without

@@ -1,5 +1,7 @@
 //! What an Envoy route matches.
 
+use std::sync::Arc;
+
 use envoy_types::pb::envoy::{
     config::route::v3::{
         HeaderMatcher, QueryParameterMatcher, RouteMatch, header_matcher::HeaderMatchSpecifier,
@@ -10,52 +12,78 @@ use envoy_types::pb::envoy::{
 use ir::matching::{Condition, PathMatch, RequestMatch, ValueMatch};
 use validate::regex::literal_prefix;
 
-/// What of a request an Envoy route compares.
-pub fn route_match(request: &RequestMatch) -> RouteMatch {
-    let path = match &request.path {
-        PathMatch::Exact(path) => PathSpecifier::Path(path.to_string()),
-        PathMatch::Segments(path) => PathSpecifier::PathSeparatedPrefix(path.to_string()),
-        PathMatch::Prefix(path) => PathSpecifier::Prefix(path.to_string()),
-        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern.to_string())),
-    };
-    let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
-    let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
-    // Envoy holds headers against a request before the path, and each in turn.
-    let guard = guard(request).map(|prefix| header(":path", MatchPattern::Prefix(prefix)));
-    let with_port = [
-        header(":authority", MatchPattern::Contains(":".into())),
-        // An address of IPv6 alone.
-        HeaderMatcher { invert_match: true, ..header(":authority", MatchPattern::Suffix("]".into())) },
-    ];
-    let host = with_port.into_iter().filter(|_| request.host_with_port);
-    RouteMatch {
-        path_specifier: Some(path),
-        headers: method.chain(guard).chain(host).chain(headers).collect(),
-        query_parameters: request
-            .queries
-            .iter()
-            .map(|condition| QueryParameterMatcher {
-                name: condition.name.to_string(),
-                query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(string(pattern(
-                    &condition.value,
-                )))),
-            })
-            .collect(),
-        ..RouteMatch::default()
+/// A match, and what is known of all paths that it takes, which is found out once.
+pub struct GuardedMatch {
+    request: RequestMatch,
+    guard: Option<Arc<str>>,
+}
+
+impl GuardedMatch {
+    /// Looks through the expression of the path, if it is one.
+    pub fn new(request: RequestMatch) -> Self {
+        let guard = guard(&request);
+        Self { request, guard }
+    }
+
+    /// The same for requests alone whose host names a port.
+    #[must_use]
+    pub fn with_host_port(&self) -> Self {
+        Self { request: RequestMatch { host_with_port: true, ..self.request.clone() }, guard: self.guard.clone() }
+    }
+
+    /// The match.
+    pub fn request(&self) -> &RequestMatch {
+        &self.request
+    }
+
+    /// What the path of each request begins with that it takes; none where nothing is known, or where the match costs no more
+    /// than this would.
+    pub fn guard(&self) -> Option<&Arc<str>> {
+        self.guard.as_ref()
+    }
+
+    /// What of a request an Envoy route compares.
+    pub fn message(&self) -> RouteMatch {
+        let Self { request, guard } = self;
+        let path = match &request.path {
+            PathMatch::Exact(path) => PathSpecifier::Path(path.to_string()),
+            PathMatch::Segments(path) => PathSpecifier::PathSeparatedPrefix(path.to_string()),
+            PathMatch::Prefix(path) => PathSpecifier::Prefix(path.to_string()),
+            PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern.to_string())),
+        };
+        let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
+        let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
+        // Envoy holds headers against a request before the path, and each in turn.
+        let guard = guard.iter().map(|prefix| header(":path", MatchPattern::Prefix(prefix.to_string())));
+        let with_port = [
+            header(":authority", MatchPattern::Contains(":".into())),
+            // An address of IPv6 alone.
+            HeaderMatcher { invert_match: true, ..header(":authority", MatchPattern::Suffix("]".into())) },
+        ];
+        let host = with_port.into_iter().filter(|_| request.host_with_port);
+        RouteMatch {
+            path_specifier: Some(path),
+            headers: method.chain(guard).chain(host).chain(headers).collect(),
+            query_parameters: request.queries.iter().map(query_parameter).collect(),
+            ..RouteMatch::default()
+        }
     }
 }
 
-/// What the path of each request begins with that this match takes; none where nothing is known, or where the match costs
-/// no more than this would.
-pub fn guard(request: &RequestMatch) -> Option<String> {
+fn guard(request: &RequestMatch) -> Option<Arc<str>> {
     let is_regex = |condition: &Condition| matches!(condition.value, ValueMatch::Regex(_));
     let prefix = match &request.path {
-        PathMatch::Regex(pattern) => literal_prefix(pattern),
+        PathMatch::Regex(pattern) => literal_prefix(pattern).into(),
         _ if !request.headers.iter().chain(&request.queries).any(is_regex) => return None,
-        PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path) => path.to_string(),
+        PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path) => path.clone(),
     };
     // All paths begin with a slash.
     (prefix.len() > 1).then_some(prefix)
+}
+
+fn query_parameter(condition: &Condition) -> QueryParameterMatcher {
+    let value = QueryParameterMatchSpecifier::StringMatch(string(pattern(&condition.value)));
+    QueryParameterMatcher { name: condition.name.to_string(), query_parameter_match_specifier: Some(value) }
 }
 
 fn header(name: &str, pattern: MatchPattern) -> HeaderMatcher {

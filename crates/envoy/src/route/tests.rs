@@ -7,7 +7,7 @@ use ir::{
 };
 use serde_json::{Value, json};
 
-use super::{RouteAt, depends_on_listener};
+use super::{GuardedMatch, RouteAt, depends_on_listener};
 use crate::bytes::{Row, Unreadable};
 use crate::{
     json,
@@ -21,7 +21,7 @@ const AT: RouteAt = RouteAt { scheme: Scheme::Http, port: 8080 };
 const ROUTE: &str = "envoy.config.route.v3.Route";
 
 fn route(source: &Source, request: &RequestMatch, rule: &Rule, at: RouteAt) -> Row {
-    super::route(source, request, rule, at).expect("readable")
+    super::route(source, &GuardedMatch::new(request.clone()), rule, at).expect("readable")
 }
 
 fn built(request: &RequestMatch, rule: &Rule) -> Value {
@@ -448,12 +448,15 @@ fn a_route_that_envoy_could_not_read_is_none() {
     let answer = |levels: usize| {
         let json = format!("{}0{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let format = BodyFormat { content: BodyContent::Json(json.into()), content_type: None };
-        super::route(&source(0), &root(), &rule(Action::Formatted { status: 200, format }), AT)
+        super::route(&source(0), &GuardedMatch::new(root()), &rule(Action::Formatted { status: 200, format }), AT)
     };
     assert!(answer(30).is_ok());
     assert_eq!(answer(33), Err(Unreadable::Nested));
     let long = Action::DirectResponse { status: 200, body: "a".repeat(1 << 20).into() };
-    assert!(matches!(super::route(&source(0), &root(), &rule(long), AT), Err(Unreadable::Long { .. })));
+    assert!(matches!(
+        super::route(&source(0), &GuardedMatch::new(root()), &rule(long), AT),
+        Err(Unreadable::Long { .. })
+    ));
 }
 
 #[test]

@@ -319,6 +319,23 @@ fn what_is_replaced_says_why_and_who_must_act() {
 }
 
 #[test]
+fn a_rule_that_is_replaced_for_one_of_its_matches_says_so_at_each() {
+    let exact = |path: &str| json!({"path": {"type": "Exact", "value": path}});
+    let scene = scene([
+        route("root", json!({"rules": [with(forward("/a"), json!({"matches": [exact("/a"), exact("/b")]}))]})),
+        json!({"apiVersion": "gateway.portcullis.dev/v1alpha1", "kind": "RewritePolicy",
+            "metadata": {"namespace": "apps", "name": "p"},
+            "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "root"}],
+                "replacePrefix": [{"replacement": "/x"}]}}),
+    ]);
+    for path in ["/a", "/b"] {
+        let told = get(&scene, &format!("http://x.org{path}"));
+        let Outcome::DirectResponse { because, .. } = &told.outcome else { panic!("{told:?}") };
+        assert_eq!(because.iter().map(|why| why.reason).collect::<Vec<_>>(), ["MustHavePrefix"], "{path}");
+    }
+}
+
+#[test]
 fn a_trailing_slash_in_a_match_means_the_path_without_it_too() {
     let scene = scene([
         route("root", json!({"rules": [forward("/foo/"), forward("/foo/")]})),

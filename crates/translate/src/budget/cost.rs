@@ -23,7 +23,7 @@ pub(super) const LONGEST: u64 = 1 << 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// What the path of a request begins with that meets them; empty for all.
-    pub(crate) prefix: Box<str>,
+    pub(crate) prefix: Arc<str>,
     /// At most, in nanoseconds.
     pub(crate) nanos: u64,
 }

@@ -8,7 +8,7 @@ use ir::{Chain, Problem, backend::ServicePort, matching::Origin};
 
 use super::Inspector;
 use crate::{
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Resolved, ResolvedRule, UnitOutcome},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome},
     tables::{
         backend::{ClusterId, Shares},
         policy::Winner,
@@ -42,19 +42,17 @@ impl ServedRule {
         routes.filter_map(|route| Some((Origin::of(&route.steps, route.order)?, route.row.clone()))).collect()
     }
 
-    /// What is wrong with it, worst first.
+    /// Why one of its matches answers by itself.
+    pub fn problems_of_match(&self, matching: u32) -> impl Iterator<Item = &Problem> {
+        let of_matches = self.0.findings.iter().flat_map(|findings| findings.closed.iter().chain(&findings.empty));
+        of_matches.filter_map(move |(index, problem)| (*index == matching).then_some(problem))
+    }
+
+    /// What is wrong with it as a whole, worst first.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.0.findings.iter().flat_map(|findings| {
-            let lists = [
-                findings.replaced.as_slice(),
-                &findings.dropped,
-                &findings.closed,
-                &findings.unresolved,
-                &findings.empty,
-                &findings.shares,
-                &findings.warnings,
-            ];
-            lists.into_iter().flatten()
+            let Findings { replaced, unresolved, shares, warnings, .. } = &**findings;
+            replaced.iter().chain(unresolved).chain(shares).chain(warnings)
         })
     }
 

@@ -46,7 +46,8 @@ pub(super) fn answers(
                  annotate the children",
                 describe(&rendered.written)
             );
-            findings.closed.push(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field(), message));
+            let problem = Problem::new(Severity::Replaced, Reason::UnsupportedValue, field(), message);
+            findings.closed.push((rendered.index, problem));
         }
         if fits.serves {
             if missing || fits.barred || fits.left_out {
@@ -63,7 +64,8 @@ pub(super) fn answers(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
                 describe(&rendered.written)
             );
-            findings.empty.push(Problem::new(Severity::Replaced, Reason::NoMatchingChild, field(), message));
+            let problem = Problem::new(Severity::Replaced, Reason::NoMatchingChild, field(), message);
+            findings.empty.push((rendered.index, problem));
             empty.push(rendered.clone());
         }
     }

@@ -152,15 +152,16 @@ pub(super) fn excluded(
     replacement: &Replacement,
     findings: &mut Findings,
 ) -> Vec<EnvoyRoute> {
-    let (matches, problems): (Vec<_>, Vec<_>) = matches.into_iter().unzip();
     if matches.is_empty() || unwritten.matches.is_empty() {
         return Vec::new();
     }
     if !replacement.enabled {
-        let dropped = |problem| Problem { severity: Severity::Refused, ..problem };
-        findings.dropped.extend(problems.into_iter().map(dropped));
+        let dropped = |(_, problem)| Problem { severity: Severity::Refused, ..problem };
+        findings.dropped.extend(matches.into_iter().map(dropped));
         return Vec::new();
     }
+    let told = |(rendered, problem): (Rendered, Problem)| (rendered.clone(), (rendered.index, problem));
+    let (matches, problems): (Vec<_>, Vec<_>) = matches.into_iter().map(told).unzip();
     findings.closed.extend(problems);
     let rule = Rule::direct_response(replacement.status, replacement.body.clone());
     Unwritten { matches, rule, states: 0, ..unwritten.clone() }

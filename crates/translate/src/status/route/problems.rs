@@ -9,7 +9,7 @@ use super::MAX_PARENTS;
 use crate::{
     budget::left_out,
     capacity::Overruns,
-    resolve::ResolvedRule,
+    resolve::{Findings, ResolvedRule},
     tables::{attachment::Attached, delegation::Unlisted, route::RouteHead},
     words::MAX_LISTED,
 };
@@ -58,11 +58,15 @@ impl RouteProblems {
                     add(&mut all.faults, &problem);
                 }
                 let Some(findings) = &resolved.findings else { continue };
-                let replaced = [findings.replaced.as_slice(), &findings.shares, &findings.closed];
-                all.replaced |= !replaced.concat().is_empty() || !findings.empty.is_empty();
-                let faults = findings.dropped.iter().chain(replaced.into_iter().flatten());
-                faults.for_each(|problem| add(&mut all.faults, problem));
-                findings.empty.iter().for_each(|problem| add(&mut all.empty, problem));
+                let Findings { replaced, shares, closed, empty, .. } = &**findings;
+                all.replaced |= replaced.is_some() || !(shares.is_empty() && closed.is_empty() && empty.is_empty());
+                let of_rule = findings.dropped.iter().chain(replaced).chain(shares);
+                for problem in of_rule.chain(closed.iter().map(|(_, problem)| problem)) {
+                    add(&mut all.faults, problem);
+                }
+                for (_, problem) in empty {
+                    add(&mut all.empty, problem);
+                }
                 findings.unresolved.iter().for_each(|problem| add(&mut all.unresolved, problem));
                 findings.warnings.iter().for_each(|problem| add(&mut all.warnings, problem));
             }

@@ -1,0 +1,154 @@
+//! A rule with its references followed.
+
+use std::borrow::Cow;
+
+use engine::Scope;
+use ir::{Problem, Reason, Severity, delegation::Rendered, filter::PathModifier, matching::Path, route::Handling};
+
+use super::{
+    EnvoyRoutes, Findings, Policies, Resolved, backends::Resolver, delegating, placed_rule::PlacedRule, policies,
+    session, terms, unwritten::Unwritten,
+};
+use crate::{
+    budget::cost::{Limits, Meter, affordable},
+    delegation::{combine, not_allowed},
+    policy::rule::{Effective, effective},
+    tables::terms::Terms,
+};
+
+/// A rule whose references are being followed.
+pub(super) struct Resolution<'a, 'b> {
+    scope: &'a Scope<'b>,
+    placed: &'a PlacedRule<'a>,
+    unwritten: Unwritten,
+    meter: Meter<'a, 'b>,
+    resolver: Resolver<'a, 'b>,
+    /// What its policies and those above come to.
+    effective: Effective,
+    policies: Policies,
+    /// Matches that a policy cannot hold for, each with why.
+    prefixless: Vec<(Rendered, Problem)>,
+    findings: Findings,
+}
+
+/// Who answers the requests of a rule.
+enum AnsweredBy<'a> {
+    /// The rule itself.
+    Rule,
+    /// Its children.
+    Children(&'a Handling),
+}
+
+impl<'a, 'b> Resolution<'a, 'b> {
+    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>) -> Self {
+        let PlacedRule { key, spec, field, config, .. } = placed;
+        let mut findings = placed.findings();
+        let handling = spec.handling.as_ref().ok();
+        if let Some(persistence) = handling.and_then(|handling| handling.fields.session.as_ref()) {
+            findings.warnings.push(session::warning(persistence, field));
+        }
+        let extensions = handling.map_or(&[][..], |handling| &handling.extensions);
+        Self {
+            scope,
+            placed,
+            unwritten: placed.unwritten(),
+            meter: Meter::new(scope, Limits::of(config)),
+            resolver: Resolver::new(scope, key),
+            effective: effective(scope, &key.0, spec.name.as_ref(), extensions, field),
+            policies: Policies::default(),
+            prefixless: Vec::new(),
+            findings,
+        }
+    }
+
+    /// The rule as it is served; `handling` is how its text has requests handled, or why it cannot.
+    pub(super) fn resolve(mut self, handling: Result<&Handling, &Problem>) -> Resolved {
+        let answered = handling.map_err(Problem::clone).and_then(|handling| self.answered_by(handling));
+        self.finish(answered)
+    }
+
+    /// Finds out who answers the requests and, if it is the rule, how; or why a direct response stands in its place.
+    fn answered_by<'h>(&mut self, handling: &'h Handling) -> Result<AnsweredBy<'h>, Problem> {
+        let PlacedRule { key, field, .. } = self.placed;
+        let terms = self.placed.terms(self.scope)?;
+        self.placed.served(self.scope)?;
+        if let Some(broken) = &self.effective.broken {
+            return Err(broken.clone());
+        }
+        if !handling.delegates.is_empty() {
+            if self.is_restricted(&terms, handling) {
+                return Ok(AnsweredBy::Rule);
+            }
+            self.resolver.handed_down(&handling.fields.mirrors);
+            return Ok(AnsweredBy::Children(handling));
+        }
+        let handling = terms::apply(Cow::Borrowed(handling), &terms, &key.0.route().namespace, field)?;
+        if self.is_restricted(&terms, &handling) {
+            return Ok(AnsweredBy::Rule);
+        }
+        let mut handling = combine(handling, &self.placed.levels(), field)?;
+        replaceable(&handling, &self.unwritten.matches, field)?;
+        self.prefixless = self.policies.apply(&self.effective, &mut handling, &mut self.unwritten.matches, field)?;
+        let states = affordable(&handling, &mut self.meter, field)?.memory;
+        let mut rule = self.resolver.rule(&handling)?;
+        session::place(&mut rule, &self.unwritten.matches);
+        (self.unwritten.rule, self.unwritten.states) = (rule, states);
+        Ok(AnsweredBy::Rule)
+    }
+
+    /// Whether the rule names backends that those above it do not allow, which is told.
+    fn is_restricted(&mut self, terms: &Terms, handling: &Handling) -> bool {
+        let not_allowed = not_allowed(&self.placed.route, terms, self.placed.key.0.route(), handling);
+        let is_restricted = !not_allowed.is_empty();
+        self.resolver.unresolved.extend(not_allowed);
+        is_restricted
+    }
+
+    /// Writes the rule.
+    fn finish(self, answered: Result<AnsweredBy<'_>, Problem>) -> Resolved {
+        let Self { scope, placed, mut unwritten, mut meter, mut resolver, effective, policies, .. } = self;
+        let (prefixless, mut findings, replacement) = (self.prefixless, self.findings, &placed.config.replacement);
+        let answered = answered.unwrap_or_else(|problem| {
+            resolver.clear();
+            unwritten.replace(problem, replacement, &mut findings);
+            AnsweredBy::Rule
+        });
+        findings.matches_nothing = unwritten.matches.is_empty();
+        let excluded = policies::excluded(prefixless, &unwritten, &mut meter, replacement, &mut findings);
+        let Resolver { mut clusters, session, shares, unresolved, warnings, .. } = resolver;
+        clusters.sort();
+        clusters.dedup();
+        findings.shares = shares;
+        findings.unresolved = unresolved;
+        findings.warnings.extend(warnings);
+        let routes = match answered {
+            AnsweredBy::Rule => unwritten.routes(excluded, &mut meter, &mut findings),
+            AnsweredBy::Children(handling) => {
+                EnvoyRoutes::Everywhere(delegating::answers(scope, &unwritten, handling, &mut meter, &mut findings))
+            }
+        };
+        findings.dropped.extend(meter.gave_up(&placed.field));
+        Resolved {
+            routes,
+            clusters: clusters.into(),
+            session: session.map(Box::new),
+            policies: policies.found(effective),
+            findings: findings.tell_anything().then(|| Box::new(findings)),
+        }
+    }
+}
+
+/// Refuses to replace a prefix where, its parents counted in, a match has none.
+fn replaceable(handling: &Handling, matches: &[Rendered], field: &str) -> Result<(), Problem> {
+    let of_redirect = handling.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
+    let of_rewrite = handling.fields.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref());
+    let modifiers = [of_rewrite, of_redirect];
+    let replaces = modifiers.into_iter().flatten().any(|modifier| matches!(modifier, PathModifier::Prefix(_)));
+    let all = || matches.iter().all(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
+    if replaces && !all() {
+        let message = "there is no prefix to replace, since with those of the parents not every match of the rule is a \
+                       PathPrefix; make them so, or use ReplaceFullPath";
+        return Err(Problem::new(Severity::Replaced, Reason::IncompatibleFilters, format!("{field}.filters"), message));
+    }
+    Ok(())
+}

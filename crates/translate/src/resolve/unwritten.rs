@@ -1,0 +1,165 @@
+//! A rule that is not written as bytes yet, and writing it.
+
+use std::sync::Arc;
+
+use envoy::route::{self, GuardedMatch, RouteAt};
+use ir::{
+    Chain, Problem, Reason, Severity,
+    delegation::Rendered,
+    filter::Scheme,
+    matching::{Part, Step},
+    rule::{HTTP_ROUTE, Rule, Source},
+    settings::Replacement,
+};
+
+use super::{EnvoyRoute, EnvoyRoutes, Findings};
+use crate::{
+    budget::cost::{Cost, Meter, Taken, unpriced},
+    weight,
+};
+
+/// For what is the same at every listener.
+pub(crate) const ANYWHERE: RouteAt = RouteAt { scheme: Scheme::Http, port: 0 };
+
+/// A rule that nothing is missing from but what it costs, and the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    pub(super) chain: Chain,
+    pub(super) index: u32,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) matches: Vec<Rendered>,
+    pub(super) rule: Rule,
+    /// What a proxy builds of the rule's own expressions while requests meet them, in bytes.
+    pub(super) states: u64,
+}
+
+impl Unwritten {
+    /// Has the rule answer by itself, or match nothing where nothing shall be replaced.
+    pub(super) fn replace(&mut self, problem: Problem, replacement: &Replacement, findings: &mut Findings) {
+        if replacement.enabled {
+            findings.replaced = Some(problem);
+        } else {
+            self.matches.clear();
+            findings.dropped.insert(0, Problem { severity: Severity::Refused, ..problem });
+        }
+        self.rule = Rule::direct_response(replacement.status, replacement.body.clone());
+    }
+
+    /// The rule with what the expressions of its matches cost.
+    pub(super) fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
+        let taken = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
+        Priced { unwritten: self, taken }
+    }
+
+    /// The same where nobody knows: too much.
+    pub(super) fn unpriced(self) -> Priced {
+        let taken = self.matches.iter().map(|rendered| unpriced(&rendered.written)).collect();
+        Priced { unwritten: self, taken }
+    }
+
+    /// Its Envoy routes and those that stand excluded. What cannot be read is told here, for all listeners.
+    pub(super) fn routes(
+        self,
+        excluded: Vec<EnvoyRoute>,
+        meter: &mut Meter<'_, '_>,
+        findings: &mut Findings,
+    ) -> EnvoyRoutes {
+        let priced = self.priced(meter);
+        let routes = priced.write(ANYWHERE, &mut findings.closed);
+        if route::depends_on_listener(&priced.unwritten.rule) {
+            EnvoyRoutes::ByListener(Box::new(priced))
+        } else {
+            EnvoyRoutes::Everywhere(routes.into_iter().chain(excluded).collect())
+        }
+    }
+}
+
+/// A rule that nothing is missing from but the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Priced {
+    unwritten: Unwritten,
+    /// What the expressions of each match take; none where it has none.
+    taken: Box<[Option<Taken>]>,
+}
+
+/// A match that becomes one or more Envoy routes.
+struct PricedMatch<'a> {
+    rendered: &'a Rendered,
+    /// What its expressions take; none where it has none.
+    taken: Option<Taken>,
+}
+
+impl Priced {
+    /// The rule, answering 500 by itself, which is the same at every listener.
+    pub(crate) fn closed(mut self) -> Self {
+        self.unwritten.rule = Rule::direct_response(500, "");
+        self.unwritten.states = 0;
+        self
+    }
+
+    /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told of the match.
+    pub(crate) fn write(&self, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]> {
+        let split = route::splits_by_host_port(&self.unwritten.rule, at);
+        let mut routes = Vec::new();
+        for (rendered, taken) in self.unwritten.matches.iter().zip(&self.taken) {
+            let priced = PricedMatch { rendered, taken: *taken };
+            for (request, part) in rendered.written.requests().zip(0..) {
+                let matching = GuardedMatch::new(request);
+                if split {
+                    routes.extend(self.envoy_route(&priced, part, &matching.with_host_port(), at, problems));
+                }
+                routes.extend(self.envoy_route(&priced, part, &matching, at, problems));
+            }
+        }
+        routes.into()
+    }
+
+    fn envoy_route(
+        &self,
+        PricedMatch { rendered, taken }: &PricedMatch<'_>,
+        part: u32,
+        matching: &GuardedMatch,
+        at: RouteAt,
+        problems: &mut Vec<(u32, Problem)>,
+    ) -> Option<EnvoyRoute> {
+        let Unwritten { chain, index, name, rule, states, .. } = &self.unwritten;
+        let request = matching.request();
+        let part = Part { ordinal: rendered.ordinal, path: part, host_with_port: request.host_with_port };
+        let source = Source {
+            kind: HTTP_ROUTE,
+            route: chain.route().clone(),
+            rule: *index,
+            rule_name: name.clone(),
+            matching: rendered.index,
+            part: part.number(),
+        };
+        let write = |rule| route::route(&source, matching, rule, at);
+        let row = match write(rule) {
+            Ok(row) => row,
+            Err(unreadable) => {
+                let alone = write(&Rule::direct_response(500, ""));
+                let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
+                let field = format!("spec.rules[{index}].matches[{}]", rendered.index);
+                let message = format!("Envoy cannot read the route that it becomes with its rule: {unreadable}");
+                problems.push((rendered.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
+                problems.dedup();
+                alone.ok()?
+            }
+        };
+        let mut steps = rendered.steps.clone();
+        // The parts of one match do not ask for equally much.
+        if let (Some(Step::At(first)), true) = (steps.last(), part.path > 0)
+            && first.specificity.is_some()
+        {
+            let mut parted = steps.to_vec();
+            if let Some(Step::At(at)) = parted.last_mut() {
+                at.specificity = Some(request.specificity());
+            }
+            steps = parted.into();
+        }
+        let prefix = || matching.guard().cloned().unwrap_or_default();
+        let cost = taken.map(|taken| Arc::new(Cost { prefix: prefix(), nanos: taken.nanos }));
+        let memory = weight::route(&row) + weight::of_rule(rule) + states + weight::of_match(request, *taken);
+        Some(EnvoyRoute { steps, order: part.order(), row, cost, memory })
+    }
+}
