@@ -31,8 +31,8 @@ async fn config_maps_and_secrets_that_nothing_refers_to_cost_the_controller_no_m
     let api = ApiServer::shared().await?;
     let namespace = api.namespace().await?;
     let mut portcullis = controller(api, &namespace, &format!("portcullis.dev/{namespace}"), "false").await?;
-    let id = portcullis.id().context("it ended")?;
-    let before = memory(id)?.resident;
+    let resident = |portcullis: &Portcullis| anyhow::Ok(memory(portcullis.id().context("it ended")?)?.resident);
+    let before = resident(&portcullis)?;
 
     let client = api.client().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
@@ -50,7 +50,7 @@ async fn config_maps_and_secrets_that_nothing_refers_to_cost_the_controller_no_m
     stream::iter(0..OBJECTS).map(create).buffer_unordered(8).try_collect::<()>().await?;
     // Who is ready has read everything once.
     portcullis.restart().await?;
-    let after = memory(id)?.resident;
+    let after = resident(&portcullis)?;
     ensure!(after < before + NOISE, "{} MB became {} MB", before >> 20, after >> 20);
     portcullis.check()
 }
