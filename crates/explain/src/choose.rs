@@ -33,7 +33,7 @@ impl Candidate {
     }
 
     pub(crate) fn leaf(&self) -> Leaf {
-        let name = self.place.via().route();
+        let name = &self.place.via().route().name;
         Leaf {
             namespace: name.namespace.to_string(),
             name: name.name.to_string(),

@@ -3,7 +3,7 @@
 use ir::Chain;
 use translate::inspect;
 
-use crate::{effects, explanation::Effect, lineage::Lineage, served_route::ServedRoute, words::http_route};
+use crate::{effects, explanation::Effect, lineage::Lineage, served_route::ServedRoute};
 
 /// What is done to the request, each with those it comes from.
 pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> Vec<Effect> {
@@ -15,7 +15,7 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
         let below = chain.upwards().filter_map(|child| child.above());
         let above = level.and_then(|level| below.into_iter().find(|(parent, _)| parent.depth() as usize == level));
         let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
-        format!("{} rule {rule}", http_route(route))
+        format!("{route} rule {rule}")
     };
     let effects = effects::effects(&route.message).into_iter().map(|(what, value)| {
         let field = fields.iter().flatten().find(|field| field.what == what);

@@ -21,7 +21,7 @@ use crate::{
     request::{Normal, Request, normalise},
     served_route::Answer,
     virtual_host::{connect, shut, virtual_host},
-    words::{children, http_route, written_in_words},
+    words::{children, written_in_words},
 };
 
 /// Explains what becomes of `request` at a Gateway. Goes through the routes of one virtual host: for people, not for a hot
@@ -184,7 +184,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
     let name_of = |name: Option<&Arc<str>>| name.map(ToString::to_string);
     let chain = winner.place.via();
     let mut links = vec![Link {
-        route: chain.route().to_string(),
+        route: chain.route().name.to_string(),
         rule: winner.route.origin.rule,
         rule_name: name_of(lineage.written.as_ref().and_then(|written| written.name.as_ref())),
         written: winner.leaf().written,
@@ -199,7 +199,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
         let references = above.delegation.iter().flat_map(Delegation::references);
         let selects = references.into_iter().find(|(index, _)| Some(*index) == above.reference);
         links.push(Link {
-            route: parent.route().to_string(),
+            route: parent.route().name.to_string(),
             rule,
             rule_name: name_of(above.rule_name.as_ref()),
             written: narrowest.map(|matching| written_in_words(matching.written)).unwrap_or_default(),
@@ -222,7 +222,7 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         let body = String::new();
         return Outcome::DirectResponse { status: 200, body, because: Vec::new() };
     }
-    let object = http_route(winner.place.via().route());
+    let object = winner.place.via().route().to_string();
     let finding = |problem: &Problem| Finding::problem(&object, problem);
     match winner.route.answer(rule) {
         Answer::Backends { backends } => {

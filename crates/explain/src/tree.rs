@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ir::{Hostname, NsName, filter::Scheme, matching::Origin};
+use ir::{Hostname, RouteId, filter::Scheme, matching::Origin};
 use serde::Serialize;
 use translate::{
     Translator,
@@ -15,7 +15,7 @@ use translate::{
 use crate::{
     finding::Finding,
     served_route::{Answer, ServedRoute},
-    words::{children, http_route, match_in_words, written_in_words},
+    words::{children, match_in_words, written_in_words},
 };
 use rows::{Below, GatewayRows, Head, NodeRows, RuleRows};
 
@@ -188,7 +188,7 @@ impl Rows {
                 gateway: gateway.name.to_string(),
                 refused: gateway.refused.as_ref().map(|fault| Finding::fault(&object, fault)),
                 listeners: listeners.collect(),
-                detached: detached.iter().map(|(route, fault)| Finding::fault(&http_route(route), fault)).collect(),
+                detached: detached.iter().map(|(route, fault)| Finding::fault(&route.to_string(), fault)).collect(),
             }
         });
         Tree { gateways: gateways.collect() }
@@ -198,7 +198,7 @@ impl Rows {
 /// A route at its place.
 fn node(rows: &NodeRows) -> Node {
     let route = rows.chain.route();
-    let object = http_route(route);
+    let object = route.to_string();
     let (problems, fault, left_out): (Vec<_>, _, _) = match &rows.head {
         // What is wrong with all of its rules is told at each of them.
         Head::Root { attached, fault } => {
@@ -217,15 +217,15 @@ fn node(rows: &NodeRows) -> Node {
         (Some(Serving::Closed), _) | (Some(_), true) => State::Replaced,
         (Some(Serving::AsWritten), false) => State::Served,
     };
-    Node { route: route.to_string(), state, problems, rules: rules(rows, left_out) }
+    Node { route: route.name.to_string(), state, problems, rules: rules(rows, left_out) }
 }
 
 /// A route that a rule selects.
-fn child(name: &NsName, below: &Below) -> Arc<Node> {
+fn child(route: &RouteId, below: &Below) -> Arc<Node> {
     Arc::new(match below {
         Below::Stands(rows) => node(rows),
         Below::Absent(state) => {
-            Node { route: name.to_string(), state: *state, problems: Vec::new(), rules: Vec::new() }
+            Node { route: route.name.to_string(), state: *state, problems: Vec::new(), rules: Vec::new() }
         }
     })
 }
@@ -248,14 +248,14 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
             }));
             matches.sort_by_key(|matching| matching.index);
         }
-        let object = http_route(rows.chain.route());
+        let object = rows.chain.route().to_string();
         let of_rule = rule.served.iter().flat_map(ServedRule::problems);
         let problems = rule.no_room.iter().chain(of_rule).map(|problem| Finding::problem(&object, problem));
         let references = rule.delegation.iter().flat_map(Delegation::references).zip(&rule.selected);
         let references = references.map(|((position, selected), below)| Reference {
             index: *position,
             selects: children(selected),
-            children: below.iter().map(|(name, below)| child(name, below)).collect(),
+            children: below.iter().map(|(route, below)| child(route, below)).collect(),
         });
         Rule {
             rule: index,

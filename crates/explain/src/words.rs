@@ -9,21 +9,15 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::string_matcher::MatchPattern,
 };
 use ir::{
-    NsName,
     delegation::{Children, LABEL},
     matching::Match,
     problem::legible,
 };
 
-/// An HTTPRoute.
-pub(crate) fn http_route(route: &NsName) -> String {
-    format!("HTTPRoute {route}")
-}
-
 /// Whom a reference means.
 pub(crate) fn children(children: &Children) -> String {
     match children {
-        Children::Named(name) => http_route(name),
+        Children::Named(name) => name.to_string(),
         Children::InNamespace(namespace) => format!("all HTTPRoutes of namespace {namespace}"),
         Children::Labelled(label, Some(namespace)) => {
             format!("HTTPRoutes of namespace {namespace} with label {LABEL}={label}")

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::id::NsName;
+use crate::id::RouteId;
 
 /// A route, and how it is reached: from a root, which stands at a Gateway, by one delegating rule after the other. One
 /// route has as many chains as there are ways to it.
@@ -19,7 +19,7 @@ pub struct Chain(Arc<Link>);
 
 struct Link {
     above: Option<(Chain, u32)>,
-    route: NsName,
+    route: RouteId,
     depth: u32,
     /// For tables of this process alone: another build may hash otherwise.
     hash: u64,
@@ -27,16 +27,16 @@ struct Link {
 
 impl Chain {
     /// A route that stands at a Gateway itself.
-    pub fn root(route: NsName) -> Self {
+    pub fn root(route: RouteId) -> Self {
         Self::link(None, route)
     }
 
     /// `child` as rule number `rule` of this route reaches it.
-    pub fn below(&self, rule: u32, child: NsName) -> Self {
+    pub fn below(&self, rule: u32, child: RouteId) -> Self {
         Self::link(Some((self.clone(), rule)), child)
     }
 
-    fn link(above: Option<(Self, u32)>, route: NsName) -> Self {
+    fn link(above: Option<(Self, u32)>, route: RouteId) -> Self {
         let mut hasher = DefaultHasher::new();
         above.as_ref().map(|(above, rule)| (above.0.hash, rule)).hash(&mut hasher);
         route.hash(&mut hasher);
@@ -45,7 +45,7 @@ impl Chain {
     }
 
     /// The route itself.
-    pub fn route(&self) -> &NsName {
+    pub fn route(&self) -> &RouteId {
         &self.0.route
     }
 
@@ -60,7 +60,7 @@ impl Chain {
     }
 
     /// The route at the top.
-    pub fn top(&self) -> &NsName {
+    pub fn top(&self) -> &RouteId {
         self.upwards().last().unwrap_or(self).route()
     }
 
@@ -122,13 +122,13 @@ impl PartialOrd for Chain {
     }
 }
 
-/// `infra/root rule 0 > team/child`.
+/// `infra/root rule 0 > team/child`. The kind, of which all routes of a chain are, is left out.
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((above, rule)) = self.above() {
             write!(f, "{above} rule {rule} > ")?;
         }
-        write!(f, "{}", self.route())
+        write!(f, "{}", self.route().name)
     }
 }
 
@@ -142,8 +142,8 @@ impl fmt::Debug for Chain {
 mod tests {
     use super::*;
 
-    fn name(name: &str) -> NsName {
-        NsName::new("ns", name)
+    fn name(name: &str) -> RouteId {
+        RouteId::http("ns", name)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    id::NsName,
+    id::RouteId,
     matching::{At, Match, Step},
     route::Fields,
 };
@@ -15,7 +15,7 @@ pub const LABEL: &str = "delegation.kgateway.dev/label";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Children {
     /// This one.
-    Named(NsName),
+    Named(RouteId),
     /// All of a namespace.
     InNamespace(Arc<str>),
     /// Those with this value of [`LABEL`], in one namespace or (none) in all.
@@ -64,7 +64,7 @@ impl Rendered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// Its route.
-    pub route: NsName,
+    pub route: RouteId,
     /// Whether it wins over all below.
     pub prefers_parent: bool,
     /// Its fields.

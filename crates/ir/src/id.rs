@@ -28,6 +28,97 @@ impl fmt::Display for NsName {
     }
 }
 
+/// A kind of routes of Gateway API. HTTPRoute is the one that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RouteKind {
+    /// HTTPRoute.
+    HttpRoute,
+}
+
+impl RouteKind {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::HttpRoute];
+
+    /// The kind as Gateway API writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HttpRoute => "HTTPRoute",
+        }
+    }
+
+    /// The kind that a reference means; none for an object that is no route.
+    pub fn named(group: &str, kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| group == GATEWAY_API && kind == known.name())
+    }
+
+    /// What its name is in names of clusters.
+    pub const fn lower_case(self) -> &'static str {
+        match self {
+            Self::HttpRoute => "httproute",
+        }
+    }
+
+    /// What stands before the names of its Envoy routes: nothing for an HTTPRoute. For any other it is to be the kind and
+    /// a slash, which cannot be taken for a namespace, since that has no upper case.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::HttpRoute => "",
+        }
+    }
+
+    /// Whether routes of this kind delegate to each other.
+    pub const fn delegates(self) -> bool {
+        match self {
+            Self::HttpRoute => true,
+        }
+    }
+}
+
+impl fmt::Display for RouteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A route: two of different kinds may have one name. Sorted by name, so that the routes of a namespace stand together,
+/// then by kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteId {
+    /// Namespace and name.
+    pub name: NsName,
+    /// The kind.
+    pub kind: RouteKind,
+}
+
+impl RouteId {
+    /// A route of a kind.
+    pub fn new(kind: RouteKind, name: NsName) -> Self {
+        Self { name, kind }
+    }
+
+    /// An HTTPRoute.
+    pub fn http(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self::new(RouteKind::HttpRoute, NsName::new(namespace, name))
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &Arc<str> {
+        &self.name.namespace
+    }
+
+    /// What is before every route of a namespace, and after those of namespaces before it.
+    pub fn first_of(namespace: Arc<str>) -> Self {
+        Self::new(RouteKind::ALL[0], NsName::new(namespace, ""))
+    }
+}
+
+/// `HTTPRoute apps/shop`.
+impl fmt::Display for RouteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
 /// The API group of Gateway API.
 pub const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
@@ -156,6 +247,27 @@ impl RouteConfigId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_is_meant_by_group_and_kind() {
+        assert_eq!(RouteKind::named(GATEWAY_API, "HTTPRoute"), Some(RouteKind::HttpRoute));
+        for (group, kind) in [("", "HTTPRoute"), (GATEWAY_API, "Gateway"), (GATEWAY_API, "httproute"), ("", "Service")]
+        {
+            assert_eq!(RouteKind::named(group, kind), None, "{group} {kind}");
+        }
+        for kind in RouteKind::ALL {
+            assert_eq!(RouteKind::named(GATEWAY_API, kind.name()), Some(kind));
+            assert_eq!(kind.lower_case(), kind.name().to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn the_routes_of_a_namespace_stand_together_whatever_their_kinds() {
+        let apps = RouteId::first_of("apps".into());
+        assert!(RouteId::http("app", "z") < apps && apps < RouteId::http("apps", "a"));
+        assert!(RouteId::http("apps", "z") < RouteId::first_of("apps-2".into()));
+        assert_eq!(RouteId::http("apps", "shop").to_string(), "HTTPRoute apps/shop");
+    }
 
     #[test]
     fn a_gateway_and_a_listener_set_of_one_name_are_two_parents() {

@@ -20,7 +20,7 @@ pub mod settings;
 
 pub use chain::Chain;
 pub use hostname::Hostname;
-pub use id::{GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId};
+pub use id::{GATEWAY_API, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteId, RouteKind};
 pub use problem::{Problem, Severity};
 pub use reason::Reason;
 pub use settings::Settings;

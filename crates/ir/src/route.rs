@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     filter::{Cors, HeaderModifier, Redirect, Rewrite},
     hostname::Hostname,
-    id::{GATEWAY_API, NsName, ParentId},
+    id::{GATEWAY_API, NsName, ParentId, RouteId, RouteKind},
     matching::Match,
     problem::Problem,
     rule::{Retry, SessionPersistence, Slot, Timeouts},
@@ -93,6 +93,11 @@ impl ParentRef {
     pub fn parent(&self, own: &Arc<str>) -> Option<ParentId> {
         let is_gateway = (&*self.group, &*self.kind) == (GATEWAY_API, "Gateway");
         is_gateway.then(|| ParentId::Gateway(self.target(own)))
+    }
+
+    /// The route that is meant by a route of namespace `own`; none for a reference to anything else.
+    pub fn route(&self, own: &Arc<str>) -> Option<RouteId> {
+        Some(RouteId::new(RouteKind::named(&self.group, &self.kind)?, self.target(own)))
     }
 
     /// The listener or rule that is meant; none for all of the object.
@@ -257,7 +262,7 @@ pub struct DelegateSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirrorSpec {
     /// The route whose it is, in whose namespace the reference is followed.
-    pub owner: NsName,
+    pub owner: RouteId,
     /// Where the reference stands.
     pub field: String,
     /// The backend.

@@ -4,19 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     filter::{Filters, HeaderModifier, Redirect},
-    id::NsName,
+    id::RouteId,
 };
-
-/// The kind that most Envoy routes come from.
-pub const HTTP_ROUTE: &str = "HTTPRoute";
 
 /// The object, rule and match that an Envoy route came from, which are its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source {
-    /// The kind, such as `HTTPRoute`.
-    pub kind: &'static str,
     /// The object.
-    pub route: NsName,
+    pub route: RouteId,
     /// The index of the rule.
     pub rule: u32,
     /// The rule's name, if it has one.
@@ -28,13 +23,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// The name of the Envoy route: `NS/NAME/RULE/MATCH`, with `/PART` behind where it is not the first of its match. A
-    /// kind other than HTTPRoute stands before it and cannot be taken for a namespace, which has no upper case.
+    /// The name of the Envoy route: `NS/NAME/RULE/MATCH`, with `/PART` behind where it is not the first of its match, and
+    /// before it what its kind has there ([`crate::RouteKind::prefix`]).
     pub fn name(&self) -> String {
-        let Self { kind, route, rule, matching, part, .. } = self;
-        let kind = if *kind == HTTP_ROUTE { String::new() } else { format!("{kind}/") };
+        let Self { route, rule, matching, part, .. } = self;
         let part = if *part == 0 { String::new() } else { format!("/{part}") };
-        format!("{kind}{route}/{rule}/{matching}{part}")
+        format!("{}{}/{rule}/{matching}{part}", route.kind.prefix(), route.name)
     }
 }
 
@@ -223,19 +217,13 @@ mod tests {
     #[test]
     fn the_name_of_an_envoy_route_tells_where_it_came_from() {
         let http = |matching, part| Source {
-            kind: HTTP_ROUTE,
-            route: NsName::new("apps", "shop.v2"),
+            route: RouteId::http("apps", "shop.v2"),
             rule: 3,
             rule_name: Some("cart".into()),
             matching,
             part,
         };
-        for (source, name) in [
-            (http(0, 0), "apps/shop.v2/3/0"),
-            (http(12, 5), "apps/shop.v2/3/12/5"),
-            (Source { kind: "GRPCRoute", ..http(1, 0) }, "GRPCRoute/apps/shop.v2/3/1"),
-            (Source { kind: "GRPCRoute", route: NsName::new("1", "2"), ..http(1, 7) }, "GRPCRoute/1/2/3/1/7"),
-        ] {
+        for (source, name) in [(http(0, 0), "apps/shop.v2/3/0"), (http(12, 5), "apps/shop.v2/3/12/5")] {
             assert_eq!(source.name(), name);
         }
     }

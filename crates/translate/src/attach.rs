@@ -5,9 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use api::{meta::StringMap, shared::RouteGroupKind};
+use api::meta::StringMap;
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, Severity, route::Head};
+use ir::{
+    Chain, Hostname, ListenerId, NsName, ParentId, Port, Problem, Reason, RouteId, RouteKind, Severity, route::Head,
+};
 
 use crate::{
     delegation, internal,
@@ -55,14 +57,14 @@ impl Lookup for Admits {
 tables! {
     /// Listeners in a bucket of a parent that admit a kind of route from a namespace. A listener that admits nobody there
     /// ends here, and wakes no hostname.
-    Open: (ParentId, Bucket, Arc<str>, &'static str) => Box<[Arc<ListenerSummary>]>;
+    Open: (ParentId, Bucket, Arc<str>, RouteKind) => Box<[Arc<ListenerSummary>]>;
 }
 
 impl Lookup for Open {
     fn compute(scope: &Scope<'_>, (parent, bucket, namespace, kind): &Self::Key) -> Option<Self::Value> {
         let listeners = scope.group::<ListenerIndex>(&(parent.clone(), bucket.clone()));
         let open = listeners.iter().map(|(_, summary)| summary);
-        let open: Box<[_]> = open.filter(|summary| admits(scope, summary, namespace, kind)).cloned().collect();
+        let open: Box<[_]> = open.filter(|summary| admits(scope, summary, namespace, *kind)).cloned().collect();
         (!open.is_empty()).then_some(open)
     }
 }
@@ -72,7 +74,7 @@ impl Lookup for Open {
 pub(crate) struct CandidateQuery {
     pub(crate) parent: ParentId,
     pub(crate) namespace: Arc<str>,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: RouteKind,
     pub(crate) hostname: Hostname,
 }
 
@@ -119,8 +121,7 @@ fn buckets(hostname: &Hostname) -> Vec<Bucket> {
 }
 
 /// Gateway API `AllowedRoutes`.
-fn admits(scope: &Scope<'_>, summary: &ListenerSummary, namespace: &Arc<str>, kind: &str) -> bool {
-    let kind = RouteGroupKind::gateway_api(kind);
+fn admits(scope: &Scope<'_>, summary: &ListenerSummary, namespace: &Arc<str>, kind: RouteKind) -> bool {
     summary.kinds.contains(&kind)
         && match &summary.admits {
             Admission::All => true,
@@ -131,12 +132,12 @@ fn admits(scope: &Scope<'_>, summary: &ListenerSummary, namespace: &Arc<str>, ki
 }
 
 impl Derived for Attachment {
-    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Attached> {
+    fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<Attached> {
         attached(scope, key, Words::All)
     }
 
     /// Where it stands, without a word: what a route claims must not fall to others.
-    fn poisoned(scope: &Emitter<'_>, key: &NsName, _: &engine::Fault) -> Option<Attached> {
+    fn poisoned(scope: &Emitter<'_>, key: &RouteId, _: &engine::Fault) -> Option<Attached> {
         attached(scope, key, Words::Few)
     }
 }
@@ -153,10 +154,10 @@ struct ListenerParent {
 
 impl ListenerParent {
     /// The parents of a route that have listeners, each once, in the order of the spec.
-    fn of(head: &Head, route: &NsName, problems: &mut Vec<Problem>) -> Vec<Self> {
+    fn of(head: &Head, route: &RouteId, problems: &mut Vec<Problem>) -> Vec<Self> {
         let mut parents: Vec<Self> = Vec::with_capacity(head.parents.len());
         for (index, parent) in head.parents.iter().enumerate() {
-            let Some(id) = parent.parent(&route.namespace) else { continue }; // another controller's
+            let Some(id) = parent.parent(route.namespace()) else { continue }; // another controller's
             let parent = Self { index, id, section: parent.section().cloned(), port: parent.port };
             let is_same =
                 |other: &&Self| (&other.id, &other.section, other.port) == (&parent.id, &parent.section, parent.port);
@@ -193,7 +194,7 @@ enum Words {
     Few,
 }
 
-fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached> {
+fn attached(scope: &Emitter<'_>, key: &RouteId, words: Words) -> Option<Attached> {
     let head = scope.get::<RouteHead>(key)?;
     delegation::file(scope, key, &head);
     let mut problems = Vec::new();
@@ -257,7 +258,7 @@ fn attached(scope: &Emitter<'_>, key: &NsName, words: Words) -> Option<Attached>
 }
 
 impl Derived for Unacceptable {
-    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<Fault> {
+    fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<Fault> {
         let attached = scope.get::<Attachment>(key)?;
         if attached.parents.is_empty() {
             return None;
@@ -287,7 +288,7 @@ fn without_listener<'a>(
 }
 
 /// A route is accepted if at least one rule does what it says (Gateway API `RouteParentStatus`).
-fn unacceptable(scope: &Scope<'_>, route: &NsName, attached: &Attached) -> Option<Fault> {
+fn unacceptable(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Option<Fault> {
     if attached.without_hostname {
         let first = attached.problems.iter().find(|problem| problem.severity == Severity::Refused);
         let first = first.map(ToString::to_string).unwrap_or_default();
@@ -306,7 +307,7 @@ fn unacceptable(scope: &Scope<'_>, route: &NsName, attached: &Attached) -> Optio
 /// Attaches to every listener that `parent` selects and that wants the route; tells whether there is any.
 fn attach(
     scope: &Scope<'_>,
-    route: &NsName,
+    route: &RouteId,
     hostnames: &[Hostname],
     parent: &ListenerParent,
     listeners: &mut BTreeMap<ListenerId, Vec<ServedHostname>>,
@@ -316,8 +317,8 @@ fn attach(
     for hostname in hostnames {
         let query = CandidateQuery {
             parent: parent.id.clone(),
-            namespace: route.namespace.clone(),
-            kind: "HTTPRoute",
+            namespace: route.namespace().clone(),
+            kind: route.kind,
             hostname: hostname.clone(),
         };
         let candidates = scope.get::<Candidates>(&query);
@@ -344,8 +345,8 @@ fn attach(
 }
 
 /// Only a route that found no listener looks at all of them, for the sake of the words.
-fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &ListenerParent) -> Fault {
-    let field = format!("spec.parentRefs[{}]", parent.index);
+fn why_not(scope: &Scope<'_>, route: &RouteId, hostnames: &[Hostname], parent: &ListenerParent) -> Fault {
+    let (kind, field) = (route.kind, format!("spec.parentRefs[{}]", parent.index));
     let none = format!("no listener{} of {}", parent.describe(), parent.id);
     let all = scope.group::<ListenerIndex>(&(parent.id.clone(), Bucket::All));
     let selected: Vec<_> = all.iter().map(|(_, summary)| summary).filter(|summary| parent.selects(summary)).collect();
@@ -353,16 +354,15 @@ fn why_not(scope: &Scope<'_>, route: &NsName, hostnames: &[Hostname], parent: &L
         let message = format!("{} has no listener{}; correct sectionName or port", parent.id, parent.describe());
         return Fault::at(Reason::NoMatchingParent, field, message);
     }
-    if !selected.iter().any(|summary| summary.kinds.contains(&RouteGroupKind::gateway_api("HTTPRoute"))) {
-        let message = format!("{none} takes HTTPRoutes, see supportedKinds in its status; name another listener");
+    if !selected.iter().any(|summary| summary.kinds.contains(&kind)) {
+        let message = format!("{none} takes {kind}s, see supportedKinds in its status; name another listener");
         return Fault::at(Reason::NotAllowedByListeners, field, message);
     }
-    let admitting: Vec<_> =
-        selected.iter().filter(|summary| admits(scope, summary, &route.namespace, "HTTPRoute")).collect();
+    let admitting: Vec<_> = selected.iter().filter(|summary| admits(scope, summary, route.namespace(), kind)).collect();
     if admitting.is_empty() {
         let message = format!(
-            "{none} admits HTTPRoutes of namespace {}; its owner decides by allowedRoutes.namespaces",
-            route.namespace
+            "{none} admits {kind}s of namespace {}; its owner decides by allowedRoutes.namespaces",
+            route.namespace()
         );
         return Fault::at(Reason::NotAllowedByListeners, field, message);
     }

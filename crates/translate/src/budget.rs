@@ -18,7 +18,7 @@ mod met;
 use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, NsName, Problem, Reason, Severity, matching::Age};
+use ir::{Chain, Hostname, ListenerId, Problem, Reason, RouteId, Severity, matching::Age};
 
 use cost::{Cost, LONGEST, Limits};
 pub(crate) use cost::{MatchingTime, ReplacingTime};
@@ -86,7 +86,7 @@ groups! {
     /// for its poison.
     Exceeding: (Account, Chain, u32), () => ();
     /// Rules of a route whose matches with expressions are left out.
-    LeftOut: NsName, (Chain, u32) => ();
+    LeftOut: RouteId, (Chain, u32) => ();
 }
 
 /// What the rules of a namespace cost, the oldest route first.
@@ -115,7 +115,7 @@ pub(crate) fn charge(
         return Some(());
     }
     let created = scope.get::<RouteHead>(chain.route())?.created;
-    let age = Age { created, name: chain.route().clone() };
+    let age = Age { created, name: chain.route().name.clone() };
     for served in attached.hostnames(listener) {
         let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };
         let sort = (age.clone(), chain.clone(), *rule, served.hostname.clone());
@@ -222,7 +222,7 @@ pub(crate) fn left_out(scope: &Scope<'_>, chain: &Chain, rule: u32) -> Option<Pr
         "matches with regular expressions are left out, and their requests fall to broader routes, if any: those of \
          namespace {} could take more than its share of the {:?} that a request may take for all; begin them with more \
          text that is no expression, bound their repetitions as in [a-z]{{1,50}}, or use Exact or PathPrefix",
-        chain.route().namespace,
+        chain.route().namespace(),
         scope.get::<Config>(&())?.regex.max_time
     );
     Some(Problem::new(Severity::Refused, Reason::UnsupportedValue, format!("spec.rules[{rule}].matches"), message))

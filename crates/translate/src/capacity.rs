@@ -253,7 +253,7 @@ impl Overrun {
             "the proxies of Gateway {gateway} have no room for it, and {}: the rules of namespace {} would take {} of their \
              memory, and its share of {} is {}; use fewer matches, hostnames and backends, and give rules hostnames",
             becomes.join("; "),
-            chain.route().namespace,
+            chain.route().namespace(),
             in_words(self.asked),
             in_words(self.bound),
             in_words(self.share),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{GATEWAY_API, NsName};
+use ir::{GATEWAY_API, NsName, RouteId};
 
 use crate::tables::input::Grants;
 
@@ -39,6 +39,11 @@ impl<'a> Referrer<'a> {
     /// An object of Gateway API.
     pub(crate) fn gateway_api(kind: &'a str, namespace: &'a Arc<str>) -> Self {
         Self { group: GATEWAY_API, kind, namespace }
+    }
+
+    /// A route.
+    pub(crate) fn route(route: &'a RouteId) -> Self {
+        Self::gateway_api(route.kind.name(), route.namespace())
     }
 }
 

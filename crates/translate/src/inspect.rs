@@ -12,7 +12,7 @@ use std::sync::Arc;
 use engine::{Engine, View};
 use envoy::bytes::Row;
 use ir::{
-    Chain, Hostname, ListenerId, NsName, Problem,
+    Chain, Hostname, ListenerId, Problem, RouteId,
     matching::Precedence,
     route::{Head, RuleSpec},
 };
@@ -49,29 +49,29 @@ impl Translator {
 
 impl Inspector<'_> {
     /// A route, without what its rules say.
-    pub fn route(self, name: &NsName) -> Option<Arc<Head>> {
+    pub fn route(self, name: &RouteId) -> Option<Arc<Head>> {
         self.engine.get::<RouteHead>(name)
     }
 
     /// A rule of a route as it is written.
-    pub fn written_rule(self, route: &NsName, rule: u32) -> Option<Arc<RuleSpec>> {
+    pub fn written_rule(self, route: &RouteId, rule: u32) -> Option<Arc<RuleSpec>> {
         self.engine.get::<RouteRule>(&(route.clone(), rule))
     }
 
-    /// The HTTPRoutes that name Gateways of ours as parents, sorted by name. Looks at all of them.
+    /// The routes that name Gateways of ours as parents, sorted by name. Looks at all of them.
     pub fn attached_routes(self) -> Vec<AttachedRoute> {
         let rows = self.engine.rows::<Attachment>().into_iter();
         rows.map(|(route, row)| AttachedRoute { route, row }).collect()
     }
 
-    /// An HTTPRoute that names Gateways of ours as parents.
-    pub fn attached_route(self, name: &NsName) -> Option<AttachedRoute> {
+    /// A route that names Gateways of ours as parents.
+    pub fn attached_route(self, name: &RouteId) -> Option<AttachedRoute> {
         let row = self.engine.get::<Attachment>(name)?;
         Some(AttachedRoute { route: name.clone(), row })
     }
 
     /// Why no rule of a route at a Gateway does what it says; none where one does.
-    pub fn unacceptable(self, route: &NsName) -> Option<Arc<Fault>> {
+    pub fn unacceptable(self, route: &RouteId) -> Option<Arc<Fault>> {
         self.engine.get::<Unacceptable>(route)
     }
 
@@ -87,11 +87,11 @@ impl Inspector<'_> {
     }
 }
 
-/// An HTTPRoute and the listeners that it is attached to.
+/// A route and the listeners that it is attached to.
 #[derive(Clone)]
 pub struct AttachedRoute {
     /// The route.
-    pub route: NsName,
+    pub route: RouteId,
     row: Arc<Attached>,
 }
 

@@ -16,14 +16,14 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, Severity, filter::PathModifier, matching::Age};
+use ir::{GATEWAY_API, NsName, Problem, RouteId, Severity, filter::PathModifier, matching::Age};
 use units::{AnyUnit, UrlRewrite};
 
 use crate::{
     budget::cost::replaceable,
     internal,
     tables::{
-        input::{Gateways, RewritePolicies, TrafficPolicies},
+        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
@@ -143,7 +143,7 @@ impl Lookup for PoliciesOf {
         };
         match object.kind {
             Kind::Gateway => select(&scope.get::<Gateways>(&key)?.metadata.labels),
-            _ => select(&scope.get::<RouteHead>(&key)?.labels),
+            _ => select(&scope.get::<RouteHead>(&RouteId::of(object)?)?.labels),
         }
         ranks.sort_unstable();
         ranks.dedup();
@@ -159,7 +159,7 @@ impl Lookup for Sections {
             Kind::Gateway => {
                 scope.get::<Gateways>(&key)?.spec.listeners.iter().map(|listener| listener.name.clone()).collect()
             }
-            _ => scope.get::<RouteHead>(&key)?.rule_names().cloned().collect(),
+            _ => scope.get::<RouteHead>(&RouteId::of(object)?)?.rule_names().cloned().collect(),
         })
     }
 }

@@ -6,16 +6,17 @@ mod annotations;
 pub(crate) mod direct_response;
 mod http;
 
+use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, Severity,
+    NsName, RouteId, RouteKind, Severity,
     route::{Head, RuleSpec, Unhandled},
 };
 
 use crate::{
     internal,
     tables::{
-        input::Routes,
+        input::{ObjectKey, Routes},
         route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
@@ -23,35 +24,75 @@ pub(crate) use http::rule::default_backend;
 #[cfg(test)]
 pub(crate) use http::rule::read as read_http_rule;
 
+/// The kind of the objects that routes of a kind are.
+fn object_kind(kind: RouteKind) -> Kind {
+    match kind {
+        RouteKind::HttpRoute => Kind::HttpRoute,
+    }
+}
+
+/// The object that a route is.
+pub(crate) fn object_id(route: &RouteId) -> ObjectId {
+    ObjectId::new(object_kind(route.kind), route.namespace().clone(), route.name.name.clone())
+}
+
+impl ObjectKey for RouteId {
+    fn of(id: &ObjectId) -> Option<Self> {
+        let kind = RouteKind::ALL.into_iter().find(|kind| object_kind(*kind) == id.kind)?;
+        Some(Self::new(kind, NsName::new(id.namespace.clone(), id.name.clone())))
+    }
+
+    fn id(self, _: Kind) -> ObjectId {
+        object_id(&self)
+    }
+}
+
+fn read_head(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
+    match route.kind {
+        RouteKind::HttpRoute => Some(http::head::read(&*scope.get::<Routes>(&route.name)?)),
+    }
+}
+
 impl Lookup for RouteHead {
-    fn compute(scope: &Scope<'_>, route: &NsName) -> Option<Head> {
-        Some(http::head::read(&*scope.get::<Routes>(route)?))
+    fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
+        read_head(scope, route)
     }
 
     /// What the route claims must not fall to others.
-    fn poisoned(scope: &Scope<'_>, route: &NsName, _: &engine::Fault) -> Option<Head> {
-        let head = http::head::read(&*scope.get::<Routes>(route)?);
+    fn poisoned(scope: &Scope<'_>, route: &RouteId, _: &engine::Fault) -> Option<Head> {
+        let head = read_head(scope, route)?;
         let problem = internal::problem(Severity::Warning, "");
         Some(Head { problems: head.problems.iter().cloned().chain([problem]).collect(), ..head })
     }
 }
 
 impl Lookup for RouteGeneration {
-    fn compute(scope: &Scope<'_>, route: &NsName) -> Option<i64> {
-        Some(scope.get::<Routes>(route)?.metadata.generation)
+    fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
+        match route.kind {
+            RouteKind::HttpRoute => Some(scope.get::<Routes>(&route.name)?.metadata.generation),
+        }
     }
 }
 
 impl Lookup for RouteRule {
-    fn compute(scope: &Scope<'_>, (name, rule): &(NsName, u32)) -> Option<RuleSpec> {
-        let route = scope.get::<Routes>(name)?;
-        Some(http::rule::read(route.spec.rules.get(*rule as usize)?, name, &format!("spec.rules[{rule}]")))
+    fn compute(scope: &Scope<'_>, (route, rule): &(RouteId, u32)) -> Option<RuleSpec> {
+        let field = format!("spec.rules[{rule}]");
+        match route.kind {
+            RouteKind::HttpRoute => {
+                let object = scope.get::<Routes>(&route.name)?;
+                Some(http::rule::read(object.spec.rules.get(*rule as usize)?, route, &field))
+            }
+        }
     }
 
     /// It answers 500 where it matches.
-    fn poisoned(scope: &Scope<'_>, (name, rule): &(NsName, u32), _: &engine::Fault) -> Option<RuleSpec> {
-        let route = scope.get::<Routes>(name)?;
+    fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
         let field = format!("spec.rules[{rule}]");
-        Some(http::rule::claims(route.spec.rules.get(*rule as usize)?, Err(Unhandled::Unknown), &field))
+        match route.kind {
+            RouteKind::HttpRoute => {
+                let object = scope.get::<Routes>(&route.name)?;
+                Some(http::rule::claims(object.spec.rules.get(*rule as usize)?, Err(Unhandled::Unknown), &field))
+            }
+        }
     }
 }

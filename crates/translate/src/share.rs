@@ -16,7 +16,7 @@ pub(crate) struct Payer {
 impl Payer {
     /// Who asks for what a route has where it stands.
     pub(crate) fn of(chain: &Chain) -> Self {
-        Self { root: chain.top().namespace.clone(), own: chain.route().namespace.clone() }
+        Self { root: chain.top().namespace().clone(), own: chain.route().namespace().clone() }
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use api::{Object, ObjectId, Violation};
 use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
-use ir::{NsName, Port, Settings};
+use ir::{NsName, Port, RouteId, RouteKind, Settings};
 
 use crate::{
     attach::{Admits, Candidates, Open, Presence},
@@ -103,7 +103,7 @@ pub struct Changes {
 pub struct Translator {
     engine: Engine,
     /// Routes that name no parent and that one of another namespace publishes.
-    unasked: HashSet<NsName>,
+    unasked: HashSet<RouteId>,
     held: Held,
     /// Parts of objects that cannot be used. These objects have no other problems.
     left_out: HashMap<ObjectId, Box<[Violation]>>,
@@ -320,6 +320,10 @@ fn tables() -> Engine {
     fn same(key: &NsName) -> Option<NsName> {
         Some(key.clone())
     }
+    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
+    fn http_route(key: &NsName) -> Option<RouteId> {
+        Some(RouteId::new(RouteKind::HttpRoute, key.clone()))
+    }
     let settings = Engine::builder()
         .input::<Config>()
         .input::<DeployConfig>()
@@ -376,7 +380,7 @@ fn tables() -> Engine {
         .group::<DelegationPoliciesOf>()
         .lookup::<PolicyDirectives>()
         .lookup::<DirectivesFor>()
-        .derived_for_each::<Attachment, Routes>(same)
+        .derived_for_each::<Attachment, Routes>(http_route)
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
@@ -411,7 +415,7 @@ fn tables() -> Engine {
         .group::<Unlisted>()
         .lookup::<ResolvedRule>()
         .lookup::<SessionCluster>()
-        .derived_for_each::<Unacceptable, Routes>(same)
+        .derived_for_each::<Unacceptable, Routes>(http_route)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<AskedHost>()
@@ -463,7 +467,7 @@ fn tables() -> Engine {
         .track::<ClassStatus>()
         .derived_for_each::<GatewayStatus, Gateways>(same)
         .track::<GatewayStatus>()
-        .derived_for_each::<RouteStatus, Routes>(same)
+        .derived_for_each::<RouteStatus, Routes>(http_route)
         .track::<RouteStatus>()
         .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)

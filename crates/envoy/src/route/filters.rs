@@ -183,10 +183,10 @@ fn origin_match(origin: &str) -> StringMatcher {
 
 /// The cookie of a rule that names none: one of its own, since two that share a name and a host overwrite each other.
 fn cookie_name(source: &Source) -> String {
-    let Source { kind, route, rule, rule_name, .. } = source;
+    let Source { route, rule, rule_name, .. } = source;
     // A name stays where rules are added before it, a place does not. Neither part before it has a slash.
     let rule = rule_name.as_ref().map_or_else(|| rule.to_string(), |name| format!("/{name}"));
-    let hash = version([format!("{kind}/{route}/{rule}").as_bytes()]);
+    let hash = version([format!("{}/{}/{rule}", route.kind, route.name).as_bytes()]);
     format!("portcullis-session-{}", short_name(&hash))
 }
 

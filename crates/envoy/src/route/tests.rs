@@ -473,7 +473,7 @@ fn the_cookie_of_a_rule_that_names_none_is_its_own() {
     let others = [
         Source { rule: 1, ..first.clone() },
         Source { rule_name: Some("0".into()), ..first.clone() },
-        Source { route: ir::NsName::new("other", first.route.name.clone()), ..first.clone() },
+        Source { route: ir::RouteId::http("other", first.route.name.name.clone()), ..first.clone() },
     ];
     assert_eq!(name(&first), name(&Source { matching: 7, part: 1, ..first.clone() }), "of the rule, not of the match");
     assert!(others.iter().all(|other| name(other) != name(&first)));

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use ir::{
-    Hostname, NsName, Settings,
+    Hostname, RouteId, Settings,
     backend::{Assignment, Cluster, Endpoint, Locality, Protocol},
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
     rule::{
-        Action, BodyContent, BodyFormat, HTTP_ROUTE, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
+        Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
         WeightedBackend,
     },
 };
@@ -21,8 +21,7 @@ pub const CLUSTERS: [&str; 3] = ["service/apps/one/80", "service/apps/two/8080",
 /// The source of the `index`th sample.
 pub fn source(index: usize) -> Source {
     Source {
-        kind: HTTP_ROUTE,
-        route: NsName::new("apps", "sample"),
+        route: RouteId::http("apps", "sample"),
         rule: u32::try_from(index).unwrap_or(u32::MAX),
         rule_name: (index % 2 == 1).then(|| "named".into()),
         matching: 1,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ir::{Chain, ListenerId, NsName, ParentId, Problem, route::RuleSpec};
+use ir::{Chain, ListenerId, ParentId, Problem, RouteId, route::RuleSpec};
 use translate::{
     Translator,
     inspect::{AttachedRoute, ChildState, Delegation, Fault, Gateway, Inspector, ServedRule, Serving},
@@ -25,7 +25,7 @@ pub(super) struct GatewayRows {
     /// The root routes of each of its listeners, sorted by name.
     pub(super) roots: Vec<Vec<(AttachedRoute, Arc<NodeRows>)>>,
     /// Routes that are attached to none of its listeners, and why.
-    pub(super) detached: Vec<(NsName, Fault)>,
+    pub(super) detached: Vec<(RouteId, Fault)>,
 }
 
 /// A route at its place.
@@ -54,7 +54,7 @@ pub(super) struct RuleRows {
     /// Whether children serve them, for each match of the delegation.
     pub(super) fits: Vec<bool>,
     /// Whom its references select, if it is served.
-    pub(super) selected: Vec<Vec<(NsName, Below)>>,
+    pub(super) selected: Vec<Vec<(RouteId, Below)>>,
 }
 
 /// A route that a rule selects.
@@ -69,14 +69,16 @@ impl Rows {
     pub fn of(translator: &Translator) -> Self {
         let tables = translator.inspect();
         let mut attached: BTreeMap<ListenerId, Vec<AttachedRoute>> = BTreeMap::new();
-        let mut detached: BTreeMap<ParentId, Vec<(NsName, Fault)>> = BTreeMap::new();
+        let mut detached: BTreeMap<ParentId, Vec<(RouteId, Fault)>> = BTreeMap::new();
         for route in tables.attached_routes() {
             for listener in route.listeners() {
                 attached.entry(listener.clone()).or_default().push(route.clone());
             }
             for (parent, fault) in route.refused() {
                 let written = tables.route(&route.route).and_then(|route| route.parents.get(parent).cloned());
-                let Some(parent) = written.and_then(|written| written.parent(&route.route.namespace)) else { continue };
+                let Some(parent) = written.and_then(|written| written.parent(route.route.namespace())) else {
+                    continue;
+                };
                 detached.entry(parent).or_default().push((route.route.clone(), fault.clone()));
             }
         }
@@ -99,7 +101,7 @@ impl Rows {
 }
 
 impl NodeRows {
-    fn root(tables: Inspector<'_>, route: &NsName) -> Self {
+    fn root(tables: Inspector<'_>, route: &RouteId) -> Self {
         let head = Head::Root { attached: tables.attached_route(route), fault: tables.unacceptable(route) };
         Self::of(tables, Chain::root(route.clone()), head)
     }
@@ -141,7 +143,7 @@ impl RuleRows {
 }
 
 /// Whom each reference of a rule selects.
-fn selected(tables: Inspector<'_>, chain: &Chain, rule: u32, delegation: &Delegation) -> Vec<Vec<(NsName, Below)>> {
+fn selected(tables: Inspector<'_>, chain: &Chain, rule: u32, delegation: &Delegation) -> Vec<Vec<(RouteId, Below)>> {
     let mut seen = HashSet::new();
     let references = delegation.references().iter().map(|(reference, _)| {
         let children = tables.children(chain, rule, *reference).into_iter().map(|child| {

@@ -80,7 +80,7 @@ mod tests {
     use crate::{
         chain::Chain,
         hostname::Hostname,
-        id::NsName,
+        id::{NsName, RouteId, RouteKind},
         matching::{Age, At},
     };
 
@@ -116,7 +116,7 @@ mod tests {
             (vec![], None),
         ] {
             let part = Part { ordinal: 5, path: 1, host_with_port: true };
-            let via = Chain::root(age.name.clone());
+            let via = Chain::root(RouteId::new(RouteKind::HttpRoute, age.name.clone()));
             let place = Precedence::new(Hostname::Any.precedence(), age.clone(), steps.into(), via, part.order());
             assert_eq!(place.origin(), expected.map(|(rule, matching)| Origin { rule, matching, part }));
         }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Group, Lookup, Scope, View};
-use ir::{Chain, NsName, Reason};
+use ir::{Chain, Reason, RouteId};
 
 use super::share::{Claim, Without, without};
 use crate::tables::{
@@ -33,12 +33,12 @@ pub(crate) struct Rendering;
 
 impl Group for Rendering {
     const NAME: &'static str = "Rendering";
-    type Key = (NsName, u32);
+    type Key = (RouteId, u32);
     type Sort = Chain;
     type Entry = Claim;
     type Summary = u64;
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 
@@ -53,12 +53,12 @@ pub(crate) struct Planned;
 
 impl Group for Planned {
     const NAME: &'static str = "Planned";
-    type Key = (NsName, u32);
+    type Key = (RouteId, u32);
     type Sort = Chain;
     type Entry = Claim;
     type Summary = u64;
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 
@@ -79,13 +79,13 @@ pub(crate) struct Used {
 
 tables! {
     /// Matches down to a depth.
-    UsedMatches: (NsName, u32) => Used;
+    UsedMatches: (RouteId, u32) => Used;
     /// Routes that those down to a depth select.
-    UsedRoutes: (NsName, u32) => Used;
+    UsedRoutes: (RouteId, u32) => Used;
     /// Tells the routes at this depth that have too many matches.
-    TooManyMatches: (NsName, u32) => ();
+    TooManyMatches: (RouteId, u32) => ();
     /// Tells the routes at this depth that select too many.
-    TooManyRoutes: (NsName, u32) => ();
+    TooManyRoutes: (RouteId, u32) => ();
 }
 
 groups! {
@@ -124,45 +124,45 @@ impl Group for SelectsTooMany {
 }
 
 impl Lookup for UsedMatches {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Used> {
+    fn compute(scope: &Scope<'_>, key: &(RouteId, u32)) -> Option<Used> {
         let before = above(key).and_then(|above| scope.get::<Self>(&above));
         Some(used::<Rendering>(scope, key, bound(scope)?, before.as_deref()))
     }
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 }
 
 impl Lookup for UsedRoutes {
-    fn compute(scope: &Scope<'_>, key: &(NsName, u32)) -> Option<Used> {
+    fn compute(scope: &Scope<'_>, key: &(RouteId, u32)) -> Option<Used> {
         let before = above(key).and_then(|above| scope.get::<Self>(&above));
         Some(used::<Planned>(scope, key, CANDIDATES * bound(scope)?, before.as_deref()))
     }
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 }
 
 impl Derived for TooManyMatches {
-    fn compute(scope: &Emitter<'_>, key: &(NsName, u32)) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, key: &(RouteId, u32)) -> Option<()> {
         tell::<HasTooManyMatches>(scope, key.1, scope.get::<UsedMatches>(key)?.over.as_ref());
         Some(())
     }
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 }
 
 impl Derived for TooManyRoutes {
-    fn compute(scope: &Emitter<'_>, key: &(NsName, u32)) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, key: &(RouteId, u32)) -> Option<()> {
         tell::<SelectsTooMany>(scope, key.1, scope.get::<UsedRoutes>(key)?.over.as_ref());
         Some(())
     }
 
-    fn depth((_, depth): &(NsName, u32)) -> u32 {
+    fn depth((_, depth): &(RouteId, u32)) -> u32 {
         *depth
     }
 }
@@ -189,7 +189,7 @@ pub(super) fn selects_too_many(scope: &Scope<'_>, chain: &Chain) -> bool {
     !scope.group::<SelectsTooMany>(chain).is_empty()
 }
 
-fn above((root, depth): &(NsName, u32)) -> Option<(NsName, u32)> {
+fn above((root, depth): &(RouteId, u32)) -> Option<(RouteId, u32)> {
     depth.checked_sub(1).filter(|depth| *depth > 0).map(|depth| (root.clone(), depth))
 }
 
@@ -199,18 +199,18 @@ fn bound(scope: &Scope<'_>) -> Option<u64> {
 }
 
 /// The entries of a tree down to a depth, one view for each.
-fn down_to<G>(scope: &Scope<'_>, root: &NsName, depth: u32) -> Vec<View<G>>
+fn down_to<G>(scope: &Scope<'_>, root: &RouteId, depth: u32) -> Vec<View<G>>
 where
-    G: Group<Key = (NsName, u32), Sort = Chain, Entry = Claim>,
+    G: Group<Key = (RouteId, u32), Sort = Chain, Entry = Claim>,
 {
     (1..=depth).map(|depth| scope.group::<G>(&(root.clone(), depth))).collect()
 }
 
 /// What is claimed down to a depth, `before` being the depth above it. All claims are looked at only where they exceed the
 /// bound, and then there are no more of them than a small multiple of it.
-fn used<G>(scope: &Scope<'_>, key: &(NsName, u32), bound: u64, before: Option<&Used>) -> Used
+fn used<G>(scope: &Scope<'_>, key: &(RouteId, u32), bound: u64, before: Option<&Used>) -> Used
 where
-    G: Group<Key = (NsName, u32), Sort = Chain, Entry = Claim, Summary = u64>,
+    G: Group<Key = (RouteId, u32), Sort = Chain, Entry = Claim, Summary = u64>,
 {
     let total = before.map_or(0, |before| before.total) + *scope.group::<G>(key).summary();
     if total <= bound {
@@ -226,7 +226,7 @@ where
 
 impl Derived for Excesses {
     /// As many matches again as a tree may have may answer 500, shared out in the same way.
-    fn compute(scope: &Emitter<'_>, root: &NsName) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, root: &RouteId) -> Option<()> {
         let deepest =
             (1..=u32::MAX).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last();
         let used = deepest.and_then(|deepest| Some((deepest, scope.get::<UsedMatches>(&(root.clone(), deepest))?)));

@@ -2,7 +2,7 @@
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, NsName, delegation::Children, route::Head, settings::Consent};
+use ir::{Chain, RouteId, delegation::Children, route::Head, settings::Consent};
 
 use super::{
     bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
@@ -201,13 +201,13 @@ fn fan(scope: &Emitter<'_>, (chain, rule, position, bucket): &(Chain, u32, u32, 
 }
 
 /// What becomes of a route that a reference means; one that may stands below from here on.
-fn select(scope: &Emitter<'_>, key: &(Chain, u32), delegation: &Delegation, child: &NsName) -> Selection {
+fn select(scope: &Emitter<'_>, key: &(Chain, u32), delegation: &Delegation, child: &RouteId) -> Selection {
     let (chain, rule) = key;
     let judged = scope.attempt(|| judge(scope, chain, delegation, child));
     let selection = judged.unwrap_or_else(|_| {
         let named = delegation.position(child).is_some();
         // That a route of another namespace exists is nothing that a fault may tell.
-        if named && child.namespace != chain.route().namespace { Selection::Withheld } else { Selection::Unknown }
+        if named && child.namespace() != chain.route().namespace() { Selection::Withheld } else { Selection::Unknown }
     });
     if matches!(selection, Selection::Selected | Selection::Unasked) {
         scope.demand::<Candidate>(chain.below(*rule, child.clone()));
@@ -216,9 +216,9 @@ fn select(scope: &Emitter<'_>, key: &(Chain, u32), delegation: &Delegation, chil
 }
 
 /// What becomes of a route that a reference means.
-fn judge(scope: &Scope<'_>, chain: &Chain, delegation: &Delegation, child: &NsName) -> Selection {
+fn judge(scope: &Scope<'_>, chain: &Chain, delegation: &Delegation, child: &RouteId) -> Selection {
     let parent = chain.route();
-    let foreign = child.namespace != parent.namespace;
+    let foreign = child.namespace() != parent.namespace();
     let refused = |why| if foreign { Selection::Withheld } else { why };
     let Some(head) = scope.get::<ChildHead>(child) else { return refused(Selection::Missing) };
     let closes_circle = chain.upwards().any(|above| above.route() == child);
@@ -228,7 +228,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain, delegation: &Delegation, child: &NsNa
     }
     let unasked = foreign && head.parents.is_empty();
     if (unasked && !anybody(scope))
-        || !consents(&head.parents, &child.namespace, parent, delegation.rule_name.as_deref())
+        || !consents(&head.parents, child.namespace(), parent, delegation.rule_name.as_deref())
     {
         return refused(Selection::NotPermitted);
     }

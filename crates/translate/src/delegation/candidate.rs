@@ -34,7 +34,7 @@ impl Derived for Candidate {
         for (position, children) in &delegation.children {
             let may_mean = match children {
                 Children::Named(child) => child == name,
-                Children::InNamespace(namespace) => *namespace == name.namespace,
+                Children::InNamespace(namespace) => namespace == name.namespace(),
                 Children::Labelled(..) => true,
             };
             if may_mean {

@@ -7,7 +7,7 @@ use std::{
 
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{
-    NsName,
+    RouteId,
     delegation::{Children, LABEL},
     route::{Head, ParentRef},
 };
@@ -25,12 +25,12 @@ tables! {
     /// Which buckets hold anything, a bit each: most routes that come or go change nothing of that.
     Filled: Children => u64;
     /// What a parent needs to know of a route to select it.
-    ChildHead: NsName => Child;
+    ChildHead: RouteId => Child;
 }
 
 groups! {
     /// The routes of one bucket of a namespace or label.
-    Members: (Children, u8), NsName => ();
+    Members: (Children, u8), RouteId => ();
 }
 
 /// The buckets of a namespace or label that hold anything, with the number of routes in each and in all.
@@ -49,8 +49,8 @@ impl Group for Buckets {
 }
 
 /// Files a route under its namespace and its label, if it can be anybody's child.
-pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &Head) {
-    if !may_consent(&route.parents) {
+pub(crate) fn file(scope: &Emitter<'_>, key: &RouteId, route: &Head) {
+    if !key.kind.delegates() || !may_consent(&route.parents) {
         return;
     }
     let bucket = bucket(key);
@@ -58,17 +58,17 @@ pub(crate) fn file(scope: &Emitter<'_>, key: &NsName, route: &Head) {
         scope.emit::<Members>((children.clone(), bucket), key.clone(), ());
         scope.demand::<BucketRow>((children, bucket));
     };
-    file(Children::InNamespace(key.namespace.clone()));
+    file(Children::InNamespace(key.namespace().clone()));
     if let Some(label) = route.labels.get(LABEL) {
         let label: Arc<str> = label.as_ref().into();
-        file(Children::Labelled(label.clone(), Some(key.namespace.clone())));
+        file(Children::Labelled(label.clone(), Some(key.namespace().clone())));
         file(Children::Labelled(label, None));
     }
 }
 
 /// The bucket of a route, in this process alone: another build may hash otherwise, and nothing that is told or served depends
 /// on the bucket. Whoever chooses names that all fall into one loses what buckets save, and nothing else.
-fn bucket(route: &NsName) -> u8 {
+fn bucket(route: &RouteId) -> u8 {
     let mut hasher = DefaultHasher::new();
     route.hash(&mut hasher);
     u8::try_from(hasher.finish() % BUCKETS).unwrap_or_default()
@@ -111,16 +111,16 @@ pub(crate) struct Child {
 }
 
 impl Lookup for ChildHead {
-    fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Child> {
+    fn compute(scope: &Scope<'_>, key: &RouteId) -> Option<Child> {
         head(scope, key)
     }
 
     /// A child must not be missed.
-    fn poisoned(scope: &Scope<'_>, key: &NsName, _: &engine::Fault) -> Option<Child> {
+    fn poisoned(scope: &Scope<'_>, key: &RouteId, _: &engine::Fault) -> Option<Child> {
         head(scope, key)
     }
 }
 
-fn head(scope: &Scope<'_>, route: &NsName) -> Option<Child> {
+fn head(scope: &Scope<'_>, route: &RouteId) -> Option<Child> {
     Some(Child { parents: scope.get::<RouteHead>(route)?.parents.clone() })
 }

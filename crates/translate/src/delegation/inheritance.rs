@@ -112,8 +112,7 @@ pub(crate) fn combine<'a>(
     let has_rewrite_or_mirror = |level: &&&Level| level.fields.rewrite.is_some() || !level.fields.mirrors.is_empty();
     if let Some(level) = levels.iter().rev().find(has_rewrite_or_mirror).filter(|_| own.answers()) {
         let message = format!(
-            "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that HTTPRoute {} hands down; answer otherwise, \
-             or have them moved there",
+            "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that {} hands down; answer otherwise, or have them moved there",
             level.route
         );
         return Err(Problem::new(Severity::Replaced, Reason::IncompatibleFilters, format!("{field}.filters"), message));
@@ -133,7 +132,7 @@ mod tests {
     use std::time::Duration;
 
     use api::http_route::HttpRouteRule;
-    use ir::{NsName, rule::Timeouts};
+    use ir::{RouteId, rule::Timeouts};
     use serde_json::{Value, json};
 
     use super::*;
@@ -141,11 +140,11 @@ mod tests {
 
     fn handling(name: &str, rule: Value) -> Handling {
         let rule: HttpRouteRule = serde_json::from_value(rule).expect("a rule");
-        read_http_rule(&rule, &NsName::new("ns", name), "spec.rules[0]").handling.expect("sound")
+        read_http_rule(&rule, &RouteId::http("ns", name), "spec.rules[0]").handling.expect("sound")
     }
 
     fn level(name: &str, rule: Value, prefers_parent: bool) -> Level {
-        Level { route: NsName::new("ns", name), prefers_parent, fields: handling(name, rule).fields }
+        Level { route: RouteId::http("ns", name), prefers_parent, fields: handling(name, rule).fields }
     }
 
     fn combine(own: Value, levels: &[Level]) -> Result<Handling, Problem> {
@@ -222,7 +221,7 @@ mod tests {
         let host = |fields: &Fields| fields.rewrite.as_ref().and_then(|rewrite| rewrite.hostname.clone());
         let fields = combined(rule("leaf"), &levels);
         assert_eq!(host(&fields).as_deref(), Some("leaf"));
-        let owners: Vec<_> = fields.mirrors.iter().map(|mirror| &*mirror.owner.name).collect();
+        let owners: Vec<_> = fields.mirrors.iter().map(|mirror| &*mirror.owner.name.name).collect();
         assert_eq!(owners, ["leaf", "root"]);
         assert_eq!(host(&combined(json!({}), &levels)).as_deref(), Some("root"));
     }

@@ -22,7 +22,7 @@ impl Lookup for Delegating {
         let matches = placed.render(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
         let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
-            Some((position, children_of(&delegate.reference, &name.namespace, &everywhere)?))
+            Some((position, children_of(&delegate.reference, name.namespace(), &everywhere)?))
         });
         let children = children.collect();
         let terms = placed.terms(scope, chain.route(), &route, rule.name.as_ref()).ok()?;

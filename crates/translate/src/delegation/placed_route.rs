@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use engine::Scope;
 use ir::{
-    Chain, NsName, Problem, Reason,
+    Chain, Problem, Reason, RouteId,
     delegation::{Rendered, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
@@ -60,7 +60,7 @@ impl PlacedRoute {
                 .as_ref()
                 .and_then(|above| not_allowed(scope, above, name).or_else(|| fault(scope, chain, route))),
             annotations: route.annotations,
-            age: Age { created: route.created, name: name.clone() },
+            age: Age { created: route.created, name: name.name.clone() },
             // Those that are not named come behind those that are.
             position: above.as_ref().map_or(0, |above| above.position(name).unwrap_or(u32::MAX)),
             above,
@@ -74,7 +74,7 @@ impl PlacedRoute {
     pub(crate) fn terms(
         &self,
         scope: &Scope<'_>,
-        name: &NsName,
+        name: &RouteId,
         route: &Head,
         rule: Option<&Arc<str>>,
     ) -> Result<Terms, Problem> {
@@ -219,8 +219,8 @@ pub(crate) fn describe(written: &Match) -> String {
     text
 }
 
-fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &NsName) -> Option<Fault> {
-    let namespace = &child.namespace;
+fn not_allowed(scope: &Scope<'_>, above: &Delegation, child: &RouteId) -> Option<Fault> {
+    let namespace = child.namespace();
     let labels = || scope.get::<NamespaceLabels>(namespace).map(|labels| (*labels).clone());
     let refused = above.terms.restrictions.iter().any(|restriction| !restriction.allows_namespace(namespace, labels));
     refused.then(|| {

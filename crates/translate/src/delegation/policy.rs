@@ -3,15 +3,17 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{
-    DelegationPolicy, Kind, Object, ObjectId,
+    DelegationPolicy, Kind, Object,
     delegation_policy::{AllowedBackend, AllowedChildren, DelegationPolicySpec, FailureMode, SortMethod as ApiSort},
+    policy::LocalPolicyTargetReference,
     shared::BackendRef,
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, Reason, Severity, delegation::SortMethod, matching::Age, route::Head};
+use ir::{NsName, Problem, Reason, RouteId, RouteKind, Severity, delegation::SortMethod, matching::Age, route::Head};
 
 use crate::{
     internal,
+    route::object_id,
     tables::{
         gateway::Fault,
         input::DelegationPolicies,
@@ -29,13 +31,13 @@ tables! {
     DelegationPolicyRow: NsName => ();
     /// What a policy says, as far as it can be honoured.
     PolicyDirectives: NsName => Directives;
-    /// What is said of an HTTPRoute (no name) or of its rule of that name, by the oldest policy that targets it.
-    DirectivesFor: (NsName, Option<Arc<str>>) => (NsName, Arc<Directives>);
+    /// What is said of a route (no name) or of its rule of that name, by the oldest policy that targets it.
+    DirectivesFor: (RouteId, Option<Arc<str>>) => (NsName, Arc<Directives>);
 }
 
 groups! {
-    /// The policies that target an HTTPRoute or a rule of it, the oldest first.
-    DelegationPoliciesOf: (NsName, Option<Arc<str>>), Age => ();
+    /// The policies that target a route or a rule of it, the oldest first.
+    DelegationPoliciesOf: (RouteId, Option<Arc<str>>), Age => ();
 }
 
 impl Derived for DelegationPolicyRow {
@@ -53,8 +55,7 @@ fn file(scope: &Emitter<'_>, key: &NsName) -> Option<()> {
     let policy = scope.get::<DelegationPolicies>(key)?;
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     for target in &policy.spec.target_refs {
-        if (&*target.group, &*target.kind) == (GATEWAY_API, "HTTPRoute") {
-            let route = NsName::new(key.namespace.clone(), target.name.clone());
+        if let Some(route) = targeted(key, target) {
             let section = target.section_name.clone().filter(|section| !section.is_empty());
             let age = Age { created, name: key.clone() };
             let rank = Rank { kind: Kind::DelegationPolicy, weight: Reverse(0), age: age.clone() };
@@ -94,22 +95,28 @@ impl Lookup for PolicyDirectives {
 }
 
 impl Lookup for DirectivesFor {
-    fn compute(scope: &Scope<'_>, key: &(NsName, Option<Arc<str>>)) -> Option<Self::Value> {
+    fn compute(scope: &Scope<'_>, key: &(RouteId, Option<Arc<str>>)) -> Option<Self::Value> {
         let policies = scope.group::<DelegationPoliciesOf>(key);
         let (Age { name, .. }, ()) = policies.first()?;
         Some((name.clone(), scope.get::<PolicyDirectives>(name)?))
     }
 }
 
-fn target_of(route: &NsName, section: Option<Arc<str>>) -> Target {
-    Target { object: ObjectId::new(Kind::HttpRoute, route.namespace.clone(), route.name.clone()), section }
+/// The route that a policy targets; none for an object of a kind that does not delegate.
+pub(crate) fn targeted(policy: &NsName, target: &LocalPolicyTargetReference) -> Option<RouteId> {
+    let kind = RouteKind::named(&target.group, &target.kind).filter(|kind| kind.delegates())?;
+    Some(RouteId::new(kind, NsName::new(policy.namespace.clone(), target.name.clone())))
 }
 
-/// What is said of an HTTPRoute or of its rule of a name. Most have no such policy, which the list of all policies, read
+fn target_of(route: &RouteId, section: Option<Arc<str>>) -> Target {
+    Target { object: object_id(route), section }
+}
+
+/// What is said of a route or of its rule of a name. Most have no such policy, which the list of all policies, read
 /// anyway, tells: so they need no rows here.
 pub(crate) fn directives_for(
     scope: &Scope<'_>,
-    route: &NsName,
+    route: &RouteId,
     section: Option<Arc<str>>,
 ) -> Option<Arc<(NsName, Arc<Directives>)>> {
     let policies = scope.get::<PoliciesOf>(&target_of(route, section.clone()))?;
@@ -120,7 +127,7 @@ pub(crate) fn directives_for(
 fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Fault> {
     let invalid = |field: &str, message: String| Fault::at(Reason::Invalid, field, message);
     for (index, target) in spec.target_refs.iter().enumerate() {
-        if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
+        if targeted(policy, target).is_none() {
             let message = format!("{} of group {:?} does not delegate; use HTTPRoute", target.kind, target.group);
             return Err(invalid(&format!("spec.targetRefs[{index}]"), message));
         }
@@ -205,7 +212,7 @@ fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
 /// Where a policy that targets the rule is refused: it never means that everything is allowed.
 pub(crate) fn terms(
     scope: &Scope<'_>,
-    route: &NsName,
+    route: &RouteId,
     head: &Head,
     rule: Option<&Arc<str>>,
     above: Option<&Terms>,
@@ -214,8 +221,8 @@ pub(crate) fn terms(
     // Its own parent's choice.
     terms.sort = SortMethod::default();
     if head.labels.get(REQUIRE_AUTH).is_some_and(|value| &**value == "true") {
-        let what = || format!("the label {REQUIRE_AUTH} of HTTPRoute {route}").into();
-        let who = || Demand { namespace: route.namespace.clone(), what: what() };
+        let what = || format!("the label {REQUIRE_AUTH} of {route}").into();
+        let who = || Demand { namespace: route.namespace().clone(), what: what() };
         terms.requires_auth.get_or_insert_with(who);
     }
     let of_route = directives_for(scope, route, None);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ir::{
-    Chain, GATEWAY_API, NsName, Problem, Reason, Severity,
+    Chain, Problem, Reason, RouteId, RouteKind, Severity,
     delegation::Children,
     route::{BackendRef, Head, ParentRef},
 };
@@ -14,23 +14,31 @@ const LABEL_GROUP: &str = "delegation.kgateway.dev";
 /// The children that a backend reference of a route in `own` namespace means; none for an ordinary backend. `everywhere` is
 /// the word that means all namespaces in a reference by label, and only there.
 pub(crate) fn children_of(reference: &BackendRef, own: &Arc<str>, everywhere: &str) -> Option<Children> {
-    let NsName { namespace, name } = reference.target(own);
-    match (&*reference.group, &*reference.kind) {
-        (GATEWAY_API, "HTTPRoute") => Some(match &*reference.name {
-            "" | "*" => Children::InNamespace(namespace),
-            _ => Children::Named(NsName { namespace, name }),
-        }),
-        (LABEL_GROUP, "label") => {
-            let namespace = (*namespace != *everywhere).then_some(namespace);
-            Some(Children::Labelled(name, namespace))
-        }
-        _ => None,
+    let target = reference.target(own);
+    if let Some(kind) = delegate_kind(&reference.group, &reference.kind) {
+        return Some(match &*reference.name {
+            "" | "*" => Children::InNamespace(target.namespace),
+            _ => Children::Named(RouteId::new(kind, target)),
+        });
     }
+    selects_by_label(&reference.group, &reference.kind).then(|| {
+        let namespace = (*target.namespace != *everywhere).then_some(target.namespace);
+        Children::Labelled(target.name, namespace)
+    })
 }
 
 /// Whether a reference means routes.
 pub(crate) fn is_delegate(group: &str, kind: &str) -> bool {
-    matches!((group, kind), (GATEWAY_API, "HTTPRoute") | (LABEL_GROUP, "label"))
+    delegate_kind(group, kind).is_some() || selects_by_label(group, kind)
+}
+
+/// The kind of routes that a reference means, if these delegate.
+fn delegate_kind(group: &str, kind: &str) -> Option<RouteKind> {
+    RouteKind::named(group, kind).filter(|kind| kind.delegates())
+}
+
+fn selects_by_label(group: &str, kind: &str) -> bool {
+    (group, kind) == (LABEL_GROUP, "label")
 }
 
 /// Whether a route lets any other delegate to it. Most routes stand at Gateways and do not.
@@ -39,18 +47,18 @@ pub(crate) fn may_consent(own: &[ParentRef]) -> bool {
 }
 
 fn names_route(reference: &ParentRef) -> bool {
-    (&*reference.group, &*reference.kind) == (GATEWAY_API, "HTTPRoute")
+    delegate_kind(&reference.group, &reference.kind).is_some()
 }
 
 /// What its owner is told of a route at `chain` that names no parent, where one of another namespace publishes it.
 pub fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
     let (parent, _) = chain.above()?;
     let parent = parent.route();
-    if !route.parents.is_empty() || parent.namespace == chain.route().namespace {
+    if !route.parents.is_empty() || parent.namespace() == chain.route().namespace() {
         return None;
     }
     let message = format!(
-        "HTTPRoute {parent} of another namespace publishes this route, which names no parent and so admits every one; \
+        "{parent} of another namespace publishes this route, which names no parent and so admits every one; \
          name those that may in parentRefs"
     );
     Some(Problem::new(Severity::Warning, Reason::PublishedUnasked, "spec.parentRefs", message))
@@ -58,11 +66,10 @@ pub fn published_unasked(chain: &Chain, route: &Head) -> Option<Problem> {
 
 /// Whether a route lets a rule of `parent` delegate to it. A route without `parentRefs` lets every parent; otherwise one
 /// of them must be that parent, with group and kind, or that rule of it by `sectionName`.
-pub(crate) fn consents(own: &[ParentRef], own_namespace: &Arc<str>, parent: &NsName, rule: Option<&str>) -> bool {
+pub(crate) fn consents(own: &[ParentRef], own_namespace: &Arc<str>, parent: &RouteId, rule: Option<&str>) -> bool {
     own.is_empty()
         || own.iter().any(|reference| {
-            names_route(reference)
-                && reference.target(own_namespace) == *parent
+            reference.route(own_namespace).as_ref() == Some(parent)
                 && reference.section().is_none_or(|section| rule == Some(section))
         })
 }
@@ -70,6 +77,7 @@ pub(crate) fn consents(own: &[ParentRef], own_namespace: &Arc<str>, parent: &NsN
 #[cfg(test)]
 mod tests {
     use api::shared::{BackendObjectReference, ParentReference};
+    use ir::GATEWAY_API;
     use serde_json::{Value, json};
 
     use super::*;
@@ -83,7 +91,7 @@ mod tests {
 
     #[test]
     fn routes_are_selected_by_name_namespace_or_label() {
-        let named = |namespace: &str, name: &str| Some(Children::Named(NsName::new(namespace, name)));
+        let named = |namespace: &str, name: &str| Some(Children::Named(RouteId::http(namespace, name)));
         let labelled =
             |value: &str, namespace: Option<&str>| Some(Children::Labelled(value.into(), namespace.map(Into::into)));
         for (name, namespace, expected) in [
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_route_consents_to_every_parent_or_to_those_that_it_names() {
-        let parent = NsName::new("infra", "parent");
+        let parent = RouteId::http("infra", "parent");
         let consents = |references: Value, rule: Option<&str>| {
             let references: Vec<ParentReference> = serde_json::from_value(references).expect("references");
             let references = references.into_iter().map(|reference| {

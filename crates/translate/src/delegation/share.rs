@@ -93,7 +93,7 @@ fn among_namespaces(nodes: &mut [Node<'_>], places: &[usize], share: u64, waitin
     let mut namespaces: BTreeMap<_, (u64, Vec<usize>)> = BTreeMap::new();
     for place in places {
         let Node { chain, demand, .. } = &nodes[*place];
-        let (sum, children) = namespaces.entry(chain.route().namespace.clone()).or_default();
+        let (sum, children) = namespaces.entry(chain.route().namespace().clone()).or_default();
         *sum = sum.saturating_add(*demand);
         children.push(*place);
     }

@@ -9,10 +9,9 @@ use std::{
 use api::{
     gateway::{AddressType, FromNamespaces, ProtocolType, TlsModeType},
     meta::StringMap,
-    shared::RouteGroupKind,
 };
 use ir::{
-    GATEWAY_API, Hostname, NsName, Port, Reason, Settings,
+    Hostname, NsName, Port, Reason, RouteKind, Settings,
     filter::Scheme,
     matching::Age,
     settings::{PortMapping, RESERVED_PORTS},
@@ -22,7 +21,7 @@ use super::conflict;
 use crate::tables::gateway::{Admission, Fault, GatewayModel, ListenerModel};
 
 /// The kinds of routes that HTTP and HTTPS listeners support.
-const HTTP_KINDS: [&str; 1] = ["HTTPRoute"];
+const HTTP_KINDS: [RouteKind; 1] = [RouteKind::HttpRoute];
 
 /// Reads the spec of Gateway `key`, which is of a class of ours.
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
@@ -219,21 +218,21 @@ fn listener(
     }
 }
 
-fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, index: usize) -> (Vec<RouteGroupKind>, Option<Fault>) {
-    let supported: &[&str] = if scheme.is_some() { &HTTP_KINDS } else { &[] };
+fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, index: usize) -> (Vec<RouteKind>, Option<Fault>) {
+    let supported: &[RouteKind] = if scheme.is_some() { &HTTP_KINDS } else { &[] };
     if spec.allowed_routes.kinds.is_empty() {
-        return (supported.iter().map(|kind| RouteGroupKind::gateway_api(*kind)).collect(), None);
+        return (supported.to_vec(), None);
     }
     let mut seen = HashSet::new();
-    let (good, bad): (Vec<_>, Vec<_>) = spec
-        .allowed_routes
-        .kinds
-        .iter()
-        .filter(|kind| seen.insert(*kind))
-        .cloned()
-        .partition(|kind| &*kind.group == GATEWAY_API && supported.contains(&&*kind.kind));
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for written in spec.allowed_routes.kinds.iter().filter(|kind| seen.insert(*kind)) {
+        match RouteKind::named(&written.group, &written.kind).filter(|kind| supported.contains(kind)) {
+            Some(kind) => good.push(kind),
+            None => bad.push(written.to_string()),
+        }
+    }
     let fault = (!bad.is_empty()).then(|| {
-        let bad: Vec<_> = bad.iter().map(ToString::to_string).collect();
+        let supported: Vec<_> = supported.iter().map(|kind| kind.name()).collect();
         let supported = if supported.is_empty() { "none".into() } else { supported.join(", ") };
         let message = format!("{} cannot attach here; supported is {supported}", bad.join(", "));
         Fault::at(Reason::InvalidRouteKinds, format!("spec.listeners[{index}].allowedRoutes.kinds"), message)

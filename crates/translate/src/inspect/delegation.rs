@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ir::{Chain, NsName, delegation::Children, matching::Match, route::RuleSpec};
+use ir::{Chain, RouteId, delegation::Children, matching::Match, route::RuleSpec};
 
 use super::{Fault, Inspector, Provenance, Serving};
 use crate::{
@@ -32,7 +32,7 @@ pub struct MergedMatch<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// The route.
-    pub route: NsName,
+    pub route: RouteId,
     /// Whether it stands above already, so that it does not stand here.
     pub is_cycle: bool,
 }
@@ -71,7 +71,7 @@ impl Inspector<'_> {
     }
 
     /// The reference of a delegating rule that means a child, by its index in `backendRefs`: the first, if there are more.
-    pub fn reference_to(self, chain: &Chain, rule: u32, child: &NsName) -> Option<u32> {
+    pub fn reference_to(self, chain: &Chain, rule: u32, child: &RouteId) -> Option<u32> {
         let delegation = self.delegation(chain, rule)?;
         let mut references = delegation.references().iter().map(|(index, _)| *index);
         references.find(|index| self.engine.group::<Selections>(&(chain.clone(), rule, *index)).get(child).is_some())

@@ -3,7 +3,7 @@
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter};
-use ir::{NsName, Reason};
+use ir::{NsName, Reason, RouteId};
 
 use super::key_of;
 use crate::{
@@ -42,7 +42,7 @@ impl Derived for UsedEntry {
 }
 
 impl Derived for WithoutPrefix {
-    fn compute(scope: &Emitter<'_>, (policy, route, rule): &(ObjectId, NsName, u32)) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, (policy, route, rule): &(ObjectId, RouteId, u32)) -> Option<()> {
         scope.emit::<Prefixless>(policy.clone(), (route.clone(), *rule), ());
         Some(())
     }
@@ -66,11 +66,13 @@ impl Derived for InvalidPolicies {
             return None;
         }
         // Rules of other namespaces are counted, not named: whoever reads this may not know them.
-        let first = (NsName::new(id.namespace.clone(), ""), 0);
-        let own =
-            prefixless.range_from(&first).map(|(at, ())| at).take_while(|(route, _)| route.namespace == id.namespace);
+        let first = (RouteId::first_of(id.namespace.clone()), 0);
+        let own = prefixless
+            .range_from(&first)
+            .map(|(at, ())| at)
+            .take_while(|(route, _)| *route.namespace() == id.namespace);
         let mut listed: Vec<_> =
-            own.take(MAX_LISTED).map(|(route, rule)| format!("HTTPRoute {route} spec.rules[{rule}]")).collect();
+            own.take(MAX_LISTED).map(|(route, rule)| format!("{route} spec.rules[{rule}]")).collect();
         let others = prefixless.len() - listed.len();
         if others > 0 {
             listed.push(format!("{others} other rules"));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
-    Chain, NsName, Problem, Reason, Severity,
+    Chain, Problem, Reason, RouteId, Severity,
     route::{ExtensionKind, ExtensionRef},
 };
 use units::AnyUnit;
 
 use crate::{
     fold::{LevelValue, fold},
+    route::object_id,
     tables::{
         policy::{PoliciesOf, PolicyRow, Rank, Target},
         route::{RouteHead, RouteRule},
@@ -47,7 +48,7 @@ struct Broken {
 /// The policies of one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    route: NsName,
+    route: RouteId,
     /// Whether it wins over all below.
     prefers_itself: bool,
     /// All that they say, in the order in which it counts.
@@ -70,14 +71,14 @@ pub(crate) struct Effective {
 
 tables! {
     /// The policies of a delegating rule, by route and place; absent where there are none.
-    RulePolicies: (NsName, u32) => Level;
+    RulePolicies: (RouteId, u32) => Level;
     /// What delegating rules hand down, by place in a tree, from the nearest on; absent where that is nothing.
     HandedDown: (Chain, u32) => Box<[Arc<Level>]>;
 }
 
 impl Level {
     /// The policies of a rule: `extensions` are those that its filters name.
-    pub(crate) fn of(scope: &Scope<'_>, route: &NsName, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
+    pub(crate) fn of(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
         let mut level =
             Self { route: route.clone(), prefers_itself: false, units: Vec::new(), broken: None, policies: Vec::new() };
         let mut named = Vec::new();
@@ -87,7 +88,7 @@ impl Level {
                 ExtensionKind::RewritePolicy => Kind::RewritePolicy,
                 ExtensionKind::DirectResponse => continue,
             };
-            let id = ObjectId::new(kind, route.namespace.clone(), extension.name.clone());
+            let id = ObjectId::new(kind, route.namespace().clone(), extension.name.clone());
             match scope.get::<PolicyRow>(&id) {
                 Some(policy) => named.push(policy.rank.clone()),
                 None => {
@@ -99,7 +100,7 @@ impl Level {
         }
         named.sort_unstable();
         level.add(scope, named.iter().map(Rank::policy));
-        let object = ObjectId::new(Kind::HttpRoute, route.namespace.clone(), route.name.clone());
+        let object = object_id(route);
         let target = |section| Target { object: object.clone(), section };
         if let Some(rule) = rule {
             let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
@@ -142,9 +143,9 @@ impl Level {
         let handed_down = || {
             let (level, broken) = above.iter().find_map(|level| Some((level, level.broken.as_ref()?)))?;
             // The policies of another namespace are not named: its owner is told of them on the route.
-            let is_own = level.route.namespace == self.route.namespace;
+            let is_own = level.route.namespace() == self.route.namespace();
             let what = if is_own { &*broken.message } else { "a policy is not valid or not there" };
-            Some((field, format!("HTTPRoute {} hands down what is broken: {what}", level.route)))
+            Some((field, format!("{} hands down what is broken: {what}", level.route)))
         };
         let broken = broken.or_else(handed_down);
         let broken =
@@ -183,7 +184,7 @@ impl Level {
 }
 
 impl Lookup for RulePolicies {
-    fn compute(scope: &Scope<'_>, (name, index): &(NsName, u32)) -> Option<Level> {
+    fn compute(scope: &Scope<'_>, (name, index): &(RouteId, u32)) -> Option<Level> {
         let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
         let extensions = rule.handling.as_ref().map_or(&[][..], |handling| &handling.extensions);
         let level = Level::of(scope, name, rule.name.as_ref(), extensions);

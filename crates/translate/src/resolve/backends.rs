@@ -65,7 +65,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     pub(super) fn rule(&mut self, handling: &Handling) -> Result<Rule, Problem> {
         let action = match (&handling.redirect, handling.direct_response()) {
             (Some(redirect), _) => Action::Redirect(Redirect::clone(redirect)),
-            (None, Some(answer)) => direct_response::action(self.scope, &self.rule.0.route().namespace, answer)?,
+            (None, Some(answer)) => direct_response::action(self.scope, self.rule.0.route().namespace(), answer)?,
             (None, None) => self.forward(handling)?,
         };
         let fields = &handling.fields;
@@ -79,7 +79,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         for mirror in &fields.mirrors {
             let owner = &mirror.owner;
             // A mirror that does not resolve takes nothing from the request itself.
-            match self.follow(Referrer::gateway_api("HTTPRoute", &owner.namespace), &mirror.backend, &mirror.field) {
+            match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field) {
                 Ok((port, _)) => {
                     filters.mirrors.push(Mirror { cluster: port.cluster_name().into(), fraction: mirror.fraction });
                     self.clusters.push(ClusterId::Service(port));
@@ -104,10 +104,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
     /// The mirrors that a delegating rule hands down: what is wrong with them is told to its route.
     pub(super) fn handed_down(&mut self, mirrors: &[MirrorSpec]) {
         for mirror in mirrors {
-            let namespace = &self.rule.0.route().namespace;
-            if let Err(problem) =
-                self.follow(Referrer::gateway_api("HTTPRoute", namespace), &mirror.backend, &mirror.field)
-            {
+            let from = Referrer::route(self.rule.0.route());
+            if let Err(problem) = self.follow(from, &mirror.backend, &mirror.field) {
                 self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
             }
         }
@@ -133,7 +131,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     fn share<'d>(&mut self, backend: &'d BackendSpec) -> Share<'d> {
         let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
         let from = match &backend.policy {
-            None => Referrer::gateway_api("HTTPRoute", &self.rule.0.route().namespace),
+            None => Referrer::route(self.rule.0.route()),
             Some(policy) => {
                 Referrer { group: PORTCULLIS_GROUP, kind: "DelegationPolicy", namespace: &policy.namespace }
             }
@@ -160,7 +158,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     /// What the owner of the route may know: nothing of a policy of another namespace, nor of what it refers to.
     fn conceal(&self, backend: &BackendSpec, problem: Problem) -> Problem {
         let Some(policy) = &backend.policy else { return problem };
-        if policy.namespace == self.rule.0.route().namespace {
+        if policy.namespace == *self.rule.0.route().namespace() {
             return problem;
         }
         let message = "a backend that this rule is given by a parent is not usable; name backendRefs of its own, or ask \

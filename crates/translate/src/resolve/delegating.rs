@@ -118,14 +118,14 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                 Selection::Selected | Selection::Unasked => {}
                 Selection::Missing => {
                     missing = true;
-                    let message = format!("HTTPRoute {child} does not exist; create it, or correct the name");
+                    let message = format!("{child} does not exist; create it, or correct the name");
                     tell(Reason::BackendNotFound, ".name", message);
                 }
                 Selection::NotPermitted => {
                     missing = true;
                     let message = format!(
-                        "HTTPRoute {child} does not admit this parent; its owner decides by parentRefs, which must name \
-                         HTTPRoute {}",
+                        "{child} does not admit this parent; its owner decides by parentRefs, which must name \
+                         {}",
                         chain.route()
                     );
                     tell(Reason::RefNotPermitted, ".name", message);
@@ -133,14 +133,15 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                 Selection::Withheld => {
                     missing = true;
                     let message = format!(
-                        "HTTPRoute {child} does not exist or does not admit this route; correct the name, or ask its \
+                        "{child} does not exist or does not admit this route; correct the name, or ask its \
                          owner, who decides by parentRefs"
                     );
                     tell(Reason::BackendNotFound, ".name", message);
                 }
                 Selection::Cycle => {
                     let message = format!(
-                        "HTTPRoute {child} would stand below itself: {chain} rule {rule} > {child}; remove this reference"
+                        "{child} would stand below itself: {chain} rule {rule} > {}; remove this reference",
+                        child.name
                     );
                     tell(Reason::RefNotPermitted, ".name", message);
                 }
@@ -161,7 +162,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
 
 fn nobody(children: &Children) -> String {
     match children {
-        Children::Named(child) => format!("HTTPRoute {child} is not selected"),
+        Children::Named(child) => format!("{child} is not selected"),
         Children::InNamespace(namespace) => {
             format!("no HTTPRoute of namespace {namespace} admits this parent; create one, or correct the namespace")
         }

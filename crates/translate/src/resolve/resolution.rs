@@ -82,7 +82,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             self.resolver.handed_down(&handling.fields.mirrors);
             return Ok(AnsweredBy::Children(handling));
         }
-        let handling = terms::apply(Cow::Borrowed(handling), &terms, &key.0.route().namespace, field)?;
+        let handling = terms::apply(Cow::Borrowed(handling), &terms, key.0.route().namespace(), field)?;
         if self.is_restricted(&terms, &handling) {
             return Ok(AnsweredBy::Rule);
         }

@@ -8,7 +8,7 @@ use ir::{
     delegation::Rendered,
     filter::Scheme,
     matching::{Part, Step},
-    rule::{HTTP_ROUTE, Rule, Source},
+    rule::{Rule, Source},
     settings::Replacement,
 };
 
@@ -126,7 +126,6 @@ impl Priced {
         let request = matching.request();
         let part = Part { ordinal: rendered.ordinal, path: part, host_with_port: request.host_with_port };
         let source = Source {
-            kind: HTTP_ROUTE,
             route: chain.route().clone(),
             rule: *index,
             rule_name: name.clone(),

@@ -2,14 +2,14 @@
 
 use api::{ObjectId, shared::ParentReference, status::PolicyStatus as Status};
 use engine::Scope;
-use ir::{Chain, GATEWAY_API, NsName, Problem, Reason, Severity, matching::Age};
+use ir::{Chain, Problem, Reason, Severity, matching::Age};
 
 use super::{
     Conditions, StatusReport,
     ancestors::{entries, gateway_ref},
 };
 use crate::{
-    delegation::{DelegationPoliciesOf, PolicyDirectives},
+    delegation::{DelegationPoliciesOf, PolicyDirectives, targeted},
     policy::{key_of, section},
     tables::{
         delegation::{Places, ServedChain},
@@ -29,13 +29,10 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     let own = Age { created, name: key.clone() };
     let (mut lacking, mut older, mut not_root) = (Vec::new(), None, None);
     for (index, target) in policy.spec.target_refs.iter().enumerate() {
-        let route = NsName::new(key.namespace.clone(), target.name.clone());
-        if (&*target.group, &*target.kind) != (GATEWAY_API, "HTTPRoute") {
-            continue; // a policy with such a target is refused
-        }
+        let Some(route) = targeted(&key, target) else { continue }; // a policy with such a target is refused
         let section = section(target.section_name.as_ref());
         let Some(object) = scope.get::<RouteHead>(&route) else {
-            let message = format!("HTTPRoute {route} does not exist; create it, or correct the name");
+            let message = format!("{route} does not exist; create it, or correct the name");
             lacking
                 .push((target, Fault::at(Reason::TargetNotFound, format!("spec.targetRefs[{index}].name"), message)));
             continue;
@@ -43,7 +40,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
         if let Some(section) = &section
             && object.rule_names().all(|name| name != section)
         {
-            let message = format!("HTTPRoute {route} has no rule named {section}; name one so, or correct the name");
+            let message = format!("{route} has no rule named {section}; name one so, or correct the name");
             let field = format!("spec.targetRefs[{index}].sectionName");
             lacking.push((target, Fault::at(Reason::TargetNotFound, field, message)));
             continue;
@@ -59,8 +56,7 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
             && !scope.group::<Places>(&route).is_empty();
         if policy.spec.failure_mode.is_some() && below {
             not_root.get_or_insert_with(|| {
-                let message =
-                    format!("HTTPRoute {route} is no root, and only whole trees have a failure mode; remove it");
+                let message = format!("{route} is no root, and only whole trees have a failure mode; remove it");
                 Fault::at(Reason::Invalid, "spec.failureMode", message)
             });
         }

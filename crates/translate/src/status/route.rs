@@ -11,7 +11,7 @@ use api::{
     status::{Condition, RouteParentStatus, RouteStatus as Status},
 };
 use engine::{Derived, Emitter, View};
-use ir::{Chain, NsName, Problem, Reason, Severity, route::ParentRef};
+use ir::{Chain, Problem, Reason, RouteId, Severity, route::ParentRef};
 
 use self::{
     child::child,
@@ -35,7 +35,7 @@ const MAX_PARENTS: usize = 32;
 
 tables! {
     /// Reports on HTTPRoutes with a parent of ours, and on those with problems and no parent.
-    RouteStatus: NsName => RouteReport;
+    RouteStatus: RouteId => RouteReport;
 }
 
 /// The report on a route. Messages are made when they are read: there are many routes, and most are fine.
@@ -60,7 +60,7 @@ struct Parent {
 }
 
 impl Derived for RouteStatus {
-    fn compute(scope: &Emitter<'_>, key: &NsName) -> Option<RouteReport> {
+    fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<RouteReport> {
         let route = scope.get::<RouteHead>(key)?;
         let attached = scope.get::<Attachment>(key)?;
         let places = may_consent(&route.parents).then(|| scope.group::<Places>(key));
@@ -77,8 +77,7 @@ impl Derived for RouteStatus {
             },
             Entry::Selecting(reference, _, places) => child(scope, &attached, &reference, &places),
             Entry::Never(reference, parent) => {
-                let message =
-                    format!("no rule of HTTPRoute {parent} selects this route; its owner decides by backendRefs");
+                let message = format!("no rule of {parent} selects this route; its owner decides by backendRefs");
                 let detached = Some(Box::new(Fault::new(Reason::NoMatchingParent, message)));
                 Parent { reference: reference_of(&reference), detached, refused: None, problems: None }
             }

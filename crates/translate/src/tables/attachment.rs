@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use api::meta::StringMap;
-use ir::{Hostname, ListenerId, NsName, Problem, hostname::HostPrecedence, matching::Age};
+use ir::{Hostname, ListenerId, Problem, RouteId, hostname::HostPrecedence, matching::Age};
 
 use super::gateway::Fault;
 
 tables! {
     /// The labels of a namespace, which are all that anyone reads of it.
     NamespaceLabels: Arc<str> => StringMap;
-    /// HTTPRoutes with the listeners that they are attached to.
-    Attachment: NsName => Attached;
+    /// Routes with the listeners that they are attached to.
+    Attachment: RouteId => Attached;
     /// Why no rule of a route at a Gateway does what it says; absent where one does.
-    Unacceptable: NsName => Fault;
+    Unacceptable: RouteId => Fault;
 }
 
 groups! {
     /// The routes attached to a listener; their number is `attachedRoutes`.
-    AttachedRoutes: ListenerId, NsName => ();
+    AttachedRoutes: ListenerId, RouteId => ();
 }
 
 /// A route without its rules, and what became of each of its parents.
@@ -65,8 +65,8 @@ impl Attached {
         at.map_or(&[], |at| &self.listeners[at].1)
     }
 
-    /// Its place among routes that are otherwise equal; `route` is its name.
-    pub(crate) fn age(&self, route: &NsName) -> Age {
-        Age { created: self.created, name: route.clone() }
+    /// Its place among routes that are otherwise equal; `route` is this one.
+    pub(crate) fn age(&self, route: &RouteId) -> Age {
+        Age { created: self.created, name: route.name.clone() }
     }
 }

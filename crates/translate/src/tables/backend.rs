@@ -34,7 +34,8 @@ impl ClusterId {
         match self {
             Self::Service(port) => port.cluster_name(),
             Self::Rule(chain, rule) => {
-                let name = format!("httproute/{}/rule/{rule}", chain.route());
+                let route = chain.route();
+                let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
                 if chain.depth() == 0 { name } else { format!("{name}/below/{:016x}", chain.fingerprint()) }
             }
         }
@@ -69,15 +70,15 @@ pub(crate) struct Shares {
 
 #[cfg(test)]
 mod tests {
-    use ir::NsName;
+    use ir::RouteId;
 
     use super::*;
 
     #[test]
     fn names_of_clusters_are_the_same_in_every_build() {
-        let root = Chain::root(NsName::new("platform", "shop"));
-        let orders = root.below(2, NsName::new("orders", "orders"));
-        let returns = orders.below(0, NsName::new("returns", "returns"));
+        let root = Chain::root(RouteId::http("platform", "shop"));
+        let orders = root.below(2, RouteId::http("orders", "orders"));
+        let returns = orders.below(0, RouteId::http("returns", "returns"));
         for (chain, name) in [
             (root, "httproute/platform/shop/rule/1"),
             (orders, "httproute/orders/orders/rule/1/below/65b1bdf135dcd854"),

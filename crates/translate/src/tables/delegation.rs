@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Group, Scope, Summary, View};
 use ir::{
-    Chain, NsName,
+    Chain, RouteId,
     delegation::{Children, Level, Rendered},
     matching::Path,
 };
@@ -21,9 +21,9 @@ tables! {
     /// A route that is served at its place in a tree.
     ServedChain: Chain => Serving;
     /// Tells the routes of a root's tree that ask for more than their share of what it may have.
-    Excesses: NsName => ();
+    Excesses: RouteId => ();
     /// Has the parents of a child know it that its status has no room for.
-    Overfull: NsName => ();
+    Overfull: RouteId => ();
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
     /// this, so that few wake it.
     FitsBelow: (Chain, u32, u32) => Fits;
@@ -33,11 +33,11 @@ tables! {
 
 groups! {
     /// The children of a delegating rule that go without. Whoever reads it reads [`Excesses`] as well, for its poison.
-    Excess: (Chain, u32), NsName => Beyond;
+    Excess: (Chain, u32), RouteId => Beyond;
     /// Where below others a route stands.
-    Places: NsName, Chain => Arc<Place>;
+    Places: RouteId, Chain => Arc<Place>;
     /// The children of a route whose statuses have no room for it.
-    Unlisted: NsName, NsName => ();
+    Unlisted: RouteId, RouteId => ();
 }
 
 /// What became of a reference of a delegating rule, by child.
@@ -46,7 +46,7 @@ pub(crate) struct Selections;
 impl Group for Selections {
     const NAME: &'static str = "Selections";
     type Key = (Chain, u32, u32);
-    type Sort = NsName;
+    type Sort = RouteId;
     type Entry = Selection;
     type Summary = SelectedBelow;
 
@@ -92,7 +92,7 @@ pub(crate) struct Referral {
     /// Somebody does who did not ask for it.
     pub(crate) unasked: bool,
     /// Those that do not, and why.
-    pub(crate) others: Box<[(NsName, Selection)]>,
+    pub(crate) others: Box<[(RouteId, Selection)]>,
 }
 
 impl engine::Lookup for Referred {
@@ -120,7 +120,7 @@ pub(crate) struct Fitting;
 impl Group for Fitting {
     const NAME: &'static str = "Fitting";
     type Key = (Chain, u32, u32);
-    type Sort = NsName;
+    type Sort = RouteId;
     type Entry = Fit;
     type Summary = FitCounts;
 
@@ -322,7 +322,7 @@ impl Delegation {
     }
 
     /// The place of the reference that names a child, if one does.
-    pub(crate) fn position(&self, child: &NsName) -> Option<u32> {
+    pub(crate) fn position(&self, child: &RouteId) -> Option<u32> {
         let names = |children: &Children| matches!(children, Children::Named(name) if name == child);
         self.children.iter().find(|(_, children)| names(children)).map(|(position, _)| *position)
     }

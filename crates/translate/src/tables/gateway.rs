@@ -2,11 +2,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use api::{
-    meta::LabelSelector,
-    shared::{RouteGroupKind, SecretObjectReference},
-};
-use ir::{Hostname, ListenerName, NsName, Port, Reason, filter::Scheme, matching::Age};
+use api::{meta::LabelSelector, shared::SecretObjectReference};
+use ir::{Hostname, ListenerName, NsName, Port, Reason, RouteKind, filter::Scheme, matching::Age};
 
 tables! {
     /// Gateways whose proxies have a name, told apart from what their specs say: one that cannot be read keeps its name.
@@ -79,7 +76,7 @@ pub(crate) struct ListenerModel {
     /// The namespaces whose routes may attach.
     pub(crate) admits: Admission,
     /// The kinds of routes that may attach; a part of what is supported.
-    pub(crate) kinds: Vec<RouteGroupKind>,
+    pub(crate) kinds: Vec<RouteKind>,
     /// Certificates to present.
     pub(crate) certificates: Vec<SecretObjectReference>,
     /// Why it is not accepted.

@@ -44,16 +44,16 @@ pub(crate) trait ObjectTable: Input<Key: ObjectKey> {
 
 /// A key that names an object.
 pub(crate) trait ObjectKey: Sized {
-    /// The key of an object.
-    fn of(id: &ObjectId) -> Self;
+    /// The key of an object; none for one of a kind that the key cannot name.
+    fn of(id: &ObjectId) -> Option<Self>;
 
     /// The object. It is of this kind, unless the key names another.
     fn id(self, kind: Kind) -> ObjectId;
 }
 
 impl ObjectKey for NsName {
-    fn of(id: &ObjectId) -> Self {
-        Self::new(id.namespace.clone(), id.name.clone())
+    fn of(id: &ObjectId) -> Option<Self> {
+        Some(Self::new(id.namespace.clone(), id.name.clone()))
     }
 
     fn id(self, kind: Kind) -> ObjectId {
@@ -63,8 +63,8 @@ impl ObjectKey for NsName {
 
 /// For objects of the cluster.
 impl ObjectKey for Arc<str> {
-    fn of(id: &ObjectId) -> Self {
-        id.name.clone()
+    fn of(id: &ObjectId) -> Option<Self> {
+        Some(id.name.clone())
     }
 
     fn id(self, kind: Kind) -> ObjectId {
@@ -74,12 +74,18 @@ impl ObjectKey for Arc<str> {
 
 /// For tables of several kinds.
 impl ObjectKey for ObjectId {
-    fn of(id: &ObjectId) -> Self {
-        id.clone()
+    fn of(id: &ObjectId) -> Option<Self> {
+        Some(id.clone())
     }
 
     fn id(self, _: Kind) -> ObjectId {
         self
+    }
+}
+
+fn write<T: ObjectTable>(engine: &mut Engine, id: &ObjectId, object: Option<T::Value>) {
+    if let Some(key) = T::Key::of(id) {
+        engine.set::<T>(key, object);
     }
 }
 
@@ -106,12 +112,8 @@ macro_rules! objects {
         pub(crate) fn set(engine: &mut Engine, id: &ObjectId, object: Option<Object>) {
             match (id.kind, object) {
                 $(
-                    (_, Some(Object::$kind(object))) => {
-                        engine.set::<$table>(ObjectKey::of(id), Some(object));
-                    }
-                    (Kind::$kind, None) => {
-                        engine.set::<$table>(ObjectKey::of(id), None);
-                    }
+                    (_, Some(Object::$kind(object))) => write::<$table>(engine, id, Some(object)),
+                    (Kind::$kind, None) => write::<$table>(engine, id, None),
                 )+
                 _ => {}
             }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use api::shared::RouteGroupKind;
-use ir::{Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, filter::Scheme};
+use ir::{Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind, filter::Scheme};
 
 use super::gateway::{Admission, Fault, ListenerModel};
 
@@ -54,7 +53,7 @@ pub(crate) struct ListenerSummary {
     pub(crate) port: Port,
     pub(crate) scheme: Option<Scheme>,
     pub(crate) hostname: Hostname,
-    pub(crate) kinds: Vec<RouteGroupKind>,
+    pub(crate) kinds: Vec<RouteKind>,
     pub(crate) admits: Admission,
     /// Whether routes that attach are served.
     pub(crate) served: bool,

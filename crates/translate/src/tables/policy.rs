@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
-use ir::{NsName, Problem, Reason, matching::Age};
+use ir::{NsName, Problem, Reason, RouteId, matching::Age};
 use units::AnyUnit;
 
 tables! {
@@ -23,7 +23,7 @@ tables! {
     /// An entry of a RewritePolicy that is used, by its place.
     UsedEntry: (ObjectId, u32) => ();
     /// A rule with matches that have no prefix, where a policy needs one.
-    WithoutPrefix: (ObjectId, NsName, u32) => ();
+    WithoutPrefix: (ObjectId, RouteId, u32) => ();
     /// Why a policy is not valid; absent for one that is.
     InvalidPolicies: ObjectId => InvalidPolicy;
 }
@@ -38,7 +38,7 @@ groups! {
     /// What holds in place of a policy, where something does.
     Winners: ObjectId, Winner => ();
     /// Rules with matches that have no prefix, where a policy needs one.
-    Prefixless: ObjectId, (NsName, u32) => ();
+    Prefixless: ObjectId, (RouteId, u32) => ();
 }
 
 /// What a policy can be attached to.

@@ -1,15 +1,15 @@
 //! Routes as all kinds have them.
 
 use ir::{
-    NsName,
+    RouteId,
     route::{Head, RuleSpec},
 };
 
 tables! {
     /// Routes without what their rules say.
-    RouteHead: NsName => Head;
+    RouteHead: RouteId => Head;
     /// `metadata.generation`, which changes with everything that a route says.
-    RouteGeneration: NsName => i64;
+    RouteGeneration: RouteId => i64;
     /// Rules of routes by their place: read once, whoever asks.
-    RouteRule: (NsName, u32) => RuleSpec;
+    RouteRule: (RouteId, u32) => RuleSpec;
 }

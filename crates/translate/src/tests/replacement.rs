@@ -1,7 +1,7 @@
 //! What stands in place of what is broken.
 
 use envoy::ResourceKind;
-use ir::{GATEWAY_API, NsName, Reason, Settings};
+use ir::{GATEWAY_API, NsName, Reason, RouteId, Settings};
 use serde_json::{Value, json};
 
 use super::{
@@ -68,7 +68,7 @@ fn a_rule_that_nobody_can_read_answers_500_also_without_replacement() {
         settings.replacement.enabled = enabled;
         settings.replacement.status = 503;
         let mut scene = scene(settings, false);
-        scene.0.fail_at("RouteRule", &format!("{:?}", (NsName::new("apps", "r"), 1_u32)));
+        scene.0.fail_at("RouteRule", &format!("{:?}", (RouteId::http("apps", "r"), 1_u32)));
         assert_eq!(scene.0.settle().faults.len(), 1);
         let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").unwrap_or_default();
         assert_eq!(config["virtualHosts"][0]["routes"][0]["directResponse"]["status"], 500, "{config}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId, Violation};
 use engine::{Engine, Table};
-use ir::{NsName, Problem, Reason, Severity};
+use ir::{Problem, Reason, RouteId, Severity};
 
 use super::Translator;
 use crate::{
@@ -37,7 +37,7 @@ impl<T: Table<Key: ObjectKey, Value: Report>> ReportTable for T {
     }
 
     fn get(&self, engine: &Engine, id: &ObjectId) -> Option<Arc<dyn Report>> {
-        Some(engine.get::<T>(&T::Key::of(id))?)
+        Some(engine.get::<T>(&T::Key::of(id)?)?)
     }
 
     fn rows(&self, engine: &Engine, kind: Kind) -> Vec<(ObjectId, Arc<dyn Report>)> {
@@ -57,8 +57,7 @@ impl Translator {
             let list = if kinds[0].has_status_of_ours() { &mut statuses } else { &mut problems };
             list.extend(table.take_changes(&mut self.engine, kinds[0]));
         }
-        for id in statuses.iter().filter(|id| id.kind == Kind::HttpRoute) {
-            let route = NsName::of(id);
+        for route in statuses.iter().filter_map(RouteId::of) {
             if self.engine.get::<RouteStatus>(&route).is_some_and(|report| report.is_published_unasked()) {
                 self.unasked.insert(route);
             } else {

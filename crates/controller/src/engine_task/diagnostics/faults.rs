@@ -30,7 +30,7 @@ pub(super) fn note(turned: &[Turned], metrics: &Metrics) {
 
 #[cfg(test)]
 mod tests {
-    use ir::{NsName, Settings};
+    use ir::{RouteId, Settings};
     use translate::Translator;
 
     use super::*;
@@ -46,7 +46,7 @@ mod tests {
             .expect("a route")
             .object,
         ));
-        let key = format!("{:?}", NsName::new("apps", "r"));
+        let key = format!("{:?}", RouteId::http("apps", "r"));
         for (fails, faults, now) in [(true, 1, 1), (true, 1, 1), (false, 1, 0), (true, 2, 1)] {
             if fails {
                 translator.fail_at("RouteStatus", &key);

@@ -24,7 +24,7 @@ impl Replacements {
         }
         for (at, now) in changes {
             let ReplacedRule { gateway, route: chain, rule } = &at;
-            let route = chain.route();
+            let route = &chain.route().name;
             count(&mut self.rules, &at, now.as_ref(), gateway, "route", metrics);
             match now {
                 Some(Replacement { reason, error }) if one_by_one => {
@@ -97,8 +97,11 @@ mod tests {
     use crate::metrics::render;
 
     fn changes(rule: u32, reason: Option<Reason>) -> Vec<(ReplacedRule, Option<Replacement>)> {
-        let at =
-            ReplacedRule { gateway: NsName::new("infra", "edge"), route: Chain::root(NsName::new("apps", "r")), rule };
+        let at = ReplacedRule {
+            gateway: NsName::new("infra", "edge"),
+            route: Chain::root(ir::RouteId::http("apps", "r")),
+            rule,
+        };
         vec![(at, reason.map(|reason| Replacement { reason, error: "why".into() }))]
     }
 

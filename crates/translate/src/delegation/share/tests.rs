@@ -1,4 +1,4 @@
-use ir::NsName;
+use ir::RouteId;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -8,14 +8,14 @@ use super::*;
 type Written = (u8, u16, u64);
 
 fn claims(written: &[Written]) -> Vec<(Chain, Claim)> {
-    let root = Chain::root(NsName::new("platform", "root"));
+    let root = Chain::root(RouteId::http("platform", "root"));
     let mut claims: Vec<(Chain, Claim)> = Vec::new();
     for (place, (namespace, above, count)) in written.iter().enumerate() {
         let above = match place {
             0..3 => &root,
             _ => claims.get(usize::from(*above) % (2 * place)).map_or(&root, |(chain, _)| chain),
         };
-        let chain = above.below(0, NsName::new(format!("team-{namespace}"), format!("route-{place}")));
+        let chain = above.below(0, RouteId::http(format!("team-{namespace}"), format!("route-{place}")));
         claims.push((chain, Claim { count: *count, created: 0 }));
     }
     claims
@@ -36,7 +36,7 @@ fn by_first_hop(claims: &[(Chain, Claim)]) -> BTreeMap<&str, u64> {
 }
 
 fn first_hop(chain: &Chain) -> &str {
-    &chain.upwards().find(|chain| chain.depth() == 1).expect("it stands below the root").route().namespace
+    chain.upwards().find(|chain| chain.depth() == 1).expect("it stands below the root").route().namespace()
 }
 
 proptest! {
@@ -90,7 +90,7 @@ proptest! {
         counts in vec(0..100_u64, 1..30), bound in 0..1000_u64,
     ) {
         let written: Vec<Written> = counts.iter().map(|count| (0, u16::MAX, *count)).collect();
-        let root = Chain::root(NsName::new("platform", "root"));
+        let root = Chain::root(RouteId::http("platform", "root"));
         let claims: Vec<_> = claims(&written)
             .into_iter()
             .map(|(chain, claim)| (root.below(0, chain.route().clone()), claim))
@@ -106,8 +106,9 @@ proptest! {
 
 #[test]
 fn of_equals_the_oldest_are_served() {
-    let root = Chain::root(NsName::new("platform", "root"));
-    let claim = |at: i64| (root.below(0, NsName::new("cart", format!("c{}", 9 - at))), Claim { count: 3, created: at });
+    let root = Chain::root(RouteId::http("platform", "root"));
+    let claim =
+        |at: i64| (root.below(0, RouteId::http("cart", format!("c{}", 9 - at))), Claim { count: 3, created: at });
     let claims: Vec<_> = (0..5).map(claim).collect();
     let outcome = shared(10, &claims);
     let served: Vec<_> = claims.iter().map(|(chain, _)| outcome[chain] == Without::Nothing).collect();
@@ -116,11 +117,11 @@ fn of_equals_the_oldest_are_served() {
 
 #[test]
 fn what_stands_deeper_has_its_share_beside_what_stands_at_the_top() {
-    let root = Chain::root(NsName::new("platform", "root"));
-    let orders = root.below(0, NsName::new("orders", "orders"));
-    let returns = orders.below(0, NsName::new("returns", "returns"));
+    let root = Chain::root(RouteId::http("platform", "root"));
+    let orders = root.below(0, RouteId::http("orders", "orders"));
+    let returns = orders.below(0, RouteId::http("returns", "returns"));
     let at = |chain: &Chain, count| (chain.clone(), Claim { count, created: 0 });
-    let cart = |at: usize| root.below(0, NsName::new("cart", format!("c{at}")));
+    let cart = |at: usize| root.below(0, RouteId::http("cart", format!("c{at}")));
     let mut claims = vec![at(&orders, 1)];
     claims.extend((0..78).map(|index| at(&cart(index), 128)));
     claims.push(at(&returns, 20));
@@ -131,10 +132,10 @@ fn what_stands_deeper_has_its_share_beside_what_stands_at_the_top() {
 
 #[test]
 fn a_route_that_delegates_keeps_its_own_where_those_below_it_ask_for_too_much() {
-    let root = Chain::root(NsName::new("platform", "root"));
-    let orders = root.below(0, NsName::new("orders", "orders"));
-    let returns = orders.below(0, NsName::new("returns", "returns"));
-    let own = orders.below(1, NsName::new("orders", "own"));
+    let root = Chain::root(RouteId::http("platform", "root"));
+    let orders = root.below(0, RouteId::http("orders", "orders"));
+    let returns = orders.below(0, RouteId::http("returns", "returns"));
+    let own = orders.below(1, RouteId::http("orders", "own"));
     let at = |chain: &Chain, count| (chain.clone(), Claim { count, created: 0 });
     let claims = [at(&orders, 2), at(&own, 4), at(&returns, 1_000)];
     let outcome = shared(100, &claims);

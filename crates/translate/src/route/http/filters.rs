@@ -11,7 +11,7 @@ use api::{
     },
 };
 use ir::{
-    NsName, Problem, Reason, Severity,
+    Problem, Reason, RouteId, Severity,
     filter::{Cors, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
@@ -27,7 +27,7 @@ pub(super) enum Level<'a> {
         /// Whether all its matches are prefixes, which `ReplacePrefixMatch` needs.
         prefixes_only: bool,
         /// Its route.
-        owner: &'a NsName,
+        owner: &'a RouteId,
     },
     /// On a backend, where Envoy can change headers and the host only.
     Backend,
@@ -186,7 +186,7 @@ fn headers(written: &HttpHeaderFilter, field: &str) -> Result<HeaderModifier, Pr
     Ok(modifier)
 }
 
-fn mirror(written: &HttpRequestMirrorFilter, owner: &NsName, field: &str) -> Result<MirrorSpec, Problem> {
+fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: &str) -> Result<MirrorSpec, Problem> {
     let fraction = match (&written.percent, &written.fraction) {
         (Some(_), Some(_)) => {
             let message = "percent and fraction exclude each other; keep one of them";

@@ -9,7 +9,7 @@ use api::{
     },
 };
 use ir::{
-    NsName, Problem, Reason, Severity,
+    NsName, Problem, Reason, RouteId, Severity,
     route::{BackendSpec, Changes, DelegateSpec, Handling, MatchSpec, RuleSpec, Unhandled},
     rule::{Retry, SessionCarrier, SessionPersistence, Timeouts},
 };
@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Reads a rule of `owner` that stands at `field`.
-pub(crate) fn read(rule: &HttpRouteRule, owner: &NsName, field: &str) -> RuleSpec {
+pub(crate) fn read(rule: &HttpRouteRule, owner: &RouteId, field: &str) -> RuleSpec {
     let prefixes_only = rule.matches.iter().all(|written| written.path.r#type == PathMatchType::PathPrefix);
     RuleSpec {
         ignored: ignored(rule, field).into(),
@@ -61,7 +61,7 @@ fn ignored(rule: &HttpRouteRule, field: &str) -> Vec<Problem> {
     weighted.map(problem).collect()
 }
 
-fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &NsName, field: &str) -> Result<Handling, Problem> {
+fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &str) -> Result<Handling, Problem> {
     let mut handling = filters::read(&rule.filters, Level::Rule { prefixes_only, owner }, field)?;
     if handling.redirect.is_some() && !rule.backend_refs.is_empty() {
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::status::ListenerStatus;
+use api::{shared::RouteGroupKind, status::ListenerStatus};
 use ir::{Problem, Reason, Severity, filter::Scheme};
 
 use super::{Conditions, Gateway, and_notes, id, unresolved};
@@ -21,7 +21,7 @@ pub(super) fn status(gateway: &Gateway<'_>, state: &ListenerState, problems: &mu
     let attached = gateway.scope.group::<AttachedRoutes>(&id(gateway.key, own)).len();
     ListenerStatus {
         name: own.name.clone(),
-        supported_kinds: own.kinds.clone(),
+        supported_kinds: own.kinds.iter().map(|kind| RouteGroupKind::gateway_api(kind.name())).collect(),
         attached_routes: i32::try_from(attached).unwrap_or(i32::MAX),
         conditions: listener.conditions.list,
     }

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use engine::Scope;
-use ir::{Chain, NsName, Problem, Reason, Severity};
+use ir::{Chain, Problem, Reason, RouteId, Severity};
 
 use super::MAX_PARENTS;
 use crate::{
@@ -87,7 +87,7 @@ impl RouteProblems {
 }
 
 /// A warning about children whose statuses have no room for an entry about `parent`.
-fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
+fn unlisted(scope: &Scope<'_>, parent: &RouteId) -> Option<Problem> {
     if !scope.get::<RouteHead>(parent)?.delegates() {
         return None;
     }
@@ -96,10 +96,10 @@ fn unlisted(scope: &Scope<'_>, parent: &NsName) -> Option<Problem> {
         return None;
     }
     // Of another namespace there are only such that do not name the parent: those come first in their statuses.
-    let first = NsName::new(parent.namespace.clone(), "");
+    let first = RouteId::first_of(parent.namespace().clone());
     let own = children.range_from(&first).map(|(child, ())| child);
-    let own = own.take_while(|child| child.namespace == parent.namespace);
-    let mut names: Vec<_> = own.take(MAX_LISTED).map(|child| format!("HTTPRoute {child}")).collect();
+    let own = own.take_while(|child| child.namespace() == parent.namespace());
+    let mut names: Vec<_> = own.take(MAX_LISTED).map(ToString::to_string).collect();
     let others = children.len() - names.len();
     if others > 0 {
         names.push(format!("{others} more"));
