@@ -16,6 +16,7 @@ use envoy_types::pb::{
     envoy::config::route::v3::{RouteConfiguration, VirtualHost},
     google::protobuf::Any,
 };
+use ir::rule::Slot;
 use prost::{Message, Name, encoding::encode_varint};
 
 use crate::{
@@ -145,9 +146,16 @@ pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> Bytes {
 }
 
 /// The virtual host of pieces made by [`routes`], each with the hashes of its routes, in the order in which they are
-/// tried. How routes are split into pieces changes neither bytes nor hash.
-pub fn virtual_host<'a>(name: &str, domains: &[String], routes: impl IntoIterator<Item = (Bytes, &'a [Hash])>) -> Host {
-    let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() }.encode_to_vec();
+/// tried. How routes are split into pieces changes neither bytes nor hash. `slots` hold for all of it that says nothing of
+/// the same.
+pub fn virtual_host<'a>(
+    name: &str,
+    domains: &[String],
+    slots: &[Slot],
+    routes: impl IntoIterator<Item = (Bytes, &'a [Hash])>,
+) -> Host {
+    let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() };
+    let head = with_slots(&head, tag::VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG, slots);
     // Gathered first: hashing is several times as fast on one long piece as on many short ones.
     let mut hashes = version([&*head]).to_vec();
     let mut pieces = vec![head.into()];
@@ -177,9 +185,15 @@ pub fn hosts<'a>(hosts: impl Iterator<Item = &'a Host>) -> Body {
 /// split into pieces changes neither bytes nor version.
 ///
 /// The port in a request's host counts for nothing when a virtual host is chosen (Gateway API, `Hostname`), yet it is
-/// passed on.
-pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body, &'a [Hash])>) -> Encoded {
-    let head = route_configuration_head(name).encode_to_vec();
+/// passed on. `slots` hold for all of it that says nothing of the same.
+pub fn route_configuration<'a>(
+    name: &str,
+    slots: &[Slot],
+    hosts: impl IntoIterator<Item = (Body, &'a [Hash])>,
+) -> Encoded {
+    let head =
+        RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() };
+    let head = with_slots(&head, tag::ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG, slots);
     let mut hashes = version([&*head]).to_vec();
     let hosts: Vec<_> = hosts.into_iter().collect();
     let mut joiner = Joiner::with_room(hosts.iter().flat_map(|(body, _)| &**body.pieces()), head.len());
@@ -193,8 +207,9 @@ pub fn route_configuration<'a>(name: &str, hosts: impl IntoIterator<Item = (Body
     Encoded { version: version([&*hashes]), body: joiner.finish() }
 }
 
-fn route_configuration_head(name: &str) -> RouteConfiguration {
-    RouteConfiguration { name: name.into(), ignore_port_in_host_matching: true, ..RouteConfiguration::default() }
+/// An encoded message with slots of the filter chain in its field `tag`.
+fn with_slots(message: &impl Message, tag: u32, slots: &[Slot]) -> Vec<u8> {
+    Fields::of(message).map(tag, slots.iter().map(|slot| (slot.name, &slot.config))).into_bytes()
 }
 
 /// The length of a length-delimited field, its key and length included.
@@ -205,7 +220,9 @@ fn field_len(tag: u32, body: usize) -> usize {
 /// Numbers of the fields that are appended by hand.
 pub(crate) mod tag {
     pub(crate) const VIRTUAL_HOST_ROUTES: u32 = 3;
+    pub(crate) const VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG: u32 = 15;
     pub(crate) const ROUTE_CONFIGURATION_VIRTUAL_HOSTS: u32 = 2;
+    pub(crate) const ROUTE_CONFIGURATION_TYPED_PER_FILTER_CONFIG: u32 = 16;
     pub(crate) const ROUTE_DIRECT_RESPONSE: u32 = 7;
     pub(crate) const DIRECT_RESPONSE_BODY_FORMAT: u32 = 3;
     pub(crate) const FORMAT_JSON_FORMAT: u32 = 2;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use ir::{Problem, route::RuleSpec};
-use translate::inspect::{Delegation, ServedRule};
+use translate::inspect::{Delegation, ServedRule, WideUnits};
 
 /// What the translator knows of a route and of those above it. Shared with it.
 #[derive(Default)]
 pub struct Lineage {
-    /// The leaf's rule as it is served.
+    /// The leaf's rule as the listener serves it.
     pub(crate) rule: Option<ServedRule>,
+    /// What the policies of the listener and of its Gateway say for all rules.
+    pub(crate) wide: Option<WideUnits>,
     /// From the leaf's parent upwards.
     pub(crate) above: Vec<Ancestor>,
     /// The leaf's rule as it is written.

@@ -1,7 +1,11 @@
 //! Which rules and policies a request's treatment comes from.
 
-use ir::Chain;
-use translate::inspect;
+use std::collections::hash_map::Entry;
+
+use envoy_types::pb::{envoy::config::route::v3::Route, google::protobuf::Any};
+use ir::{Chain, rule::Slot};
+use prost::Message;
+use translate::inspect::{self, WideUnits};
 
 use crate::{effects, explanation::Effect, lineage::Lineage, served_route::ServedRoute};
 
@@ -17,7 +21,7 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
         let (route, rule) = above.map_or((chain.route(), rule), |(parent, rule)| (parent.route(), rule));
         format!("{route} rule {rule}")
     };
-    let effects = effects::effects(&route.message).into_iter().map(|(what, value)| {
+    let effects = effects::effects(&with_slots(&route.message, lineage)).into_iter().map(|(what, value)| {
         let field = fields.iter().flatten().find(|field| field.what == what);
         let mut from: Vec<_> = field.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default();
         let mut overridden: Vec<_> =
@@ -26,7 +30,25 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
             from.extend(holding.into_iter().map(ToString::to_string));
             overridden.extend(others.into_iter().map(ToString::to_string));
         }
+        if let Some((holding, others)) = lineage.wide.as_ref().and_then(|wide| wide.policies(what)) {
+            // What is nearer says all of it.
+            let holds = if from.is_empty() { &mut from } else { &mut overridden };
+            holds.push(holding.to_string());
+            overridden.extend(others.into_iter().map(ToString::to_string));
+        }
         Effect { what, value, from, overridden }
     });
     effects.collect()
+}
+
+/// An Envoy route with the slots that hold for it, those of its virtual host and route configuration among them.
+fn with_slots(route: &Route, lineage: &Lineage) -> Route {
+    let mut route = route.clone();
+    for Slot { name, config } in lineage.wide.iter().flat_map(WideUnits::slots) {
+        let held = route.typed_per_filter_config.entry((*name).to_owned());
+        if let (Entry::Vacant(vacant), Ok(config)) = (held, Any::decode(&**config)) {
+            vacant.insert(config);
+        }
+    }
+    route
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use envoy::{route::GuardedMatch, slots};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
-use ir::{Chain, Hostname, NsName, Problem};
+use ir::{Chain, Hostname, ListenerId, NsName, Problem};
 use translate::{
     Translator,
     inspect::{Delegation, EnvoyRoutes, Inspector, ServedRule},
@@ -46,6 +46,8 @@ pub struct Query {
 struct Found {
     /// Path and query string as they are routed.
     target: String,
+    /// Whose routes they are.
+    listener: ListenerId,
     /// By the hostname under which they stand.
     routes: Vec<(Hostname, EnvoyRoutes)>,
 }
@@ -60,6 +62,7 @@ pub struct Matched {
 /// The route that takes a request.
 struct Taken {
     target: String,
+    listener: ListenerId,
     winner: Candidate,
 }
 
@@ -91,9 +94,9 @@ impl Query {
     /// Looks through the routes.
     pub fn match_routes(self) -> Matched {
         let Self { request, mut explanation, found } = self;
-        let taken = found.and_then(|Found { target, routes }| {
+        let taken = found.and_then(|Found { target, listener, routes }| {
             let winner = choose(&routes, &Sent::new(&request, &target), &mut explanation)?;
-            Ok(Taken { target, winner })
+            Ok(Taken { target, listener, winner })
         });
         Matched { request, explanation, taken }
     }
@@ -102,7 +105,7 @@ impl Query {
 impl Matched {
     /// What is known of the route by now. Costs what the depth of its tree comes to.
     pub fn lineage(&self, translator: &Translator) -> Lineage {
-        let Ok(Taken { winner, .. }) = &self.taken else { return Lineage::default() };
+        let Ok(Taken { winner, listener, .. }) = &self.taken else { return Lineage::default() };
         let tables = translator.inspect();
         let (chain, rule) = (winner.place.via(), winner.route.origin.rule);
         let above = chain.upwards().filter_map(|child| child.above().map(|above| (child, above)));
@@ -114,7 +117,8 @@ impl Matched {
         Lineage {
             above: above.collect(),
             written: tables.written_rule(chain.route(), rule),
-            rule: tables.rule(chain, rule),
+            rule: tables.rule_at(chain, rule, listener),
+            wide: tables.wide_units(listener),
             no_room: tables.no_room(chain)(rule),
         }
     }
@@ -124,7 +128,7 @@ impl Matched {
         let Self { request, mut explanation, taken } = self;
         explanation.outcome = match taken {
             Err(outcome) => outcome,
-            Ok(Taken { target, winner }) => {
+            Ok(Taken { target, winner, .. }) => {
                 let sent = Sent::new(&request, &target);
                 explanation.leaf = Some(winner.leaf());
                 explanation.chain = links(lineage, &winner, &sent);
@@ -176,7 +180,8 @@ fn find(
         let routes = tables.envoy_routes(&listener, &hostname);
         (hostname, routes)
     });
-    Ok(Found { target, routes: routes.collect() })
+    let routes = routes.collect();
+    Ok(Found { target, listener, routes })
 }
 
 /// The way from the root to a leaf.

@@ -13,12 +13,14 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Engine, Group, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity};
+use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity, filter::Scheme};
 
 use fit::{Claim, fit};
 
 use crate::{
     backend::most_endpoints,
+    host::ServedAt,
+    policy::wide::ListenerSlots,
     resolve::{EnvoyRoute, Resolved, ResolvedRule},
     share::Payer,
     tables::{
@@ -122,7 +124,11 @@ type Rooms = Vec<(Hostname, Room)>;
 impl Derived for AskedHost {
     fn compute(scope: &Emitter<'_>, (listener, hostname): &Self::Key) -> Option<()> {
         let part = Part::Host(listener.name.clone(), hostname.clone());
-        scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST);
+        let slots = scope.get::<ListenerSlots>(listener);
+        // Over TLS they stand once, on the route configuration.
+        let is_plain = || scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
+        let slots = slots.filter(|_| is_plain()).map_or(0, |slots| weight::slots(&slots));
+        scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST + slots);
         for covering in hostname.covering().skip(1) {
             scope.emit::<Below>((listener.clone(), covering), hostname.clone(), ());
         }

@@ -19,8 +19,8 @@ use ir::{
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
-    policy::wide::BrokenListener,
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, ResolvedRule},
+    policy::wide::{BrokenListener, ListenerSlots},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, resolved_at},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
         capacity::Room,
@@ -36,7 +36,7 @@ impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (chain, rule, listener) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let resolved = resolved_at(scope, key)?;
         ask(scope, key, &attached, &resolved, &routes_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
             hold(scope, policies, chain, *rule, &listener.gateway);
@@ -46,9 +46,9 @@ impl Derived for Placement {
 
     /// What it is served as then takes as much.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let (chain, rule, _) = key;
+        let (chain, _, _) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let resolved = resolved_at(scope, key)?;
         ask(scope, key, &attached, &resolved, &closed_at(&resolved))
     }
 }
@@ -69,8 +69,8 @@ fn ask(
 
 impl Derived for Rows {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
-        let (chain, rule, listener) = key;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let (_, _, listener) = key;
+        let resolved = resolved_at(scope, key)?;
         let routes = routes_at(scope, &resolved, listener)?;
         let costs = costs(&routes);
         let overrun = capacity::overrun(scope, key);
@@ -82,8 +82,7 @@ impl Derived for Rows {
     /// What the rule claims must not fall to others, also where nobody knows whether there is room or time. What is
     /// written stands; what is not answers 500.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let (chain, rule, _) = key;
-        let resolved = scope.get::<ResolvedRule>(&(chain.clone(), *rule))?;
+        let resolved = resolved_at(scope, key)?;
         let routes = closed_at(&resolved);
         let costs = costs(&routes);
         let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
@@ -304,7 +303,11 @@ impl Derived for VirtualHost {
             ((*routes).clone(), page.hashes())
         });
         let domain = hostname.domain();
-        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), pieces);
+        // Over TLS it is on its route configuration.
+        let slots = listener.filter(|_| config.listener.is_none());
+        let slots = slots.and_then(|listener| scope.get::<ListenerSlots>(&listener));
+        let slots = slots.as_deref().map_or(&[][..], |slots| slots);
+        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }

@@ -32,7 +32,7 @@ pub use crate::{
 };
 pub use delegation::{Child, ChildState, Delegation, MergedMatch, provenance};
 pub use listener::{Gateway, Listener};
-pub use rule::ServedRule;
+pub use rule::{ServedRule, WideUnits};
 
 /// Reads what stands in the tables of a translator.
 #[derive(Clone, Copy)]

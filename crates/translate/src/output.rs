@@ -12,10 +12,11 @@ use ir::{
     Hostname, NsName, Port, RouteConfigId,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
+    rule::Slot,
 };
 
 use crate::{
-    policy::wide::{BrokenGateway, BrokenListener},
+    policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes},
         gateway::GatewayRow,
@@ -106,22 +107,32 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
 }
 
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
-    if is_replaced(scope, id) {
-        scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
-        return bytes::route_configuration(&id.resource_name(), [alone(&envoy::replaced::virtual_host("*"))]);
-    }
+    // Where nobody knows what policies say of all of it, it answers by itself.
+    let slots = match scope.attempt(|| slots(scope, id)) {
+        Ok(slots) if !is_replaced(scope, id) => slots,
+        _ => {
+            scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
+            return bytes::route_configuration(&id.resource_name(), &[], [alone(&envoy::replaced::virtual_host("*"))]);
+        }
+    };
     let hosts = scope.group::<HostsOf>(id);
     let pieces = hosts.pages().map(|page| {
         let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
         ((*hosts).clone(), page.hashes())
     });
     let misdirected = misdirected(scope, id);
-    bytes::route_configuration(&id.resource_name(), pieces.chain(misdirected.as_ref().map(alone)))
+    let slots = slots.as_deref().map_or(&[][..], |slots| slots);
+    bytes::route_configuration(&id.resource_name(), slots, pieces.chain(misdirected.as_ref().map(alone)))
 }
 
 /// A virtual host as a piece of its own.
 fn alone(host: &Host) -> (Body, &[Hash]) {
     (bytes::hosts(std::iter::once(host)), std::slice::from_ref(host.hash()))
+}
+
+/// The slots that hold for all of a route configuration.
+fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Arc<Box<[Slot]>>> {
+    scope.get::<WideSlots>(&id.listener_id().map_or_else(|| whole(&id.gateway), |listener| section(&listener)))
 }
 
 /// Whether a policy of the Gateway is broken, or one of the listener that has the route configuration for itself.

@@ -1,7 +1,7 @@
 //! Policies: attached to routes, rules, Gateways and listeners, inherited down trees of routes, and judged.
 //!
 //! A policy files itself under what it targets, so that it wakes its targets alone. What a rule makes of the policies on
-//! it and on its ancestors is in [`rule`]; what a broken one on a Gateway or listener does is in [`wide`].
+//! it and on its ancestors is in [`rule`]; what those on a Gateway or listener do is in [`wide`].
 
 mod count;
 mod read;
@@ -64,7 +64,7 @@ impl Derived for PolicyRow {
             id,
             |policy| {
                 sound(&Object::TrafficPolicy(policy.clone()))?;
-                let units = read::traffic(&policy.spec)?;
+                let units = units::read(&policy.spec)?;
                 for unit in &units {
                     if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
                         replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;

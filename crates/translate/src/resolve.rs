@@ -6,11 +6,18 @@ use std::sync::Arc;
 
 use engine::{Lookup, Scope};
 use envoy::bytes::Row;
-use ir::{Chain, Problem, matching::Step, route::Unhandled};
+use ir::{Chain, ListenerId, Problem, matching::Step, route::Unhandled};
 
 use crate::{
     budget::cost::Cost,
-    tables::backend::{ClusterId, SessionCluster, Shares},
+    policy::{
+        rule::Level,
+        wide::{ActionsAt, WideActions},
+    },
+    tables::{
+        backend::{ClusterId, SessionCluster, Shares},
+        policy::Target,
+    },
 };
 use placed_rule::PlacedRule;
 pub(crate) use policies::{Policies, UnitOutcome};
@@ -108,23 +115,57 @@ impl Resolved {
 tables! {
     /// Rules by route, where it stands, and place.
     ResolvedRule: (Chain, u32) => Resolved;
+    /// Those that send to backends once more, as what policies of a Gateway or listener say of their action has them.
+    ResolvedAt: (Chain, u32, Target) => Resolved;
 }
 
 impl Lookup for ResolvedRule {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Resolved> {
-        let placed = PlacedRule::of(scope, key)?;
-        let handling = match &placed.spec.handling {
-            Ok(handling) => Ok(handling),
-            Err(Unhandled::Invalid(problem)) => Err(problem),
-            Err(Unhandled::Unknown) => return Some(placed.closed(scope)),
-        };
-        Some(Resolution::new(scope, &placed).resolve(handling))
+        resolve(scope, key, None)
     }
 
     /// It answers 500 to what it matches. The children of one that delegates go on.
     fn poisoned(scope: &Scope<'_>, key: &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
         Some(PlacedRule::of(scope, key)?.closed(scope))
     }
+}
+
+impl Lookup for ResolvedAt {
+    fn compute(scope: &Scope<'_>, (chain, rule, actions): &Self::Key) -> Option<Resolved> {
+        resolve(scope, &(chain.clone(), *rule), scope.get::<WideActions>(actions))
+    }
+
+    fn poisoned(scope: &Scope<'_>, (chain, rule, _): &Self::Key, _: &engine::Fault) -> Option<Resolved> {
+        Some(PlacedRule::of(scope, &(chain.clone(), *rule))?.closed(scope))
+    }
+}
+
+/// A rule as a listener serves it.
+pub(crate) fn resolved_at(
+    scope: &Scope<'_>,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+) -> Option<Arc<Resolved>> {
+    let key = (chain.clone(), *rule);
+    let resolved = scope.get::<ResolvedRule>(&key)?;
+    // What sends nothing to a backend has no action that policies of a Gateway say more of.
+    if resolved.clusters.is_empty() {
+        return Some(resolved);
+    }
+    match scope.get::<ActionsAt>(listener) {
+        None => Some(resolved),
+        Some(actions) => scope.get::<ResolvedAt>(&(key.0, *rule, Target::clone(&actions))),
+    }
+}
+
+/// A rule; `wide` is what policies of where it is served say of its action.
+fn resolve(scope: &Scope<'_>, key: &(Chain, u32), wide: Option<Arc<Level>>) -> Option<Resolved> {
+    let placed = PlacedRule::of(scope, key)?;
+    let handling = match &placed.spec.handling {
+        Ok(handling) => Ok(handling),
+        Err(Unhandled::Invalid(problem)) => Err(problem),
+        Err(Unhandled::Unknown) => return Some(placed.closed(scope)),
+    };
+    Some(Resolution::new(scope, &placed, wide).resolve(handling))
 }
 
 impl Lookup for SessionCluster {

@@ -16,6 +16,7 @@ mod regexes;
 mod replacement;
 mod shares;
 mod wide_policies;
+mod wide_units;
 mod world;
 
 use crate::testing::scene::{self, certificates, object};

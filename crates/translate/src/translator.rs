@@ -30,9 +30,11 @@ use crate::{
     host::{Owner, RoutesAt, ServedAt},
     policy::{
         rule::{HandedDown, RulePolicies},
-        wide::{BrokenGateway, BrokenListener, WidePolicies},
+        wide::{
+            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, WideActions, WideLevel, WidePolicies, WideSlots,
+        },
     },
-    resolve::ResolvedRule,
+    resolve::{ResolvedAt, ResolvedRule},
     route::direct_response::RefusedResponses,
     status::{class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus},
     tables::{
@@ -349,6 +351,11 @@ fn tables() -> Engine {
         .lookup::<HandedDown>()
         .lookup::<BrokenGateway>()
         .lookup::<BrokenListener>()
+        .lookup::<WideLevel>()
+        .lookup::<WideActions>()
+        .lookup::<ActionsAt>()
+        .lookup::<WideSlots>()
+        .lookup::<ListenerSlots>()
         .lookup::<OurClasses>()
         .derived_for_each::<GrantRow, Grants>(same)
         .group::<GrantsBetween>()
@@ -414,6 +421,7 @@ fn tables() -> Engine {
         .derived::<Overfull>()
         .group::<Unlisted>()
         .lookup::<ResolvedRule>()
+        .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Unacceptable, Routes>(http_route)
         .group::<AttachedRoutes>()

@@ -9,7 +9,7 @@ use envoy::bytes::{Row, readable};
 use ir::{
     filter::PathModifier,
     matching::{PathMatch, RequestMatch, ValueMatch},
-    rule::Rule,
+    rule::{Rule, Slot},
 };
 use validate::{cors, regex};
 
@@ -42,6 +42,11 @@ pub(crate) const MOST: u64 = 1 << 40;
 /// An Envoy route, its expressions left out.
 pub(crate) fn route(row: &Row) -> u64 {
     ROUTE + BYTE * row.bytes.len() as u64 + PART * readable::parts(&row.bytes)
+}
+
+/// Slots of a virtual host.
+pub(crate) fn slots(slots: &[Slot]) -> u64 {
+    slots.iter().map(|slot| BYTE * slot.config.len() as u64 + PART * (1 + readable::parts(&slot.config))).sum()
 }
 
 /// The expressions that each Envoy route of a rule has, without what is built while requests meet them.

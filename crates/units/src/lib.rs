@@ -130,10 +130,17 @@ macro_rules! units {
                 }
             }
 
+            /// Whether it stands in slots of the filter chain, or else is part of what a route does.
+            pub fn is_in_slots(&self) -> bool {
+                match self {
+                    $(Self::$unit(_) => !<$module::$unit as Unit>::SLOTS.is_empty(),)+
+                }
+            }
+
             /// Whether it switches off what others say.
             pub fn disables(&self) -> bool {
                 match self {
-                    $(Self::$unit(unit) => !<$module::$unit as Unit>::SLOTS.is_empty() && unit.slots().is_empty(),)+
+                    $(Self::$unit(unit) => self.is_in_slots() && unit.slots().is_empty(),)+
                 }
             }
 

@@ -2,7 +2,10 @@ use envoy_types::pb::{
     envoy::config::route::v3::{DirectResponseAction, Route, RouteConfiguration, VirtualHost, route::Action},
     google::protobuf::{Any, Struct},
 };
+use ir::rule::Slot;
 use prost::Message;
+
+use crate::slots;
 
 use super::{Encoded, Fields, Hash, Host, Row, any, json_structure, route_configuration, routes, tag, version};
 
@@ -18,7 +21,7 @@ fn rows(count: usize) -> Vec<Row> {
 /// A virtual host of one piece.
 fn virtual_host<'a>(name: &str, domains: &[String], rows: impl Iterator<Item = &'a Row> + Clone) -> Host {
     let hashes: Vec<Hash> = rows.clone().map(|row| row.hash).collect();
-    super::virtual_host(name, domains, [(routes(rows), &hashes[..])])
+    super::virtual_host(name, domains, &[], [(routes(rows), &hashes[..])])
 }
 
 fn plain_host(name: &str, domains: &[String], rows: &[Row]) -> VirtualHost {
@@ -51,7 +54,7 @@ fn a_composed_route_configuration_equals_the_plain_one() {
     let composed = |size| {
         let pieces =
             hosts.chunks(size).zip(hashes.chunks(size)).map(|(some, hashes)| (super::hosts(some.iter()), hashes));
-        route_configuration("http/80", pieces)
+        route_configuration("http/80", &[], pieces)
     };
     let plain = RouteConfiguration {
         name: "http/80".into(),
@@ -68,10 +71,25 @@ fn a_composed_route_configuration_equals_the_plain_one() {
 }
 
 #[test]
+fn slots_stand_on_virtual_hosts_and_route_configurations_and_turn_their_versions() {
+    let slot = slots::off(slots::BUFFER);
+    let on = [slot.clone()];
+    let config = Any::decode(&*slot.config).expect("a message");
+    let host = |slots: &[Slot]| super::virtual_host("host", &["a.com".to_owned()], slots, []);
+    let plain = VirtualHost::decode(host(&on).to_bytes()).expect("a virtual host");
+    assert_eq!(plain.typed_per_filter_config.get(slots::BUFFER), Some(&config));
+    assert_ne!(host(&on), host(&[]));
+    let whole = |slots: &[Slot]| route_configuration("http/80", slots, []);
+    let plain = RouteConfiguration::decode(whole(&on).body.to_bytes()).expect("a route configuration");
+    assert_eq!(plain.typed_per_filter_config.get(slots::BUFFER), Some(&config));
+    assert_ne!(whole(&on).version, whole(&[]).version);
+}
+
+#[test]
 fn large_parts_of_a_route_configuration_are_not_copied() {
     let large = routes(rows(200).iter());
-    let host = super::virtual_host("host", &["a.com".to_owned()], [(large.clone(), &[Hash::default()][..])]);
-    let body = route_configuration("http/80", [(super::hosts(std::iter::once(&host)), &[*host.hash()][..])]).body;
+    let host = super::virtual_host("host", &["a.com".to_owned()], &[], [(large.clone(), &[Hash::default()][..])]);
+    let body = route_configuration("http/80", &[], [(super::hosts(std::iter::once(&host)), &[*host.hash()][..])]).body;
     assert!(body.pieces().iter().any(|piece| piece.as_ptr() == large.as_ptr()));
     assert_eq!(body.pieces().iter().filter(|piece| piece.len() < 4096).count(), 1, "what is small is joined");
 }
@@ -86,8 +104,12 @@ fn how_routes_are_split_into_pieces_changes_nothing() {
             .chunks(size)
             .map(|rows| (routes(rows.iter()), rows.iter().map(|row| row.hash).collect::<Vec<Hash>>()))
             .collect();
-        let split =
-            super::virtual_host("host", &domains, pieces.iter().map(|(piece, hashes)| (piece.clone(), &hashes[..])));
+        let split = super::virtual_host(
+            "host",
+            &domains,
+            &[],
+            pieces.iter().map(|(piece, hashes)| (piece.clone(), &hashes[..])),
+        );
         assert_eq!(split.hash(), whole.hash());
         assert_eq!(split.to_bytes(), whole.to_bytes());
     }

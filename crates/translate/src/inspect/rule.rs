@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use envoy::bytes::Row;
-use ir::{Chain, Problem, backend::ServicePort, matching::Origin};
+use ir::{Chain, ListenerId, Problem, backend::ServicePort, matching::Origin, rule::Slot};
 
 use super::Inspector;
 use crate::{
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome},
+    policy::{
+        rule::Level,
+        wide::{ActionsAt, WideLevel, WideSlots, section},
+    },
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedAt, ResolvedRule, UnitOutcome},
     tables::{
         backend::{ClusterId, Shares},
-        policy::Winner,
+        policy::{Target, Winner},
     },
 };
 
@@ -19,10 +23,44 @@ use crate::{
 #[derive(Clone)]
 pub struct ServedRule(Arc<Resolved>);
 
+/// What policies of a listener and of its Gateway say for all routes there.
+#[derive(Clone)]
+pub struct WideUnits {
+    level: Arc<Level>,
+    slots: Option<Arc<Box<[Slot]>>>,
+}
+
 impl Inspector<'_> {
     /// A rule of a route where it stands.
     pub fn rule(self, chain: &Chain, rule: u32) -> Option<ServedRule> {
         self.engine.get::<ResolvedRule>(&(chain.clone(), rule)).map(ServedRule)
+    }
+
+    /// The same as a listener serves it.
+    pub fn rule_at(self, chain: &Chain, rule: u32, listener: &ListenerId) -> Option<ServedRule> {
+        let actions = self.engine.get::<ActionsAt>(listener);
+        let there = actions.and_then(|at| self.engine.get::<ResolvedAt>(&(chain.clone(), rule, Target::clone(&at))));
+        there.map(ServedRule).or_else(|| self.rule(chain, rule))
+    }
+
+    /// What policies of a listener and of its Gateway say for all routes there; none where they say nothing.
+    pub fn wide_units(self, listener: &ListenerId) -> Option<WideUnits> {
+        let at = section(listener);
+        Some(WideUnits { level: self.engine.get::<WideLevel>(&at)?, slots: self.engine.get::<WideSlots>(&at) })
+    }
+}
+
+impl WideUnits {
+    /// The slots of the filter chain that hold for routes which say nothing of the same.
+    pub fn slots(&self) -> &[Slot] {
+        self.slots.as_deref().map_or(&[], |slots| slots)
+    }
+
+    /// The policy of which `field` holds there in a slot of the filter chain, and those in whose place it does.
+    pub fn policies(&self, field: &str) -> Option<(&ObjectId, Vec<&ObjectId>)> {
+        let heard = self.level.heard();
+        let mut in_slots = heard.filter(|(supplied, _)| supplied.unit.is_in_slots() && supplied.unit.field() == field);
+        in_slots.next().map(|(supplied, others)| (&supplied.policy, others.collect()))
     }
 }
 

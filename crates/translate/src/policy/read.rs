@@ -1,12 +1,9 @@
 //! Reading policies. What a policy asks for and cannot have is a fault of all of it: nothing is served as if it had not
 //! asked.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
-use api::{
-    meta::ObjectMeta, policy::LocalPolicyTargetReference, rewrite_policy::RewritePolicySpec,
-    traffic_policy::TrafficPolicySpec,
-};
+use api::{meta::ObjectMeta, policy::LocalPolicyTargetReference, rewrite_policy::RewritePolicySpec};
 use ir::{
     Problem, Reason, Severity,
     filter::{PathModifier, PrefixReplacement},
@@ -36,22 +33,6 @@ pub(crate) fn weight_problem(metadata: &ObjectMeta) -> Option<Problem> {
 
 fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::new(Severity::Refused, reason, field, message)
-}
-
-/// What a TrafficPolicy says.
-pub(super) fn traffic(spec: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
-    let units = units::read(spec)?;
-    let refs = spec.target_refs.iter().map(|target| &target.kind);
-    let mut kinds = refs.chain(spec.target_selectors.iter().map(|target| &target.kind));
-    let is_wide = |kind: &&Arc<str>| &***kind == "Gateway" || kind.ends_with("ListenerSet");
-    if let (Some(unit), Some(kind)) = (units.first(), kinds.find(is_wide)) {
-        let message = format!(
-            "it is served for routes and rules alone so far, and the policy targets a {kind}; what the policy applies to is \
-             not served until it is removed"
-        );
-        return Err(refused(Reason::Invalid, format!("spec.{}", unit.field()), message));
-    }
-    Ok(units)
 }
 
 /// What a RewritePolicy says.

@@ -48,7 +48,8 @@ struct Broken {
 /// The policies of one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    route: RouteId,
+    /// The route, or the Gateway.
+    owner: ObjectId,
     /// Whether it wins over all below.
     prefers_itself: bool,
     /// All that they say, in the order in which it counts.
@@ -79,8 +80,8 @@ tables! {
 impl Level {
     /// The policies of a rule: `extensions` are those that its filters name.
     pub(crate) fn of(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
-        let mut level =
-            Self { route: route.clone(), prefers_itself: false, units: Vec::new(), broken: None, policies: Vec::new() };
+        let object = object_id(route);
+        let mut level = Self::new(object.clone());
         let mut named = Vec::new();
         for extension in extensions {
             let kind = match extension.kind {
@@ -100,7 +101,6 @@ impl Level {
         }
         named.sort_unstable();
         level.add(scope, named.iter().map(Rank::policy));
-        let object = object_id(route);
         let target = |section| Target { object: object.clone(), section };
         if let Some(rule) = rule {
             let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
@@ -132,8 +132,49 @@ impl Level {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// The policies of a Gateway, or of one of its listeners with those of the Gateway behind.
+    pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
+        let mut level = Self::new(target.object.clone());
+        let whole = Target { section: None, ..target.clone() };
+        for target in [target, &whole] {
+            let policies = scope.get::<PoliciesOf>(target);
+            level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
+        }
+        level
+    }
+
+    /// The same without units that are none of these, and without what nothing is left of.
+    pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
+        let units: Vec<_> = self.units.iter().filter(|supplied| wanted(&supplied.unit)).cloned().collect();
+        let mut policies: Vec<_> = units.iter().map(|supplied| supplied.policy.clone()).collect();
+        policies.dedup();
+        Self { units, policies, ..Self::new(self.owner.clone()) }
+    }
+
+    /// Each unit with the policy that supplies it where nobody nearer says anything, and those of this level that say it
+    /// too.
+    pub(crate) fn heard(&self) -> impl Iterator<Item = (&Supplied, impl Iterator<Item = &ObjectId>)> {
+        let is_first = |at: usize| self.units[..at].iter().all(|before| before.key() != self.units[at].key());
+        let firsts = (0..self.units.len()).filter(move |at| is_first(*at));
+        firsts.map(|at| {
+            let first = &self.units[at];
+            let others = self.units[at + 1..].iter().filter(|other| other.key() == first.key());
+            (first, others.map(|other| &other.policy))
+        })
+    }
+
+    /// Whether a policy of it is broken.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Whether nothing is said.
+    pub(super) fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.broken.is_none()
+    }
+
+    fn new(owner: ObjectId) -> Self {
+        Self { owner, prefers_itself: false, units: Vec::new(), broken: None, policies: Vec::new() }
     }
 
     /// This level below others, from the nearest on; `field` is that of its rule.
@@ -143,9 +184,9 @@ impl Level {
         let handed_down = || {
             let (level, broken) = above.iter().find_map(|level| Some((level, level.broken.as_ref()?)))?;
             // The policies of another namespace are not named: its owner is told of them on the route.
-            let is_own = level.route.namespace() == self.route.namespace();
+            let is_own = level.owner.namespace == self.owner.namespace;
             let what = if is_own { &*broken.message } else { "a policy is not valid or not there" };
-            Some((field, format!("{} hands down what is broken: {what}", level.route)))
+            Some((field, format!("{} hands down what is broken: {what}", level.owner)))
         };
         let broken = broken.or_else(handed_down);
         let broken =
@@ -209,18 +250,23 @@ impl Lookup for HandedDown {
     }
 }
 
-/// What a rule's own policies and those above it come to.
+/// What a rule's own policies and those above it come to; `wide` are those of where it is served.
 pub(crate) fn effective(
     scope: &Scope<'_>,
     chain: &Chain,
     rule: Option<&Arc<str>>,
     extensions: &[ExtensionRef],
     field: &str,
+    wide: Option<Arc<Level>>,
 ) -> Effective {
     let own = Level::of(scope, chain.route(), rule, extensions);
-    match above(scope, chain) {
-        None if own.is_empty() => Effective::default(),
-        above => own.below(above.as_deref().map_or(&[][..], |above| above), field),
+    match (above(scope, chain), wide) {
+        (None, None) if own.is_empty() => Effective::default(),
+        (above, None) => own.below(above.as_deref().map_or(&[][..], |above| above), field),
+        (above, Some(wide)) => {
+            let above = above.iter().flat_map(|above| above.iter().cloned());
+            own.below(&above.chain([wide]).collect::<Vec<_>>(), field)
+        }
     }
 }
 

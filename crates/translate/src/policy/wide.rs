@@ -1,17 +1,22 @@
-//! Policies on a Gateway or on one of its listeners (EP-11937). None of their fields that are supported can stand there,
-//! so that what is left is a broken one, which has all of its scope replaced.
-
-use std::sync::Arc;
+//! Policies on a Gateway or on one of its listeners (EP-11937).
+//!
+//! What such a policy says in slots of the filter chain stands where Envoy looks behind the row of a route: the Gateway's on
+//! each of its route configurations, an HTTPS listener's on its own one, and an HTTP listener's, which shares its route
+//! configuration with others, on its virtual hosts. Rows know nothing of it, so that it wakes none. What is part of a route's
+//! action has no wider place in Envoy, so rows of routes are written with it.
+//!
+//! A broken policy has all of its scope replaced.
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{ListenerId, NsName, Reason};
+use ir::{ListenerId, NsName, Reason, rule::Slot};
 
+use super::rule::Level;
 use crate::{
     internal,
     tables::{
         gateway::{Fault, GatewayRow},
-        policy::{PoliciesOf, PolicyAt, PolicyRow, Target},
+        policy::{InForce, Overridden, PoliciesOf, PolicyAt, PolicyRow, Target, Winner},
     },
 };
 
@@ -20,12 +25,30 @@ tables! {
     BrokenGateway: NsName => Fault;
     /// Why everything of a listener answers by itself, apart from its Gateway.
     BrokenListener: ListenerId => Fault;
-    /// Has the policies on a Gateway and on its listeners know that it is there.
+    /// The policies of a Gateway, or of a listener with those of its Gateway behind; absent where there are none.
+    WideLevel: Target => Level;
+    /// What of it is part of a route's action; absent where that is nothing.
+    WideActions: Target => Level;
+    /// Where the actions of a listener's routes are found in [`WideActions`]: with its Gateway where it has no others, so
+    /// that routes are written once for all of these listeners. Absent where there are none.
+    ActionsAt: ListenerId => Target;
+    /// The slots of a Gateway, or of a listener with those of its Gateway, sorted; absent where there are none.
+    WideSlots: Target => Box<[Slot]>;
+    /// Those of a listener that its Gateway has otherwise or not at all; absent where there are none.
+    ListenerSlots: ListenerId => Box<[Slot]>;
+    /// Has the policies on a Gateway and on its listeners know that it is there, and where they hold.
     WidePolicies: NsName => ();
 }
 
-fn target(gateway: &NsName, section: Option<Arc<str>>) -> Target {
-    Target { object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()), section }
+/// A Gateway as a target of policies.
+pub(crate) fn whole(gateway: &NsName) -> Target {
+    Target { object: ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone()), section: None }
+}
+
+/// A listener as a target of policies. One of a ListenerSet has a name that no section of a Gateway can have: none
+/// targets it yet.
+pub(crate) fn section(listener: &ListenerId) -> Target {
+    Target { section: Some(listener.name.to_string().into()), ..whole(&listener.gateway) }
 }
 
 fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
@@ -41,7 +64,7 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
 
 impl Lookup for BrokenGateway {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Fault> {
-        broken(scope, &target(gateway, None), Reason::GatewayReplaced)
+        broken(scope, &whole(gateway), Reason::GatewayReplaced)
     }
 
     /// Nobody knows what its policies say, so that everything answers by itself.
@@ -52,9 +75,7 @@ impl Lookup for BrokenGateway {
 
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
-        // No policy that targets a ListenerSet is served yet.
-        let section = listener.name.set.is_none().then(|| listener.name.section.clone())?;
-        broken(scope, &target(&listener.gateway, Some(section)), Reason::ListenerReplaced)
+        broken(scope, &section(listener), Reason::ListenerReplaced)
     }
 
     fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Fault> {
@@ -62,14 +83,77 @@ impl Lookup for BrokenListener {
     }
 }
 
+impl Lookup for WideLevel {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Level> {
+        let level = Level::wide(scope, target);
+        (!level.is_empty()).then_some(level)
+    }
+}
+
+impl Lookup for WideActions {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Level> {
+        let actions = scope.get::<WideLevel>(target)?.only(|unit| !unit.is_in_slots());
+        (!actions.is_empty()).then_some(actions)
+    }
+}
+
+impl Lookup for ActionsAt {
+    fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Target> {
+        let own = section(listener);
+        let actions = scope.get::<WideActions>(&own)?;
+        let of_gateway = whole(&listener.gateway);
+        let is_same = scope.get::<WideActions>(&of_gateway).is_some_and(|others| others == actions);
+        Some(if is_same { of_gateway } else { own })
+    }
+
+    /// Who looks there finds no answer, and closes.
+    fn poisoned(_: &Scope<'_>, listener: &ListenerId, _: &engine::Fault) -> Option<Target> {
+        Some(section(listener))
+    }
+}
+
+impl Lookup for WideSlots {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
+        let level = scope.get::<WideLevel>(target)?;
+        let mut slots: Vec<_> = level.heard().flat_map(|(supplied, _)| supplied.unit.slots()).collect();
+        slots.sort_unstable_by_key(|slot| slot.name);
+        (!slots.is_empty()).then(|| slots.into())
+    }
+}
+
+impl Lookup for ListenerSlots {
+    fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[Slot]>> {
+        let own = scope.get::<WideSlots>(&section(listener))?;
+        let of_gateway = scope.get::<WideSlots>(&whole(&listener.gateway));
+        let is_shared = |slot: &&Slot| of_gateway.as_ref().is_some_and(|shared| shared.contains(slot));
+        let others: Box<[_]> = own.iter().filter(|slot| !is_shared(slot)).cloned().collect();
+        (!others.is_empty()).then_some(others)
+    }
+}
+
 impl Derived for WidePolicies {
     fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
         let model = scope.get::<GatewayRow>(gateway)?;
-        let sections = model.listeners.iter().map(|listener| Some(listener.name.clone()));
-        for section in [None].into_iter().chain(sections) {
-            let policies = scope.get::<PoliciesOf>(&target(gateway, section));
-            for policy in policies.iter().flat_map(|list| list.iter()) {
+        let of_gateway = scope.get::<PoliciesOf>(&whole(gateway));
+        for policy in of_gateway.iter().flat_map(|list| list.iter()) {
+            scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
+        }
+        for listener in &model.listeners {
+            let at = section(&ListenerId::of_gateway(gateway.clone(), listener.name.clone()));
+            let Some(level) = scope.get::<WideLevel>(&at) else { continue };
+            let own = scope.get::<PoliciesOf>(&at);
+            for policy in own.iter().flat_map(|list| list.iter()) {
                 scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
+            }
+            // It answers 500 to everything.
+            if level.is_broken() {
+                continue;
+            }
+            for (supplied, others) in level.heard() {
+                scope.demand::<InForce>(supplied.policy.clone());
+                for other in others.filter(|other| **other != supplied.policy) {
+                    scope.demand::<Overridden>((other.clone(), Winner::Policy(supplied.policy.clone())));
+                }
             }
         }
         Some(())

@@ -1,6 +1,6 @@
 //! A rule with its references followed.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use engine::Scope;
 use ir::{Problem, Reason, Severity, delegation::Rendered, filter::PathModifier, matching::Path, route::Handling};
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     budget::cost::{Limits, Meter, affordable},
     delegation::{combine, not_allowed},
-    policy::rule::{Effective, effective},
+    policy::rule::{Effective, Level, effective},
     tables::terms::Terms,
 };
 
@@ -40,7 +40,8 @@ enum AnsweredBy<'a> {
 }
 
 impl<'a, 'b> Resolution<'a, 'b> {
-    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>) -> Self {
+    /// `wide` is what policies of where it is served say of its action.
+    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>, wide: Option<Arc<Level>>) -> Self {
         let PlacedRule { key, spec, field, config, .. } = placed;
         let mut findings = placed.findings();
         let handling = spec.handling.as_ref().ok();
@@ -54,7 +55,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             unwritten: placed.unwritten(),
             meter: Meter::new(scope, Limits::of(config)),
             resolver: Resolver::new(scope, key),
-            effective: effective(scope, &key.0, spec.name.as_ref(), extensions, field),
+            effective: effective(scope, &key.0, spec.name.as_ref(), extensions, field, wide),
             policies: Policies::default(),
             prefixless: Vec::new(),
             findings,

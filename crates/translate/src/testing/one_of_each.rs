@@ -189,7 +189,15 @@ pub fn one_of_each() -> Vec<Value> {
             json!({
             "urlRewrite": {"pathRegex": {"pattern": "^/label", "substitution": "/relabelled"}}}),
         ),
-        in_namespace(policy("TrafficPolicy", "wide", ("Gateway", "edge"), json!({})), "infra"),
+        in_namespace(
+            policy(
+                "TrafficPolicy",
+                "wide",
+                ("Gateway", "edge"),
+                json!({"timeouts": {"request": "30s"}, "buffer": {"maxRequestSize": "1Mi"}}),
+            ),
+            "infra",
+        ),
     ];
     for (number, name) in ["s", "site", "by", "admin", "a", "leaf", "catch", "first", "second"].iter().enumerate() {
         all.extend([service(name), slice(name, &format!("10.0.0.{}", number + 1))]);

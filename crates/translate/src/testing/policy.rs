@@ -8,10 +8,29 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::values;
+use super::{values, world::GATEWAYS};
 
-/// A policy on a route, a Gateway or nothing; its name comes later.
+/// A policy on a route, a Gateway, a listener or nothing; its name comes later.
 pub(super) fn policy() -> BoxedStrategy<Value> {
+    prop_oneof![4 => of_routes(), 1 => of_gateways()].boxed()
+}
+
+/// A policy on a Gateway or on one of its listeners.
+fn of_gateways() -> BoxedStrategy<Value> {
+    (prop_oneof![12 => units(), 1 => Just(json!({"cors": {}}))], select(&GATEWAYS[..]), option::of(0..4_u8))
+        .prop_map(|(mut spec, gateway, listener)| {
+            let mut target = target("Gateway", gateway);
+            if let Some(listener) = listener {
+                target["sectionName"] = json!(format!("l{listener}"));
+            }
+            spec["targetRefs"] = json!([target]);
+            let version = "gateway.kgateway.dev/v1alpha1";
+            json!({"apiVersion": version, "kind": "TrafficPolicy", "metadata": {"namespace": "infra"}, "spec": spec})
+        })
+        .boxed()
+}
+
+fn of_routes() -> BoxedStrategy<Value> {
     let substitution = prop_oneof![
         2 => values::new_path(),
         2 => select(&["/\\1", "\\0/x", "/\\9", "/\\\\", "\\2\\1", "/%REQ(x)%"][..]).prop_map(str::to_owned),
@@ -34,7 +53,6 @@ pub(super) fn policy() -> BoxedStrategy<Value> {
     ];
     let targets = prop_oneof![
         6 => (0..6_u8).prop_map(|route| json!([target("HTTPRoute", &format!("r{route}"))])),
-        1 => Just(json!([target("Gateway", "g1")])),
         12 => Just(json!([])),
     ];
     (select(&values::NAMESPACES[..]), kinds, targets)

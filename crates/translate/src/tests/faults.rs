@@ -238,9 +238,13 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             "Certificate",
             "CertificateState",
             "ListenerRow",
+            "ListenerSlots",
             "PoliciesOf",
             "PolicyRow",
-            "PortRival"
+            "PortRival",
+            "WideActions",
+            "WideLevel",
+            "WideSlots"
         ]
     );
     let tables = world.translator.engine().stats();

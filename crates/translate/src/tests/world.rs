@@ -55,6 +55,12 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"urlRewrite": {"pathRegex": {"pattern": "o", "substitution": "\\1"}}}),
         json!({"cors": {}}),
         json!({}),
+        json!({"timeouts": {"request": "5s"}}),
+        json!({"timeouts": {"streamIdle": "5s"}, "retry": {"retryOn": ["5xx"], "perTryTimeout": "1s"}}),
+        json!({"timeouts": {"request": "7s"}, "buffer": {"maxRequestSize": 16}}),
+        json!({"buffer": {"maxRequestSize": "1Ki"}}),
+        json!({"buffer": {"disable": {}}}),
+        json!({"buffer": {"maxRequestSize": 0}}),
     ]);
     let rewrite = select(vec![
         json!([{"prefix": "/foo", "replacement": "/x/"}, {"replacement": "/y"}]),
