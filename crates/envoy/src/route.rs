@@ -73,6 +73,7 @@ pub fn route(source: &Source, matching: &GuardedMatch, rule: &Rule, at: RouteAt)
         request_headers_to_remove: filters::headers_to_remove(request_headers),
         response_headers_to_add: filters::headers_to_add(response_headers),
         response_headers_to_remove: filters::headers_to_remove(response_headers),
+        stat_prefix: rule.by_policy.stat_prefix.as_ref().map(|prefix| prefix.of(source)).unwrap_or_default(),
         ..Route::default()
     };
     let mut fields = Fields::of(&route);

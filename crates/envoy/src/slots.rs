@@ -7,7 +7,7 @@
 //!
 //! A change of this list drains every listener once.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use envoy_types::pb::{
     envoy::{
@@ -51,14 +51,24 @@ use prost::{Message, Name};
 use crate::bytes::any;
 use crate::{boolean, uint32};
 
+/// The slot that delays and aborts.
+pub const FAULT: &str = "fault";
 /// The slot of native CORS, and of policies of a rule.
 pub const CORS: &str = "cors";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
+/// The slot that looks where requests come from.
+pub const CSRF: &str = "csrf";
 
 /// What says a slot completely.
 pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
-    Slot { name, config: any(config).encode_to_vec().into() }
+    Slot { name, config: any(config).encode_to_vec().into(), patterns: Arc::default() }
+}
+
+/// What switches a slot on that says all in the listener.
+pub fn on(name: &'static str) -> Slot {
+    // Envoy refuses one without any configuration.
+    slot(name, &FilterConfig { config: Some(Any::default()), ..FilterConfig::default() })
 }
 
 /// What switches a slot off, also where a wider scope has switched it on.
@@ -96,7 +106,7 @@ fn slots() -> Vec<(&'static str, Any)> {
         // First: what is behind it sees gRPC, and its answers become gRPC-Web.
         ("grpcWeb", any(&GrpcWeb {})),
         ("extProc.start", wrapper()),
-        ("fault", any(&HttpFault::default())),
+        (FAULT, any(&HttpFault::default())),
         ("extProc.fault", wrapper()),
         ("acl", any(&Composite::default())),
         ("extProc.acl", wrapper()),
@@ -137,7 +147,7 @@ fn slots() -> Vec<(&'static str, Any)> {
         // transformation.lua
         ("extProc.transformation", wrapper()),
         ("headerModifiers", wrapper()),
-        ("csrf", csrf()),
+        (CSRF, csrf()),
         ("extProc.csrf", wrapper()),
     ]
 }

@@ -44,7 +44,7 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
 /// An Envoy route with the slots that hold for it, those of its virtual host and route configuration among them.
 fn with_slots(route: &Route, lineage: &Lineage) -> Route {
     let mut route = route.clone();
-    for Slot { name, config } in lineage.wide.iter().flat_map(WideUnits::slots) {
+    for Slot { name, config, .. } in lineage.wide.iter().flat_map(WideUnits::slots) {
         let held = route.typed_per_filter_config.entry((*name).to_owned());
         if let (Entry::Vacant(vacant), Ok(config)) = (held, Any::decode(&**config)) {
             vacant.insert(config);

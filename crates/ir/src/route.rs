@@ -9,7 +9,7 @@ use crate::{
     id::{GATEWAY_API, NsName, ParentId, RouteId, RouteKind},
     matching::Match,
     problem::Problem,
-    rule::{Retry, SessionPersistence, Slot, Timeouts},
+    rule::{PolicyFields, Retry, SessionPersistence, Slot, Timeouts},
 };
 
 /// A route without what its rules say. What changes with every change, such as `metadata.generation`, is not part of it.
@@ -181,6 +181,8 @@ pub struct Handling {
     pub fields: Fields,
     /// What its policies say in slots of the filter chain.
     pub slots: Vec<Slot>,
+    /// What only policies say of it.
+    pub by_policy: PolicyFields,
 }
 
 impl Handling {

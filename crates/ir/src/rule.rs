@@ -47,6 +47,8 @@ pub struct Rule {
     pub session: Option<SessionPersistence>,
     /// What it says in slots of the filter chain.
     pub slots: Vec<Slot>,
+    /// What only policies say of it.
+    pub by_policy: PolicyFields,
 }
 
 impl Rule {
@@ -59,6 +61,7 @@ impl Rule {
             retry: None,
             session: None,
             slots: Vec::new(),
+            by_policy: PolicyFields::default(),
         }
     }
 }
@@ -182,6 +185,46 @@ pub struct Slot {
     pub name: &'static str,
     /// An encoded `google.protobuf.Any`.
     pub config: Arc<[u8]>,
+    /// The expressions in it, which requests are held against.
+    pub patterns: Arc<[Arc<str>]>,
+}
+
+/// Fields of an Envoy route that no field of a rule means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PolicyFields {
+    /// Under which name Envoy counts its requests.
+    pub stat_prefix: Option<StatPrefix>,
+}
+
+/// A name for statistics, with what is filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StatPrefix(pub Arc<[StatPart]>);
+
+/// A part of a name for statistics.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StatPart {
+    /// A text.
+    Text(Arc<str>),
+    /// The namespace of the route that has the rule.
+    RouteNamespace,
+    /// The name of that route.
+    RouteName,
+    /// The rule's name; nothing where it has none.
+    RuleName,
+}
+
+impl StatPrefix {
+    /// The name for a rule. Dots part it into segments, and empty ones are left out; it may be empty.
+    pub fn of(&self, source: &Source) -> String {
+        let part = |part: &StatPart| match part {
+            StatPart::Text(text) => text.to_string(),
+            StatPart::RouteNamespace => source.route.namespace().to_string(),
+            StatPart::RouteName => source.route.name.name.to_string(),
+            StatPart::RuleName => source.rule_name.as_deref().unwrap_or_default().to_owned(),
+        };
+        let filled: String = self.0.iter().map(part).collect();
+        filled.split('.').filter(|segment| !segment.is_empty()).collect::<Vec<_>>().join(".")
+    }
 }
 
 /// Gateway API `SessionPersistence`.
@@ -226,5 +269,23 @@ mod tests {
         for (source, name) in [(http(0, 0), "apps/shop.v2/3/0"), (http(12, 5), "apps/shop.v2/3/12/5")] {
             assert_eq!(source.name(), name);
         }
+    }
+
+    #[test]
+    fn what_a_rule_does_not_have_leaves_no_gap_in_the_name_of_its_statistics() {
+        let source = |rule_name: Option<&str>| Source {
+            route: RouteId::http("apps", "shop"),
+            rule: 0,
+            rule_name: rule_name.map(Into::into),
+            matching: 0,
+            part: 0,
+        };
+        let (dot, dash, end) = (|| StatPart::Text(".".into()), StatPart::Text("-".into()), StatPart::Text(".x".into()));
+        let prefix = StatPrefix(
+            [StatPart::RouteNamespace, dash, StatPart::RouteName, dot(), StatPart::RuleName, dot(), end].into(),
+        );
+        assert_eq!(prefix.of(&source(Some("cart"))), "apps-shop.cart.x");
+        assert_eq!(prefix.of(&source(None)), "apps-shop.x");
+        assert_eq!(StatPrefix([dot(), StatPart::RuleName].into()).of(&source(None)), "");
     }
 }

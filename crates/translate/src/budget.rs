@@ -9,7 +9,7 @@
 //! A virtual host joins the routes of the hostnames that cover its own, so each kind of hostname has a part of its own:
 //! no request meets more than one exact hostname, the wildcards below one domain, and the broad ones.
 //!
-//! [`guard`]: envoy::route::guard
+//! [`guard`]: envoy::route::GuardedMatch::guard
 //! [`validate::regex::time`]: validate::regex::time
 
 pub(crate) mod cost;

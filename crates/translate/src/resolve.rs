@@ -85,7 +85,7 @@ pub(crate) enum EnvoyRoutes {
 pub(crate) struct EnvoyRoute {
     /// Its place among all matches of its tree.
     pub(crate) steps: Arc<[Step]>,
-    /// The order of what one match becomes ([`Part::order`]).
+    /// The order of what one match becomes ([`Part::order`](ir::matching::Part::order)).
     pub(crate) order: u32,
     /// The message.
     pub(crate) row: Row,

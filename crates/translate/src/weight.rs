@@ -60,7 +60,8 @@ pub(crate) fn of_rule(rule: &Rule) -> u64 {
         Ok(cors::Origin::Pattern(pattern)) => expression(pattern.as_str()),
         _ => 0,
     });
-    rewrite + origins.sum::<u64>()
+    let of_slots = rule.slots.iter().flat_map(|slot| slot.patterns.iter());
+    rewrite + origins.sum::<u64>() + of_slots.map(|pattern| expression(pattern)).sum::<u64>()
 }
 
 /// The expressions of a match; `taken` tells what is built while requests meet them.

@@ -10,12 +10,11 @@ use envoy_types::pb::{
     google::protobuf::UInt32Value,
 };
 use ir::rule::Slot;
-use prost::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::{Invalid, quantity};
 
-use super::{Refused, Unit};
+use super::{Refused, Unit, spec};
 
 /// The most that a request may be read whole, in bytes. Envoy keeps all of it in memory, which is that of all tenants.
 pub(crate) const MAX_REQUEST_BYTES: u32 = 16 << 20;
@@ -67,11 +66,8 @@ impl Unit for Buffer {
     }
 
     fn explain(route: &Route) -> Option<String> {
-        let config = route.typed_per_filter_config.get(slots::BUFFER)?;
-        let buffer_per_route::Override::Buffer(buffer) = BufferPerRoute::decode(&*config.value).ok()?.r#override?
-        else {
-            return None;
-        };
+        let said = spec::said::<BufferPerRoute>(route, slots::BUFFER)?;
+        let buffer_per_route::Override::Buffer(buffer) = said.r#override? else { return None };
         Some(format!("requests of at most {} bytes, read whole", buffer.max_request_bytes?.value))
     }
 }

@@ -11,8 +11,11 @@
 //! that it does not need are switched off. A unit without any is one that is switched off.
 
 mod buffer;
+mod csrf;
+mod fault_injection;
 mod retry;
 mod spec;
+mod stat_prefix;
 mod timeouts;
 mod url_rewrite;
 
@@ -29,7 +32,7 @@ pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.
 pub trait Unit: Clone + fmt::Debug + Eq + Sized {
-    /// The field, as the spec writes it.
+    /// The field, as the spec writes it; with a dot where it stands in a group of fields that are merged apart.
     const FIELD: &'static str;
     /// Whether it means anything where a rule answers by itself: what Envoy does in a filter does, what it does to choose
     /// a backend does not.
@@ -53,6 +56,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     fn apply(&self, rule: &mut Handling) -> bool {
         rule.slots.extend(all_slots(self));
         true
+    }
+
+    /// What its author should know, though it is served.
+    fn warning(&self) -> Option<Refused> {
+        None
     }
 
     /// What an Envoy route does of it, in words; none if nothing. Of slots, the route has those that hold for it, and none
@@ -86,6 +94,12 @@ impl Refused {
     /// What turns a refused value at `field` into this.
     fn at(field: &str) -> impl FnOnce(validate::Invalid) -> Self {
         move |invalid| Self::new(field, invalid.to_string())
+    }
+
+    /// The same of a whole policy; `unit` is the unit's field.
+    fn problem(self, severity: Severity, reason: Reason, unit: &str) -> Problem {
+        let dot = if self.field.is_empty() { "" } else { "." };
+        Problem::new(severity, reason, format!("spec.{unit}{dot}{}", self.field), self.message)
     }
 }
 
@@ -151,6 +165,14 @@ macro_rules! units {
                 }
             }
 
+            /// What its author should know, though it is served.
+            pub fn warning(&self) -> Option<Problem> {
+                let warning = match self {
+                    $(Self::$unit(unit) => unit.warning(),)+
+                };
+                Some(warning?.problem(Severity::Warning, Reason::UnsupportedValue, self.field()))
+            }
+
             fn read(field: &str, written: &Value, policy: &TrafficPolicySpec) -> Result<Option<Self>, Problem> {
                 match field {
                     $(<$module::$unit as Unit>::FIELD => read_one(written, policy).map(Self::$unit).map(Some),)+
@@ -177,6 +199,12 @@ units! {
     Buffer: buffer;
     /// How the path of a request is changed.
     UrlRewrite: url_rewrite;
+    /// Which requests are delayed or answered with a fault.
+    FaultInjection: fault_injection;
+    /// From where requests that change something may come.
+    Csrf: csrf;
+    /// Under which name Envoy counts requests.
+    StatPrefix: stat_prefix;
 }
 
 /// What a policy says, in the order of [`AnyUnit`].
@@ -184,7 +212,24 @@ units! {
 /// # Errors
 /// Where anything that it says cannot be served: nothing is served as if the policy had not asked for it.
 pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
-    let mut unsupported = policy.fields.keys().filter(|field| !AnyUnit::FIELDS.contains(&&***field));
+    let mut written: Vec<(String, &Value)> = Vec::new();
+    for (name, value) in &policy.fields {
+        let prefix = format!("{name}.");
+        if AnyUnit::FIELDS.iter().all(|field| !field.starts_with(&prefix)) {
+            written.push((name.to_string(), value));
+            continue;
+        }
+        let Some(group) = value.as_object() else {
+            return Err(Refused::new("", "must be a mapping; correct or remove it").problem(
+                Severity::Refused,
+                Reason::Invalid,
+                name,
+            ));
+        };
+        let fields = group.iter().filter(|(_, value)| !value.is_null());
+        written.extend(fields.map(|(field, value)| (prefix.clone() + field, value)));
+    }
+    let mut unsupported = written.iter().map(|(field, _)| &**field).filter(|field| !AnyUnit::FIELDS.contains(field));
     if let Some(first) = unsupported.next() {
         let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
         let message = format!(
@@ -192,7 +237,8 @@ pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
         );
         return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
     }
-    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, policy.fields.get(*field)?)));
+    let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
+    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
     written.filter_map(|(field, written)| AnyUnit::read(field, written, policy).transpose()).collect()
 }
 
@@ -225,10 +271,7 @@ fn explain_one<U: Unit>(route: &Route) -> Option<String> {
 }
 
 fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec) -> Result<U, Problem> {
-    let refused = |Refused { field, message }| {
-        let field = if field.is_empty() { U::FIELD.to_owned() } else { format!("{}.{field}", U::FIELD) };
-        Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{field}"), message)
-    };
+    let refused = |refused: Refused| refused.problem(Severity::Refused, Reason::Invalid, U::FIELD);
     let read = || U::read(spec::decode(written)?, policy);
     targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)
 }

@@ -1,11 +1,17 @@
-//! Reading what is written in a field.
+//! Reading what is written in a field, and what a route says of it.
 
 use std::time::Duration;
 
 use api::Mismatch;
+use envoy_types::pb::{
+    envoy::config::route::v3::Route,
+    envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
+    google::protobuf::Duration as ProtoDuration,
+};
+use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use validate::duration;
+use validate::number;
 
 use super::Refused;
 
@@ -24,10 +30,38 @@ pub(crate) fn decode<T: DeserializeOwned>(written: &Value) -> Result<T, Refused>
 
 /// The duration at `field`, if one is written.
 pub(crate) fn optional(text: Option<&str>, field: &str) -> Result<Option<Duration>, Refused> {
-    text.map(duration::parse).transpose().map_err(Refused::at(field))
+    text.map(validate::duration::parse).transpose().map_err(Refused::at(field))
 }
 
 /// The same, above zero.
 pub(crate) fn positive(text: Option<&str>, field: &str) -> Result<Option<Duration>, Refused> {
-    text.map(duration::positive).transpose().map_err(Refused::at(field))
+    text.map(validate::duration::positive).transpose().map_err(Refused::at(field))
+}
+
+/// The percentage at `field`, if one is written.
+pub(crate) fn percent(percentage: Option<i64>, field: &str) -> Result<Option<u32>, Refused> {
+    percentage.map(number::percent).transpose().map_err(Refused::at(field))
+}
+
+/// A percentage as Envoy has it.
+pub(crate) fn fraction(percent: u32) -> FractionalPercent {
+    FractionalPercent { numerator: percent, denominator: DenominatorType::Hundred as i32 }
+}
+
+/// A duration as Envoy has it. None of those that are read is too long for it.
+pub(crate) fn proto_duration(duration: Duration) -> ProtoDuration {
+    ProtoDuration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+/// A duration of Envoy.
+pub(crate) fn duration(duration: &ProtoDuration) -> Duration {
+    Duration::new(duration.seconds.try_into().unwrap_or_default(), duration.nanos.try_into().unwrap_or_default())
+}
+
+/// What a route says in a slot, if anything.
+pub(crate) fn said<M: Message + Default>(route: &Route, slot: &str) -> Option<M> {
+    M::decode(&*route.typed_per_filter_config.get(slot)?.value).ok()
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use envoy::route::{GuardedMatch, RouteAt};
 use ir::{
+    RouteId,
+    filter::{HeaderModifier, Scheme},
+    matching::{PathMatch, RequestMatch},
     route::{Fields, Handling},
-    rule,
+    rule::{self, Action, Rule, Source, WeightedBackend},
 };
 use prost::Message;
 use serde_json::{Value, json};
@@ -25,6 +29,31 @@ fn refused(spec: Value) -> (String, String) {
     (field, message)
 }
 
+/// What a rule that forwards says of them, in words.
+fn said(spec: Value) -> Vec<(&'static str, String)> {
+    let (handling, _) = applied(spec, Fields::default());
+    let share = WeightedBackend {
+        weight: 1,
+        cluster: Some("c".into()),
+        request_headers: HeaderModifier::default(),
+        response_headers: HeaderModifier::default(),
+        hostname: None,
+    };
+    let rule = Rule {
+        action: Action::Forward(vec![share]),
+        slots: handling.slots,
+        by_policy: handling.by_policy,
+        ..Rule::direct_response(500, "")
+    };
+    let source = Source { route: RouteId::http("apps", "shop"), rule: 0, rule_name: None, matching: 0, part: 0 };
+    let path = PathMatch::Exact("/".into());
+    let request =
+        RequestMatch { path, method: None, headers: vec![], queries: vec![], implied: false, host_with_port: false };
+    let row =
+        envoy::route::route(&source, &GuardedMatch::new(request), &rule, RouteAt { scheme: Scheme::Http, port: 80 });
+    explain(&Route::decode(&*row.expect("a route").bytes).expect("a route"))
+}
+
 fn applied(spec: Value, fields: Fields) -> (Handling, Vec<bool>) {
     let mut rule = Handling { fields, ..Handling::default() };
     let holds = units(spec).iter().map(|unit| unit.apply(&mut rule)).collect();
@@ -38,6 +67,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "buffer": {"maxRequestSize": "1Ki"},
         "retry": {"retryOn": ["5xx"]},
         "timeouts": {"request": "1s"},
+        "csrf": {},
+        "statPrefix": "a",
+        "faultInjection": {"disable": {}},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
     assert_eq!(fields, AnyUnit::FIELDS);
@@ -45,9 +77,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
 
 #[test]
 fn a_field_that_is_not_served_refuses_the_policy_and_names_all_of_them() {
-    let (field, message) = refused(json!({"transformation": {}, "acl": {}, "timeouts": {}, "cors": {}}));
+    let (field, message) = refused(json!({"transformation": {}, "acl": {}, "timeouts": {}, "rbac": {}}));
     assert_eq!(field, "spec.acl");
-    assert!(message.starts_with("field acl is not supported, nor is cors, nor is transformation"), "{message}");
+    assert!(message.starts_with("field acl is not supported, nor is rbac, nor is transformation"), "{message}");
 }
 
 #[test]
@@ -80,6 +112,53 @@ fn what_is_wrong_is_told_with_its_field() {
             "spec.urlRewrite.pathRegex.pattern",
             "(",
         ),
+        (json!({"faultInjection": {}}), "spec.faultInjection", "delay, abort"),
+        (json!({"faultInjection": {"maxActiveFaults": 1}}), "spec.faultInjection", "delay, abort"),
+        (json!({"faultInjection": {"delay": {}}}), "spec.faultInjection.delay", "fixedDelay"),
+        (json!({"faultInjection": {"delay": {"fixedDelay": "0s"}}}), "spec.faultInjection.delay.fixedDelay", "zero"),
+        (json!({"faultInjection": {"delay": {"fixedDelay": "61m"}}}), "spec.faultInjection.delay.fixedDelay", "1h"),
+        (
+            json!({"faultInjection": {"delay": {"fixedDelay": "1s", "percentage": 101}}}),
+            "spec.faultInjection.delay.percentage",
+            "100",
+        ),
+        (json!({"faultInjection": {"abort": {}}}), "spec.faultInjection.abort", "either"),
+        (json!({"faultInjection": {"abort": {"httpStatus": 199}}}), "spec.faultInjection.abort.httpStatus", "200"),
+        (json!({"faultInjection": {"abort": {"grpcStatus": 17}}}), "spec.faultInjection.abort.grpcStatus", "16"),
+        (
+            json!({"faultInjection": {"responseRateLimit": {"kbitsPerSecond": 0}}}),
+            "spec.faultInjection.responseRateLimit.kbitsPerSecond",
+            "2147483648",
+        ),
+        (
+            json!({"faultInjection": {"abort": {"httpStatus": 503}, "maxActiveFaults": -1}}),
+            "spec.faultInjection.maxActiveFaults",
+            "0 or more",
+        ),
+        (json!({"csrf": {"percentageEnabled": 1, "percentageShadowed": 1}}), "spec.csrf", "both"),
+        (json!({"csrf": {"percentageEnabled": -1}}), "spec.csrf.percentageEnabled", "100"),
+        (json!({"csrf": {"additionalOrigins": [{"ignoreCase": true}]}}), "spec.csrf.additionalOrigins[0]", "one of"),
+        (
+            json!({"csrf": {"additionalOrigins": [{"exact": "a"}, {"exact": "a", "prefix": "a"}]}}),
+            "spec.csrf.additionalOrigins[1]",
+            "one of",
+        ),
+        (json!({"csrf": {"additionalOrigins": [{"suffix": ""}]}}), "spec.csrf.additionalOrigins[0].suffix", "empty"),
+        (json!({"csrf": {"additionalOrigins": [{"safeRegex": "("}]}}), "spec.csrf.additionalOrigins[0].safeRegex", "("),
+        (
+            json!({"csrf": {"additionalOrigins": [{"safeRegex": "a", "ignoreCase": true}]}}),
+            "spec.csrf.additionalOrigins[0].ignoreCase",
+            "(?i)",
+        ),
+        (
+            json!({"csrf": {"additionalOrigins": vec![json!({"exact": "a"}); 17]}}),
+            "spec.csrf.additionalOrigins",
+            "more than 16",
+        ),
+        (json!({"statPrefix": ""}), "spec.statPrefix", "1 to 256"),
+        (json!({"statPrefix": "a b"}), "spec.statPrefix", "a character"),
+        (json!({"statPrefix": "{{gateway}}"}), "spec.statPrefix", "a variable that there is not"),
+        (json!({"statPrefix": "a{{rule_name"}), "spec.statPrefix", "ends with }}"),
     ] {
         let (at, message) = refused(spec.clone());
         assert_eq!(at, field, "{spec}");
@@ -126,7 +205,7 @@ fn a_size_is_said_in_its_slot_which_is_switched_off_where_the_unit_is() {
         let unit = &units(spec)[0];
         assert_eq!((unit.slots(), unit.disables()), (rule.slots.clone(), disables));
         assert_eq!(rule.slots.iter().map(|slot| slot.name).collect::<Vec<_>>(), ["buffer"]);
-        let slots = rule.slots.iter().map(|Slot { name, config }| {
+        let slots = rule.slots.iter().map(|Slot { name, config, .. }| {
             ((*name).to_owned(), envoy_types::pb::google::protobuf::Any::decode(&**config).expect("a message"))
         });
         let route = Route { typed_per_filter_config: slots.collect(), ..Route::default() };
@@ -152,4 +231,49 @@ fn a_field_is_refused_at_targets_for_which_its_crd_does_not_allow_it() {
         assert_eq!(units(on(rewrite.clone(), list, "HTTPRoute")).len(), 1);
         assert_eq!(units(on(json!({"timeouts": {"request": "1s"}}), list, "Gateway")).len(), 1);
     }
+}
+
+#[test]
+fn faults_are_said_in_their_slot_and_where_they_are_switched_off_that_too() {
+    let spec = json!({"faultInjection": {
+        "delay": {"fixedDelay": "1s500ms", "percentage": 5}, "abort": {"grpcStatus": 14},
+        "responseRateLimit": {"kbitsPerSecond": 8}, "maxActiveFaults": 3,
+    }});
+    let words = "5% wait 1.5s, 100% are answered gRPC status 14, 100% of responses come at 8 KiB/s, while fewer than 3 \
+                 faults are active at the listener";
+    assert_eq!(said(spec), [("faultInjection", words.to_owned())]);
+    // As an API server completes it.
+    let off = json!({"faultInjection": {"disable": {}, "abort": {"httpStatus": 503, "percentage": 100}}});
+    assert_eq!(said(off), [("faultInjection", "off".to_owned())]);
+}
+
+#[test]
+fn clients_make_no_statistics_by_what_they_ask_a_route_with_faults() {
+    let (rule, _) = applied(json!({"faultInjection": {"abort": {"httpStatus": 503}}}), Fields::default());
+    let any = envoy_types::pb::google::protobuf::Any::decode(&*rule.slots[0].config).expect("an Any");
+    let fault = envoy_types::pb::envoy::extensions::filters::http::fault::v3::HttpFault::decode(&*any.value);
+    assert!(fault.expect("a fault").disable_downstream_cluster_stats);
+}
+
+#[test]
+fn origins_are_checked_by_the_share_that_is_said_and_else_its_author_is_warned() {
+    let spec = json!({"csrf": {"percentageEnabled": 100, "additionalOrigins": [
+        {"exact": "a.example:8080"}, {"suffix": ".b.example", "ignoreCase": true}, {"safeRegex": "c[0-9]"},
+    ]}});
+    let words = "requests that change something come from pages of their own host or a.example:8080, ....b.example, \
+                 c[0-9]; 100% are held to it";
+    assert_eq!(said(spec.clone()), [("csrf", words.to_owned())]);
+    assert!(units(spec.clone()).iter().all(|unit| unit.warning().is_none()));
+    let (rule, _) = applied(spec, Fields::default());
+    assert_eq!(*rule.slots[0].patterns, ["c[0-9]".into()], "its expressions have a price");
+    let nothing = json!({"csrf": {"additionalOrigins": [{"exact": "a"}]}});
+    assert_eq!(said(nothing.clone()), [("csrf", "off".to_owned())]);
+    let warning = units(nothing)[0].warning().expect("a warning");
+    assert_eq!(warning.field, "spec.csrf");
+}
+
+#[test]
+fn statistics_are_named_after_the_rule() {
+    let spec = json!({"statPrefix": "all.{{route_namespace}}.{{ rule_name }}.{{route_name}}-1%"});
+    assert_eq!(said(spec), [("statPrefix", "all.apps.shop-1%".to_owned())]);
 }

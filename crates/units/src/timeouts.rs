@@ -55,7 +55,7 @@ impl Unit for Timeouts {
 
     fn explain(route: &Route) -> Option<String> {
         let Some(Action::Route(action)) = &route.action else { return None };
-        let set = |timeout: Option<&ProtoDuration>| timeout.map(duration).filter(|timeout| !timeout.is_zero());
+        let set = |timeout: Option<&ProtoDuration>| timeout.map(spec::duration).filter(|timeout| !timeout.is_zero());
         let request = set(action.timeout.as_ref());
         let one_try = set(action.retry_policy.as_ref().and_then(|policy| policy.per_try_timeout.as_ref()));
         // What only leaves the others time is nobody's word.
@@ -68,8 +68,4 @@ impl Unit for Timeouts {
             parts.into_iter().filter_map(|(what, timeout)| Some(format!("{what} {:?}", timeout?))).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
-}
-
-fn duration(duration: &ProtoDuration) -> Duration {
-    Duration::new(duration.seconds.try_into().unwrap_or_default(), duration.nanos.try_into().unwrap_or_default())
 }

@@ -136,7 +136,7 @@ pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static s
         .session
         .as_ref()
         .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
-    let slots = rule.slots.iter().map(|Slot { name, config }| (*name, config.to_vec()));
+    let slots = rule.slots.iter().map(|Slot { name, config, .. }| (*name, config.to_vec()));
     cors.into_iter().chain(session).chain(slots).collect()
 }
 

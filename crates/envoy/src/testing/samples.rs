@@ -9,8 +9,8 @@ use ir::{
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
     rule::{
-        Action, BodyContent, BodyFormat, Retry, Rule, SessionCarrier, SessionPersistence, Source, Timeouts,
-        WeightedBackend,
+        Action, BodyContent, BodyFormat, PolicyFields, Retry, Rule, SessionCarrier, SessionPersistence, Source,
+        Timeouts, WeightedBackend,
     },
 };
 use validate::format;
@@ -60,6 +60,7 @@ pub fn rule(action: Action) -> Rule {
         retry: None,
         session: None,
         slots: Vec::new(),
+        by_policy: PolicyFields::default(),
     }
 }
 

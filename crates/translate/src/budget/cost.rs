@@ -206,10 +206,14 @@ pub(crate) fn affordable(handling: &Handling, meter: &mut Meter<'_, '_>, field: 
         Ok(Origin::Pattern(pattern)) => Some(pattern.into_string().into()),
         _ => None,
     });
-    let taken = patterns.fold(rewriting, |taken, pattern| taken.and(meter.one(&pattern)));
+    let of_slots = handling.slots.iter().flat_map(|slot| slot.patterns.iter().cloned());
+    let taken = patterns.chain(of_slots).fold(rewriting, |taken, pattern| taken.and(meter.one(&pattern)));
     let most = meter.limits.of_rule();
     if taken.nanos > most {
-        let message = format!("the origins with wildcards could take {} together; name fewer of them", more_than(most));
+        let message = format!(
+            "its origins with wildcards or expressions could take {} together; name fewer of them, or simplify them",
+            more_than(most)
+        );
         return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{field}.filters"), message));
     }
     Ok(taken)

@@ -98,6 +98,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             retry: fields.retry.clone(),
             session: fields.session.clone(),
             slots: handling.slots.clone(),
+            by_policy: handling.by_policy.clone(),
         })
     }
 

@@ -10,6 +10,7 @@ use api::{
 };
 use engine::{Derived, Emitter, Scope};
 use ir::{Problem, Reason, Severity};
+use units::AnyUnit;
 
 use super::{
     Conditions, StatusReport,
@@ -60,6 +61,9 @@ impl Derived for PolicyStatus {
 
 fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> StatusReport<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
+    if let Some(Ok(units)) = scope.get::<PolicyRow>(id).as_ref().map(|policy| &policy.units) {
+        notes.extend(units.iter().filter_map(AnyUnit::warning));
+    }
     let missing = missing(scope, id, written);
     let gateways = scope.group::<PolicyGateways>(id);
     if gateways.is_empty() && missing.is_empty() && !(written.refs.is_empty() && written.selectors.is_empty()) {

@@ -8,7 +8,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{values, world::GATEWAYS};
+use super::{units::units, values, world::GATEWAYS};
 
 /// A policy on a route, a Gateway, a listener or nothing; its name comes later.
 pub(super) fn policy() -> BoxedStrategy<Value> {
@@ -43,7 +43,8 @@ fn of_routes() -> BoxedStrategy<Value> {
     let regex = (pattern, substitution).prop_map(|(pattern, substitution)| {
         json!({"urlRewrite": {"pathRegex": {"pattern": pattern, "substitution": substitution}}})
     });
-    let traffic = prop_oneof![24 => regex, 12 => units(), 1 => Just(json!({"cors": {}})), 1 => Just(json!({}))];
+    let traffic =
+        prop_oneof![24 => regex, 12 => units(), 1 => Just(json!({"transformation": {}})), 1 => Just(json!({}))];
     let entry = (option::of(values::path()), values::new_path())
         .prop_map(|(prefix, replacement)| json!({"prefix": prefix, "replacement": replacement}));
     let rewrite = vec(entry, 1..3).prop_map(|entries| json!({"replacePrefix": entries}));
@@ -60,42 +61,6 @@ fn of_routes() -> BoxedStrategy<Value> {
             spec["targetRefs"] = targets;
             let version = format!("{group}/v1alpha1");
             json!({"apiVersion": version, "kind": kind, "metadata": {"namespace": namespace}, "spec": spec})
-        })
-        .boxed()
-}
-
-/// A value that a unit takes, and now and then one that it does not.
-fn mostly(sound: &'static [&'static str], broken: &'static str) -> BoxedStrategy<Value> {
-    prop_oneof![8 => select(sound), 1 => Just(broken)].prop_map(|text| json!(text)).boxed()
-}
-
-/// Units of a TrafficPolicy, each of them or not.
-fn units() -> BoxedStrategy<Value> {
-    let duration = || option::of(mostly(&["0s", "1ms", "250ms", "1h30m", "99999h"], "soon"));
-    let timeouts = (duration(), duration())
-        .prop_map(|(request, idle)| json!({"timeouts": {"request": request, "streamIdle": idle}}));
-    let codes = option::of(vec(values::number_of(&[400, 503, 599]), 1..3));
-    let on = option::of(vec(mostly(&["5xx", "reset", "unavailable"], "sometimes"), 1..3));
-    let retry = (on, codes, option::of(0..4_u8), duration(), duration()).prop_map(|(on, codes, attempts, each, wait)| {
-        json!({"retry": {
-            "retryOn": on, "statusCodes": codes, "attempts": attempts, "perTryTimeout": each, "backoffBaseInterval": wait,
-        }})
-    });
-    let size = mostly(&["1", "1.5Ki", "16Mi", "16777216"], "4Gi");
-    let buffer = prop_oneof![
-        3 => size.prop_map(|size| json!({"buffer": {"maxRequestSize": size}})),
-        1 => Just(json!({"buffer": {"disable": {}}})),
-    ];
-    let units = (option::of(timeouts), option::of(retry), option::of(buffer));
-    units
-        .prop_map(|(timeouts, retry, buffer)| {
-            let mut spec = json!({});
-            for unit in [timeouts, retry, buffer].into_iter().flatten() {
-                for (field, value) in unit.as_object().into_iter().flatten() {
-                    spec[field] = value.clone();
-                }
-            }
-            spec
         })
         .boxed()
 }

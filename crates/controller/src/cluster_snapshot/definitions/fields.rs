@@ -12,9 +12,12 @@ pub(super) fn read(kind: Kind) -> Vec<String> {
     if let Some((_, paths)) = READ.iter().find(|(of, _)| *of == kind) {
         return paths.iter().map(ToString::to_string).collect();
     }
+    let mut found = Vec::new();
     // A TrafficPolicy is refused if it sets another field.
     let is_unit = |field: &str| field.starts_with("target") || AnyUnit::FIELDS.contains(&field);
-    let mut found = Vec::new();
+    // Of a group of units the schema says no more than that it is there.
+    let grouped = AnyUnit::FIELDS.iter().filter(|field| kind == Kind::TrafficPolicy && field.contains('.'));
+    found.extend(grouped.map(|field| format!("spec.{field}")));
     if let Some(Node::Object(fields)) = openapi::spec(kind) {
         for field in fields.iter().filter(|field| kind != Kind::TrafficPolicy || is_unit(field.name)) {
             leaves(field.node, format!("spec.{}", field.name), &mut found);
