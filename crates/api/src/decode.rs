@@ -164,7 +164,7 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
         *place = json;
     }
     let id = name(manifest, kind, default_namespace)?;
-    let unknown_fields = match openapi::spec(kind) {
+    let unknown_fields = match kind.spec_schema() {
         Some(table) => survey(&id, manifest, table)?,
         None => Vec::new(),
     };

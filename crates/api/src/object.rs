@@ -11,7 +11,7 @@ use crate::{
     group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
     meta::ObjectMeta,
     resource::Resource,
-    schema::Schema,
+    schema::{Schema, openapi::Node},
 };
 
 // Where objects of a kind live.
@@ -151,6 +151,11 @@ impl Kind {
     /// Whether objects of the kind change how others are served: one that cannot be read closes what it targets.
     pub fn is_policy(self) -> bool {
         self.status() == StatusKind::Policy
+    }
+
+    /// What the CRD says of the fields of its spec; none for kinds of Kubernetes itself.
+    pub fn spec_schema(self) -> Option<&'static Node> {
+        self.schema().table
     }
 
     /// The `apiVersion` of the preferred version.

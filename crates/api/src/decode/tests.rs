@@ -3,6 +3,76 @@ use serde_json::json;
 use super::*;
 use crate::http_route::{HttpRouteFilterType, PathMatchType};
 
+mod generated;
+
+/// A manifest of each kind that is read, as an API server has it.
+pub(super) fn manifests() -> Vec<Value> {
+    let metadata = json!({
+        "name": "a", "namespace": "n", "uid": "1", "resourceVersion": "7", "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "a": "b" },
+        "managedFields": [{ "fieldsV1": { "f:spec": {} } }],
+    });
+    let gateway = "gateway.networking.k8s.io/v1";
+    let kgateway = "gateway.kgateway.dev/v1alpha1";
+    let portcullis = "gateway.portcullis.dev/v1alpha1";
+    let manifest = |version: &str, kind: &str, rest: Value| {
+        let mut manifest = json!({ "apiVersion": version, "kind": kind, "metadata": metadata });
+        for (field, value) in rest.as_object().expect("fields") {
+            manifest[field] = value.clone();
+        }
+        if matches!(kind, "GatewayClass" | "Namespace") {
+            manifest["metadata"].as_object_mut().expect("metadata").remove("namespace");
+        }
+        manifest
+    };
+    let target = json!([{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r" }]);
+    vec![
+        manifest(gateway, "GatewayClass", json!({ "spec": { "controllerName": "example.com/a" } })),
+        manifest(
+            gateway,
+            "Gateway",
+            json!({ "spec": { "gatewayClassName": "c", "listeners": [
+                { "name": "l", "port": 80, "protocol": "HTTP", "hostname": null }
+            ] } }),
+        ),
+        manifest(
+            gateway,
+            "HTTPRoute",
+            json!({ "spec": { "rules": [{ "matches": [], "filters": null, "backendRefs": [{ "name": "s", "port": 80 }] }] },
+                    "status": { "parents": [] } }),
+        ),
+        manifest(
+            gateway,
+            "HTTPRoute",
+            json!({ "spec": { "hostnames": ["nullable.example.com"], "rules": [{ "backendRefs": [{ "name": "s" }] }] } }),
+        ),
+        manifest(gateway, "ReferenceGrant", json!({ "spec": { "from": [], "to": [] } })),
+        manifest(kgateway, "TrafficPolicy", json!({ "spec": { "targetRefs": target, "cors": null, "rateLimit": {} } })),
+        manifest(
+            kgateway,
+            "DirectResponse",
+            json!({ "spec": { "status": 200, "body": null, "bodyFormat": { "json": { "a": null } } } }),
+        ),
+        manifest(portcullis, "RewritePolicy", json!({ "spec": { "targetRefs": target, "replacePrefix": [] } })),
+        manifest(portcullis, "DelegationPolicy", json!({ "spec": { "targetRefs": target } })),
+        manifest("v1", "Service", json!({ "spec": { "ports": [{ "port": 80, "targetPort": "http" }] } })),
+        manifest(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            json!({ "addressType": "IPv4", "endpoints": null, "ports": [{ "port": 0 }, { "port": 80 }] }),
+        ),
+        manifest("v1", "Secret", json!({ "type": "kubernetes.io/tls", "data": { "tls.crt": "aGVsbG8=" } })),
+        manifest("v1", "ConfigMap", json!({ "data": { "ca.crt": "null" } })),
+        manifest(
+            kgateway,
+            "GatewayParameters",
+            json!({ "spec": { "kube": { "deployment": { "replicas": 2 }, "podTemplate": null } } }),
+        ),
+        manifest("apps/v1", "Deployment", json!({ "spec": {}, "status": { "availableReplicas": 1 } })),
+        manifest("v1", "Namespace", json!({ "spec": { "finalizers": ["kubernetes"] } })),
+    ]
+}
+
 fn route(spec: &Value) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",

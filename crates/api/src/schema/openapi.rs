@@ -7,7 +7,6 @@ use std::{collections::HashSet, sync::OnceLock};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use crate::Kind;
 use crate::Violation;
 
 pub(super) mod gateway;
@@ -115,11 +114,6 @@ impl Pattern {
         let compiled = self.compiled.get_or_init(|| Regex::new(self.regex).ok());
         compiled.as_ref().is_some_and(|regex| regex.is_match(text))
     }
-}
-
-/// The table of a kind's spec; none for kinds of Kubernetes itself.
-pub fn spec(kind: Kind) -> Option<&'static Node> {
-    kind.schema().table
 }
 
 /// The table of the status that a policy has, by Gateway API.

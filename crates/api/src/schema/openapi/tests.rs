@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::Kind;
 
 fn broken(node: &Node, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
@@ -77,7 +78,7 @@ fn every_pattern_of_the_tables_is_one_that_compiles() {
         }
     }
     let mut seen = vec![&LABEL_KEY_PATTERN];
-    Kind::ALL.iter().filter_map(|kind| spec(*kind)).for_each(|node| patterns(node, &mut seen));
+    Kind::ALL.iter().filter_map(|kind| kind.spec_schema()).for_each(|node| patterns(node, &mut seen));
     assert!(seen.len() > 50, "the walk must meet the patterns");
     for pattern in seen {
         assert!(Regex::new(pattern.regex).is_ok(), "{}", pattern.regex);

@@ -18,7 +18,7 @@ pub(super) fn read(kind: Kind) -> Vec<String> {
     // Of a group of units the schema says no more than that it is there.
     let grouped = AnyUnit::FIELDS.iter().filter(|field| kind == Kind::TrafficPolicy && field.contains('.'));
     found.extend(grouped.map(|field| format!("spec.{field}")));
-    if let Some(Node::Object(fields)) = openapi::spec(kind) {
+    if let Some(Node::Object(fields)) = kind.spec_schema() {
         for field in fields.iter().filter(|field| kind != Kind::TrafficPolicy || is_unit(field.name)) {
             leaves(field.node, format!("spec.{}", field.name), &mut found);
         }
