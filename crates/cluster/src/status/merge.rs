@@ -7,7 +7,7 @@ mod tests;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use api::Kind;
+use api::{Kind, StatusKind};
 use jiff::Timestamp;
 use serde_json::{Value, value::RawValue};
 
@@ -46,11 +46,14 @@ pub fn merge(
     let stored: BTreeMap<Cow<'_, str>, &RawValue> =
         stored.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    match kind {
-        Kind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
-        Kind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
-        Kind::HttpRoute => entry_list("parents", "parentRef", MAX_PARENTS, &stored, desired, controller_name, &now),
-        _ => entry_list("ancestors", "ancestorRef", MAX_ANCESTORS, &stored, desired, controller_name, &now),
+    match kind.status() {
+        StatusKind::None => None,
+        StatusKind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
+        StatusKind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
+        StatusKind::Route => entry_list("parents", "parentRef", MAX_PARENTS, &stored, desired, controller_name, &now),
+        StatusKind::Policy => {
+            entry_list("ancestors", "ancestorRef", MAX_ANCESTORS, &stored, desired, controller_name, &now)
+        }
     }
 }
 
