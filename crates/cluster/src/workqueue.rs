@@ -23,7 +23,7 @@ use std::{
 pub(crate) use self::{
     backoff::Backoff,
     dispatcher::{Debounce, Dispatcher, Next, Reconcile},
-    throttle::{Concurrency, Throttle, UNAVAILABLE},
+    throttle::{Concurrency, LONGEST_PAUSE, Throttle, UNAVAILABLE},
 };
 
 /// When a key is due, and its place among those that are due at the same time.

@@ -20,7 +20,7 @@ use super::{
     kind::Kind,
     object::{Fingerprint, LiveObject, ObjectKey, owner},
 };
-use crate::workqueue::{Backoff, Concurrency, Next, Reconcile, WorkQueue};
+use crate::workqueue::{Backoff, Concurrency, LONGEST_PAUSE, Next, Reconcile, WorkQueue};
 
 /// From what somebody else changed until it is put right: whoever changes it again and again does not keep us busy.
 const SPACING: Duration = Duration::from_secs(1);
@@ -76,6 +76,8 @@ pub(super) struct Outcome {
     pub(super) failures: Vec<Failure>,
     /// When to try it again.
     pub(super) retry: Option<Retry>,
+    /// For how long the API server asks to be left alone.
+    pub(super) retry_after: Duration,
 }
 
 /// What to do.
@@ -352,7 +354,8 @@ impl Reconciler {
     /// A job ended. Gives what failed, if that is not what was reported last.
     pub(super) fn finished(&mut self, owner: &NsName, outcome: Outcome, now: Instant) -> Option<Vec<Failure>> {
         let changed = self.queue.done(owner);
-        let Outcome { inventory, failures, retry } = outcome;
+        let Outcome { inventory, failures, retry, retry_after } = outcome;
+        let retry_after = retry_after.min(LONGEST_PAUSE);
         let entry = self.entries.get_mut(owner)?;
         entry.inventory = inventory;
         let mut drifted = false;
@@ -368,7 +371,7 @@ impl Reconciler {
         self.failing = (self.failing + failures.len()).saturating_sub(entry.failures.len());
         entry.failures = failures;
         if retry == Some(Retry::Everywhere) {
-            self.queue.throttle.unavailable(Duration::ZERO, now);
+            self.queue.throttle.unavailable(retry_after, now);
         } else {
             self.queue.throttle.available();
         }
@@ -377,7 +380,7 @@ impl Reconciler {
             // As soon as anything is tried again.
             Some(Retry::Everywhere) => self.add(owner, now),
             _ if changed => self.add(owner, now),
-            Some(Retry::Conflict | Retry::Soon) => self.queue.add(owner, now + SOON.delay(count)),
+            Some(Retry::Conflict | Retry::Soon) => self.queue.add(owner, now + SOON.delay(count).max(retry_after)),
             Some(Retry::Refused) => self.queue.add(owner, now + REFUSED.delay(count)),
             None if drifted => self.queue.add(owner, now + SPACING),
             None => {}

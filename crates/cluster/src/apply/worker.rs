@@ -1,6 +1,6 @@
 //! What is done for one Gateway: requests, one after the other.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use kube::{
     Api, Client,
@@ -28,11 +28,17 @@ const PORTS_MANAGER: &str = "portcullis-ports";
 struct ApplyError {
     message: String,
     retry: Retry,
+    /// For how long the API server asks to be left alone.
+    retry_after: Duration,
 }
 
 impl ApplyError {
+    fn new(retry: Retry, message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry, retry_after: Duration::ZERO }
+    }
+
     fn refused(message: impl Into<String>) -> Self {
-        Self { message: message.into(), retry: Retry::Refused }
+        Self::new(Retry::Refused, message)
     }
 }
 
@@ -49,10 +55,11 @@ impl Worker {
     pub(super) async fn run(&self, job: &Job) -> Outcome {
         let mut inventory = job.inventory.clone();
         let mut failures = Vec::new();
-        let mut retry: Option<Retry> = None;
+        let (mut retry, mut retry_after) = (None::<Retry>, Duration::ZERO);
         let mut wanted = HashSet::new();
         let mut failed = |object: String, error: ApplyError| {
             retry = Some(retry.take().map_or(error.retry, |before| before.min(error.retry)));
+            retry_after = retry_after.max(error.retry_after);
             failures.push(Failure { object, message: error.message });
         };
         for object in &job.objects {
@@ -100,7 +107,7 @@ impl Worker {
                 Err(error) => failed(key.to_string(), error),
             }
         }
-        Outcome { inventory, failures, retry }
+        Outcome { inventory, failures, retry, retry_after }
     }
 
     fn count<T>(&self, kind: Kind, done: &'static str, answer: &Result<T, ApplyError>) {
@@ -200,7 +207,7 @@ impl ObjectClient<'_> {
             return Err(ApplyError::refused(message));
         }
         if metadata.deletion_timestamp.is_some() {
-            return Err(ApplyError { message: "is being deleted".to_owned(), retry: Retry::Soon });
+            return Err(ApplyError::new(Retry::Soon, "is being deleted"));
         }
         Ok(metadata.uid)
     }
@@ -244,7 +251,7 @@ impl ObjectClient<'_> {
             Ok(Err(error)) => Err(apply_error(error)),
             Err(_) => {
                 let message = format!("no answer within {} s", self.settings.timeout.as_secs_f32());
-                Err(ApplyError { message, retry: Retry::Everywhere })
+                Err(ApplyError::new(Retry::Everywhere, message))
             }
         }
     }
@@ -263,7 +270,7 @@ fn has_other_ports(there: &Value, wanted: &Value) -> bool {
 
 fn apply_error(error: kube::Error) -> ApplyError {
     let kube::Error::Api(status) = error else {
-        return ApplyError { message: error.to_string(), retry: Retry::Everywhere };
+        return ApplyError::new(Retry::Everywhere, error.to_string());
     };
     let retry = match status.code {
         // A conflict that force does not decide: another object has the name by now, or it changed meanwhile.
@@ -273,7 +280,8 @@ fn apply_error(error: kube::Error) -> ApplyError {
         _ => Retry::Refused,
     };
     let message = if status.message.is_empty() { format!("HTTP status {}", status.code) } else { status.message };
-    ApplyError { message, retry }
+    let seconds = status.details.map_or(0, |details| details.retry_after_seconds);
+    ApplyError { message, retry, retry_after: Duration::from_secs(seconds.into()) }
 }
 
 #[cfg(test)]
@@ -288,5 +296,8 @@ mod tests {
         assert_eq!([403, 404, 422].map(retry), [Retry::Refused; 3]);
         assert_eq!([401, 429, 503].map(retry), [Retry::Everywhere; 3]);
         assert_eq!([409, 500].map(retry), [Retry::Conflict, Retry::Soon]);
+        let overloaded: Status =
+            serde_json::from_value(json!({"code": 429, "details": {"retryAfterSeconds": 7}})).expect("a status");
+        assert_eq!(apply_error(kube::Error::Api(Box::new(overloaded))).retry_after, Duration::from_secs(7));
     }
 }

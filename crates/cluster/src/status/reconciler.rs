@@ -31,7 +31,7 @@ use self::{
 use super::compact::Interner;
 use crate::{
     watch::Stored,
-    workqueue::{Backoff, Concurrency, Next, Reconcile, UNAVAILABLE, WorkQueue},
+    workqueue::{Backoff, Concurrency, LONGEST_PAUSE, Next, Reconcile, UNAVAILABLE, WorkQueue},
 };
 
 /// How long the watch may take to bring what caused a conflict, before the object is read.
@@ -44,8 +44,6 @@ const SPACING: Duration = Duration::from_millis(50);
 const REFUSED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 /// After a failure that concerns one object.
 const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(1));
-/// No API server is believed to want a longer pause.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// So many objects are compared in one step, so that whoever else wants the state machine gets it.
 const COMPARED_AT_ONCE: usize = 16;
 

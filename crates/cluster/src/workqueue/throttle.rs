@@ -6,6 +6,8 @@ use super::Backoff;
 
 /// Between two attempts at an API server that is away or overloaded.
 pub(crate) const UNAVAILABLE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// Longest time for which an API server that asks for it is left alone.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// For each key that may be processed, so many answers come before one more may be.
 const GROWTH: usize = 8;
 

@@ -31,12 +31,12 @@ fn live(applied: Option<Arc<Value>>, version: &str) -> LiveObject {
 
 fn done(job: &Job, version: &str) -> Outcome {
     let inventory = job.objects.iter().map(|object| (key(), live(Some(Arc::clone(object)), version))).collect();
-    Outcome { inventory, failures: Vec::new(), retry: None }
+    Outcome { inventory, failures: Vec::new(), retry: None, retry_after: Duration::ZERO }
 }
 
 fn failed(job: &Job, retry: Retry) -> Outcome {
     let failures = vec![Failure { object: key().to_string(), message: "no".to_owned() }];
-    Outcome { inventory: job.inventory.clone(), failures, retry: Some(retry) }
+    Outcome { inventory: job.inventory.clone(), failures, retry: Some(retry), retry_after: Duration::ZERO }
 }
 
 fn leading(now: Instant) -> Reconciler {
@@ -178,7 +178,8 @@ fn what_is_left_over_goes_once_every_gateway_is_known() {
     reconciler.complete(now);
     let left = job(&mut reconciler, now);
     assert_eq!((left.objects.len(), left.inventory.len()), (0, 1));
-    reconciler.finished(&left.owner, Outcome { inventory: Inventory::new(), failures: Vec::new(), retry: None }, now);
+    let left_nothing = Outcome { inventory: Inventory::new(), ..done(&left, "1") };
+    reconciler.finished(&left.owner, left_nothing, now);
     assert!(reconciler.pending() == 0 && reconciler.entries.is_empty());
 }
 
@@ -215,6 +216,22 @@ fn while_the_api_server_is_away_nothing_is_tried() {
     assert_eq!(until(&mut reconciler, now), Some(Duration::from_millis(100)));
     let later = now + Duration::from_millis(100);
     assert!(matches!(reconciler.next(later), Next::Start(Work::Gateway(_))));
+}
+
+#[test]
+fn an_api_server_that_asks_to_be_left_alone_is_but_not_for_ever() {
+    let (minute, second) = (Duration::from_mins(1), Duration::from_secs(1));
+    for (retry, asked, paused) in [
+        (Retry::Everywhere, minute, minute),
+        (Retry::Everywhere, Duration::MAX, LONGEST_PAUSE),
+        (Retry::Soon, second, second),
+        (Retry::Soon, Duration::MAX, LONGEST_PAUSE),
+    ] {
+        let now = Instant::now();
+        let (mut reconciler, web, job) = applying(now);
+        reconciler.finished(&web, Outcome { retry_after: asked, ..failed(&job, retry) }, now);
+        assert_eq!(until(&mut reconciler, now), Some(paused), "{retry:?}, {asked:?}");
+    }
 }
 
 #[test]
