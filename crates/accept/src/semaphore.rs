@@ -24,7 +24,7 @@ pub struct FairSemaphore<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
     limit: usize,
-    patience: Duration,
+    grace_period: Duration,
     state: Mutex<State<K>>,
     /// A permit became free, or may be revoked.
     changed: Notify,
@@ -62,15 +62,15 @@ pub struct Busy<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> FairSemaphore<K> {
-    /// `limit` permits, at least one. The permit of a holder that is idle for `patience` may be revoked while others wait.
-    pub fn new(limit: usize, patience: Duration) -> Self {
+    /// `limit` permits, at least one. The permit of a holder that is idle for `grace_period` may be revoked while others wait.
+    pub fn new(limit: usize, grace_period: Duration) -> Self {
         let state = State { taken: BTreeMap::new(), counts: HashMap::new(), next: 0 };
-        Self(Arc::new(Shared { limit: limit.max(1), patience, state: Mutex::new(state), changed: Notify::new() }))
+        Self(Arc::new(Shared { limit: limit.max(1), grace_period, state: Mutex::new(state), changed: Notify::new() }))
     }
 
     /// Waits for a permit. If all are taken, one is revoked: at once the oldest of the key that has most, idle ones before
     /// busy ones, provided that it still has as many as this one then; else the one that was idle for longest, once it was
-    /// for the patience of this semaphore, or has been busy for half a minute.
+    /// for the grace period of this semaphore, or has been busy for half a minute.
     ///
     /// None if the key itself has more than a thirty-second part of them, and nothing can be revoked at once: those in line
     /// behind it do not wait for it.
@@ -126,7 +126,7 @@ impl<K: Clone + Eq + Hash> FairSemaphore<K> {
             Some(number) => number,
             None => {
                 let until =
-                    |taken: &Taken<K>| taken.since + if taken.busy > 0 { LONGEST_BUSY } else { self.0.patience };
+                    |taken: &Taken<K>| taken.since + if taken.busy > 0 { LONGEST_BUSY } else { self.0.grace_period };
                 let first = state.taken.iter().min_by_key(|(number, taken)| (until(taken), **number));
                 match first.map(|(number, taken)| (*number, until(taken))) {
                     Some((number, until)) if until <= now => number,
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
     /// Whether it was revoked.
     fn lost(permit: &Permit<&'static str>) -> bool {
@@ -290,7 +290,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_most_makes_room_at_once_for_anybody_else() {
-        let semaphore = FairSemaphore::new(4, PATIENCE);
+        let semaphore = FairSemaphore::new(4, GRACE_PERIOD);
         let hog = acquire_all(&semaphore, &["hog"; 4]).await;
         let (start, busy) = (Instant::now(), hog[0].busy());
         let other = semaphore.acquire("other").await.expect("a permit");
@@ -307,24 +307,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_behind_who_has_most() {
-        let semaphore = FairSemaphore::new(2, PATIENCE);
+        let semaphore = FairSemaphore::new(2, GRACE_PERIOD);
         let hog = acquire_all(&semaphore, &["hog"; 2]).await;
         let start = Instant::now();
         assert!(semaphore.acquire("hog").await.is_none());
         assert_eq!((start.elapsed(), lost(&hog[0])), (Duration::ZERO, false));
-        advance(PATIENCE).await;
+        advance(GRACE_PERIOD).await;
         assert!(semaphore.acquire("hog").await.is_some() && lost(&hog[0]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn among_equals_the_one_that_is_idle_for_longest_goes_and_not_before_its_time() {
-        let semaphore = FairSemaphore::new(2, PATIENCE);
+        let semaphore = FairSemaphore::new(2, GRACE_PERIOD);
         let held = acquire_all(&semaphore, &["a", "b"]).await;
         let busy = held[0].busy();
-        advance(PATIENCE / 2).await;
+        advance(GRACE_PERIOD / 2).await;
         let start = Instant::now();
         let third = semaphore.acquire("c").await.expect("a permit");
-        assert_eq!(start.elapsed(), PATIENCE / 2);
+        assert_eq!(start.elapsed(), GRACE_PERIOD / 2);
         assert!(!lost(&held[0]) && lost(&held[1]));
         // The same key has to wait for its own.
         drop(busy);
@@ -334,7 +334,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_busy_for_ever_loses_its_permit_unless_something_comes_of_it() {
-        let semaphore = FairSemaphore::new(2, PATIENCE);
+        let semaphore = FairSemaphore::new(2, GRACE_PERIOD);
         let held = acquire_all(&semaphore, &["a", "b"]).await;
         let busy = [held[0].busy(), held[1].busy()];
         advance(LONGEST_BUSY).await;
@@ -347,22 +347,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_asks_in_vain_is_idle_for_as_long_as_who_says_nothing() {
-        let semaphore = FairSemaphore::new(2, PATIENCE);
+        let semaphore = FairSemaphore::new(2, GRACE_PERIOD);
         let held = acquire_all(&semaphore, &["a", "b"]).await;
         let asked = held[0].asks();
-        advance(PATIENCE / 2).await;
+        advance(GRACE_PERIOD / 2).await;
         drop(asked);
         let served = held[1].busy();
         drop(served);
         let start = Instant::now();
         let third = semaphore.acquire("c").await.expect("a permit");
-        assert_eq!(start.elapsed(), PATIENCE / 2);
+        assert_eq!(start.elapsed(), GRACE_PERIOD / 2);
         assert!(lost(&held[0]) && !lost(&held[1]) && !lost(&third));
         // While it waits for an answer, those go who wait for nothing.
         let asking = held[1].asks();
         let start = Instant::now();
         let fourth = semaphore.acquire("d").await.expect("a permit");
-        assert_eq!(start.elapsed(), PATIENCE);
+        assert_eq!(start.elapsed(), GRACE_PERIOD);
         assert!(!lost(&held[1]) && lost(&third) && !lost(&fourth));
         drop(asking);
     }
@@ -375,7 +375,7 @@ mod tests {
             let semaphore = semaphore.clone();
             async move { semaphore.acquire("a").await }
         });
-        advance(PATIENCE).await;
+        advance(GRACE_PERIOD).await;
         drop(first);
         let second = waiting.await.expect("it ends").expect("a permit");
         assert_eq!((semaphore.taken(), lost(&second)), (1, false));
@@ -383,7 +383,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_takes_from_who_has_most_and_never_from_its_equals() {
-        let semaphore = FairSemaphore::new(4, PATIENCE);
+        let semaphore = FairSemaphore::new(4, GRACE_PERIOD);
         let mut hog: Vec<_> = (0..4).map(|_| semaphore.try_acquire("hog").expect("there is room")).collect();
         assert!(semaphore.try_acquire("hog").is_none());
         let first = semaphore.try_acquire("other").expect("its share");

@@ -143,7 +143,7 @@ impl Default for Options {
     }
 }
 
-/// Bounds in time. The defaults suit every cluster; tests have less patience.
+/// Bounds in time. The defaults suit every cluster; tests wait less long.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// In this time an API server begins to answer, and goes on with a list. For as long an object waits for one that it

@@ -14,16 +14,16 @@ use crate::document::DocumentError;
 /// The size of a chunk in bytes, of which three exist at a time.
 const CHUNK: usize = 64 << 10;
 /// How long a client may take for a chunk. One that takes longer does not get the rest.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How many bytes a client takes a second, on average. One that is behind that by [`PATIENCE`] does not get the rest: others
-/// wait for their turn.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many bytes a client takes a second, on average. One that is behind that by [`CHUNK_TIMEOUT`] does not get the
+/// rest: others wait for their turn.
 const RATE: u32 = 1 << 20;
 
 /// A body of what `write` writes, on a thread that may block.
 pub fn body(write: impl FnOnce(&mut ChunkWriter) -> Result<(), DocumentError> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel(1);
     let (buffer, runtime) = (Vec::with_capacity(CHUNK), Handle::current());
-    let mut writer = ChunkWriter { buffer, sender, runtime, patience: Patience::default() };
+    let mut writer = ChunkWriter { buffer, sender, runtime, timeout: SendTimeout::default() };
     tokio::task::spawn_blocking(move || {
         let written = write(&mut writer).and_then(|()| Ok(writer.send()?));
         if let Err(error) = written {
@@ -45,16 +45,16 @@ pub struct ChunkWriter {
     buffer: Vec<u8>,
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
-    patience: Patience,
+    timeout: SendTimeout,
 }
 
 impl ChunkWriter {
     fn send(&mut self) -> io::Result<()> {
         let chunk: Bytes = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK)).into();
         let (length, began) = (chunk.len(), Instant::now());
-        match self.runtime.block_on(timeout(self.patience.left(), self.sender.send(Ok(chunk)))) {
+        match self.runtime.block_on(timeout(self.timeout.left(), self.sender.send(Ok(chunk)))) {
             Ok(Ok(())) => {
-                self.patience.took(length, began.elapsed());
+                self.timeout.took(length, began.elapsed());
                 Ok(())
             }
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")),
@@ -65,16 +65,16 @@ impl ChunkWriter {
 
 /// How long a client was waited for, against how long that may take. Writing does not count.
 #[derive(Debug, Default)]
-struct Patience {
+struct SendTimeout {
     waited: Duration,
     bytes: u64,
 }
 
-impl Patience {
+impl SendTimeout {
     /// How long the next chunk may take.
     fn left(&self) -> Duration {
         let due = Duration::from_micros(self.bytes * 1_000_000 / u64::from(RATE));
-        (PATIENCE + due).saturating_sub(self.waited).min(PATIENCE)
+        (CHUNK_TIMEOUT + due).saturating_sub(self.waited).min(CHUNK_TIMEOUT)
     }
 
     /// So many bytes took so long.
@@ -104,29 +104,29 @@ mod tests {
 
     /// How many bytes a client gets that takes so long for a chunk, of a gigabyte, and how long it has the turn.
     fn served(each: Duration) -> (u64, Duration) {
-        let mut patience = Patience::default();
-        while patience.bytes < 1 << 30 && each <= patience.left() {
-            patience.took(CHUNK, each);
+        let mut timeout = SendTimeout::default();
+        while timeout.bytes < 1 << 30 && each <= timeout.left() {
+            timeout.took(CHUNK, each);
         }
-        (patience.bytes, patience.waited)
+        (timeout.bytes, timeout.waited)
     }
 
     #[test]
     fn a_client_that_takes_each_chunk_at_the_last_moment_does_not_have_the_turn_for_long() {
         let (bytes, time) = served(Duration::from_millis(9_900));
-        assert!(bytes == CHUNK as u64 && time < PATIENCE, "{bytes} {time:?}");
+        assert!(bytes == CHUNK as u64 && time < CHUNK_TIMEOUT, "{bytes} {time:?}");
         let (bytes, time) = served(Duration::from_secs(1));
-        assert!(bytes < 1 << 20 && time <= PATIENCE + Duration::from_secs(1), "{bytes} {time:?}");
+        assert!(bytes < 1 << 20 && time <= CHUNK_TIMEOUT + Duration::from_secs(1), "{bytes} {time:?}");
         // As fast as it must be.
         let (bytes, time) = served(Duration::from_micros(62_500));
         assert_eq!((bytes, time), (1 << 30, Duration::from_secs(1024)));
-        assert_eq!(served(PATIENCE + Duration::from_nanos(1)), (0, Duration::ZERO));
+        assert_eq!(served(CHUNK_TIMEOUT + Duration::from_nanos(1)), (0, Duration::ZERO));
     }
 
     #[test]
     fn who_was_fast_may_still_not_stop_for_longer_than_anybody() {
-        let mut patience = Patience::default();
-        patience.took(1 << 30, Duration::from_secs(1));
-        assert_eq!(patience.left(), PATIENCE);
+        let mut timeout = SendTimeout::default();
+        timeout.took(1 << 30, Duration::from_secs(1));
+        assert_eq!(timeout.left(), CHUNK_TIMEOUT);
     }
 }

@@ -67,14 +67,14 @@ pub fn in_cluster(settings: Settings) -> Settings {
     Settings { shared_host: false, ports: PortMapping::Mapped, ..settings }
 }
 
-/// Reads a cluster once. A list that fails is asked for again, as late as the API server wants it, until `patience` is
+/// Reads a cluster once. A list that fails is asked for again, as late as the API server wants it, until `request_timeout` is
 /// over; one that is forbidden is not.
 pub async fn read(
     config: kube::Config,
     settings: Settings,
-    patience: Duration,
+    request_timeout: Duration,
 ) -> Result<ClusterSnapshot, SnapshotError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + request_timeout;
     let server = config.cluster_url.to_string();
     let client = watch::client(config).map_err(Box::new)?;
     let mut translator = Translator::new(in_cluster(settings));
@@ -85,7 +85,8 @@ pub async fn read(
     }
     let kinds = reading.awaited.clone();
     // Whoever waits for an answer has not the time that a controller has, and has asked for each kind once already.
-    let limits = Limits { doubt: DOUBT, backoff_max: patience.min(Limits::default().backoff_max), ..Limits::default() };
+    let limits =
+        Limits { doubt: DOUBT, backoff_max: request_timeout.min(Limits::default().backoff_max), ..Limits::default() };
     let (sink, mut observed) = mpsc::channel(64);
     let watching = watch::start(client, Options { kinds, limits, ..Options::default() }, sink);
     while !reading.awaited.is_empty() {
@@ -95,7 +96,7 @@ pub async fn read(
         }
     }
     drop(watching);
-    Ok(reading.end(patience))
+    Ok(reading.end(request_timeout))
 }
 
 /// A snapshot that is not complete yet.
@@ -154,11 +155,11 @@ impl Reading {
         }
     }
 
-    fn end(self, patience: Duration) -> ClusterSnapshot {
+    fn end(self, request_timeout: Duration) -> ClusterSnapshot {
         let Self { mut snapshot, awaited, mut failing } = self;
         for kind in awaited {
             let why = failing.remove(&kind);
-            let why = why.unwrap_or_else(|| format!("the list was not complete within {patience:?}"));
+            let why = why.unwrap_or_else(|| format!("the list was not complete within {request_timeout:?}"));
             snapshot.unread.insert(kind, why);
         }
         snapshot.translator.settle();
@@ -170,7 +171,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn reading() -> Reading {
         Reading::new(Translator::new(Settings::default()))
@@ -192,21 +193,21 @@ mod tests {
         assert_eq!(reading.awaited, [Kind::Secret].into(), "it is waited for");
         reading.take(Observed::Synced(Kind::Secret));
         assert!(reading.awaited.is_empty());
-        assert_eq!(reading.end(PATIENCE).unread, [].into());
+        assert_eq!(reading.end(REQUEST_TIMEOUT).unread, [].into());
     }
 
     #[test]
     fn what_did_not_come_in_time_is_reported_with_the_reason() {
         let mut reading = reading();
         all_but(Kind::Secret).for_each(|observed| reading.take(observed));
-        let slow = reading.end(PATIENCE).unread;
+        let slow = reading.end(REQUEST_TIMEOUT).unread;
         assert_eq!(slow, [(Kind::Secret, "the list was not complete within 30s".to_owned())].into());
 
         let mut reading = super::tests::reading();
         reading.take(stale(Kind::Secret, "the API server answered 500"));
         reading.take(stale(Kind::Secret, "the API server answered 429"));
         all_but(Kind::Secret).for_each(|observed| reading.take(observed));
-        let busy = reading.end(PATIENCE).unread;
+        let busy = reading.end(REQUEST_TIMEOUT).unread;
         assert_eq!(busy, [(Kind::Secret, "the API server answered 429".to_owned())].into());
     }
 
@@ -219,6 +220,6 @@ mod tests {
             other => reading.take(other),
         });
         assert!(reading.awaited.is_empty());
-        assert_eq!(reading.end(PATIENCE).unread, [(Kind::Secret, "forbidden".to_owned())].into());
+        assert_eq!(reading.end(REQUEST_TIMEOUT).unread, [(Kind::Secret, "forbidden".to_owned())].into());
     }
 }

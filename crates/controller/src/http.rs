@@ -29,13 +29,13 @@ const REQUEST_BYTES: usize = 64 << 10;
 /// How many headers a request may have.
 const REQUEST_HEADERS: usize = 64;
 /// How long an idle connection keeps its permit while others wait.
-const PATIENCE: Duration = Duration::from_millis(250);
+const GRACE_PERIOD: Duration = Duration::from_millis(250);
 /// How long connections may take for what is under way when the server ends.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Serves until `shutdown`, at most `connections` at a time.
 pub async fn serve(listener: TcpListener, router: Router, connections: usize, shutdown: impl Future<Output = ()>) {
-    let semaphore = FairSemaphore::new(connections, PATIENCE);
+    let semaphore = FairSemaphore::new(connections, GRACE_PERIOD);
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut acceptor = Acceptor::new("HTTP");

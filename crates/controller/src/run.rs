@@ -39,7 +39,7 @@ use crate::{
 /// How often ports are tried that could not be bound.
 const RECHECK_PORTS: Duration = Duration::from_secs(2);
 /// How long a supervised Envoy may take for what is under way when it is stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// How many events of proxies wait at most.
 const PROXY_EVENTS: usize = 4096;
 
@@ -127,7 +127,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         None => None,
         Some(envoy) => {
             let (xds, edge) = (listeners.xds_address(), options.settings.edge.clone());
-            let supervisor = Supervisor { envoy, xds, edge, patience: PATIENCE, metrics: metrics.clone() };
+            let supervisor = Supervisor { envoy, xds, edge, grace_period: GRACE_PERIOD, metrics: metrics.clone() };
             tracing::info!(version = supervisor.probe().await?, "Envoy");
             Some(supervisor)
         }

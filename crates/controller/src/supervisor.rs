@@ -36,7 +36,7 @@ pub struct Supervisor {
     /// Limits of the process.
     pub edge: Edge,
     /// How long an Envoy may take for requests under way before it is stopped, and then for stopping.
-    pub patience: Duration,
+    pub grace_period: Duration,
     /// Where starts are counted.
     pub metrics: Metrics,
 }

@@ -26,7 +26,7 @@ pub(crate) struct Source {
     pub(crate) answers: Answers,
     pub(crate) cluster: Option<Cluster>,
     /// How long an answer may take.
-    pub(crate) patience: Duration,
+    pub(crate) request_timeout: Duration,
     /// The namespace that is asked about, if one is named.
     pub(crate) namespace: Option<String>,
 }
@@ -87,12 +87,12 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 impl Source {
     /// Chooses what answers.
     pub(crate) async fn open(args: SourceArgs) -> anyhow::Result<Self> {
-        let patience = args.request_timeout;
+        let request_timeout = args.request_timeout;
         let namespace = args.namespace;
         if !args.paths.is_empty() {
             let loaded = load(FileArgs { paths: args.paths, host: args.host, settings: args.settings })?;
             loaded.problems.iter().for_each(note);
-            return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, patience, namespace });
+            return Ok(Self { answers: Answers::Files(Box::new(loaded)), cluster: None, request_timeout, namespace });
         }
         if let Some(address) = args.address {
             own_settings(&args.settings)?;
@@ -101,8 +101,8 @@ impl Source {
             if args.api_server.is_named() {
                 cluster = Some(Cluster::new(&args.api_server.config().await?)?);
             }
-            let controller = Controller::at(&address, patience, &args.controller_namespace).await?;
-            return Ok(Self { answers: Answers::Controller(controller), cluster, patience, namespace });
+            let controller = Controller::at(&address, request_timeout, &args.controller_namespace).await?;
+            return Ok(Self { answers: Answers::Controller(controller), cluster, request_timeout, namespace });
         }
         let config = args.api_server.config().await?;
         let cluster = Cluster::new(&config)?;
@@ -112,10 +112,10 @@ impl Source {
         };
         if from != From::ApiServer {
             own_settings(&args.settings)?;
-            match Controller::in_cluster(&cluster.client, &args.controller_namespace, patience).await {
+            match Controller::in_cluster(&cluster.client, &args.controller_namespace, request_timeout).await {
                 Ok(controller) => {
                     let answers = Answers::Controller(controller);
-                    return Ok(Self { answers, cluster: Some(cluster), patience, namespace });
+                    return Ok(Self { answers, cluster: Some(cluster), request_timeout, namespace });
                 }
                 // Where the API server refuses or cannot be reached, that alone is reported.
                 Err(error) if is_hopeless(&error) => bail!("{}: {error:#}: {REACH}", config.cluster_url),
@@ -129,8 +129,8 @@ impl Source {
                 )),
             }
         }
-        let snapshot = snapshot(config, args.settings, patience, args.partial).await?;
-        Ok(Self { answers: Answers::Snapshot(Box::new(snapshot)), cluster: Some(cluster), patience, namespace })
+        let snapshot = snapshot(config, args.settings, request_timeout, args.partial).await?;
+        Ok(Self { answers: Answers::Snapshot(Box::new(snapshot)), cluster: Some(cluster), request_timeout, namespace })
     }
 
     /// The namespace of what is named without one.
@@ -178,10 +178,10 @@ impl Unusable {
 async fn snapshot(
     config: Config,
     settings: SettingsArgs,
-    patience: Duration,
+    request_timeout: Duration,
     partial: bool,
 ) -> anyhow::Result<ClusterSnapshot> {
-    let read = cluster_snapshot::read(config, settings.settings()?, patience).await;
+    let read = cluster_snapshot::read(config, settings.settings()?, request_timeout).await;
     let snapshot = read.map_err(|error| {
         let remedy = match &error {
             SnapshotError::Unreachable { .. } | SnapshotError::Unauthorized { .. } => REACH,

@@ -51,7 +51,7 @@ pub struct Config {
     /// thirty-second part of these permits; see [`accept::FairSemaphore`].
     pub max_idle_connections: usize,
     /// How long a connection without a stream may keep the server waiting before it gives way to another.
-    pub idle_patience: Duration,
+    pub idle_grace_period: Duration,
     /// How long a connection may be without a stream before it is closed, with the TLS handshake, the wait for
     /// [`Hub::ready`](crate::Hub::ready) and the authentication: more than [`Config::ready_timeout`] and
     /// [`Config::authentication_timeout`] together.
@@ -93,7 +93,7 @@ impl Default for Config {
             max_connection_age: None,
             drain_timeout: Duration::from_secs(5),
             max_idle_connections: 512,
-            idle_patience: Duration::from_secs(1),
+            idle_grace_period: Duration::from_secs(1),
             idle_timeout: Duration::from_secs(10),
             ready_timeout: Duration::from_secs(3),
             authenticate: None,

@@ -68,7 +68,7 @@ impl Server {
     /// A server of what is published at `hub`; what it learns goes to `reporter`.
     pub fn new(hub: Hub, config: Config, reporter: Reporter) -> Self {
         let streams = FairSemaphore::new(config.max_streams, Duration::ZERO);
-        let idle_connections = FairSemaphore::new(config.max_idle_connections, config.idle_patience);
+        let idle_connections = FairSemaphore::new(config.max_idle_connections, config.idle_grace_period);
         let large_sends = Arc::new(Semaphore::new(config.max_concurrent_large_sends.clamp(1, Semaphore::MAX_PERMITS)));
         let next_stream = AtomicU64::new(1);
         let admission = Admission::new(config.clone(), reporter.clone());

@@ -210,13 +210,13 @@ impl StreamTask {
     async fn begin(&mut self) -> Result<Option<(String, Parsed)>, Status> {
         let mut draining = self.ads.draining.clone();
         let config = &self.ads.shared.config;
-        let patience = config.keepalive_interval + config.keepalive_timeout;
+        let timeout = config.keepalive_interval + config.keepalive_timeout;
         let revoked = self.revoked();
         let request = tokio::select! {
             request = self.requests.message() => request?,
             () = revoked => return Err(self.ads.shared.admission.exceeds_share("")),
             // A proxy asks at once: a stream that is only held open takes the permit of another.
-            () = sleep(patience) => return Err(Status::deadline_exceeded("nothing was asked for")),
+            () = sleep(timeout) => return Err(Status::deadline_exceeded("nothing was asked for")),
             _ = draining.wait_for(|draining| *draining) => return Err(going_away()),
             () = self.parts.closed() => return Ok(None),
         };

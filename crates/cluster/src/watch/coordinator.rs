@@ -207,10 +207,10 @@ impl Tasks {
 /// Reads an object to which others refer, and reports when that takes longer than anybody shall wait. How long it waited for
 /// its turn does not count: then there are many objects, and nothing is wrong with this one.
 async fn read(request: u64, fetch: Fetch, out: &mpsc::Sender<Message>) {
-    let (patience, why) = (fetch.limits.answer, OnceLock::new());
+    let (answer_timeout, why) = (fetch.limits.answer, OnceLock::new());
     let slot = Arc::clone(&fetch.slots).acquire_owned().await.ok();
     let mut reading = pin!(fetch.run(slot, &why));
-    let objects = match timeout(patience, reading.as_mut()).await {
+    let objects = match timeout(answer_timeout, reading.as_mut()).await {
         Ok(objects) => objects,
         Err(_) => {
             let why = why.get().map_or("the API server does not answer in time", String::as_str);

@@ -392,8 +392,8 @@ fn take_line(decoder: &Decoder, plan: &mut Plan, line: &[u8], events: &mut Vec<E
 }
 
 /// Reads a page of a list.
-async fn page(decoder: &Decoder, body: Body, patience: Duration) -> Result<Page, Outcome> {
-    match timeout(patience, collect(body, LONGEST)).await {
+async fn page(decoder: &Decoder, body: Body, answer_timeout: Duration) -> Result<Page, Outcome> {
+    match timeout(answer_timeout, collect(body, LONGEST)).await {
         Ok(Ok(body)) => {
             decoder.page(&body).map_err(|malformed: MalformedAnswer| Outcome::Failed(malformed.to_string()))
         }

@@ -74,12 +74,12 @@ impl fmt::Display for IncompleteDefinition {
 }
 
 /// Reads the definitions of the kinds that are read and gives those that lack something, or why they cannot be read.
-pub async fn lacking(client: &Client, patience: Duration) -> Result<Vec<IncompleteDefinition>, String> {
+pub async fn lacking(client: &Client, request_timeout: Duration) -> Result<Vec<IncompleteDefinition>, String> {
     let mut found = Vec::new();
     for kind in Kind::ALL.iter().filter(|kind| !kind.is_built_in()) {
         let url = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", name(*kind));
         let request = http_get(&url).ok_or("cannot write a request")?;
-        let definition = match timeout(patience, client.request::<Value>(request)).await {
+        let definition = match timeout(request_timeout, client.request::<Value>(request)).await {
             Ok(Ok(definition)) => Some(definition),
             Ok(Err(error)) => match Refusal::of(&error) {
                 Refusal::NotFound(_) => None,

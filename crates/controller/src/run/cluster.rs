@@ -39,7 +39,7 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(10);
 /// How many batches of what was observed wait at most.
 const BATCHES: usize = 64;
 /// How long what is under way may take when the process ends.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// How a cluster is served.
 #[derive(Clone, Debug)]
@@ -198,10 +198,10 @@ impl ClusterTasks {
             }
             self.sinks.statuses.drained().await;
         };
-        if timeout(PATIENCE, quiet).await.is_err() {
+        if timeout(GRACE_PERIOD, quiet).await.is_err() {
             tracing::warn!("the API server does not answer, so what was written last may be written twice");
         }
-        if timeout(PATIENCE, self.leadership.resign()).await.is_err() {
+        if timeout(GRACE_PERIOD, self.leadership.resign()).await.is_err() {
             tracing::warn!("the lease is not given back, since the API server does not answer");
         }
         for task in self.tasks {

@@ -41,7 +41,7 @@ pub(super) async fn keep_running(supervisor: Supervisor, gateway: NsName, mut st
                     _ = stop.wait_for(|stop| *stop) => None,
                 };
                 let Some(status) = died else {
-                    proxy.stop(supervisor.patience).await;
+                    proxy.stop(supervisor.grace_period).await;
                     tracing::info!(%gateway, "an Envoy was stopped");
                     return;
                 };
@@ -89,8 +89,8 @@ impl Proxy {
         Ok(Self { child, admin, _folder: folder })
     }
 
-    /// Lets requests under way end, as long as there is patience, and then the process.
-    async fn stop(&mut self, patience: Duration) {
+    /// Lets requests under way end, for the grace period, and then the process.
+    async fn stop(&mut self, grace_period: Duration) {
         let drain = async {
             self.admin("POST", "/drain_listeners?graceful&skip_exit").await?;
             while self.requests_under_way().await? {
@@ -99,9 +99,9 @@ impl Proxy {
             io::Result::Ok(())
         };
         // An Envoy that does not answer is stopped all the same.
-        let _: Result<_, _> = timeout(patience, drain).await;
+        let _: Result<_, _> = timeout(grace_period, drain).await;
         let _: io::Result<String> = self.admin("POST", "/quitquitquit").await;
-        if timeout(patience, self.child.wait()).await.is_err() {
+        if timeout(grace_period, self.child.wait()).await.is_err() {
             let _: io::Result<()> = self.child.kill().await;
         }
     }

@@ -25,7 +25,7 @@ impl Fake {
             envoy: program,
             xds: XdsAddress::Tcp { host: "127.0.0.1".into(), port: 1 },
             edge: Edge::default(),
-            patience: Duration::from_millis(100),
+            grace_period: Duration::from_millis(100),
             metrics: Metrics::default(),
         };
         Self { folder, supervisor }

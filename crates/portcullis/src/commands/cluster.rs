@@ -133,7 +133,7 @@ pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
         note("nothing is known to be wrong with it, and no Gateway that is served here has to do with it");
     }
     if let Some(cluster) = &source.cluster {
-        match definitions::lacking(&cluster.client, source.patience).await {
+        match definitions::lacking(&cluster.client, source.request_timeout).await {
             Ok(lacking) => {
                 let lacking =
                     lacking.into_iter().filter(|lacking| kind.is_none_or(|kind| lacking.kind == kind.as_str()));
@@ -151,7 +151,9 @@ async fn is_there(known: Option<bool>, source: &Source, selection: &Selection) -
     let (Some(kind), Some(name)) = (selection.kind, &selection.name) else { return Ok(()) };
     let known = match (known, &source.cluster) {
         (Some(known), _) => known,
-        (None, Some(cluster)) => exists(cluster, source.patience, kind, name, selection.namespace.as_deref()).await?,
+        (None, Some(cluster)) => {
+            exists(cluster, source.request_timeout, kind, name, selection.namespace.as_deref()).await?
+        }
         // Of a kind with a status, the controller's answer would have it.
         (None, None) => !kind.has_status_of_ours(),
     };
@@ -170,7 +172,7 @@ async fn is_there(known: Option<bool>, source: &Source, selection: &Selection) -
 
 async fn exists(
     cluster: &Cluster,
-    patience: std::time::Duration,
+    request_timeout: std::time::Duration,
     kind: Kind,
     name: &str,
     namespace: Option<&str>,
@@ -183,7 +185,7 @@ async fn exists(
         None => Api::all_with(client, &resource),
     };
     let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
-    let listed = timeout(patience, objects.list_metadata(&by_name)).await;
+    let listed = timeout(request_timeout, objects.list_metadata(&by_name)).await;
     let listed = listed.context("the API server does not answer in time")?;
     Ok(!listed.with_context(|| format!("cannot look whether {kind} {name} is there"))?.items.is_empty())
 }

@@ -26,16 +26,20 @@ pub(crate) struct Controller {
     requests: http1::SendRequest<Empty<Bytes>>,
     /// For people.
     place: String,
-    patience: Duration,
+    request_timeout: Duration,
 }
 
 impl Controller {
     /// Connects through the API server to the controller's pod.
-    pub(super) async fn in_cluster(client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<Self> {
-        let found = pod::find(client, namespace, patience).await?;
+    pub(super) async fn in_cluster(
+        client: &Client,
+        namespace: &str,
+        request_timeout: Duration,
+    ) -> anyhow::Result<Self> {
+        let found = pod::find(client, namespace, request_timeout).await?;
         let place = format!("pod {namespace}/{}", found.name);
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let forwarded = timeout(patience, pods.portforward(&found.name, &[found.port])).await;
+        let forwarded = timeout(request_timeout, pods.portforward(&found.name, &[found.port])).await;
         let forwarded = forwarded.context("the API server does not answer in time")?;
         let mut forwarded = forwarded.map_err(|error| {
             anyhow!(
@@ -46,7 +50,7 @@ impl Controller {
         })?;
         let stream = forwarded.take_stream(found.port).context("no stream")?;
         let why = forwarded.take_error(found.port);
-        let connected = Self::connect(stream, place.clone(), patience).await;
+        let connected = Self::connect(stream, place.clone(), request_timeout).await;
         match (connected, why) {
             (Ok(controller), _) => Ok(controller),
             (Err(error), Some(why)) => {
@@ -60,8 +64,8 @@ impl Controller {
     }
 
     /// Connects to an address.
-    pub(super) async fn at(address: &str, patience: Duration, namespace: &str) -> anyhow::Result<Self> {
-        let connected = timeout(patience, TcpStream::connect(address)).await;
+    pub(super) async fn at(address: &str, request_timeout: Duration, namespace: &str) -> anyhow::Result<Self> {
+        let connected = timeout(request_timeout, TcpStream::connect(address)).await;
         let remedy = || {
             format!(
                 "no controller is at --address {address}: forward a port to it, such as by kubectl -n {namespace} \
@@ -69,20 +73,20 @@ impl Controller {
             )
         };
         let stream = connected.context("nobody answers in time").with_context(remedy)?.with_context(remedy)?;
-        Self::connect(stream, address.to_owned(), patience).await
+        Self::connect(stream, address.to_owned(), request_timeout).await
     }
 
     async fn connect(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         place: String,
-        patience: Duration,
+        request_timeout: Duration,
     ) -> anyhow::Result<Self> {
         let silent = || format!("{place} does not answer");
-        let handshake = timeout(patience, http1::handshake(TokioIo::new(stream))).await;
+        let handshake = timeout(request_timeout, http1::handshake(TokioIo::new(stream))).await;
         let (requests, connection) = handshake.with_context(silent)?.with_context(silent)?;
         // Whoever waits for an answer learns how it ends.
         tokio::spawn(async move { drop(connection.await) });
-        let mut this = Self { requests, place, patience };
+        let mut this = Self { requests, place, request_timeout };
         let (status, body) = this.send("/readyz").await?;
         match status {
             StatusCode::OK => {}
@@ -133,7 +137,7 @@ impl Controller {
 
     async fn request(&mut self, path: &str) -> anyhow::Result<(StatusCode, Incoming)> {
         let request = Request::get(path).header(HOST, "localhost").body(Empty::new()).context("no such page")?;
-        let answer = timeout(self.patience, self.requests.send_request(request)).await;
+        let answer = timeout(self.request_timeout, self.requests.send_request(request)).await;
         let response = answer.context("nothing comes in time").with_context(|| self.silent())?;
         let (head, body) = response.with_context(|| self.silent())?.into_parts();
         Ok((head.status, body))
@@ -147,7 +151,7 @@ impl Controller {
 
     async fn read(&self, mut body: Incoming, out: &mut impl Write) -> anyhow::Result<()> {
         loop {
-            let frame = timeout(self.patience, body.frame()).await;
+            let frame = timeout(self.request_timeout, body.frame()).await;
             let Some(frame) = frame.context("nothing comes in time").with_context(|| self.silent())? else { break };
             let frame = frame.with_context(|| self.silent())?;
             let written = frame.data_ref().map_or(Ok(()), |data| out.write_all(data));

@@ -30,10 +30,10 @@ pub(super) struct Found {
 }
 
 /// Finds the leader, since it alone also knows what became of the proxies' objects; else any that is ready.
-pub(super) async fn find(client: &Client, namespace: &str, patience: Duration) -> anyhow::Result<Found> {
+pub(super) async fn find(client: &Client, namespace: &str, request_timeout: Duration) -> anyhow::Result<Found> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let lease = answered(timeout(patience, leases.get_opt(LEASE)).await);
+    let lease = answered(timeout(request_timeout, leases.get_opt(LEASE)).await);
     // Who may not read it can still ask any other.
     let lease = match lease {
         Err(error) if !matches!(error.downcast_ref(), Some(Unusable(Refusal::Forbidden(_)))) => return Err(error),
@@ -41,12 +41,12 @@ pub(super) async fn find(client: &Client, namespace: &str, patience: Duration) -
     };
     let leader = lease.and_then(|lease| lease.spec?.holder_identity).filter(|name| !name.is_empty());
     if let Some(leader) = leader {
-        let pod = answered(timeout(patience, pods.get_opt(&leader)).await)?;
+        let pod = answered(timeout(request_timeout, pods.get_opt(&leader)).await)?;
         if let Some(pod) = pod.filter(is_ready) {
             return Ok(Found { name: leader, port: admin_port(&pod) });
         }
     }
-    let listed = answered(timeout(patience, pods.list(&ListParams::default().labels(SELECTOR))).await)?;
+    let listed = answered(timeout(request_timeout, pods.list(&ListParams::default().labels(SELECTOR))).await)?;
     choose(&listed.items, namespace)
 }
 

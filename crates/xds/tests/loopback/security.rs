@@ -338,7 +338,7 @@ async fn idle_connections_of_one_address_keep_out_nobody_of_another() {
         config.max_idle_connections = 64;
         // Nobody gives way for being silent.
         config.idle_timeout = Duration::from_hours(1);
-        config.idle_patience = Duration::from_hours(1);
+        config.idle_grace_period = Duration::from_hours(1);
     })
     .await;
     let _held = silent(server.address, [127, 0, 0, 2], 100).await;
@@ -351,7 +351,7 @@ async fn idle_connections_give_way_to_who_speaks_from_their_own_address() {
     let server = run(|config| {
         config.max_idle_connections = 64;
         config.idle_timeout = Duration::from_hours(1);
-        config.idle_patience = Duration::from_millis(1);
+        config.idle_grace_period = Duration::from_millis(1);
     })
     .await;
     let _held = silent(server.address, [127, 0, 0, 1], 100).await;

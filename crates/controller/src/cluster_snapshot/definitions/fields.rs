@@ -1,10 +1,6 @@
 //! Which fields of a kind are read.
 
-use api::{
-    Kind,
-    honoured::READ,
-    schema::openapi::{self, Node},
-};
+use api::{Kind, honoured::READ, schema::openapi::Node};
 use units::AnyUnit;
 
 /// The paths of the fields that are read, with `[]` for the items of a list. None of a kind of Kubernetes itself.

@@ -38,8 +38,8 @@ fn server(routes: impl Fn(usize) -> Response<Body> + Send + Sync + 'static) -> (
     (Client::new(service, "default"), asked)
 }
 
-async fn probed(client: &Client, patience: u64) -> BTreeMap<Kind, String> {
-    let deadline = Instant::now() + Duration::from_secs(patience);
+async fn probed(client: &Client, request_timeout: u64) -> BTreeMap<Kind, String> {
+    let deadline = Instant::now() + Duration::from_secs(request_timeout);
     refused(client, "https://server", deadline).await.expect("it is reached")
 }
 
