@@ -34,7 +34,7 @@ pub enum SortMethod {
 
 /// A match at its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
+pub struct PlacedMatch {
     /// Its place in the rule.
     pub index: u32,
     /// Tells apart what one match becomes below several matches of its parent.
@@ -45,7 +45,7 @@ pub struct Rendered {
     pub steps: Arc<[Step]>,
 }
 
-impl Rendered {
+impl PlacedMatch {
     /// This match behind those that stand below it; `as_much` tells whether any of them asks for no more.
     pub fn behind(&self, sort: SortMethod, as_much: bool) -> Self {
         let steps = match (sort, self.steps.split_last()) {

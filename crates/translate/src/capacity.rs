@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use engine::{Derived, Emitter, Engine, Group, Lookup, Scope};
+use engine::{Derived, Emitter, Engine, Lookup, Scope};
 use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity, filter::Scheme};
 
 use fit::{Claim, fit};
@@ -34,20 +34,11 @@ use crate::{
     words::listed_with,
 };
 
-/// The rules that listeners of a Gateway serve.
-pub(crate) struct Claims;
-
-impl Group for Claims {
-    const NAME: &'static str = "Claims";
-    type Key = NsName;
-    type Sort = (Chain, u32, ListenerId);
-    type Entry = Weight;
-    /// What they take together at most, in bytes.
-    type Summary = u64;
-
-    fn summary(weight: &Weight) -> u64 {
-        weight.most
-    }
+groups! {
+    /// The rules that listeners of a Gateway serve, and what they take together at most, in bytes.
+    Claims: NsName, (Chain, u32, ListenerId) => Weight, sum of |weight| weight.most;
+    /// What virtual hosts and clusters of a Gateway take, in bytes.
+    Fixed: NsName, Part => u64, sum of |bytes| *bytes;
 }
 
 /// What a rule takes where a listener serves it, in bytes.
@@ -57,21 +48,6 @@ pub(crate) struct Weight {
     routes: u64,
     /// At all at most.
     most: u64,
-}
-
-/// What virtual hosts and clusters of a Gateway take, in bytes.
-pub(crate) struct Fixed;
-
-impl Group for Fixed {
-    const NAME: &'static str = "Fixed";
-    type Key = NsName;
-    type Sort = Part;
-    type Entry = u64;
-    type Summary = u64;
-
-    fn summary(weight: &u64) -> u64 {
-        *weight
-    }
 }
 
 /// What is placed once, whoever asks for it.

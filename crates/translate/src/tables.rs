@@ -20,9 +20,24 @@ macro_rules! tables {
     )+};
 }
 
-/// Declares groups: `Name: Key, Sort => Entry;`.
+/// Declares groups: `Name: Key, Sort => Entry;`, behind the entry with `sum of COUNT` where their entries are counted, and
+/// `at depth DEPTH` of a key where they settle depth by depth.
 macro_rules! groups {
-    ($($(#[doc = $doc:literal])+ $group:ident: $key:ty, $sort:ty => $entry:ty;)+) => {$(
+    (@summary) => {
+        type Summary = ();
+    };
+    (@summary $count:expr) => {
+        type Summary = u64;
+
+        fn summary(entry: &Self::Entry) -> u64 {
+            let count: fn(&Self::Entry) -> u64 = $count;
+            count(entry)
+        }
+    };
+    ($(
+        $(#[doc = $doc:literal])+ $group:ident: $key:ty, $sort:ty => $entry:ty
+        $(, sum of $count:expr)? $(, at depth $depth:expr)?;
+    )+) => {$(
         $(#[doc = $doc])+
         pub(crate) struct $group;
 
@@ -31,7 +46,12 @@ macro_rules! groups {
             type Key = $key;
             type Sort = $sort;
             type Entry = $entry;
-            type Summary = ();
+            groups!(@summary $($count)?);
+
+            $(fn depth(key: &$key) -> u32 {
+                let depth: fn(&$key) -> u32 = $depth;
+                depth(key)
+            })?
         }
     )+};
 }

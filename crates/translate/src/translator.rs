@@ -22,7 +22,7 @@ use crate::{
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
     delegation::{
         BucketRow, BucketSelection, Buckets, ChildHead, ChildSelection, DelegationPoliciesOf, DelegationPolicyRow,
-        DirectivesFor, ExcessOf, Filled, HasTooManyMatches, Members, Planned, PolicyDirectives, Rendering,
+        DirectivesFor, Filled, HasTooManyMatches, MatchClaims, Members, OverShareAt, PolicyDirectives, RouteClaims,
         SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     gateway::{Served, port::PortRival},
@@ -42,8 +42,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            Candidate, Delegating, Excess, Excesses, FitsBelow, Fitting, Growth, Overfull, Places, Referred,
-            Selections, ServedChain, Unlisted,
+            Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, OverShare, Places, Referred,
+            Selections, ServedChain, TruncatedChildren, TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -397,29 +397,29 @@ fn tables() -> Engine {
             tables
                 .lookup::<Delegating>()
                 .derived::<Candidate>()
-                .group::<Rendering>()
+                .group::<MatchClaims>()
                 .lookup::<UsedMatches>()
                 .derived::<TooManyMatches>()
                 .group::<HasTooManyMatches>()
                 .derived::<Growth>()
-                .group::<Planned>()
+                .group::<RouteClaims>()
                 .lookup::<UsedRoutes>()
                 .derived::<TooManyRoutes>()
                 .group::<SelectsTooMany>()
                 .derived::<ChildSelection>()
                 .derived::<BucketSelection>()
         })
-        .derived::<Excesses>()
-        .group::<Excess>()
-        .group::<ExcessOf>()
+        .derived::<OverShare>()
+        .group::<ChildrenOverShare>()
+        .group::<OverShareAt>()
         .derived::<ServedChain>()
         .group::<Selections>()
         .group::<Fitting>()
         .lookup::<FitsBelow>()
         .lookup::<Referred>()
         .group::<Places>()
-        .derived::<Overfull>()
-        .group::<Unlisted>()
+        .derived::<TruncatedStatus>()
+        .group::<TruncatedChildren>()
         .lookup::<ResolvedRule>()
         .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()

@@ -20,52 +20,13 @@ use ir::{Chain, Reason, RouteId};
 
 use super::share::{Claim, Without, without};
 use crate::tables::{
-    delegation::{Beyond, Excess, Excesses},
+    delegation::{Beyond, ChildrenOverShare, OverShare},
     gateway::Fault,
     input::Config,
 };
 
 /// How many routes a tree may look at for each match it may have.
 const CANDIDATES: u64 = 10;
-
-/// The matches of the routes at a depth of a root's tree.
-pub(crate) struct Rendering;
-
-impl Group for Rendering {
-    const NAME: &'static str = "Rendering";
-    type Key = (RouteId, u32);
-    type Sort = Chain;
-    type Entry = Claim;
-    type Summary = u64;
-
-    fn depth((_, depth): &(RouteId, u32)) -> u32 {
-        *depth
-    }
-
-    fn summary(matches: &Claim) -> u64 {
-        matches.count
-    }
-}
-
-/// How many routes each route at a depth of a root's tree selects. Not counted is what the root selects: these are no more
-/// than there are objects.
-pub(crate) struct Planned;
-
-impl Group for Planned {
-    const NAME: &'static str = "Planned";
-    type Key = (RouteId, u32);
-    type Sort = Chain;
-    type Entry = Claim;
-    type Summary = u64;
-
-    fn depth((_, depth): &(RouteId, u32)) -> u32 {
-        *depth
-    }
-
-    fn summary(routes: &Claim) -> u64 {
-        routes.count
-    }
-}
 
 /// Routes of a tree that go without, at any depth.
 type Chains = Arc<BTreeSet<Chain>>;
@@ -89,44 +50,23 @@ tables! {
 }
 
 groups! {
+    /// The matches of the routes at a depth of a root's tree.
+    MatchClaims: (RouteId, u32), Chain => Claim, sum of |claim| claim.count, at depth |(_, depth)| *depth;
+    /// How many routes each route at a depth of a root's tree selects. Not counted is what the root selects: these are no more
+    /// than there are objects.
+    RouteClaims: (RouteId, u32), Chain => Claim, sum of |claim| claim.count, at depth |(_, depth)| *depth;
+    /// Holds something for a route that has too many matches for it to grow.
+    HasTooManyMatches: Chain, () => (), at depth Chain::depth;
+    /// Holds something for a route that selects too many for any of them to be looked at.
+    SelectsTooMany: Chain, () => (), at depth Chain::depth;
     /// What becomes of a route that goes without.
-    ExcessOf: Chain, () => Beyond;
-}
-
-/// Holds something for a route that has too many matches for it to grow.
-pub(crate) struct HasTooManyMatches;
-
-impl Group for HasTooManyMatches {
-    const NAME: &'static str = "HasTooManyMatches";
-    type Key = Chain;
-    type Sort = ();
-    type Entry = ();
-    type Summary = ();
-
-    fn depth(chain: &Chain) -> u32 {
-        chain.depth()
-    }
-}
-
-/// Holds something for a route that selects too many for any of them to be looked at.
-pub(crate) struct SelectsTooMany;
-
-impl Group for SelectsTooMany {
-    const NAME: &'static str = "SelectsTooMany";
-    type Key = Chain;
-    type Sort = ();
-    type Entry = ();
-    type Summary = ();
-
-    fn depth(chain: &Chain) -> u32 {
-        chain.depth()
-    }
+    OverShareAt: Chain, () => Beyond;
 }
 
 impl Lookup for UsedMatches {
     fn compute(scope: &Scope<'_>, key: &(RouteId, u32)) -> Option<Used> {
         let before = above(key).and_then(|above| scope.get::<Self>(&above));
-        Some(used::<Rendering>(scope, key, bound(scope)?, before.as_deref()))
+        Some(used::<MatchClaims>(scope, key, bound(scope)?, before.as_deref()))
     }
 
     fn depth((_, depth): &(RouteId, u32)) -> u32 {
@@ -137,7 +77,7 @@ impl Lookup for UsedMatches {
 impl Lookup for UsedRoutes {
     fn compute(scope: &Scope<'_>, key: &(RouteId, u32)) -> Option<Used> {
         let before = above(key).and_then(|above| scope.get::<Self>(&above));
-        Some(used::<Planned>(scope, key, CANDIDATES * bound(scope)?, before.as_deref()))
+        Some(used::<RouteClaims>(scope, key, CANDIDATES * bound(scope)?, before.as_deref()))
     }
 
     fn depth((_, depth): &(RouteId, u32)) -> u32 {
@@ -224,17 +164,17 @@ where
     Used { total, over: Some(Arc::new(over.map(|((chain, _), _)| (*chain).clone()).collect())) }
 }
 
-impl Derived for Excesses {
+impl Derived for OverShare {
     /// As many matches again as a tree may have may answer 500, shared out in the same way.
     fn compute(scope: &Emitter<'_>, root: &RouteId) -> Option<()> {
         let deepest =
-            (1..=u32::MAX).take_while(|depth| !scope.group::<Rendering>(&(root.clone(), *depth)).is_empty()).last();
+            (1..=u32::MAX).take_while(|depth| !scope.group::<MatchClaims>(&(root.clone(), *depth)).is_empty()).last();
         let used = deepest.and_then(|deepest| Some((deepest, scope.get::<UsedMatches>(&(root.clone(), deepest))?)));
         let Some((deepest, Some(over))) = used.as_ref().map(|(deepest, used)| (*deepest, used.over.as_ref())) else {
             return Some(());
         };
         let is_below = |chain: &Chain| chain.above().is_some_and(|(parent, _)| over.contains(parent));
-        let views = down_to::<Rendering>(scope, root, deepest);
+        let views = down_to::<MatchClaims>(scope, root, deepest);
         let claims = views.iter().flat_map(View::iter).map(|(chain, claim)| {
             let answers = over.contains(chain) && !is_below(chain);
             (chain, Claim { count: if answers { claim.count } else { 0 }, ..*claim })
@@ -251,8 +191,8 @@ impl Derived for Excesses {
                 (false, false) => Beyond::LeftOut,
             };
             let (parent, rule) = chain.above()?;
-            scope.emit::<Excess>((parent.clone(), rule), chain.route().clone(), beyond);
-            scope.emit::<ExcessOf>(chain.clone(), (), beyond);
+            scope.emit::<ChildrenOverShare>((parent.clone(), rule), chain.route().clone(), beyond);
+            scope.emit::<OverShareAt>(chain.clone(), (), beyond);
         }
         Some(())
     }
@@ -261,8 +201,8 @@ impl Derived for Excesses {
 /// What becomes of a route where it stands, if it goes without.
 pub(crate) fn beyond(scope: &Scope<'_>, chain: &Chain) -> Option<Beyond> {
     chain.above()?;
-    scope.get::<Excesses>(chain.top());
-    scope.group::<ExcessOf>(chain).get(&()).copied()
+    scope.get::<OverShare>(chain.top());
+    scope.group::<OverShareAt>(chain).get(&()).copied()
 }
 
 /// Why it does, where a tree may have `bound` matches.

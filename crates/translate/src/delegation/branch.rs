@@ -5,7 +5,7 @@ use engine::{Derived, Emitter, Scope};
 use ir::{Chain, RouteId, delegation::Children, route::Head, settings::Consent};
 
 use super::{
-    bound::{Planned, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
+    bound::{RouteClaims, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::directives_for,
     select::consents,
@@ -14,7 +14,7 @@ use super::{
 use crate::tables::{
     attachment::{Attached, Attachment},
     delegation::{
-        Beyond, Candidate, Delegating, Delegation, Excesses, Growth, Selection, Selections, ServedChain, Serving,
+        Beyond, Candidate, Delegating, Delegation, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
     host::Placement,
     input::Config,
@@ -48,7 +48,7 @@ impl Derived for Growth {
 fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u64>) -> Option<()> {
     let depth = chain.depth();
     if depth == 0 {
-        scope.demand::<Excesses>(chain.top().clone());
+        scope.demand::<OverShare>(chain.top().clone());
     } else if has_too_many_matches(scope, chain) {
         return None;
     }
@@ -64,7 +64,7 @@ fn expand(scope: &Emitter<'_>, chain: &Chain, selected: impl Fn(u32) -> Option<u
     }
     if depth > 0 && count > 0 {
         let claim = Claim { count, created: route.created };
-        scope.emit::<Planned>((chain.top().clone(), depth), chain.clone(), claim);
+        scope.emit::<RouteClaims>((chain.top().clone(), depth), chain.clone(), claim);
         scope.demand::<TooManyRoutes>((chain.top().clone(), depth));
     }
     Some(())

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use engine::{Derived, Emitter, Scope};
 use ir::{Chain, Reason, delegation::Children};
 
-use super::{PlacedRoute, Rendering, branch::grow, share::Claim};
+use super::{MatchClaims, PlacedRoute, branch::grow, share::Claim};
 use crate::{
     internal,
     tables::{
         delegation::{
-            Candidate, Delegating, Fit, Fitting, Overfull, Place, Places, Selection, Selections, ServedChain,
+            Candidate, Delegating, Fit, Fitting, Place, Places, Selection, Selections, ServedChain, TruncatedStatus,
         },
         input::Config,
         route::{RouteHead, RouteRule},
@@ -69,17 +69,17 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let placed = PlacedRoute::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
     let mut below = BTreeMap::new();
-    let mut rendered = 0;
-    // One that alone exceeds the bound is not rendered further: it goes without.
+    let mut count = 0;
+    // One that alone exceeds the bound is followed no further: it goes without.
     let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
     for (_, index) in head.rules.iter().zip(0..) {
-        if rendered > most {
+        if count > most {
             break;
         }
         let rule = scope.get::<RouteRule>(&(name.clone(), index))?;
-        let outcome = placed.render_some(index, &rule.matches, most - rendered);
-        rendered += outcome.matches.len();
-        served.extend(outcome.matches.iter().map(|rendered| (index, rendered.index)));
+        let outcome = placed.place_at_most(index, &rule.matches, most - count);
+        count += outcome.matches.len();
+        served.extend(outcome.matches.iter().map(|placed| (index, placed.index)));
         left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
         for (matching, as_much) in outcome.below {
             *below.entry(matching).or_default() |= as_much;
@@ -87,7 +87,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     }
     served.dedup();
     let allowed = placed.fault.as_ref().is_none_or(|fault| fault.reason != Reason::NotAllowedByParent);
-    if placed.fault.is_some() || rendered > most {
+    if placed.fault.is_some() || count > most {
         // Nobody knows what it would have, were it sound or less.
         for (at, _) in placed.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
             below.entry(at).or_insert(false);
@@ -98,7 +98,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let mut fits: Vec<_> = below.into_iter().map(|(matching, as_much)| (matching, fit(as_much))).collect();
     fits.extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
     let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
-    let claim = Claim { count: rendered as u64, created: head.created };
+    let claim = Claim { count: count as u64, created: head.created };
     Some(Judged { place, fits, claim, allowed })
 }
 
@@ -111,13 +111,13 @@ fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
         scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
     }
     if allowed && claim.count > 0 {
-        scope.emit::<Rendering>((chain.top().clone(), chain.depth()), chain.clone(), claim);
+        scope.emit::<MatchClaims>((chain.top().clone(), chain.depth()), chain.clone(), claim);
     }
     if allowed && !place.served.is_empty() {
         grow(scope, chain, &*scope.get::<RouteHead>(name)?);
         scope.demand::<ServedChain>(chain.clone());
     }
     scope.emit::<Places>(name.clone(), chain.clone(), Arc::new(place));
-    scope.demand::<Overfull>(name.clone());
+    scope.demand::<TruncatedStatus>(name.clone());
     Some(())
 }

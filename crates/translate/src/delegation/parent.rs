@@ -19,7 +19,7 @@ impl Lookup for Delegating {
         let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
         let handling = rule.handling.as_ref().ok().filter(|handling| !handling.delegates.is_empty())?;
         let placed = PlacedRoute::of(scope, chain, &route).filter(|placed| placed.fault.is_none())?;
-        let matches = placed.render(*index, &rule.matches).matches;
+        let matches = placed.place(*index, &rule.matches).matches;
         let everywhere = scope.get::<Config>(&())?.delegation.wildcard_namespace.clone();
         let children = handling.delegates.iter().zip(0..).filter_map(|(delegate, position)| {
             Some((position, children_of(&delegate.reference, name.namespace(), &everywhere)?))

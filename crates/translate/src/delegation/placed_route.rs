@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteId,
-    delegation::{Rendered, SortMethod},
+    delegation::{PlacedMatch, SortMethod},
     matching::{Age, At, Match, Path, Specificity, Step},
     route::{Annotations, Head, MatchSpec},
 };
@@ -27,7 +27,7 @@ use crate::tables::{
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Those that lie below the parent's.
-    pub(crate) matches: Vec<Rendered>,
+    pub(crate) matches: Vec<PlacedMatch>,
     /// The parent's matches with something below, and whether that asks for no more.
     pub(crate) below: BTreeMap<u32, bool>,
     /// Those that do not, and why.
@@ -82,15 +82,15 @@ impl PlacedRoute {
     }
 
     /// What the matches of rule number `rule` become.
-    pub(crate) fn render(&self, rule: u32, read: &[MatchSpec]) -> Outcome {
-        self.render_some(rule, read, usize::MAX)
+    pub(crate) fn place(&self, rule: u32, read: &[MatchSpec]) -> Outcome {
+        self.place_at_most(rule, read, usize::MAX)
     }
 
-    /// [`Self::render`], given up when there are more than `most`: each match can be joined with many of its parent's.
-    pub(super) fn render_some(&self, rule: u32, read: &[MatchSpec], most: usize) -> Outcome {
+    /// [`Self::place`], given up when there are more than `most`: each match can be joined with many of its parent's.
+    pub(super) fn place_at_most(&self, rule: u32, read: &[MatchSpec], most: usize) -> Outcome {
         let mut outcome = Outcome::default();
         let Some(above) = &self.above else {
-            outcome.matches.extend(read.iter().map(|read| Rendered {
+            outcome.matches.extend(read.iter().map(|read| PlacedMatch {
                 index: read.index,
                 ordinal: 0,
                 written: read.written.clone(),
@@ -99,7 +99,7 @@ impl PlacedRoute {
             return outcome;
         };
         for read in read {
-            let place = |parent: &Rendered, ordinal, written: Match| Rendered {
+            let place = |parent: &PlacedMatch, ordinal, written: Match| PlacedMatch {
                 index: read.index,
                 ordinal,
                 steps: self.steps(Some((above.terms.sort, &parent.steps)), &written, rule, read.index),
@@ -125,7 +125,7 @@ impl PlacedRoute {
                 }
             } else {
                 // Of several parents' matches around it, it belongs to the narrowest.
-                let mut around: Option<&Rendered> = None;
+                let mut around: Option<&PlacedMatch> = None;
                 let inner = Inner::of(&read.written);
                 // Of all others it is known that the path leads out of them.
                 let near = match &read.written.path {
@@ -138,7 +138,7 @@ impl PlacedRoute {
                     if inner.lies_below(&parent.written).is_ok() {
                         *outcome.below.entry(ordinal).or_default() |=
                             asks_for(&parent.written) == asks_for(&read.written);
-                        let narrower = |other: &Rendered| asks_for(&parent.written) < asks_for(&other.written);
+                        let narrower = |other: &PlacedMatch| asks_for(&parent.written) < asks_for(&other.written);
                         if around.is_none_or(narrower) {
                             around = Some(parent);
                         }

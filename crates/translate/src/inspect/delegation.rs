@@ -8,7 +8,9 @@ use super::{Fault, Inspector, Provenance, Serving};
 use crate::{
     delegation::beyond_fault,
     tables::{
-        delegation::{self, Delegating, Excess, FitsBelow, Place, Places, Selection, Selections, ServedChain},
+        delegation::{
+            self, ChildrenOverShare, Delegating, FitsBelow, Place, Places, Selection, Selections, ServedChain,
+        },
         input::Config,
     },
 };
@@ -81,7 +83,7 @@ impl Inspector<'_> {
     pub fn child(self, chain: &Chain) -> Option<ChildState> {
         let place = self.engine.group::<Places>(chain.route()).get(chain).cloned()?;
         let excess = chain.above().and_then(|(parent, rule)| {
-            let excess = self.engine.group::<Excess>(&(parent.clone(), rule));
+            let excess = self.engine.group::<ChildrenOverShare>(&(parent.clone(), rule));
             let bound = self.engine.get::<Config>(&())?.delegation.max_matches;
             Some(beyond_fault(bound, *excess.get(chain.route())?))
         });
@@ -103,11 +105,7 @@ impl Delegation {
     /// Its matches.
     pub fn matches(&self) -> impl Iterator<Item = MergedMatch<'_>> {
         let matches = self.0.matches.iter();
-        matches.map(|rendered| MergedMatch {
-            index: rendered.index,
-            ordinal: rendered.ordinal,
-            written: &rendered.written,
-        })
+        matches.map(|placed| MergedMatch { index: placed.index, ordinal: placed.ordinal, written: &placed.written })
     }
 }
 

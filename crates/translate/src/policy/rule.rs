@@ -74,7 +74,7 @@ tables! {
     /// The policies of a delegating rule, by route and place; absent where there are none.
     RulePolicies: (RouteId, u32) => Level;
     /// What delegating rules hand down, by place in a tree, from the nearest on; absent where that is nothing.
-    HandedDown: (Chain, u32) => Box<[Arc<Level>]>;
+    HandedDown: (Chain, u32) => Arc<[Arc<Level>]>;
 }
 
 impl Level {
@@ -237,12 +237,12 @@ impl Lookup for RulePolicies {
 }
 
 impl Lookup for HandedDown {
-    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Box<[Arc<Level>]>> {
+    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Arc<[Arc<Level>]>> {
         let own = scope.get::<RulePolicies>(&(chain.route().clone(), *rule));
         let further = above(scope, chain);
-        let levels: Box<[_]> =
-            own.into_iter().chain(further.iter().flat_map(|further| further.iter().cloned())).collect();
-        (!levels.is_empty()).then_some(levels)
+        // A rule without policies, as most are, hands down the very list that it was handed.
+        let Some(own) = own else { return further };
+        Some(std::iter::once(own).chain(further.iter().flat_map(|further| further.iter().cloned())).collect())
     }
 
     fn depth((chain, _): &(Chain, u32)) -> u32 {
@@ -262,7 +262,7 @@ pub(crate) fn effective(
     let own = Level::of(scope, chain.route(), rule, extensions);
     match (above(scope, chain), wide) {
         (None, None) if own.is_empty() => Effective::default(),
-        (above, None) => own.below(above.as_deref().map_or(&[][..], |above| above), field),
+        (above, None) => own.below(above.as_deref().unwrap_or_default(), field),
         (above, Some(wide)) => {
             let above = above.iter().flat_map(|above| above.iter().cloned());
             own.below(&above.chain([wide]).collect::<Vec<_>>(), field)
@@ -271,7 +271,7 @@ pub(crate) fn effective(
 }
 
 /// What the levels above a route hand down to it where it stands.
-fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<Box<[Arc<Level>]>>> {
+fn above(scope: &Scope<'_>, chain: &Chain) -> Option<Arc<[Arc<Level>]>> {
     let (above, rule) = chain.above()?;
-    scope.get::<HandedDown>(&(above.clone(), rule))
+    scope.get::<HandedDown>(&(above.clone(), rule)).map(|levels| (*levels).clone())
 }

@@ -3,7 +3,7 @@
 use engine::Scope;
 use ir::{
     Problem, Reason, Severity,
-    delegation::{Children, LABEL, Rendered},
+    delegation::{Children, LABEL, PlacedMatch},
     route::Handling,
     rule::Rule,
 };
@@ -37,36 +37,32 @@ pub(super) fn answers(
     }
     let References { missing, selected } = references(scope, unwritten, handling, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
-    for (rendered, matching) in unwritten.matches.iter().zip(0..) {
+    for (placed, matching) in unwritten.matches.iter().zip(0..) {
         let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
-        let field = || format!("{field}.matches[{}]", rendered.index);
+        let field = || format!("{field}.matches[{}]", placed.index);
         if fits.barred {
             let message = format!(
                 "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
                  annotate the children",
-                describe(&rendered.written)
+                describe(&placed.written)
             );
             let problem = Problem::new(Severity::Replaced, Reason::UnsupportedValue, field(), message);
-            findings.closed.push((rendered.index, problem));
+            findings.closed.push((placed.index, problem));
         }
         if fits.serves {
             if missing || fits.barred || fits.left_out {
-                behind.push(rendered.behind(delegation.terms.sort, fits.as_much));
+                behind.push(placed.behind(delegation.terms.sort, fits.as_much));
             }
         } else if missing || !selected || fits.broken || fits.barred || fits.left_out {
-            broken.push(if fits.broken {
-                rendered.behind(delegation.terms.sort, fits.as_much)
-            } else {
-                rendered.clone()
-            });
+            broken.push(if fits.broken { placed.behind(delegation.terms.sort, fits.as_much) } else { placed.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",
-                describe(&rendered.written)
+                describe(&placed.written)
             );
             let problem = Problem::new(Severity::Replaced, Reason::NoMatchingChild, field(), message);
-            findings.empty.push((rendered.index, problem));
-            empty.push(rendered.clone());
+            findings.empty.push((placed.index, problem));
+            empty.push(placed.clone());
         }
     }
     broken.extend(behind);
@@ -77,7 +73,7 @@ pub(super) fn answers(
 
 fn write(
     unwritten: &Unwritten,
-    matches: Vec<Rendered>,
+    matches: Vec<PlacedMatch>,
     status: u16,
     meter: &mut Meter<'_, '_>,
     findings: &mut Findings,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Scope;
 use ir::{
     Chain, Problem, Settings, Severity,
-    delegation::{Level, Rendered, SortMethod},
+    delegation::{Level, PlacedMatch, SortMethod},
     route::{Head, RuleSpec},
     rule::Rule,
 };
@@ -57,7 +57,7 @@ impl<'a> PlacedRule<'a> {
             chain: chain.clone(),
             index: *index,
             name: self.spec.name.clone(),
-            matches: self.route.render(*index, &self.spec.matches).matches,
+            matches: self.route.place(*index, &self.spec.matches).matches,
             rule: Rule::direct_response(500, ""),
             states: 0,
         }
@@ -94,7 +94,7 @@ impl<'a> PlacedRule<'a> {
         if self.head.rules.get(self.key.1 as usize).is_some_and(|rule| rule.delegates) {
             let terms = scope.attempt(|| self.terms(scope));
             let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
-            let behind = |rendered: &Rendered| rendered.behind(sort, true);
+            let behind = |placed: &PlacedMatch| placed.behind(sort, true);
             unwritten.matches = unwritten.matches.iter().map(behind).collect();
         }
         let mut findings = Findings {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use api::{Kind, ObjectId};
 use ir::{
     Problem, Reason, Severity,
-    delegation::Rendered,
+    delegation::PlacedMatch,
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
     route::Handling,
@@ -52,9 +52,9 @@ impl Policies {
         &mut self,
         effective: &Effective,
         handling: &mut Cow<'_, Handling>,
-        matches: &mut Vec<Rendered>,
+        matches: &mut Vec<PlacedMatch>,
         field: &str,
-    ) -> Result<Vec<(Rendered, Problem)>, Problem> {
+    ) -> Result<Vec<(PlacedMatch, Problem)>, Problem> {
         let mut replaced = None;
         let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
         for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
@@ -85,30 +85,30 @@ impl Policies {
         &mut self,
         policy: &ObjectId,
         entries: &[PrefixReplacement],
-        matches: &mut Vec<Rendered>,
+        matches: &mut Vec<PlacedMatch>,
         field: &str,
-    ) -> Result<Vec<(Rendered, Problem)>, Problem> {
+    ) -> Result<Vec<(PlacedMatch, Problem)>, Problem> {
         let (prefixes, others): (Vec<_>, Vec<_>) =
-            std::mem::take(matches).into_iter().partition(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
+            std::mem::take(matches).into_iter().partition(|placed| matches!(placed.written.path, Path::Prefix(_)));
         *matches = prefixes;
         self.prefixless = !others.is_empty();
-        let told = others.into_iter().map(|rendered| {
+        let told = others.into_iter().map(|placed| {
             let message = format!(
                 "{policy} replaces prefixes, and {} is none; make it PathPrefix, or have the policy target other rules",
-                describe(&rendered.written)
+                describe(&placed.written)
             );
-            let field = format!("{field}.matches[{}]", rendered.index);
-            (rendered, Problem::new(Severity::Replaced, Reason::MustHavePrefix, field, message))
+            let field = format!("{field}.matches[{}]", placed.index);
+            (placed, Problem::new(Severity::Replaced, Reason::MustHavePrefix, field, message))
         });
         let excluded: Vec<_> = told.collect();
         if matches.is_empty()
             && let Some((_, problem)) = excluded.first()
         {
             let problem = problem.clone();
-            *matches = excluded.into_iter().map(|(rendered, _)| rendered).collect();
+            *matches = excluded.into_iter().map(|(placed, _)| placed).collect();
             return Err(problem);
         }
-        self.entries = matches.iter().filter_map(|rendered| entry(entries, &rendered.written.path)).collect();
+        self.entries = matches.iter().filter_map(|placed| entry(entries, &placed.written.path)).collect();
         self.entries.sort_unstable();
         self.entries.dedup();
         Ok(excluded)
@@ -146,7 +146,7 @@ fn entry(entries: &[PrefixReplacement], path: &Path) -> Option<u32> {
 
 /// What stands in place of matches that a policy cannot hold for, each with why.
 pub(super) fn excluded(
-    matches: Vec<(Rendered, Problem)>,
+    matches: Vec<(PlacedMatch, Problem)>,
     unwritten: &Unwritten,
     meter: &mut Meter<'_, '_>,
     replacement: &Replacement,
@@ -160,7 +160,10 @@ pub(super) fn excluded(
         findings.dropped.extend(matches.into_iter().map(dropped));
         return Vec::new();
     }
-    let told = |(rendered, problem): (Rendered, Problem)| (rendered.clone(), (rendered.index, problem));
+    let told = |(placed, problem): (PlacedMatch, Problem)| {
+        let index = placed.index;
+        (placed, (index, problem))
+    };
     let (matches, problems): (Vec<_>, Vec<_>) = matches.into_iter().map(told).unzip();
     findings.closed.extend(problems);
     let rule = Rule::direct_response(replacement.status, replacement.body.clone());

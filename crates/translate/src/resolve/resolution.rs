@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use engine::Scope;
-use ir::{Problem, Reason, Severity, delegation::Rendered, filter::PathModifier, matching::Path, route::Handling};
+use ir::{Problem, Reason, Severity, delegation::PlacedMatch, filter::PathModifier, matching::Path, route::Handling};
 
 use super::{
     EnvoyRoutes, Findings, Policies, Resolved, backends::Resolver, delegating, placed_rule::PlacedRule, policies,
@@ -27,7 +27,7 @@ pub(super) struct Resolution<'a, 'b> {
     effective: Effective,
     policies: Policies,
     /// Matches that a policy cannot hold for, each with why.
-    prefixless: Vec<(Rendered, Problem)>,
+    prefixless: Vec<(PlacedMatch, Problem)>,
     findings: Findings,
 }
 
@@ -140,12 +140,12 @@ impl<'a, 'b> Resolution<'a, 'b> {
 }
 
 /// Refuses to replace a prefix where, its parents counted in, a match has none.
-fn replaceable(handling: &Handling, matches: &[Rendered], field: &str) -> Result<(), Problem> {
+fn replaceable(handling: &Handling, matches: &[PlacedMatch], field: &str) -> Result<(), Problem> {
     let of_redirect = handling.redirect.as_ref().and_then(|redirect| redirect.path.as_ref());
     let of_rewrite = handling.fields.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref());
     let modifiers = [of_rewrite, of_redirect];
     let replaces = modifiers.into_iter().flatten().any(|modifier| matches!(modifier, PathModifier::Prefix(_)));
-    let all = || matches.iter().all(|rendered| matches!(rendered.written.path, Path::Prefix(_)));
+    let all = || matches.iter().all(|placed| matches!(placed.written.path, Path::Prefix(_)));
     if replaces && !all() {
         let message = "there is no prefix to replace, since with those of the parents not every match of the rule is a \
                        PathPrefix; make them so, or use ReplaceFullPath";

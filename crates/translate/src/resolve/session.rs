@@ -2,16 +2,16 @@
 
 use ir::{
     Problem, Reason, Severity,
-    delegation::Rendered,
+    delegation::PlacedMatch,
     matching::Path,
     rule::{Rule, SessionCarrier, SessionPersistence},
 };
 
 /// Has a cookie sent for what the rule matches and no more: below the longest path that all of its matches share.
-pub(super) fn place(rule: &mut Rule, matches: &[Rendered]) {
+pub(super) fn place(rule: &mut Rule, matches: &[PlacedMatch]) {
     let carrier = rule.session.as_mut().map(|session| &mut session.carrier);
     if let Some(SessionCarrier::Cookie { path, .. }) = carrier {
-        *path = shared(matches.iter().map(|rendered| &rendered.written.path)).into();
+        *path = shared(matches.iter().map(|placed| &placed.written.path)).into();
     }
 }
 

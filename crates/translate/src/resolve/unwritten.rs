@@ -5,7 +5,7 @@ use std::sync::Arc;
 use envoy::route::{self, GuardedMatch, RouteAt};
 use ir::{
     Chain, Problem, Reason, Severity,
-    delegation::Rendered,
+    delegation::PlacedMatch,
     filter::Scheme,
     matching::{Part, Step},
     rule::{Rule, Source},
@@ -27,7 +27,7 @@ pub(crate) struct Unwritten {
     pub(super) chain: Chain,
     pub(super) index: u32,
     pub(super) name: Option<Arc<str>>,
-    pub(super) matches: Vec<Rendered>,
+    pub(super) matches: Vec<PlacedMatch>,
     pub(super) rule: Rule,
     /// What a proxy builds of the rule's own expressions while requests meet them, in bytes.
     pub(super) states: u64,
@@ -47,13 +47,13 @@ impl Unwritten {
 
     /// The rule with what the expressions of its matches cost.
     pub(super) fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
-        let taken = self.matches.iter().map(|rendered| meter.matching(&rendered.written)).collect();
+        let taken = self.matches.iter().map(|placed| meter.matching(&placed.written)).collect();
         Priced { unwritten: self, taken }
     }
 
     /// The same where nobody knows: too much.
     pub(super) fn unpriced(self) -> Priced {
-        let taken = self.matches.iter().map(|rendered| unpriced(&rendered.written)).collect();
+        let taken = self.matches.iter().map(|placed| unpriced(&placed.written)).collect();
         Priced { unwritten: self, taken }
     }
 
@@ -84,7 +84,7 @@ pub(crate) struct Priced {
 
 /// A match that becomes one or more Envoy routes.
 struct PricedMatch<'a> {
-    rendered: &'a Rendered,
+    placed: &'a PlacedMatch,
     /// What its expressions take; none where it has none.
     taken: Option<Taken>,
 }
@@ -101,9 +101,9 @@ impl Priced {
     pub(crate) fn write(&self, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]> {
         let split = route::splits_by_host_port(&self.unwritten.rule, at);
         let mut routes = Vec::new();
-        for (rendered, taken) in self.unwritten.matches.iter().zip(&self.taken) {
-            let priced = PricedMatch { rendered, taken: *taken };
-            for (request, part) in rendered.written.requests().zip(0..) {
+        for (placed, taken) in self.unwritten.matches.iter().zip(&self.taken) {
+            let priced = PricedMatch { placed, taken: *taken };
+            for (request, part) in placed.written.requests().zip(0..) {
                 let matching = GuardedMatch::new(request);
                 if split {
                     routes.extend(self.envoy_route(&priced, part, &matching.with_host_port(), at, problems));
@@ -116,7 +116,7 @@ impl Priced {
 
     fn envoy_route(
         &self,
-        PricedMatch { rendered, taken }: &PricedMatch<'_>,
+        PricedMatch { placed, taken }: &PricedMatch<'_>,
         part: u32,
         matching: &GuardedMatch,
         at: RouteAt,
@@ -124,12 +124,12 @@ impl Priced {
     ) -> Option<EnvoyRoute> {
         let Unwritten { chain, index, name, rule, states, .. } = &self.unwritten;
         let request = matching.request();
-        let part = Part { ordinal: rendered.ordinal, path: part, host_with_port: request.host_with_port };
+        let part = Part { ordinal: placed.ordinal, path: part, host_with_port: request.host_with_port };
         let source = Source {
             route: chain.route().clone(),
             rule: *index,
             rule_name: name.clone(),
-            matching: rendered.index,
+            matching: placed.index,
             part: part.number(),
         };
         let write = |rule| route::route(&source, matching, rule, at);
@@ -138,14 +138,14 @@ impl Priced {
             Err(unreadable) => {
                 let alone = write(&Rule::direct_response(500, ""));
                 let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
-                let field = format!("spec.rules[{index}].matches[{}]", rendered.index);
+                let field = format!("spec.rules[{index}].matches[{}]", placed.index);
                 let message = format!("Envoy cannot read the route that it becomes with its rule: {unreadable}");
-                problems.push((rendered.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
+                problems.push((placed.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
                 problems.dedup();
                 alone.ok()?
             }
         };
-        let mut steps = rendered.steps.clone();
+        let mut steps = placed.steps.clone();
         // The parts of one match do not ask for equally much.
         if let (Some(Step::At(first)), true) = (steps.last(), part.path > 0)
             && first.specificity.is_some()

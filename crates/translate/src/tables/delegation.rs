@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Group, Scope, Summary, View};
 use ir::{
     Chain, RouteId,
-    delegation::{Children, Level, Rendered},
+    delegation::{Children, Level, PlacedMatch},
     matching::Path,
 };
 
@@ -21,9 +21,9 @@ tables! {
     /// A route that is served at its place in a tree.
     ServedChain: Chain => Serving;
     /// Tells the routes of a root's tree that ask for more than their share of what it may have.
-    Excesses: RouteId => ();
+    OverShare: RouteId => ();
     /// Has the parents of a child know it that its status has no room for.
-    Overfull: RouteId => ();
+    TruncatedStatus: RouteId => ();
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
     /// this, so that few wake it.
     FitsBelow: (Chain, u32, u32) => Fits;
@@ -32,12 +32,12 @@ tables! {
 }
 
 groups! {
-    /// The children of a delegating rule that go without. Whoever reads it reads [`Excesses`] as well, for its poison.
-    Excess: (Chain, u32), RouteId => Beyond;
+    /// The children of a delegating rule that go without. Whoever reads it reads [`OverShare`] as well, for its poison.
+    ChildrenOverShare: (Chain, u32), RouteId => Beyond;
     /// Where below others a route stands.
     Places: RouteId, Chain => Arc<Place>;
     /// The children of a route whose statuses have no room for it.
-    Unlisted: RouteId, RouteId => ();
+    TruncatedChildren: RouteId, RouteId => ();
 }
 
 /// What became of a reference of a delegating rule, by child.
@@ -218,8 +218,8 @@ impl engine::Lookup for FitsBelow {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
         let children = scope.group::<Fitting>(key);
         let (chain, rule, _) = key;
-        scope.get::<Excesses>(chain.top());
-        let excess = scope.group::<Excess>(&(chain.clone(), *rule));
+        scope.get::<OverShare>(chain.top());
+        let excess = scope.group::<ChildrenOverShare>(&(chain.clone(), *rule));
         let (counts, left_out) =
             if excess.is_empty() { (*children.summary(), false) } else { without(&children, &excess) };
         let FitCounts { serving, broken, barred, as_much } = counts;
@@ -228,7 +228,7 @@ impl engine::Lookup for FitsBelow {
 }
 
 /// How many children there are of each kind where some go without, and whether one of them is left out.
-fn without(children: &View<Fitting>, excess: &View<Excess>) -> (FitCounts, bool) {
+fn without(children: &View<Fitting>, excess: &View<ChildrenOverShare>) -> (FitCounts, bool) {
     let (mut counts, mut left_out) = (FitCounts::default(), false);
     for (child, fit) in children.iter() {
         match (excess.get(child), fit) {
@@ -243,8 +243,8 @@ fn without(children: &View<Fitting>, excess: &View<Excess>) -> (FitCounts, bool)
 }
 
 /// The prefix that a match is, without a slash at its end.
-fn prefix(rendered: &Rendered) -> Option<&str> {
-    match &rendered.written.path {
+fn prefix(placed: &PlacedMatch) -> Option<&str> {
+    match &placed.written.path {
         Path::Prefix(path) => Some(path.trim_end_matches('/')),
         Path::Exact(_) | Path::Regex(_) => None,
     }
@@ -258,7 +258,7 @@ pub(crate) struct Delegation {
     /// Whom it selects, a reference each.
     pub(crate) children: Box<[(u32, Children)]>,
     /// Its matches, those of its own parents counted in.
-    pub(crate) matches: Box<[Rendered]>,
+    pub(crate) matches: Box<[PlacedMatch]>,
     /// The places of those of them that are prefixes, sorted by these: children may be held against thousands.
     pub(crate) by_prefix: Box<[u32]>,
     /// What it and the rules above it hand down, the root's first.
@@ -299,9 +299,9 @@ pub(crate) struct Place {
 
 impl Delegation {
     /// The places of matches by their prefixes, for [`Self::by_prefix`].
-    pub(crate) fn sorted_by_prefix(matches: &[Rendered]) -> Box<[u32]> {
+    pub(crate) fn sorted_by_prefix(matches: &[PlacedMatch]) -> Box<[u32]> {
         let mut places: Vec<_> =
-            (0..).zip(matches).filter(|(_, rendered)| prefix(rendered).is_some()).map(|(place, _)| place).collect();
+            (0..).zip(matches).filter(|(_, placed)| prefix(placed).is_some()).map(|(place, _)| place).collect();
         places.sort_by_key(|place: &u32| matches.get(*place as usize).and_then(prefix));
         places.into()
     }

@@ -13,7 +13,7 @@ use crate::{
     delegation::consents,
     tables::{
         attachment::{Attached, Attachment, ParentState},
-        delegation::{Delegating, Overfull, Place, Places, ServedChain, Unlisted},
+        delegation::{Delegating, Place, Places, ServedChain, TruncatedChildren, TruncatedStatus},
         route::RouteHead,
     },
 };
@@ -93,7 +93,7 @@ fn admits(scope: &Scope<'_>, reference: &ParentRef, own: &RouteId, places: &[(&C
     })
 }
 
-impl Derived for Overfull {
+impl Derived for TruncatedStatus {
     fn compute(scope: &Emitter<'_>, key: &RouteId) -> Option<()> {
         let places = scope.group::<Places>(key);
         let route = scope.get::<RouteHead>(key)?;
@@ -103,7 +103,7 @@ impl Derived for Overfull {
         let attached = scope.get::<Attachment>(key)?;
         for entry in entries(scope, key, &route, &attached, Some(&places)).into_iter().skip(MAX_PARENTS) {
             if let Entry::Selecting(_, parent, _) = entry {
-                scope.emit::<Unlisted>(parent, key.clone(), ());
+                scope.emit::<TruncatedChildren>(parent, key.clone(), ());
             }
         }
         Some(())

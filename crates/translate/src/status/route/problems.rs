@@ -10,7 +10,7 @@ use crate::{
     budget::left_out,
     capacity::Overruns,
     resolve::{Findings, ResolvedRule},
-    tables::{attachment::Attached, delegation::Unlisted, route::RouteHead},
+    tables::{attachment::Attached, delegation::TruncatedChildren, route::RouteHead},
     words::MAX_LISTED,
 };
 
@@ -42,10 +42,10 @@ impl RouteProblems {
                 list.push(problem.clone());
             }
         };
-        let mut unlisted_of = None;
+        let mut truncated_at = None;
         for chain in chains {
             // One route, in all of its places.
-            unlisted_of.get_or_insert(chain);
+            truncated_at.get_or_insert(chain);
             let overruns = Overruns::read(scope, chain);
             for rule in 0..attached.rules {
                 for problem in overruns.problems(rule) {
@@ -71,7 +71,7 @@ impl RouteProblems {
                 findings.warnings.iter().for_each(|problem| add(&mut all.warnings, problem));
             }
         }
-        all.warnings.extend(unlisted_of.and_then(|chain| unlisted(scope, chain.route())));
+        all.warnings.extend(truncated_at.and_then(|chain| truncated_children(scope, chain.route())));
         all
     }
 
@@ -87,11 +87,11 @@ impl RouteProblems {
 }
 
 /// A warning about children whose statuses have no room for an entry about `parent`.
-fn unlisted(scope: &Scope<'_>, parent: &RouteId) -> Option<Problem> {
+fn truncated_children(scope: &Scope<'_>, parent: &RouteId) -> Option<Problem> {
     if !scope.get::<RouteHead>(parent)?.delegates() {
         return None;
     }
-    let children = scope.group::<Unlisted>(parent);
+    let children = scope.group::<TruncatedChildren>(parent);
     if children.is_empty() {
         return None;
     }
