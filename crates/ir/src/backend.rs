@@ -4,19 +4,40 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use crate::id::{NsName, Port};
 
-/// A port of a Service, the unit of a cluster.
+/// What the packets of a port are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// A port of a Service, the unit of a cluster. TCP and UDP may share a number: these are two ports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServicePort {
     /// The Service.
     pub service: NsName,
     /// The Service's port (not its target port).
     pub port: Port,
+    /// Its transport.
+    pub transport: Transport,
 }
 
 impl ServicePort {
-    /// The name of the Envoy cluster and of its endpoints: `service/NS/NAME/PORT`.
+    /// A TCP port, which is what HTTP needs.
+    pub fn tcp(service: NsName, port: Port) -> Self {
+        Self { service, port, transport: Transport::Tcp }
+    }
+
+    /// The name of the Envoy cluster and of its endpoints: `service/NS/NAME/PORT`, with `/udp` behind for UDP.
     pub fn cluster_name(&self) -> String {
-        format!("service/{}/{}", self.service, self.port)
+        let transport = match self.transport {
+            Transport::Tcp => "",
+            Transport::Udp => "/udp",
+        };
+        format!("service/{}/{}{transport}", self.service, self.port)
     }
 }
 
@@ -94,4 +115,17 @@ pub struct Endpoint {
     pub port: Port,
     /// False while it ends: it serves what it has and, where nothing else is left, new requests too.
     pub ready: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_in_tcp_and_in_udp_is_two_clusters() {
+        let tcp = ServicePort::tcp(NsName::new("infra", "dns"), 53);
+        let udp = ServicePort { transport: Transport::Udp, ..tcp.clone() };
+        assert_ne!(tcp, udp);
+        assert_eq!([tcp.cluster_name(), udp.cluster_name()], ["service/infra/dns/53", "service/infra/dns/53/udp"]);
+    }
 }

@@ -6,12 +6,12 @@ mod assignment;
 
 use std::sync::Arc;
 
-use api::core::{EndpointSlice, Protocol as Transport, ServiceType};
+use api::core::{EndpointSlice, ServiceType};
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::resource::Encoded;
 use ir::{
     NsName, Port, Reason,
-    backend::{Cluster, Protocol, ServicePort},
+    backend::{Cluster, Protocol, ServicePort, Transport},
 };
 
 use crate::{
@@ -89,20 +89,31 @@ fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
         );
         return unusable(Reason::InvalidKind, message);
     }
-    let Some(port) = service.port(key.port) else {
-        let ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
+    let wanted = protocol_of(key.transport);
+    let Some(port) = service.port(key.port, &wanted) else {
+        if let Some(other) = service.ports.iter().find(|port| port.port == key.port) {
+            let ServicePort { service, port, .. } = key;
+            let message =
+                format!("port {port} of Service {service} is {}, HTTP needs {wanted}; name another", other.protocol);
+            return unusable(Reason::UnsupportedProtocol, message);
+        }
+        let mut ports: Vec<_> = service.ports.iter().map(|port| port.port.to_string()).collect();
+        ports.dedup();
         let has = list_or_none(&ports);
         let message = format!("Service {} has no port {}: it has {has}; correct either", key.service, key.port);
         return unusable(Reason::BackendNotFound, message);
     };
     let name = port.name.clone();
-    if port.protocol != Transport::Tcp {
-        let message =
-            format!("port {} of Service {} is {}, HTTP needs TCP; name another", key.port, key.service, port.protocol);
-        return PortState { name, ..unusable(Reason::UnsupportedProtocol, message) };
-    }
     let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key);
     PortState { name, protocol, warning }
+}
+
+/// A transport, as Kubernetes calls it.
+fn protocol_of(transport: Transport) -> api::core::Protocol {
+    match transport {
+        Transport::Tcp => api::core::Protocol::Tcp,
+        Transport::Udp => api::core::Protocol::Udp,
+    }
 }
 
 fn list_or_none(items: &[String]) -> String {
@@ -158,16 +169,19 @@ impl Lookup for ClusterBytes {
     }
 }
 
-/// The slices of a Service and the name of one of its ports, which is what endpoints are made from.
+/// The slices of a Service that have one of its ports, each with the number there. It is found by name and protocol, as
+/// kube-proxy does.
 fn endpoints_of(scope: &Scope<'_>, port: &ServicePort) -> Vec<(Port, Arc<EndpointSlice>)> {
     let Some(state) = scope.get::<ServicePorts>(port) else { return Vec::new() };
+    let protocol = protocol_of(port.transport);
     let slices = scope.group::<SlicesOf>(&port.service);
     let slices = slices
         .iter()
         .filter_map(|(name, _)| scope.get::<Slices>(&NsName::new(port.service.namespace.clone(), name.clone())));
     slices
         .filter_map(|slice| {
-            let number = slice.ports.iter().find(|candidate| candidate.name == state.name)?.port?;
+            let mut ports = slice.ports.iter();
+            let number = ports.find(|other| other.name == state.name && other.protocol == protocol)?.port?;
             Some((number, slice))
         })
         .collect()

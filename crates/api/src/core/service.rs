@@ -40,10 +40,9 @@ slim!(Service, invalid);
 pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
 impl Service {
-    /// The port of this number, TCP before others if several protocols share it.
-    pub fn port(&self, number: u16) -> Option<&ServicePort> {
-        let mut of_number = self.ports.iter().filter(|port| port.port == number);
-        of_number.clone().find(|port| port.protocol == Protocol::Tcp).or_else(|| of_number.next())
+    /// The port of this number and protocol: protocols may share a number.
+    pub fn port(&self, number: u16, protocol: &Protocol) -> Option<&ServicePort> {
+        self.ports.iter().find(|port| port.port == number && port.protocol == *protocol)
     }
 }
 
@@ -214,13 +213,14 @@ mod tests {
         assert!(service.headless);
         assert!(service.has_selector);
         assert_eq!(service.r#type, ServiceType::ClusterIp);
-        let web = service.port(80).expect("a port");
+        let web = service.port(80, &Protocol::Tcp).expect("a port");
         assert_eq!(&*web.name, "web");
         assert_eq!(web.target_port, Some(TargetPort::Name("http".into())));
         assert_eq!(web.app_protocol.as_deref(), Some("kubernetes.io/h2c"));
         assert_eq!(web.protocol, Protocol::Tcp);
-        assert_eq!(service.port(53).expect("a port").target_port, Some(TargetPort::Number(5353)));
-        assert_eq!(service.port(81), None);
+        assert_eq!(service.port(53, &Protocol::Udp).expect("a port").target_port, Some(TargetPort::Number(5353)));
+        assert_eq!(service.port(53, &Protocol::Tcp), None);
+        assert_eq!(service.port(81, &Protocol::Tcp), None);
     }
 
     #[test]
@@ -241,11 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_shared_by_two_protocols_means_tcp() {
+    fn a_number_shared_by_two_protocols_is_two_ports() {
         let service = service(&json!({
             "ports": [{ "port": 53, "protocol": "UDP", "name": "u" }, { "port": 53, "name": "t" }]
         }));
-        assert_eq!(&*service.port(53).expect("a port").name, "t");
+        for (protocol, name) in [(Protocol::Tcp, Some("t")), (Protocol::Udp, Some("u")), (Protocol::Sctp, None)] {
+            assert_eq!(service.port(53, &protocol).map(|port| &*port.name), name, "{protocol}");
+        }
     }
 
     #[test]

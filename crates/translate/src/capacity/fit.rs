@@ -280,9 +280,8 @@ mod tests {
     impl World {
         fn new(asked: &[Asked]) -> Self {
             let claims = asked.iter().map(|(who, hostnames, routes, ports)| {
-                let service = |port: &u16| {
-                    ClusterId::Service(ir::backend::ServicePort { service: NsName::new(*who, "s"), port: *port })
-                };
+                let service =
+                    |port: &u16| ClusterId::Service(ir::backend::ServicePort::tcp(NsName::new(*who, "s"), *port));
                 (
                     Payer { root: (*who).into(), own: (*who).into() },
                     hostnames.iter().map(|hostname| Hostname::parse(hostname)).collect(),

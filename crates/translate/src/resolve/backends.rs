@@ -240,7 +240,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             };
             return Err(refuse(Reason::BackendNotFound, ".port", message));
         };
-        let port = ServicePort { service, port };
+        let port = ServicePort::tcp(service, port);
         let Some(state) = self.scope.get::<ServicePorts>(&port) else {
             let message = format!("Service {} does not exist; create it, or correct the name", port.service);
             return Err(refuse(Reason::BackendNotFound, ".name", message));
