@@ -68,6 +68,8 @@ mod traffic;
 mod trees;
 #[path = "hostile/watches.rs"]
 mod watches;
+#[path = "hostile/wide.rs"]
+mod wide;
 #[path = "faults_in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of faults in a cluster use all of it")]
 mod world;

@@ -6,6 +6,7 @@ mod no_room;
 mod requests;
 mod tenant;
 mod tree;
+mod wide;
 
 use ir::NsName;
 use translate::testing::scene::Scene;

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use api::ObjectId;
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::{
     self,
@@ -19,7 +20,7 @@ use ir::{
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
-    policy::wide::{BrokenListener, ListenerSlots},
+    policy::wide::{BrokenListener, ListenerSlots, SlotHolder},
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, resolved_at},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
@@ -39,7 +40,7 @@ impl Derived for Placement {
         let resolved = resolved_at(scope, key)?;
         ask(scope, key, &attached, &resolved, &routes_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
-            hold(scope, policies, chain, *rule, &listener.gateway);
+            hold(scope, policies, chain, *rule, listener);
         }
         Some(())
     }
@@ -181,9 +182,15 @@ pub(crate) fn place(attached: &Attached, served: &ServedHostname, chain: &Chain,
 }
 
 /// Counts where the policies of a rule hold.
-fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, gateway: &NsName) {
+fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, listener: &ListenerId) {
     for policy in &policies.all {
-        scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
+        scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
+    }
+    // A wider scope does not know the rules that have the same slots.
+    for unit in &policies.units {
+        if let Some(wide) = scope.get::<SlotHolder>(&(listener.clone(), unit.field)) {
+            scope.demand::<Overridden>((ObjectId::clone(&wide), unit.winner.clone()));
+        }
     }
     for (policy, winner) in policies.overridden() {
         scope.demand::<Overridden>((policy.clone(), winner.clone()));

@@ -31,7 +31,8 @@ use crate::{
     policy::{
         rule::{HandedDown, RulePolicies},
         wide::{
-            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, WideActions, WideLevel, WidePolicies, WideSlots,
+            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolder, WideActions, WideLevel, WidePolicies,
+            WideSlots,
         },
     },
     resolve::{ResolvedAt, ResolvedRule},
@@ -356,6 +357,7 @@ fn tables() -> Engine {
         .lookup::<ActionsAt>()
         .lookup::<WideSlots>()
         .lookup::<ListenerSlots>()
+        .lookup::<SlotHolder>()
         .lookup::<OurClasses>()
         .derived_for_each::<GrantRow, Grants>(same)
         .group::<GrantsBetween>()

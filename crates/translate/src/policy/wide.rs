@@ -36,6 +36,8 @@ tables! {
     WideSlots: Target => Box<[Slot]>;
     /// Those of a listener that its Gateway has otherwise or not at all; absent where there are none.
     ListenerSlots: ListenerId => Box<[Slot]>;
+    /// The policy that supplies a field in slots of a listener's routes which say nothing of it; absent where none does.
+    SlotHolder: (ListenerId, &'static str) => ObjectId;
     /// Has the policies on a Gateway and on its listeners know that it is there, and where they hold.
     WidePolicies: NsName => ();
 }
@@ -128,6 +130,14 @@ impl Lookup for ListenerSlots {
         let is_shared = |slot: &&Slot| of_gateway.as_ref().is_some_and(|shared| shared.contains(slot));
         let others: Box<[_]> = own.iter().filter(|slot| !is_shared(slot)).cloned().collect();
         (!others.is_empty()).then_some(others)
+    }
+}
+
+impl Lookup for SlotHolder {
+    fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<ObjectId> {
+        let level = scope.get::<WideLevel>(&section(listener))?;
+        let mut in_slots = level.heard().filter(|(supplied, _)| supplied.unit.is_in_slots());
+        in_slots.find(|(supplied, _)| supplied.unit.field() == *field).map(|(supplied, _)| supplied.policy.clone())
     }
 }
 

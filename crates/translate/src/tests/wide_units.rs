@@ -239,13 +239,17 @@ fn the_owner_of_a_wide_policy_is_told_where_it_holds_and_who_overrides_it() {
         scene.put(on_listener(listener, listener, buffer(32)));
     }
     assert!(conditions(&scene, "infra/p").1.starts_with("False Overridden"));
-    // Whose policy of another namespace it is nobody learns.
-    let mut scene = self::scene([on_gateway("p", timeouts("9s"))]);
-    for name in ["one", "two"] {
-        scene.put(policy("TrafficPolicy", name, with(at("HTTPRoute", name), timeouts("2s"))));
+    // A rule that says the same has its way too. Whose policy of another namespace that is nobody learns.
+    for spec in [timeouts("9s"), buffer(16)] {
+        let mut scene = self::scene([on_gateway("p", spec.clone())]);
+        assert!(conditions(&scene, "infra/p").1.starts_with("True Attached"));
+        scene.put(policy("TrafficPolicy", "near", with(at("HTTPRoute", "one"), spec.clone())));
+        let (_, attached) = conditions(&scene, "infra/p");
+        let words = ["True Merged", "a TrafficPolicy of another namespace"];
+        assert!(words.iter().all(|words| attached.contains(words)) && !attached.contains("apps"), "{attached}");
+        scene.put(on_gateway("p", json!({})));
+        assert!(conditions(&scene, "infra/p").1.starts_with("True Attached"));
     }
-    let (_, attached) = conditions(&scene, "infra/p");
-    assert!(attached.contains("a TrafficPolicy of another namespace") && !attached.contains("apps"), "{attached}");
 }
 
 #[test]

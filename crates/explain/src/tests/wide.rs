@@ -1,0 +1,64 @@
+//! What is said of policies on Gateways and listeners.
+
+use serde_json::{Value, json};
+use translate::testing::scene::{GATEWAY_API, Scene, forward, gateway, http, https, route, secret, service};
+
+use super::get;
+
+fn policy(namespace: &str, name: &str, target: (&str, &str), section: Option<&str>, spec: Value) -> Value {
+    let (kind, target) = target;
+    let mut policy = json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"namespace": namespace, "name": name}, "spec": spec,
+    });
+    policy["spec"]["targetRefs"] =
+        json!([{"group": GATEWAY_API, "kind": kind, "name": target, "sectionName": section}]);
+    policy
+}
+
+/// What is said of a field of a policy: its value, whose it is, and who is not heard.
+fn said(scene: &Scene, url: &str, field: &str) -> Option<(String, Vec<String>, Vec<String>)> {
+    let effects = get(scene, url).effects.into_iter();
+    effects.filter(|effect| effect.what == field).map(|effect| (effect.value, effect.from, effect.overridden)).next()
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("TrafficPolicy {name}")).collect()
+}
+
+#[test]
+fn what_holds_is_told_with_the_policy_of_the_gateway_listener_or_rule_that_says_it() {
+    let rules = json!([
+        forward("/plain"),
+        {"name": "off", "matches": [{"path": {"value": "/off"}}], "backendRefs": [{"name": "s", "port": 80}]},
+    ]);
+    let limit = |bytes: u32| json!({"buffer": {"maxRequestSize": bytes}, "timeouts": {"request": format!("{bytes}s")}});
+    let scene = Scene::new([
+        gateway("edge", json!([http("plain", 80, ""), http("own", 81, ""), https("secure", 443, "", "cert")])),
+        secret("cert"),
+        service("s"),
+        route("shop", json!({"hostnames": ["shop.example.com"], "rules": rules})),
+        policy("infra", "gateway", ("Gateway", "edge"), None, limit(16)),
+        policy("infra", "listener", ("Gateway", "edge"), Some("own"), limit(32)),
+        policy("apps", "rule", ("HTTPRoute", "shop"), Some("off"), json!({"buffer": {"disable": {}}})),
+    ]);
+    let size = |bytes| format!("requests of at most {bytes} bytes, read whole");
+    for (url, value, from, overridden) in [
+        ("http://shop.example.com/plain", size(16), &["infra/gateway"][..], &[][..]),
+        ("https://shop.example.com/plain", size(16), &["infra/gateway"], &[]),
+        ("http://shop.example.com:81/plain", size(32), &["infra/listener"], &["infra/gateway"]),
+        ("http://shop.example.com/off", "off".into(), &["apps/rule"], &["infra/gateway"]),
+        ("http://shop.example.com:81/off", "off".into(), &["apps/rule"], &["infra/listener", "infra/gateway"]),
+    ] {
+        assert_eq!(said(&scene, url, "buffer"), Some((value, names(from), names(overridden))), "{url}");
+    }
+    for (url, request, from, overridden) in [
+        ("http://shop.example.com/off", "request 16s", "infra/gateway", &[][..]),
+        ("https://shop.example.com/plain", "request 16s", "infra/gateway", &[]),
+        ("http://shop.example.com:81/plain", "request 32s", "infra/listener", &["infra/gateway"]),
+    ] {
+        let (value, by, others) = said(&scene, url, "timeouts").expect("a timeout");
+        assert!(value.starts_with(request), "{url}: {value}");
+        assert_eq!((by, others), (names(&[from]), names(overridden)), "{url}");
+    }
+}
