@@ -1,11 +1,12 @@
 //! What is said of policies on Gateways and listeners.
 
+use ir::GATEWAY_API;
 use serde_json::{Value, json};
-use translate::testing::scene::{GATEWAY_API, Scene, forward, gateway, http, https, route, secret, service};
+use translate::testing::scene::{Scene, forward, gateway, http, https, route, secret, service};
 
 use super::get;
 
-fn policy(namespace: &str, name: &str, target: (&str, &str), section: Option<&str>, spec: Value) -> Value {
+fn policy(namespace: &str, name: &str, target: (&str, &str), section: Option<&str>, spec: &Value) -> Value {
     let (kind, target) = target;
     let mut policy = json!({
         "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
@@ -38,9 +39,9 @@ fn what_holds_is_told_with_the_policy_of_the_gateway_listener_or_rule_that_says_
         secret("cert"),
         service("s"),
         route("shop", json!({"hostnames": ["shop.example.com"], "rules": rules})),
-        policy("infra", "gateway", ("Gateway", "edge"), None, limit(16)),
-        policy("infra", "listener", ("Gateway", "edge"), Some("own"), limit(32)),
-        policy("apps", "rule", ("HTTPRoute", "shop"), Some("off"), json!({"buffer": {"disable": {}}})),
+        policy("infra", "gateway", ("Gateway", "edge"), None, &limit(16)),
+        policy("infra", "listener", ("Gateway", "edge"), Some("own"), &limit(32)),
+        policy("apps", "rule", ("HTTPRoute", "shop"), Some("off"), &json!({"buffer": {"disable": {}}})),
     ]);
     let size = |bytes| format!("requests of at most {bytes} bytes, read whole");
     for (url, value, from, overridden) in [
