@@ -14,14 +14,19 @@ use crate::{
     tables::input::ObjectKey,
 };
 
-/// The tables of reports, with the kinds of their objects.
-const TABLES: [(&[Kind], &dyn ReportTable); 5] = [
-    (&[Kind::GatewayClass], &ClassStatus),
-    (&[Kind::Gateway], &GatewayStatus),
-    (&[Kind::HttpRoute], &RouteStatus),
-    (&[Kind::TrafficPolicy, Kind::RewritePolicy, Kind::DelegationPolicy], &PolicyStatus),
-    (&[Kind::DirectResponse], &RefusedResponses),
+/// The tables of reports, each with a kind of its objects. A table has the objects of all kinds whose status is of one form.
+const TABLES: [(Kind, &dyn ReportTable); 5] = [
+    (Kind::GatewayClass, &ClassStatus),
+    (Kind::Gateway, &GatewayStatus),
+    (Kind::HttpRoute, &RouteStatus),
+    (Kind::TrafficPolicy, &PolicyStatus),
+    (Kind::DirectResponse, &RefusedResponses),
 ];
+
+/// Whether the table that is listed with `listed` has the objects of a kind.
+fn has(listed: Kind, kind: Kind) -> bool {
+    listed == kind || kind.has_status_of_ours() && listed.status() == kind.status()
+}
 
 /// A table of reports. Its objects are of `kind`, unless its keys name another.
 trait ReportTable {
@@ -53,9 +58,9 @@ impl Translator {
     /// Objects whose status changed since the last time, and others whose problems did.
     pub(super) fn take_reported(&mut self) -> (Vec<ObjectId>, Vec<ObjectId>) {
         let (mut statuses, mut problems) = (Vec::new(), std::mem::take(&mut self.turned));
-        for (kinds, table) in TABLES {
-            let list = if kinds[0].has_status_of_ours() { &mut statuses } else { &mut problems };
-            list.extend(table.take_changes(&mut self.engine, kinds[0]));
+        for (kind, table) in TABLES {
+            let list = if kind.has_status_of_ours() { &mut statuses } else { &mut problems };
+            list.extend(table.take_changes(&mut self.engine, kind));
         }
         for route in statuses.iter().filter_map(RouteId::of) {
             if self.engine.get::<RouteStatus>(&route).is_some_and(|report| report.is_published_unasked()) {
@@ -68,7 +73,7 @@ impl Translator {
     }
 
     fn report(&self, id: &ObjectId) -> Option<Arc<dyn Report>> {
-        let (_, table) = TABLES.into_iter().find(|(kinds, _)| kinds.contains(&id.kind))?;
+        let (_, table) = TABLES.into_iter().find(|(kind, _)| has(*kind, id.kind))?;
         table.get(&self.engine, id)
     }
 
@@ -84,7 +89,7 @@ impl Translator {
 
     /// The same, not encoded yet.
     pub fn status_rows(&self) -> Vec<(ObjectId, StatusRow)> {
-        let rows = TABLES.into_iter().flat_map(|(kinds, table)| table.rows(&self.engine, kinds[0]));
+        let rows = TABLES.into_iter().flat_map(|(kind, table)| table.rows(&self.engine, kind));
         rows.filter(|(_, report)| report.has_status()).map(|(id, report)| (id, StatusRow(report))).collect()
     }
 
@@ -106,9 +111,9 @@ impl Translator {
             rows: Vec::new(),
             poisoned: Vec::new(),
         };
-        for (kinds, table) in TABLES {
-            reports.rows.extend(table.rows(&self.engine, kinds[0]));
-            reports.poisoned.extend(table.poisoned(&self.engine, kinds[0]));
+        for (kind, table) in TABLES {
+            reports.rows.extend(table.rows(&self.engine, kind));
+            reports.poisoned.extend(table.poisoned(&self.engine, kind));
         }
         reports
     }
