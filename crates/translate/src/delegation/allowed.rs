@@ -29,7 +29,7 @@ pub(crate) fn not_allowed(placed: &PlacedRoute, terms: &Terms, route: &RouteId, 
             let message = format!(
                 "{} {name} is no backend that {} allows; use another, or ask for it there",
                 backend.kind,
-                restriction.told_to(route.namespace())
+                restriction.known_to(route.namespace())
             );
             problems.push(Problem::new(Severity::Replaced, Reason::RefNotPermitted, field, message));
         }

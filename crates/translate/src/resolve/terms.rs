@@ -16,7 +16,7 @@ pub(super) fn apply<'a>(
     if let Some(who) = &terms.requires_auth {
         let message = format!(
             "{} demands that requests are authenticated, and no policy does so here; attach one that authenticates",
-            who.told_to(namespace)
+            who.known_to(namespace)
         );
         return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message));
     }

@@ -25,11 +25,11 @@ pub(super) fn entries(
         return (None, None);
     };
     let left_out = list.split_off(list.len().min(MAX_ANCESTORS));
-    let untold = untold(&left_out);
-    if let (Some(untold), Some(condition)) =
-        (&untold, list.last_mut().and_then(|(_, conditions)| conditions.first_mut()))
+    let truncated = truncated(&left_out);
+    if let (Some(truncated), Some(condition)) =
+        (&truncated, list.last_mut().and_then(|(_, conditions)| conditions.first_mut()))
     {
-        condition.message = bounded(and_notes(&condition.message, slice::from_ref(untold)));
+        condition.message = bounded(and_notes(&condition.message, slice::from_ref(truncated)));
     }
     let ancestors = list.into_iter().map(|(ancestor_ref, conditions)| PolicyAncestorStatus {
         ancestor_ref,
@@ -37,11 +37,11 @@ pub(super) fn entries(
         conditions,
     });
     let ancestors: Vec<_> = ancestors.collect();
-    ((!ancestors.is_empty()).then_some(Status { ancestors }), untold)
+    ((!ancestors.is_empty()).then_some(Status { ancestors }), truncated)
 }
 
 /// What is to be said of ancestors for which a status has no room.
-fn untold(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> {
+fn truncated(left_out: &[(ParentReference, Vec<Condition>)]) -> Option<Problem> {
     let name = |(ancestor, _): &(ParentReference, _)| {
         let ParentReference { kind, name, namespace, .. } = ancestor;
         format!("{kind} {}/{name}", namespace.as_deref().unwrap_or_default())

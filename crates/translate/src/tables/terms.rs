@@ -43,7 +43,7 @@ pub(crate) struct Defaults {
 
 impl Demand {
     /// The demand, as a route of `namespace` may know it.
-    pub(crate) fn told_to(&self, namespace: &str) -> &str {
+    pub(crate) fn known_to(&self, namespace: &str) -> &str {
         if *self.namespace == *namespace { &self.what } else { "the owner of a route above this one" }
     }
 }
@@ -101,7 +101,7 @@ impl Restriction {
     }
 
     /// Whose it is, as a route of `namespace` may know it.
-    pub(crate) fn told_to(&self, namespace: &str) -> String {
+    pub(crate) fn known_to(&self, namespace: &str) -> String {
         if *self.policy.namespace == *namespace {
             format!("DelegationPolicy {}", self.policy)
         } else {
