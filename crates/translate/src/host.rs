@@ -28,7 +28,7 @@ use crate::{
         host::{HostsOf, Placement, Rows, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs},
-        policy::{InForce, Overridden, PolicyAt, UsedEntry, WithoutPrefix},
+        policy::{InForce, Overridden, PolicyAt, UsedEntry, Winner, WithoutPrefix},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
     },
 };
@@ -187,7 +187,7 @@ fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, list
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
     }
     // A wider scope does not know the rules that have the same slots.
-    for unit in &policies.units {
+    for unit in policies.units.iter().filter(|unit| !matches!(unit.winner, Winner::Keeper(_))) {
         if let Some(wide) = scope.get::<SlotHolder>(&(listener.clone(), unit.field)) {
             scope.demand::<Overridden>((ObjectId::clone(&wide), unit.winner.clone()));
         }

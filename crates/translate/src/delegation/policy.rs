@@ -165,10 +165,6 @@ fn read(policy: &NsName, spec: &DelegationPolicySpec) -> Result<Directives, Faul
 
 fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restriction, Fault> {
     let field = "spec.allowedChildren";
-    if !children.allow_disabling_inherited_policies {
-        let message = "false is not supported yet, and nothing is served as if it were; remove it";
-        return Err(Fault::at(Reason::UnsupportedValue, format!("{field}.allowDisablingInheritedPolicies"), message));
-    }
     let namespaces = match &children.namespaces {
         None => None,
         Some(allowed) => Some(match (&allowed.names, &allowed.selector) {
@@ -189,7 +185,8 @@ fn restriction(policy: &NsName, children: &AllowedChildren) -> Result<Restrictio
         let all = list.iter().enumerate();
         all.map(|(index, allowed)| backends(allowed, &format!("{field}.backends[{index}]"))).collect()
     });
-    Ok(Restriction { policy: policy.clone(), namespaces, backends: backends.transpose()? })
+    let may_disable = children.allow_disabling_inherited_policies;
+    Ok(Restriction { policy: policy.clone(), namespaces, backends: backends.transpose()?, may_disable })
 }
 
 fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
@@ -204,6 +201,14 @@ fn backends(allowed: &AllowedBackend, field: &str) -> Result<Backends, Fault> {
         namespace: allowed.namespace.clone(),
         name: name.transpose()?,
     })
+}
+
+/// The DelegationPolicy that keeps the children of a rule from switching off what they inherit, if one does.
+pub(crate) fn keeper(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>) -> Option<NsName> {
+    let sections = [None].into_iter().chain(rule.map(|rule| Some(rule.clone())));
+    let mut said = sections.filter_map(|section| directives_for(scope, route, section));
+    said.find(|said| said.1.restriction.as_ref().is_some_and(|restriction| !restriction.may_disable))
+        .map(|said| said.0.clone())
 }
 
 /// The terms of a rule of `route` below those of its parent's rule.

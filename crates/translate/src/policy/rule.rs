@@ -11,6 +11,7 @@ use ir::{
 use units::AnyUnit;
 
 use crate::{
+    delegation::keeper,
     fold::{LevelValue, fold},
     route::object_id,
     tables::{
@@ -52,8 +53,12 @@ pub(crate) struct Level {
     owner: ObjectId,
     /// Whether it wins over all below.
     prefers_itself: bool,
+    /// The DelegationPolicy by which nothing below switches off what is inherited.
+    keeper: Option<NsName>,
     /// All that they say, in the order in which it counts.
     units: Vec<Supplied>,
+    /// What would switch off what is inherited, and may not.
+    kept: Vec<(Supplied, NsName)>,
     broken: Option<Broken>,
     /// All of them.
     policies: Vec<ObjectId>,
@@ -66,6 +71,8 @@ pub(crate) struct Effective {
     pub(crate) broken: Option<Problem>,
     /// The units that hold, unless the rule itself says otherwise, each with those that say it too and are not heard.
     pub(crate) units: Vec<(Supplied, Vec<ObjectId>)>,
+    /// Units that would switch off what is inherited, and are not heard: each with the DelegationPolicy that forbids it.
+    pub(crate) kept: Vec<(Supplied, NsName)>,
     /// All policies that apply, each once.
     pub(crate) policies: Vec<ObjectId>,
 }
@@ -170,11 +177,19 @@ impl Level {
 
     /// Whether nothing is said.
     pub(super) fn is_empty(&self) -> bool {
-        self.policies.is_empty() && self.broken.is_none()
+        self.policies.is_empty() && self.broken.is_none() && self.keeper.is_none()
     }
 
     fn new(owner: ObjectId) -> Self {
-        Self { owner, prefers_itself: false, units: Vec::new(), broken: None, policies: Vec::new() }
+        Self {
+            owner,
+            prefers_itself: false,
+            keeper: None,
+            units: Vec::new(),
+            kept: Vec::new(),
+            broken: None,
+            policies: Vec::new(),
+        }
     }
 
     /// This level below others, from the nearest on; `field` is that of its rule.
@@ -220,7 +235,15 @@ impl Level {
             Some((supplied.clone(), overridden))
         };
         let units = keys.into_iter().filter_map(unit).collect();
-        Effective { broken, units, policies }
+        let kept = levels().flat_map(|level| &level.kept).cloned().collect();
+        Effective { broken, units, kept, policies }
+    }
+
+    /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
+    fn kept_by(mut self, keeper: &NsName) -> Self {
+        let kept = self.units.extract_if(.., |supplied| supplied.unit.disables());
+        self.kept = kept.map(|supplied| (supplied, keeper.clone())).collect();
+        self
     }
 }
 
@@ -229,6 +252,7 @@ impl Lookup for RulePolicies {
         let rule = scope.get::<RouteRule>(&(name.clone(), *index))?;
         let extensions = rule.handling.as_ref().map_or(&[][..], |handling| &handling.extensions);
         let level = Level::of(scope, name, rule.name.as_ref(), extensions);
+        let level = Level { keeper: keeper(scope, name, rule.name.as_ref()), ..level };
         if level.is_empty() {
             return None;
         }
@@ -242,7 +266,12 @@ impl Lookup for HandedDown {
         let further = above(scope, chain);
         // A rule without policies, as most are, hands down the very list that it was handed.
         let Some(own) = own else { return further };
-        Some(std::iter::once(own).chain(further.iter().flat_map(|further| further.iter().cloned())).collect())
+        let further = further.as_deref().unwrap_or_default();
+        let own = match keeper_of(further) {
+            Some(keeper) => Arc::new(Level::clone(&own).kept_by(keeper)),
+            None => own,
+        };
+        Some(std::iter::once(own).chain(further.iter().cloned()).collect())
     }
 
     fn depth((chain, _): &(Chain, u32)) -> u32 {
@@ -260,14 +289,22 @@ pub(crate) fn effective(
     wide: Option<Arc<Level>>,
 ) -> Effective {
     let own = Level::of(scope, chain.route(), rule, extensions);
-    match (above(scope, chain), wide) {
-        (None, None) if own.is_empty() => Effective::default(),
-        (above, None) => own.below(above.as_deref().unwrap_or_default(), field),
-        (above, Some(wide)) => {
-            let above = above.iter().flat_map(|above| above.iter().cloned());
-            own.below(&above.chain([wide]).collect::<Vec<_>>(), field)
-        }
+    let above = above(scope, chain);
+    let above = above.as_deref().unwrap_or_default();
+    let own = match keeper_of(above) {
+        Some(keeper) => own.kept_by(keeper),
+        None => own,
+    };
+    match wide {
+        None if above.is_empty() && own.is_empty() => Effective::default(),
+        None => own.below(above, field),
+        Some(wide) => own.below(&[above, &[wide]].concat(), field),
     }
+}
+
+/// The DelegationPolicy by which nothing below these levels switches off what it inherits, if there is one.
+fn keeper_of(above: &[Arc<Level>]) -> Option<&NsName> {
+    above.iter().find_map(|level| level.keeper.as_ref())
 }
 
 /// What the levels above a route hand down to it where it stands.

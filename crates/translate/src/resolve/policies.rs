@@ -75,6 +75,12 @@ impl Policies {
                 replaced = Some((policy, entries));
             }
         }
+        let kept = effective.kept.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
+        self.units.extend(kept.map(|(Supplied { policy, unit }, keeper)| UnitOutcome {
+            field: unit.field(),
+            winner: Winner::Keeper(keeper.clone()),
+            overridden: vec![policy.clone()],
+        }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
         replaced
             .map_or_else(|| Ok(Vec::new()), |(policy, entries)| self.replace_prefixes(policy, entries, matches, field))
@@ -124,7 +130,7 @@ impl Policies {
     pub(crate) fn in_force(&self) -> impl Iterator<Item = &ObjectId> {
         self.units.iter().filter_map(|unit| match &unit.winner {
             Winner::Policy(policy) => Some(policy),
-            Winner::Rule(_) => None,
+            Winner::Rule(_) | Winner::Keeper(_) => None,
         })
     }
 

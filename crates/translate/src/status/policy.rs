@@ -149,6 +149,10 @@ fn name(id: &ObjectId, winner: &Winner) -> String {
         Winner::Rule(field) => format!("the {field} of a rule itself"),
         Winner::Policy(policy) if policy.namespace == id.namespace => policy.to_string(),
         Winner::Policy(policy) => format!("a {} of another namespace", policy.kind),
+        Winner::Keeper(policy) if policy.namespace == id.namespace => {
+            format!("DelegationPolicy {policy}, which lets no child switch off what it inherits")
+        }
+        Winner::Keeper(_) => "the owner of a route above, who lets no child switch off what it inherits".into(),
     }
 }
 

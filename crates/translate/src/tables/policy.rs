@@ -93,6 +93,8 @@ pub(crate) enum Winner {
     Rule(&'static str),
     /// Another policy.
     Policy(ObjectId),
+    /// What is inherited, which a policy may not switch off by the word of this DelegationPolicy.
+    Keeper(NsName),
 }
 
 /// Why a policy is not valid.

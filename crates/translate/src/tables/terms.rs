@@ -54,6 +54,8 @@ pub(crate) struct Restriction {
     pub(crate) policy: NsName,
     pub(crate) namespaces: Option<Namespaces>,
     pub(crate) backends: Option<Vec<Backends>>,
+    /// Whether they may switch off what policies of their parents say.
+    pub(crate) may_disable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

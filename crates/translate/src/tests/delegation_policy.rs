@@ -143,19 +143,6 @@ fn a_child_of_a_namespace_that_is_not_allowed_is_left_out_alone() {
 }
 
 #[test]
-fn what_cannot_be_forbidden_yet_is_not_served_as_if_it_were() {
-    let objects = [
-        root(json!([to("/a", &["child"])])),
-        child("child", json!([forward("/a/own")])),
-        policy("p", "root", json!({"allowedChildren": {"allowDisablingInheritedPolicies": false}})),
-    ];
-    let mut scene = scene(objects);
-    assert_eq!(routes(&scene), ["root.0.0 /a 500"]);
-    scene.put(policy("p", "root", json!({"allowedChildren": {"allowDisablingInheritedPolicies": true}})));
-    assert_eq!(routes(&scene), ["child.0.0 /a/own"]);
-}
-
-#[test]
 fn a_childs_backend_that_is_not_allowed_answers_500_and_a_descendant_can_only_narrow() {
     let to_backend = |path: &str, name: &str| {
         let mut rule = forward(path);

@@ -14,7 +14,8 @@ const GROUP: &str = "gateway.networking.k8s.io";
 
 /// A policy of `apps`.
 pub(super) fn policy(kind: &str, name: &str, spec: Value) -> Value {
-    let group = if kind == "RewritePolicy" { "gateway.portcullis.dev" } else { "gateway.kgateway.dev" };
+    let is_own = ["RewritePolicy", "DelegationPolicy"].contains(&kind);
+    let group = if is_own { "gateway.portcullis.dev" } else { "gateway.kgateway.dev" };
     json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind,
         "metadata": {"name": name, "namespace": "apps", "generation": 7}, "spec": spec})
 }

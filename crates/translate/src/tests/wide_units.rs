@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     policies::{at, at_section, policy, with},
-    scene::{Scene, gateway, http, https, route, secret, service},
+    scene::{Scene, child, forward, gateway, http, https, route, secret, service, to},
 };
 
 /// Two plain listeners of one port, one of another, and two over TLS.
@@ -275,4 +275,73 @@ fn a_policy_that_breaks_closes_its_gateway_and_what_a_sound_one_said_comes_back(
     }
     scene.put(on_gateway("p", buffer(16)));
     assert_eq!(scene.0.resources(), before);
+}
+
+/// A parent that hands a limit down to a child, which switches it off; the child hands it on to a grandchild.
+fn tree(parents_policy: Option<Value>) -> Scene {
+    let off = |name: &str, route: &str| {
+        policy("TrafficPolicy", name, with(at("HTTPRoute", route), json!({"buffer": {"disable": {}}})))
+    };
+    let limit = policy("TrafficPolicy", "limit", with(at("HTTPRoute", "root"), buffer(16)));
+    let objects = [
+        gateway("edge", json!([http("plain", 80, "")])),
+        service("s"),
+        route("root", json!({"rules": [to("/a", &["child"])]})),
+        child("child", json!([forward("/a/own"), to("/a/grand", &["grand"])])),
+        child("grand", json!([forward("/a/grand/leaf")])),
+        limit,
+        off("of-child", "child"),
+        off("of-grand", "grand"),
+    ];
+    Scene::new(objects.into_iter().chain(parents_policy))
+}
+
+/// The limits of the child's and the grandchild's route.
+fn tree_sizes(scene: &Scene) -> Vec<Option<u64>> {
+    let config = config(scene, "http/80");
+    let hosts = config["virtualHosts"].as_array().into_iter().flatten();
+    let routes: Vec<_> = hosts.flat_map(|host| host["routes"].as_array().into_iter().flatten()).collect();
+    let of = |name: &str| routes.iter().find(|route| route["name"] == name).and_then(|route| size(route));
+    vec![of("apps/child/0/0"), of("apps/grand/0/0")]
+}
+
+fn keeping(route: &str) -> Value {
+    let children = json!({"allowedChildren": {"allowDisablingInheritedPolicies": false}});
+    policy("DelegationPolicy", "keep", with(at("HTTPRoute", route), children))
+}
+
+#[test]
+fn what_a_child_may_not_switch_off_holds_and_its_owner_is_told() {
+    let mut scene = tree(None);
+    assert_eq!(tree_sizes(&scene), [Some(0), Some(0)]);
+    scene.put(keeping("root"));
+    assert_eq!(tree_sizes(&scene), [Some(16), Some(16)]);
+    for name in ["apps/of-child", "apps/of-grand"] {
+        let (accepted, attached) = conditions(&scene, name);
+        assert!(accepted.starts_with("True Accepted"), "{accepted}");
+        assert!(attached.starts_with("False Overridden"), "{attached}");
+        assert!(attached.contains("DelegationPolicy apps/keep, which lets no child switch off"), "{attached}");
+    }
+    assert!(conditions(&scene, "apps/limit").1.starts_with("True Attached"));
+    // It is asked of those below: the route that says so may switch it off, for itself and for them.
+    scene.put(keeping("child"));
+    assert_eq!(tree_sizes(&scene), [Some(0), Some(0)]);
+    assert!(conditions(&scene, "apps/of-child").1.starts_with("True Attached"));
+    assert!(conditions(&scene, "apps/of-grand").1.contains("DelegationPolicy apps/keep"));
+    scene.remove(keeping("child"));
+    assert_eq!(tree_sizes(&scene), [Some(0), Some(0)]);
+}
+
+#[test]
+fn what_a_child_may_not_switch_off_may_be_its_gateways() {
+    let mut scene = tree(Some(keeping("root")));
+    scene.remove(policy("TrafficPolicy", "limit", with(at("HTTPRoute", "root"), buffer(16))));
+    scene.put(on_gateway("p", buffer(64)));
+    assert_eq!(tree_sizes(&scene), [None, None]);
+    assert_eq!(size(&config(&scene, "http/80")), Some(64));
+    assert!(conditions(&scene, "infra/p").1.starts_with("True Attached"), "nothing overrides it");
+    assert!(conditions(&scene, "apps/of-child").1.starts_with("False Overridden"));
+    scene.remove(keeping("root"));
+    assert_eq!(tree_sizes(&scene), [Some(0), Some(0)]);
+    assert!(conditions(&scene, "infra/p").1.starts_with("True Merged"));
 }

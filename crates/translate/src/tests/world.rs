@@ -215,6 +215,7 @@ fn delegation_policy() -> impl Strategy<Value = Value> {
         json!({"allowedChildren": {"backends": [{"kind": "Service", "name": "s[01]"}]}}),
         json!({"defaultBackendRefs": [{"name": "s0", "port": 80}]}),
         json!({"requireAuth": true}),
+        json!({"allowedChildren": {"allowDisablingInheritedPolicies": false}}),
         json!({"failureMode": "FreezeConfig"}),
     ];
     let section = option::of(Just("named"));
