@@ -116,6 +116,8 @@ pub struct Expectation {
     pub redirect: Option<Redirect>,
     /// Backends that get a copy each of every request.
     pub mirrored: Vec<String>,
+    /// The host that the copies are for, if it is another.
+    pub mirrored_host: Option<String>,
     /// Backends that get a copy of this share of the requests (0 to 1).
     pub mirrored_shares: BTreeMap<String, f64>,
     /// Which share of the requests each backend answers (0 to 1); a status in place of a backend stands for answers

@@ -8,13 +8,14 @@ use serde_json::Value;
 pub mod streamed;
 #[cfg(test)]
 mod tests;
+mod untyped;
 
 /// What a private key prints as.
 pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 46] = [
+pub const MESSAGES: [&str; 48] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -41,6 +42,7 @@ pub const MESSAGES: [&str; 46] = [
     "envoy.extensions.filters.http.fault.v3.HTTPFault",
     "envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig",
     "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
+    "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
     "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
     "envoy.extensions.filters.http.rbac.v3.RBAC",
     "envoy.extensions.filters.http.router.v3.Router",
@@ -61,6 +63,7 @@ pub const MESSAGES: [&str; 46] = [
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
     "envoy.service.discovery.v3.DeltaDiscoveryResponse",
     "envoy.service.discovery.v3.DiscoveryResponse",
+    "google.protobuf.Empty",
 ];
 
 /// Costs some milliseconds and megabytes, so it waits until somebody asks.
@@ -105,9 +108,12 @@ pub fn dynamic(name: &str, body: &[u8]) -> Result<DynamicMessage, Error> {
 
 /// A message as JSON, private keys included. Its objects are sorted by key.
 pub fn value(name: &str, body: &[u8]) -> Result<Value, Error> {
-    let mut value = dynamic(name, body)?
+    let mut message = dynamic(name, body)?;
+    untyped::type_all(&mut message);
+    let mut value = message
         .serialize_with_options(serde_json::value::Serializer, &SerializeOptions::new())
         .map_err(|source| Error::Json { name: name.into(), source })?;
+    untyped::untype_all(&mut value);
     value.sort_all_objects();
     Ok(value)
 }

@@ -18,7 +18,7 @@ use ir::{
 };
 
 use crate::bytes::{Fields, Row, Unreadable, json_structure, tag};
-use crate::{duration, uint32};
+use crate::{boolean, duration, uint32};
 
 mod filters;
 mod matching;
@@ -26,6 +26,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+pub use filters::cors;
 pub use matching::GuardedMatch;
 
 /// A cluster that never exists, since names of clusters begin with the kind of their backend: where the broken share
@@ -80,6 +81,9 @@ pub fn route(source: &Source, matching: &GuardedMatch, rule: &Rule, at: RouteAt)
     if let Action::Formatted { format, .. } = &rule.action {
         // Behind what the route says of the same answer, to which it is added.
         fields = fields.message(tag::ROUTE_DIRECT_RESPONSE, &body_format(format));
+    }
+    if let Some(tracing) = &rule.by_policy.tracing {
+        fields = fields.message(tag::ROUTE_TRACING, tracing);
     }
     Row::new(fields.map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule)).into_bytes())
 }
@@ -147,18 +151,27 @@ fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) ->
         None => path::PathRewrite::Keep,
     };
     let (prefix_rewrite, regex_rewrite) = rewrite.into_fields();
-    let host_rewrite = rule.filters.rewrite.hostname.as_deref();
+    let literal = rule.filters.rewrite.hostname.as_deref();
+    let host_rewrite = literal.map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.into()));
+    let own_hostname =
+        || rule.by_policy.auto_host_rewrite.then(|| HostRewriteSpecifier::AutoHostRewrite(boolean(true)));
     Some(RouteAction {
         cluster_specifier: Some(cluster_specifier(rule, &shares)),
         cluster_not_found_response_code: not_found as i32,
         prefix_rewrite,
         regex_rewrite,
-        host_rewrite_specifier: host_rewrite.map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.into())),
+        host_rewrite_specifier: host_rewrite.or_else(own_hostname),
         // Zero switches off the 15 s that Envoy has otherwise, which cut long answers.
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
         idle_timeout: rule.timeouts.stream_idle.or_else(|| rule.timeouts.silence()).map(duration),
         retry_policy: filters::retry_policy(rule),
-        request_mirror_policies: rule.filters.mirrors.iter().map(filters::mirror).collect(),
+        internal_redirect_policy: rule.by_policy.internal_redirect.as_ref().map(filters::internal_redirect),
+        request_mirror_policies: rule
+            .filters
+            .mirrors
+            .iter()
+            .map(|mirror| filters::mirror(mirror, &rule.by_policy.mirror_host))
+            .collect(),
         ..RouteAction::default()
     })
 }

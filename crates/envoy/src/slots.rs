@@ -55,6 +55,14 @@ use crate::{boolean, uint32};
 pub const FAULT: &str = "fault";
 /// The slot of native CORS, and of policies of a rule.
 pub const CORS: &str = "cors";
+/// The slots that compress responses.
+pub const COMPRESS: [&str; 3] = ["compress.gzip", "compress.brotli", "compress.zstd"];
+/// The slots that decompress requests, in the same order.
+pub const DECOMPRESS: [&str; 3] = ["decompress.gzip", "decompress.brotli", "decompress.zstd"];
+/// The slot that counts requests in each proxy.
+pub const LOCAL_RATE_LIMIT: &str = "rateLimit.local";
+/// The slot that changes headers: a wrapper.
+pub const HEADER_MODIFIERS: &str = "headerModifiers";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
 /// The slot that looks where requests come from.
@@ -67,7 +75,7 @@ pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
 
 /// What switches a slot on that says all in the listener.
 pub fn on(name: &'static str) -> Slot {
-    // Envoy refuses one without any configuration.
+    // Envoy refuses one without any configuration, and looks for the meaning of any type.
     slot(name, &FilterConfig { config: Some(Any::default()), ..FilterConfig::default() })
 }
 
@@ -112,12 +120,12 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("extProc.acl", wrapper()),
         ("cors.wide", any(&Cors {})),
         (CORS, any(&Cors {})),
-        ("compress.gzip", compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
-        ("compress.brotli", compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
-        ("compress.zstd", compressor("zstd", any(&zstd::compressor::v3::Zstd::default()))),
-        ("decompress.gzip", decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
-        ("decompress.brotli", decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
-        ("decompress.zstd", decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
+        (COMPRESS[0], compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
+        (COMPRESS[1], compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
+        (COMPRESS[2], compressor("zstd", any(&zstd::compressor::v3::Zstd::default()))),
+        (DECOMPRESS[0], decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
+        (DECOMPRESS[1], decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
+        (DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
         ("oauth2", wrapper()),
         ("extProc.oauth2", wrapper()),
         ("apiKeyAuth", any(&ApiKeyAuth::default())),
@@ -139,14 +147,14 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("extProc.rbac.1", wrapper()),
         ("extProc.rbac.2", wrapper()),
         ("extProc.rbac.3", wrapper()),
-        ("rateLimit.local", any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
+        (LOCAL_RATE_LIMIT, any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
         ("rateLimit.global", wrapper()),
         ("extProc.rateLimit.global", wrapper()),
         (BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
         ("transformation", wrapper()),
         // transformation.lua
         ("extProc.transformation", wrapper()),
-        ("headerModifiers", wrapper()),
+        (HEADER_MODIFIERS, wrapper()),
         (CSRF, csrf()),
         ("extProc.csrf", wrapper()),
     ]

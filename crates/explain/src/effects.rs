@@ -1,6 +1,6 @@
 //! What becomes of a request that a route takes, read from the Envoy route.
 
-use envoy::{extension, slots};
+use envoy::extension;
 use envoy_types::pb::envoy::{
     config::{
         core::v3::{HeaderValueOption, header_value_option::HeaderAppendAction},
@@ -115,20 +115,10 @@ pub(crate) fn effects(route: &Route) -> Vec<(&'static str, String)> {
     for (field, words) in units::explain(route) {
         add(field, words);
     }
-    if let Some(Action::Route(action)) = &route.action {
-        let mirrors = action.request_mirror_policies.iter().map(|mirror| mirror.cluster.as_str());
-        add("requestMirror", mirrors.collect::<Vec<_>>().join(", "));
-    }
     add("requestHeaderModifier", headers(&route.request_headers_to_add, &route.request_headers_to_remove));
     add("responseHeaderModifier", headers(&route.response_headers_to_add, &route.response_headers_to_remove));
-    for (filter, config) in &route.typed_per_filter_config {
-        match filter.as_str() {
-            slots::CORS => add("cors", "answers preflight requests, and tells browsers who may read".into()),
-            extension::STATEFUL_SESSION => {
-                add("sessionPersistence", session(&config.value).unwrap_or("a client stays with a backend".into()));
-            }
-            _ => {}
-        }
+    if let Some(config) = route.typed_per_filter_config.get(extension::STATEFUL_SESSION) {
+        add("sessionPersistence", session(&config.value).unwrap_or("a client stays with a backend".into()));
     }
     if let Some(Action::Route(RouteAction {
         cluster_specifier: Some(ClusterSpecifier::WeightedClusters(all)), ..

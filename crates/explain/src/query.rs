@@ -222,7 +222,7 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
         && ["origin", "access-control-request-method"]
             .iter()
             .all(|name| sent.request.headers.iter().any(|(sent, _)| sent == name))
-        && route.typed_per_filter_config.contains_key(slots::CORS);
+        && route.typed_per_filter_config.get(slots::CORS).is_some_and(|config| !slots::is_off(config));
     if preflight {
         let body = String::new();
         return Outcome::DirectResponse { status: 200, body, because: Vec::new() };

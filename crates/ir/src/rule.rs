@@ -194,6 +194,36 @@ pub struct Slot {
 pub struct PolicyFields {
     /// Under which name Envoy counts its requests.
     pub stat_prefix: Option<StatPrefix>,
+    /// Which redirects of a backend Envoy follows.
+    pub internal_redirect: Option<InternalRedirect>,
+    /// What host copies are for.
+    pub mirror_host: MirrorHost,
+    /// Whether a backend is asked under its own hostname, if it has one.
+    pub auto_host_rewrite: bool,
+    /// An encoded `envoy.config.route.v3.Tracing`.
+    pub tracing: Option<Arc<[u8]>>,
+}
+
+/// Redirects that Envoy follows in place of the client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InternalRedirect {
+    /// How often at most.
+    pub most: u32,
+    /// The statuses; none means 302.
+    pub codes: Vec<u32>,
+    /// Whether also to another scheme.
+    pub cross_scheme: bool,
+    /// Headers of the redirect that the next request gets, in lower case.
+    pub copied: Vec<Arc<str>>,
+}
+
+/// What host a copy of a request is for: its own, unless said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MirrorHost {
+    /// Another one.
+    pub literal: Option<Arc<str>>,
+    /// Its own with `-shadow` behind it.
+    pub shadow: bool,
 }
 
 /// A name for statistics, with what is filled in.

@@ -61,10 +61,7 @@ impl Unit for Csrf {
         }
         let enabled = spec::percent(percentage_enabled, "percentageEnabled")?.unwrap_or(0);
         let shadowed = spec::percent(percentage_shadowed, "percentageShadowed")?;
-        if additional_origins.len() > MOST_ORIGINS {
-            let message = format!("it has more than {MOST_ORIGINS} entries; leave some out");
-            return Err(Refused::new("additionalOrigins", message));
-        }
+        spec::at_most(&additional_origins, "additionalOrigins", MOST_ORIGINS)?;
         let mut origins = Vec::with_capacity(additional_origins.len());
         let mut patterns: Vec<Arc<str>> = Vec::new();
         for (index, origin) in additional_origins.iter().enumerate() {

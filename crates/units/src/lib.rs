@@ -10,13 +10,21 @@
 //! configuration. Envoy shall never merge what several of these say, so a unit always writes all of its slots, and those
 //! that it does not need are switched off. A unit without any is one that is switched off.
 
+mod auto_host_rewrite;
 mod buffer;
+mod compression;
+mod cors;
 mod csrf;
 mod fault_injection;
+mod header_modifiers;
+mod internal_redirect;
+mod local_rate_limit;
+mod request_mirror;
 mod retry;
 mod spec;
 mod stat_prefix;
 mod timeouts;
+mod tracing;
 mod url_rewrite;
 
 use std::fmt;
@@ -28,6 +36,7 @@ use ir::{Problem, Reason, Severity, route::Handling, rule::Slot};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use cors::cors;
 pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.
@@ -205,6 +214,24 @@ units! {
     Csrf: csrf;
     /// Under which name Envoy counts requests.
     StatPrefix: stat_prefix;
+    /// Redirects of a backend are followed by Envoy.
+    InternalRedirect: internal_redirect;
+    /// What host copies are for.
+    RequestMirror: request_mirror;
+    /// How responses are compressed.
+    ResponseCompression: compression;
+    /// What requests are decompressed.
+    RequestDecompression: compression;
+    /// Which pages of other origins may ask.
+    Cors: cors;
+    /// How many requests are taken.
+    LocalRateLimit: local_rate_limit;
+    /// What headers are changed.
+    HeaderModifiers: header_modifiers;
+    /// Whether a backend is asked under its own hostname.
+    AutoHostRewrite: auto_host_rewrite;
+    /// Which requests are traced, and what their spans say.
+    Tracing: tracing;
 }
 
 /// What a policy says, in the order of [`AnyUnit`].

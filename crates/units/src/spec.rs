@@ -11,7 +11,7 @@ use envoy_types::pb::{
 use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use validate::number;
+use validate::{Invalid, number};
 
 use super::Refused;
 
@@ -64,4 +64,33 @@ pub(crate) fn duration(duration: &ProtoDuration) -> Duration {
 /// What a route says in a slot, if anything.
 pub(crate) fn said<M: Message + Default>(route: &Route, slot: &str) -> Option<M> {
     M::decode(&*route.typed_per_filter_config.get(slot)?.value).ok()
+}
+
+/// Refuses a list that is too long.
+pub(crate) fn at_most<T>(list: &[T], field: &str, most: usize) -> Result<(), Refused> {
+    if list.len() <= most {
+        return Ok(());
+    }
+    Err(Refused::new(field, format!("it has {} entries, and {most} are the most; leave some out", list.len())))
+}
+
+/// The entries of a list that has each once, checked; nothing if there is none.
+pub(crate) fn distinct<T, C: PartialEq>(
+    list: Option<&[T]>,
+    field: &str,
+    most: usize,
+    check: impl Fn(&T) -> Result<C, Invalid>,
+) -> Result<Vec<C>, Refused> {
+    let list = list.unwrap_or_default();
+    at_most(list, field, most)?;
+    let mut checked = Vec::with_capacity(list.len());
+    for (index, entry) in list.iter().enumerate() {
+        let at = format!("{field}[{index}]");
+        let entry = check(entry).map_err(Refused::at(&at))?;
+        if checked.contains(&entry) {
+            return Err(Refused::new(&at, "it is named before; remove one of both"));
+        }
+        checked.push(entry);
+    }
+    Ok(checked)
 }

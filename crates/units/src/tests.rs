@@ -70,6 +70,14 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "csrf": {},
         "statPrefix": "a",
         "faultInjection": {"disable": {}},
+        "internalRedirect": {},
+        "requestMirror": {"disableShadowHostSuffixAppend": true},
+        "compression": {"requestDecompression": {}, "responseCompression": {}},
+        "cors": {},
+        "rateLimit": {"local": {}},
+        "headerModifiers": {"request": {"remove": ["a"]}},
+        "autoHostRewrite": true,
+        "tracing": {},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
     assert_eq!(fields, AnyUnit::FIELDS);
@@ -153,7 +161,109 @@ fn what_is_wrong_is_told_with_its_field() {
         (
             json!({"csrf": {"additionalOrigins": vec![json!({"exact": "a"}); 17]}}),
             "spec.csrf.additionalOrigins",
-            "more than 16",
+            "17 entries",
+        ),
+        (json!({"internalRedirect": {"maxRedirects": 0}}), "spec.internalRedirect.maxRedirects", "1 or 2"),
+        (
+            json!({"internalRedirect": {"redirectResponseCodes": [301, 304]}}),
+            "spec.internalRedirect.redirectResponseCodes[1]",
+            "304",
+        ),
+        (
+            json!({"internalRedirect": {"redirectResponseCodes": [301, 301]}}),
+            "spec.internalRedirect.redirectResponseCodes[1]",
+            "before",
+        ),
+        (
+            json!({"internalRedirect": {"responseHeadersToCopy": ["Host"]}}),
+            "spec.internalRedirect.responseHeadersToCopy[0]",
+            "Host",
+        ),
+        (
+            json!({"internalRedirect": {"responseHeadersToCopy": ["a", "A"]}}),
+            "spec.internalRedirect.responseHeadersToCopy[1]",
+            "before",
+        ),
+        (json!({"requestMirror": {}}), "spec.requestMirror", "says nothing"),
+        (json!({"requestMirror": {"hostRewriteLiteral": "a b"}}), "spec.requestMirror.hostRewriteLiteral", "a b"),
+        (json!({"compression": []}), "spec.compression", "must be a mapping"),
+        (json!({"compression": {"all": {}}}), "spec.compression.all", "not supported"),
+        (
+            json!({"compression": {"responseCompression": {"libraries": []}}}),
+            "spec.compression.responseCompression.libraries",
+            "empty",
+        ),
+        (
+            json!({"compression": {"responseCompression": {"libraries": ["Gzip", "Lzma"]}}}),
+            "spec.compression.responseCompression.libraries[1]",
+            "Lzma",
+        ),
+        (
+            json!({"compression": {"requestDecompression": {"libraries": ["Zstd", "Zstd"]}}}),
+            "spec.compression.requestDecompression.libraries[1]",
+            "before",
+        ),
+        (json!({"cors": {"allowOrigins": ["a"]}}), "spec.cors.allowOrigins[0]", "http"),
+        (json!({"cors": {"allowMethods": ["*", "GET"]}}), "spec.cors.allowMethods", "alone"),
+        (json!({"cors": {"maxAge": 0}}), "spec.cors.maxAge", "seconds"),
+        (json!({"cors": {"allowAll": true}}), "spec.cors.allowAll", "not known"),
+        (json!({"rateLimit": {"global": {}, "local": {}}}), "spec.rateLimit.global", "not supported"),
+        (json!({"rateLimit": {"local": {"percentEnabled": 1}}}), "spec.rateLimit.local.tokenBucket", "missing"),
+        (
+            json!({"rateLimit": {"local": {"tokenBucket": {"maxTokens": 0, "fillInterval": "1s"}}}}),
+            "spec.rateLimit.local.tokenBucket.maxTokens",
+            "1 or more",
+        ),
+        (
+            json!({"rateLimit": {"local": {"tokenBucket": {"maxTokens": 1, "fillInterval": "49ms"}}}}),
+            "spec.rateLimit.local.tokenBucket.fillInterval",
+            "50ms",
+        ),
+        (json!({"headerModifiers": {}}), "spec.headerModifiers", "says nothing"),
+        (json!({"headerModifiers": {"request": {}}}), "spec.headerModifiers.request", "says nothing"),
+        (
+            json!({"headerModifiers": {"request": {"set": [{"name": "a", "value": "b"}, {"name": "c"}]}}}),
+            "spec.headerModifiers.request.set[1]",
+            "both name and value",
+        ),
+        (
+            json!({"headerModifiers": {"response": {"add": [{"secretRef": {"name": "s"}}]}}}),
+            "spec.headerModifiers.response.add[0].secretRef",
+            "not served yet",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"set": [{"name": ":path", "value": "/"}]}}}),
+            "spec.headerModifiers.request.set[0].name",
+            "':'",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"add": [{"name": "Content-Length", "value": "1"}]}}}),
+            "spec.headerModifiers.request.add[0].name",
+            "frames",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"set": [{"name": "a", "value": "b\n"}]}}}),
+            "spec.headerModifiers.request.set[0].value",
+            "line breaks",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"remove": ["a", "host"]}}}),
+            "spec.headerModifiers.request.remove[1]",
+            "Host",
+        ),
+        (json!({"autoHostRewrite": "yes"}), "spec.autoHostRewrite", "true or false"),
+        (json!({"tracing": {"clientSampling": 101}}), "spec.tracing.clientSampling", "100"),
+        (json!({"tracing": {"disable": {}, "attributes": []}}), "spec.tracing.disable", "beside"),
+        (json!({"tracing": {"attributes": [{"name": "a"}]}}), "spec.tracing.attributes[0]", "one of"),
+        (
+            json!({"tracing": {"attributes": [{"name": "", "literal": {"value": "a"}}]}}),
+            "spec.tracing.attributes[0].name",
+            "empty",
+        ),
+        (
+            json!({"tracing": {"attributes": [{"name": "a", "environment": {"name": "PATH"}}]}}),
+            "spec.tracing.attributes[0].environment",
+            "not for policies",
         ),
         (json!({"statPrefix": ""}), "spec.statPrefix", "1 to 256"),
         (json!({"statPrefix": "a b"}), "spec.statPrefix", "a character"),
@@ -276,4 +386,91 @@ fn origins_are_checked_by_the_share_that_is_said_and_else_its_author_is_warned()
 fn statistics_are_named_after_the_rule() {
     let spec = json!({"statPrefix": "all.{{route_namespace}}.{{ rule_name }}.{{route_name}}-1%"});
     assert_eq!(said(spec), [("statPrefix", "all.apps.shop-1%".to_owned())]);
+}
+
+#[test]
+fn redirects_are_followed_once_by_302_unless_said() {
+    let words = |spec| said(json!({"internalRedirect": spec}))[0].1.clone();
+    assert_eq!(words(json!({})), "302 are followed up to 1 times");
+    let all = json!({"maxRedirects": 2, "redirectResponseCodes": [307, 301], "allowCrossSchemeRedirect": true});
+    assert_eq!(words(all), "307, 301 are followed up to 2 times, to another scheme too");
+    let many = json!({"internalRedirect": {"maxRedirects": 3}});
+    assert_eq!(said(many.clone())[0].1, "302 are followed up to 2 times");
+    let warning = units(many)[0].warning().expect("a warning");
+    assert_eq!(warning.field, "spec.internalRedirect.maxRedirects");
+}
+
+#[test]
+fn what_is_not_switched_on_of_several_slots_is_switched_off() {
+    let compression = |spec: Value| {
+        let (rule, _) = applied(json!({"compression": spec}), Fields::default());
+        rule.slots.iter().map(|slot| (slot.name, *slot == slots::off(slot.name))).collect::<Vec<_>>()
+    };
+    let zstd = compression(json!({"responseCompression": {"libraries": ["Zstd", "Gzip"]}}));
+    assert_eq!(zstd, [("compress.zstd", false), ("compress.gzip", false), ("compress.brotli", true)]);
+    // As an API server completes it.
+    let none = compression(json!({"requestDecompression": {"disable": {}, "libraries": ["Gzip"]}}));
+    assert_eq!(none, [("decompress.gzip", true), ("decompress.brotli", true), ("decompress.zstd", true)]);
+    let words = said(json!({"compression": {"responseCompression": {}, "requestDecompression": {"disable": {}}}}));
+    let gzip = "by Gzip, where the client accepts it".to_owned();
+    let off = "off".to_owned();
+    assert_eq!(words, [("compression.responseCompression", gzip), ("compression.requestDecompression", off)]);
+}
+
+#[test]
+fn a_rules_own_cors_filter_wins_as_a_whole() {
+    let spec = json!({"cors": {"allowOrigins": ["https://*.a.example"], "maxAge": 60}});
+    let (rule, holds) = applied(spec.clone(), Fields::default());
+    assert_eq!(holds, [true]);
+    assert_eq!(*rule.slots[0].patterns, [r"https://[^/:]+\.a\.example".into()], "its expressions have a price");
+    assert_eq!(said(spec.clone())[0].0, "cors");
+    let own = cors(&api::http_route::HttpCorsFilter::default()).expect("a filter");
+    let (rule, holds) = applied(spec, Fields { cors: Some(own), ..Fields::default() });
+    assert_eq!((rule.slots.len(), holds), (0, vec![false]));
+    assert_eq!(said(json!({"cors": {"disable": {}, "maxAge": 5}})), [("cors", "off".to_owned())]);
+}
+
+#[test]
+fn a_limit_counts_all_requests_unless_said_and_none_where_it_is_empty() {
+    let words = |spec| said(json!({"rateLimit": {"local": spec}}))[0].1.clone();
+    let bucket = json!({"maxTokens": 5, "fillInterval": "1s"});
+    assert_eq!(words(json!({"tokenBucket": bucket})), "5 requests at once, 1 more each 1s, in each proxy");
+    let some = json!({"tokenBucket": bucket, "percentEnabled": 50, "percentEnforced": 0});
+    assert_eq!(
+        words(some),
+        "5 requests at once, 1 more each 1s, in each proxy, 50% are counted, of these 0% held to it"
+    );
+    assert_eq!(words(json!({})), "off");
+}
+
+#[test]
+fn headers_are_added_then_set_then_removed_and_a_percent_sign_is_one() {
+    let header = |name: &str, value: &str| json!({"name": name, "value": value});
+    let spec = json!({"headerModifiers": {
+        "request": {"remove": ["X-Gone"], "set": [header("X-Set", "100%")], "add": [header("x-add", "a")]},
+        "response": {"remove": ["content-length"]},
+    }});
+    let words = "request: add x-add: a, set x-set: 100%, remove x-gone; response: remove content-length";
+    assert_eq!(said(spec), [("headerModifiers", words.to_owned())]);
+    assert_eq!(said(json!({"headerModifiers": {"request": {"add": []}}})), [("headerModifiers", "off".to_owned())]);
+}
+
+#[test]
+fn what_does_nothing_yet_is_written_and_its_author_is_warned() {
+    let attributes = json!([
+        {"name": "a", "literal": {"value": "b"}}, {"name": "c", "requestHeader": {"name": "X-C", "defaultValue": "d"}},
+        {"name": "e", "metadata": {"kind": "Request", "metadataKey": {"key": "k", "path": [{"key": "l"}]}}},
+    ]);
+    let spec = json!({"autoHostRewrite": true, "tracing": {"randomSampling": 5, "attributes": attributes}});
+    assert!(units(spec.clone()).iter().all(|unit| unit.warning().is_some()));
+    let tracing = "random sampling 5%, attribute a, attribute c, attribute e".to_owned();
+    let host = "the hostname of the backend, if it has one".to_owned();
+    assert_eq!(said(spec), [("autoHostRewrite", host), ("tracing", tracing)]);
+    let off = "client sampling 0%, random sampling 0%, overall sampling 0%".to_owned();
+    assert_eq!(said(json!({"tracing": {"disable": {}}})), [("tracing", off)]);
+    let own = || Fields {
+        rewrite: Some(ir::filter::Rewrite { hostname: Some("a".into()), path: None }),
+        ..Fields::default()
+    };
+    assert_eq!(applied(json!({"autoHostRewrite": true}), own()).1, [false]);
 }

@@ -1,8 +1,8 @@
 //! Hostnames of listeners, routes, redirects and rewrites.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use super::Invalid;
+use super::{Invalid, number};
 
 /// Longest hostname, in characters.
 pub const MAX_LENGTH: usize = 253;
@@ -27,6 +27,20 @@ pub fn precise(host: &str) -> Result<(), Invalid> {
         return Err(Invalid::new(host, "a wildcard cannot be used here", "write one exact hostname"));
     }
     dns_name(host, host)
+}
+
+/// Accepts what a request can be asked under: a hostname as in [`precise`] or an IP address, perhaps with a port.
+pub fn authority(text: &str) -> Result<(), Invalid> {
+    if text.parse::<Ipv4Addr>().is_ok() || text.parse::<SocketAddr>().is_ok() {
+        return Ok(());
+    }
+    let Some((host, port)) = text.rsplit_once(':') else { return precise(text) };
+    match port.parse() {
+        Ok(port) => number::port(port).and_then(|_| precise(host)),
+        Err(_) => {
+            Err(Invalid::new(text, "its port is not a number", "write a host such as example.com or example.com:8080"))
+        }
+    }
 }
 
 /// `host` as hosts are compared: in lower case, without the dot of a fully qualified name.
@@ -126,5 +140,15 @@ mod tests {
     fn normalising_makes_equal_hosts_equal() {
         assert_eq!(normalise("EXAMPLE.com."), normalise("example.COM"));
         assert_eq!(normalise(""), "");
+    }
+
+    #[test]
+    fn a_request_is_asked_under_a_host_with_or_without_a_port() {
+        for good in ["a", "a.example", "a.example:8080", "10.0.0.1", "10.0.0.1:80", "[::1]:80"] {
+            assert!(authority(good).is_ok(), "{good}");
+        }
+        for bad in ["", ":80", "a:", "a:0", "a:65536", "a:x", "a b", "A", "*.a", "a:1:2", "::1", "a/b", "a\n", "%x%"] {
+            assert!(authority(bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -79,7 +79,9 @@ impl Case {
             copy.with_context(|| format!("{backend} got no copy"))
         });
         let copy = copy.await?;
-        self.expect.compare_upstream_request(&self.request, &copy).with_context(|| format!("the copy for {backend}"))
+        let host = self.expect.mirrored_host.as_ref().or(self.expect.host.as_ref()).cloned();
+        let expect = Expectation { host, ..self.expect.clone() };
+        expect.compare_upstream_request(&self.request, &copy).with_context(|| format!("the copy for {backend}"))
     }
 
     async fn check_websocket(&self, stage: &Stage, target: &Target) -> Result<()> {

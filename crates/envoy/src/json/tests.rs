@@ -112,6 +112,15 @@ fn a_private_key_is_never_printed() {
 }
 
 #[test]
+fn a_slot_that_says_no_more_than_that_it_is_on_is_printed_as_envoy_reads_it() {
+    let slot = crate::slots::on("decompress.zstd");
+    let slots = crate::bytes::Fields::default().map(13, [(slot.name, &slot.config)]).into_bytes();
+    let route = value("envoy.config.route.v3.Route", &slots).expect("a route");
+    let on = serde_json::json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}});
+    assert_eq!(route["typedPerFilterConfig"]["decompress.zstd"], on);
+}
+
+#[test]
 fn unknown_messages_and_broken_bytes_are_errors() {
     let unknown = value("envoy.config.Nothing", b"").expect_err("no such message");
     assert_eq!(unknown.to_string(), "no descriptor of message envoy.config.Nothing");

@@ -10,7 +10,7 @@ use envoy_types::pb::{
                 header_value_option::HeaderAppendAction,
             },
             route::v3::{
-                RetryPolicy,
+                InternalRedirectPolicy, RetryPolicy,
                 retry_policy::{RetryBackOff, RetryHostPredicate, retry_host_predicate},
                 route_action::RequestMirrorPolicy,
             },
@@ -33,7 +33,7 @@ use envoy_types::pb::{
 };
 use ir::{
     filter::{Cors, HeaderModifier, Mirror},
-    rule::{Rule, SessionCarrier, SessionPersistence, Slot, Source},
+    rule::{InternalRedirect, MirrorHost, Rule, SessionCarrier, SessionPersistence, Slot, Source},
 };
 use prost::Message;
 
@@ -67,16 +67,27 @@ pub(super) fn headers_to_remove(modifier: &HeaderModifier) -> Vec<String> {
     modifier.remove.iter().map(ToString::to_string).collect()
 }
 
-pub(super) fn mirror(mirror: &Mirror) -> RequestMirrorPolicy {
+pub(super) fn mirror(mirror: &Mirror, host: &MirrorHost) -> RequestMirrorPolicy {
     RequestMirrorPolicy {
         cluster: mirror.cluster.to_string(),
         runtime_fraction: mirror.fraction.map(|(numerator, denominator)| RuntimeFractionalPercent {
             default_value: Some(fraction(numerator, denominator)),
             ..RuntimeFractionalPercent::default()
         }),
-        // A copy is a copy, its host included.
-        disable_shadow_host_suffix_append: true,
+        // A copy is a copy, its host included, unless somebody says otherwise.
+        disable_shadow_host_suffix_append: !host.shadow,
+        host_rewrite_literal: host.literal.as_deref().unwrap_or_default().into(),
         ..RequestMirrorPolicy::default()
+    }
+}
+
+pub(super) fn internal_redirect(redirect: &InternalRedirect) -> InternalRedirectPolicy {
+    InternalRedirectPolicy {
+        max_internal_redirects: Some(uint32(redirect.most)),
+        redirect_response_codes: redirect.codes.clone(),
+        allow_cross_scheme_redirect: redirect.cross_scheme,
+        response_headers_to_copy: redirect.copied.iter().map(ToString::to_string).collect(),
+        ..InternalRedirectPolicy::default()
     }
 }
 
@@ -138,6 +149,15 @@ pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static s
         .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
     let slots = rule.slots.iter().map(|Slot { name, config, .. }| (*name, config.to_vec()));
     cors.into_iter().chain(session).chain(slots).collect()
+}
+
+/// What rules for other origins say in their slot, with the expressions in it.
+pub fn cors(cors: &Cors) -> Slot {
+    let patterns = cors.allow_origins.iter().filter_map(|origin| match validate::cors::origin(origin) {
+        Ok(validate::cors::Origin::Pattern(pattern)) => Some(pattern.into_string().into()),
+        _ => None,
+    });
+    Slot { patterns: patterns.collect(), ..slots::slot(slots::CORS, &cors_policy(cors)) }
 }
 
 fn cors_policy(cors: &Cors) -> CorsPolicy {

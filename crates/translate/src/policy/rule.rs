@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
-    Chain, Problem, Reason, RouteId, Severity,
+    Chain, NsName, Problem, Reason, RouteId, Severity,
     route::{ExtensionKind, ExtensionRef},
 };
 use units::AnyUnit;

@@ -145,7 +145,8 @@ fn conditions(
 /// A winner, as the owner of a policy may know it.
 fn name(id: &ObjectId, winner: &Winner) -> String {
     match winner {
-        Winner::Rule("urlRewrite") => "the URLRewrite filter of a rule".into(),
+        Winner::Rule("urlRewrite" | "autoHostRewrite") => "the URLRewrite filter of a rule".into(),
+        Winner::Rule("cors") => "the CORS filter of a rule".into(),
         Winner::Rule(field) => format!("the {field} of a rule itself"),
         Winner::Policy(policy) if policy.namespace == id.namespace => policy.to_string(),
         Winner::Policy(policy) => format!("a {} of another namespace", policy.kind),

@@ -12,8 +12,24 @@ use super::values;
 
 /// A spec with some of them.
 pub(super) fn units() -> BoxedStrategy<Value> {
-    let all = [timeouts(), retry(), buffer(), fault_injection(), csrf(), stat_prefix()];
-    all.map(|unit| option::weighted(0.3, unit)).to_vec().prop_map(|units| merged(units.into_iter().flatten())).boxed()
+    let all = [
+        timeouts(),
+        retry(),
+        buffer(),
+        fault_injection(),
+        csrf(),
+        stat_prefix(),
+        internal_redirect(),
+        request_mirror(),
+        compression("responseCompression"),
+        compression("requestDecompression"),
+        cors(),
+        local_rate_limit(),
+        header_modifiers(),
+        prop_oneof![Just(true), Just(false)].prop_map(|rewrites| json!({"autoHostRewrite": rewrites})).boxed(),
+        tracing(),
+    ];
+    all.map(|unit| option::weighted(0.2, unit)).to_vec().prop_map(|units| merged(units.into_iter().flatten())).boxed()
 }
 
 /// What all of them say. Groups of units are joined.
@@ -110,4 +126,95 @@ fn csrf() -> BoxedStrategy<Value> {
 fn stat_prefix() -> BoxedStrategy<Value> {
     let sound = &["a", "a..b", ".", "%-_", "{{rule_name}}", "{{ route_namespace }}.{{route_name}}.{{rule_name}}"];
     mostly(sound, "a b").prop_map(|prefix| json!({"statPrefix": prefix})).boxed()
+}
+
+fn internal_redirect() -> BoxedStrategy<Value> {
+    let codes = option::of(vec(mostly_number(&[301, 302, 303, 307, 308], 304), 0..3));
+    let headers = option::of(vec(mostly(&["x-a", "X-B", "te", "cookie"], "Host"), 0..3));
+    let most = option::of(mostly_number(&[1, 4_294_967_295], 0));
+    (codes, headers, most, option::of(proptest::bool::ANY))
+        .prop_map(|(codes, headers, most, cross)| {
+            json!({"internalRedirect": {
+                "redirectResponseCodes": codes, "responseHeadersToCopy": headers, "maxRedirects": most,
+                "allowCrossSchemeRedirect": cross,
+            }})
+        })
+        .boxed()
+}
+
+fn request_mirror() -> BoxedStrategy<Value> {
+    let host = option::of(mostly(&["shadow.example", "a:80", "10.0.0.1", "[::1]:80"], "a b"));
+    (host, option::of(proptest::bool::ANY))
+        .prop_map(|(host, disable)| {
+            json!({"requestMirror": {"hostRewriteLiteral": host, "disableShadowHostSuffixAppend": disable}})
+        })
+        .boxed()
+}
+
+fn compression(direction: &'static str) -> BoxedStrategy<Value> {
+    let libraries = option::of(vec(mostly(&["Gzip", "Brotli", "Zstd"], "Lzma"), 1..3));
+    let libraries = libraries.prop_map(|libraries| json!({"libraries": libraries}));
+    prop_oneof![3 => libraries, 1 => Just(json!({"disable": {}}))]
+        .prop_map(move |codecs| json!({"compression": {direction: codecs}}))
+        .boxed()
+}
+
+fn cors() -> BoxedStrategy<Value> {
+    let origins = option::of(vec(mostly(&["https://a.example", "http://*.b.example:8080", "http://*"], "a"), 0..3));
+    let list = || option::of(vec(mostly(&["x-a", "x-b"], "a b"), 0..3));
+    let cors = (origins, list(), list(), option::of(proptest::bool::ANY), option::of(mostly_number(&[1, 86_400], 0)));
+    let cors = cors.prop_map(|(origins, allow, expose, credentials, age)| {
+        json!({"cors": {
+            "allowOrigins": origins.unwrap_or_default(), "allowHeaders": allow.unwrap_or_default(),
+            "exposeHeaders": expose.unwrap_or_default(), "allowCredentials": credentials, "maxAge": age,
+        }})
+    });
+    prop_oneof![4 => cors, 1 => disable("cors")].boxed()
+}
+
+fn local_rate_limit() -> BoxedStrategy<Value> {
+    let tokens = || mostly_number(&[1, 5, 4_294_967_295], 0);
+    let bucket = (tokens(), option::of(tokens()), mostly(&["50ms", "1s", "99999h99999h"], "49ms"))
+        .prop_map(|(most, fill, interval)| json!({"maxTokens": most, "tokensPerFill": fill, "fillInterval": interval}));
+    (option::weighted(0.8, bucket), percent(), percent())
+        .prop_map(|(bucket, enabled, enforced)| {
+            let local = json!({"tokenBucket": bucket, "percentEnabled": enabled, "percentEnforced": enforced});
+            json!({"rateLimit": {"local": local}})
+        })
+        .boxed()
+}
+
+fn header_modifiers() -> BoxedStrategy<Value> {
+    let name = || prop_oneof![8 => select(&["x-a", "X-B", "te"][..]).prop_map(str::to_owned), 1 => values::hostile()];
+    let value = prop_oneof![
+        6 => select(&["a", "100%", "%REQ(x)%", "%%"][..]).prop_map(str::to_owned),
+        1 => values::hostile(),
+    ];
+    let header = || (name(), value.clone()).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let removed = prop_oneof![
+        8 => select(&["x-a", "content-length", "cookie"][..]),
+        1 => select(&["host", ":path", "", "cdn-loop", "a b"][..]),
+    ];
+    let headers = || option::of(vec(header(), 0..3));
+    let changes = (headers(), headers(), option::of(vec(removed, 0..3)))
+        .prop_map(|(add, set, remove)| json!({"add": add, "set": set, "remove": remove}));
+    (option::of(changes.clone()), option::of(changes))
+        .prop_map(|(request, response)| json!({"headerModifiers": {"request": request, "response": response}}))
+        .boxed()
+}
+
+fn tracing() -> BoxedStrategy<Value> {
+    let text = || prop_oneof![8 => select(&["a", "x-b"][..]).prop_map(str::to_owned), 1 => values::hostile()];
+    let attribute = prop_oneof![
+        text().prop_map(|value| json!({"name": "a", "literal": {"value": value}})),
+        (text(), text()).prop_map(|(tag, name)| json!({"name": tag, "requestHeader": {"name": name}})),
+        (mostly(&["Request", "Route", "Cluster", "Host"], "Client"), vec(text(), 0..3)).prop_map(|(kind, path)| {
+            let path: Vec<_> = path.into_iter().map(|key| json!({"key": key})).collect();
+            json!({"name": "m", "metadata": {"kind": kind, "metadataKey": {"key": "k", "path": path}}})
+        }),
+    ];
+    let all = (percent(), percent(), option::of(vec(attribute, 0..3))).prop_map(|(client, overall, attributes)| {
+        json!({"tracing": {"clientSampling": client, "overallSampling": overall, "attributes": attributes}})
+    });
+    prop_oneof![4 => all, 1 => disable("tracing")].boxed()
 }

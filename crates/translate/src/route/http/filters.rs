@@ -1,20 +1,20 @@
 //! Reading filters (Gateway API `HTTPRouteFilter`). None is ever skipped: what cannot be honoured is a fault.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use api::{
     Kind,
     http_route::{
-        HttpCorsFilter, HttpHeaderFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
-        HttpRequestMirrorFilter, HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type,
-        HttpUrlRewriteFilter, Scheme as ApiScheme,
+        HttpHeaderFilter, HttpPathModifier, HttpPathModifierType, HttpRequestMirrorFilter, HttpRequestRedirectFilter,
+        HttpRouteFilter, HttpRouteFilterType as Type, HttpUrlRewriteFilter, Scheme as ApiScheme,
     },
 };
 use ir::{
     Problem, Reason, RouteId, Severity,
-    filter::{Cors, HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
+    filter::{HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
+use units::{Refused, cors};
 use validate::{self, Invalid};
 
 use super::reference::backend_ref;
@@ -111,7 +111,9 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
         }
         Type::Cors => {
             let at = format!("{field}.cors");
-            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?, &at)?);
+            let refused =
+                |refused: Refused| fault(Reason::UnsupportedValue, &format!("{at}.{}", refused.field), refused.message);
+            read.fields.cors = Some(cors(config(filter.cors.as_deref(), kind, &at)?).map_err(refused)?);
         }
         Type::ExtensionRef => {
             let at = format!("{field}.extensionRef");
@@ -292,38 +294,4 @@ fn path(
             Err(fault(Reason::UnsupportedValue, field, message))
         }
     }
-}
-
-fn cors(written: &HttpCorsFilter, field: &str) -> Result<Cors, Problem> {
-    let mut allow_origins = Vec::new();
-    for (index, origin) in written.allow_origins.iter().enumerate() {
-        validate::cors::origin(origin).map_err(at(format!("{field}.allowOrigins[{index}]")))?;
-        allow_origins.push(origin.as_ref().into());
-    }
-    let methods: Vec<_> = written.allow_methods.iter().map(HttpMethodWithWildcard::as_str).collect();
-    let max_age = u64::try_from(written.max_age).ok().filter(|seconds| *seconds > 0);
-    if max_age.is_none() {
-        let invalid = Invalid::new(&written.max_age.to_string(), "it is not a number of seconds", "use 1 or more");
-        return Err(at(format!("{field}.maxAge"))(invalid));
-    }
-    Ok(Cors {
-        allow_origins,
-        allow_methods: cors_list(&methods, &format!("{field}.allowMethods"), validate::cors::method)?,
-        allow_headers: cors_list(&written.allow_headers, &format!("{field}.allowHeaders"), validate::cors::header)?,
-        expose_headers: cors_list(&written.expose_headers, &format!("{field}.exposeHeaders"), validate::cors::header)?,
-        allow_credentials: written.allow_credentials.unwrap_or(false),
-        max_age: max_age.map(Duration::from_secs),
-    })
-}
-
-fn cors_list(
-    list: &[impl AsRef<str>],
-    field: &str,
-    check: fn(&str) -> Result<(), Invalid>,
-) -> Result<Vec<Arc<str>>, Problem> {
-    validate::cors::alone(list).map_err(at(field.into()))?;
-    for (index, entry) in list.iter().enumerate() {
-        check(entry.as_ref()).map_err(at(format!("{field}[{index}]")))?;
-    }
-    Ok(list.iter().map(|entry| entry.as_ref().into()).collect())
 }

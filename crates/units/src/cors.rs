@@ -1,0 +1,116 @@
+//! `cors`: which pages of other origins may ask, and read the answers.
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    http_route::{HttpCorsFilter, HttpMethodWithWildcard},
+    traffic_policy::TrafficPolicySpec,
+};
+use envoy::slots;
+use envoy_types::pb::envoy::config::route::v3::Route;
+use ir::{filter, route::Handling, rule::Slot};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use validate::Invalid;
+
+use super::{Refused, Unit, all_slots};
+
+/// Which pages of other origins may ask; none switches it off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cors {
+    cors: Option<filter::Cors>,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    #[serde(default)]
+    allow_origins: Vec<Box<str>>,
+    allow_credentials: Option<bool>,
+    #[serde(default)]
+    allow_methods: Vec<HttpMethodWithWildcard>,
+    #[serde(default)]
+    allow_headers: Vec<Box<str>>,
+    #[serde(default)]
+    expose_headers: Vec<Box<str>>,
+    max_age: Option<i32>,
+    disable: Option<Map<String, Value>>,
+}
+
+impl Unit for Cors {
+    const FIELD: &'static str = "cors";
+    const HOLDS_FOR_ANSWERS: bool = false;
+    /// Of two scopes Envoy would take some of either, so that it stands on routes alone.
+    const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
+    const SLOTS: &'static [&'static str] = &[slots::CORS];
+    type Spec = Spec;
+
+    /// The CRD completes what switches off with an age too.
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        if written.disable.is_some() {
+            return Ok(Self { cors: None });
+        }
+        let written = HttpCorsFilter {
+            allow_origins: written.allow_origins,
+            allow_credentials: written.allow_credentials,
+            allow_methods: written.allow_methods,
+            allow_headers: written.allow_headers,
+            expose_headers: written.expose_headers,
+            max_age: written.max_age.unwrap_or(HttpCorsFilter::default().max_age),
+        };
+        Ok(Self { cors: Some(cors(&written)?) })
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.cors.as_ref().map(envoy::route::cors).into_iter().collect()
+    }
+
+    /// A filter of the rule wins as a whole.
+    fn apply(&self, rule: &mut Handling) -> bool {
+        let holds = rule.fields.cors.is_none();
+        if holds {
+            rule.slots.extend(all_slots(self));
+        }
+        holds
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let has_it = route.typed_per_filter_config.contains_key(slots::CORS);
+        has_it.then(|| "answers preflight requests, and tells browsers who may read".into())
+    }
+}
+
+/// What a CORS filter or a policy says, or why Envoy cannot do it.
+pub fn cors(written: &HttpCorsFilter) -> Result<filter::Cors, Refused> {
+    let mut allow_origins = Vec::new();
+    for (index, origin) in written.allow_origins.iter().enumerate() {
+        validate::cors::origin(origin).map_err(Refused::at(&format!("allowOrigins[{index}]")))?;
+        allow_origins.push(origin.as_ref().into());
+    }
+    let methods: Vec<_> = written.allow_methods.iter().map(HttpMethodWithWildcard::as_str).collect();
+    let max_age = u64::try_from(written.max_age).ok().filter(|seconds| *seconds > 0).ok_or_else(|| {
+        let invalid = Invalid::new(&written.max_age.to_string(), "it is not a number of seconds", "use 1 or more");
+        Refused::at("maxAge")(invalid)
+    })?;
+    Ok(filter::Cors {
+        allow_origins,
+        allow_methods: list(&methods, "allowMethods", validate::cors::method)?,
+        allow_headers: list(&written.allow_headers, "allowHeaders", validate::cors::header)?,
+        expose_headers: list(&written.expose_headers, "exposeHeaders", validate::cors::header)?,
+        allow_credentials: written.allow_credentials.unwrap_or(false),
+        max_age: Some(Duration::from_secs(max_age)),
+    })
+}
+
+fn list(
+    list: &[impl AsRef<str>],
+    field: &str,
+    check: fn(&str) -> Result<(), Invalid>,
+) -> Result<Vec<Arc<str>>, Refused> {
+    validate::cors::alone(list).map_err(Refused::at(field))?;
+    for (index, entry) in list.iter().enumerate() {
+        check(entry.as_ref()).map_err(Refused::at(&format!("{field}[{index}]")))?;
+    }
+    Ok(list.iter().map(|entry| entry.as_ref().into()).collect())
+}

@@ -1,0 +1,163 @@
+//! `headerModifiers`: headers of requests and responses are changed.
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy::slots;
+use envoy_types::pb::envoy::{
+    config::{
+        common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
+        core::v3::{HeaderValue, HeaderValueOption, TypedExtensionConfig, header_value_option::HeaderAppendAction},
+        route::v3::Route,
+    },
+    extensions::filters::http::{
+        filter_chain::v3::{FilterChain, FilterChainConfigPerRoute},
+        header_mutation::v3::{HeaderMutation as MutationFilter, Mutations},
+    },
+};
+use ir::rule::Slot;
+use prost::Message;
+use serde::Deserialize;
+use serde_json::Value;
+use validate::header;
+
+use super::{Refused, Unit, spec};
+
+/// As the CRD has it, a list.
+const MOST_HEADERS: usize = 16;
+
+/// The name of the filter within its wrapper.
+const INNER: &str = "headerModifiers";
+
+/// What headers are changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderModifiers {
+    /// None changes nothing.
+    slot: Option<Slot>,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    request: Option<Changes>,
+    response: Option<Changes>,
+}
+
+/// Changes of one direction.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Changes {
+    add: Option<Vec<Header>>,
+    set: Option<Vec<Header>>,
+    remove: Option<Vec<String>>,
+}
+
+/// A header and its value.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Header {
+    name: Option<String>,
+    value: Option<String>,
+    secret_ref: Option<Value>,
+}
+
+impl Unit for HeaderModifiers {
+    const FIELD: &'static str = "headerModifiers";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    const SLOTS: &'static [&'static str] = &[slots::HEADER_MODIFIERS];
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        if written.request.is_none() && written.response.is_none() {
+            return Err(Refused::new("", "it says nothing; set request or response, or remove it"));
+        }
+        let changes = |changes: Option<&Changes>, field: &str| changes.map_or(Ok(Vec::new()), |all| all.read(field));
+        let mutations = Mutations {
+            request_mutations: changes(written.request.as_ref(), "request")?,
+            response_mutations: changes(written.response.as_ref(), "response")?,
+            ..Mutations::default()
+        };
+        let changes_any = !(mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty());
+        let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
+        let inner = TypedExtensionConfig { name: INNER.into(), typed_config: Some(envoy::bytes::any(&filter)) };
+        let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
+        Ok(Self { slot: changes_any.then(|| slots::slot(slots::HEADER_MODIFIERS, &chain)) })
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.slot.clone().into_iter().collect()
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let chain = spec::said::<FilterChainConfigPerRoute>(route, slots::HEADER_MODIFIERS)?.filter_chain?;
+        let filter = chain.filters.first()?.typed_config.as_ref()?;
+        let mutations = MutationFilter::decode(&*filter.value).ok()?.mutations?;
+        let of = |what: &str, mutations: &[HeaderMutation]| {
+            let words: Vec<_> = mutations.iter().filter_map(words).collect();
+            (!words.is_empty()).then(|| format!("{what}: {}", words.join(", ")))
+        };
+        let directions = [of("request", &mutations.request_mutations), of("response", &mutations.response_mutations)];
+        Some(directions.into_iter().flatten().collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Changes {
+    /// In the order in which they are made.
+    fn read(&self, field: &str) -> Result<Vec<HeaderMutation>, Refused> {
+        let Self { add, set, remove } = self;
+        if add.is_none() && set.is_none() && remove.is_none() {
+            return Err(Refused::new(field, "it says nothing; set add, set or remove, or remove it"));
+        }
+        let mut mutations = Vec::new();
+        let written = [
+            ("add", add, HeaderAppendAction::AppendIfExistsOrAdd),
+            ("set", set, HeaderAppendAction::OverwriteIfExistsOrAdd),
+        ];
+        for (list, headers, how) in written {
+            let headers = headers.as_deref().unwrap_or_default();
+            spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
+            for (index, written) in headers.iter().enumerate() {
+                let header = written.read(&format!("{field}.{list}[{index}]"))?;
+                mutations.push(Action::Append(HeaderValueOption {
+                    header: Some(header),
+                    append_action: how as i32,
+                    ..HeaderValueOption::default()
+                }));
+            }
+        }
+        let removed = remove.as_deref().unwrap_or_default();
+        spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
+        for (index, name) in removed.iter().enumerate() {
+            let name = header::modifiable_name(name).map_err(Refused::at(&format!("{field}.remove[{index}]")))?;
+            mutations.push(Action::Remove(name));
+        }
+        Ok(mutations.into_iter().map(|action| HeaderMutation { action: Some(action) }).collect())
+    }
+}
+
+impl Header {
+    fn read(&self, field: &str) -> Result<HeaderValue, Refused> {
+        if self.secret_ref.is_some() {
+            let message =
+                "values from Secrets are not served yet; write a value that is no secret, or remove the entry";
+            return Err(Refused::new(&format!("{field}.secretRef"), message));
+        }
+        let (Some(name), Some(value)) = (&self.name, &self.value) else {
+            return Err(Refused::new(field, "it must have both name and value"));
+        };
+        let key = header::settable_name(name).map_err(Refused::at(&format!("{field}.name")))?;
+        let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
+        Ok(HeaderValue { key, value, ..HeaderValue::default() })
+    }
+}
+
+fn words(mutation: &HeaderMutation) -> Option<String> {
+    match mutation.action.as_ref()? {
+        Action::Remove(name) => Some(format!("remove {name}")),
+        Action::Append(option) => {
+            let header = option.header.as_ref()?;
+            let verb = if option.append_action() == HeaderAppendAction::AppendIfExistsOrAdd { "add" } else { "set" };
+            Some(format!("{verb} {}: {}", header.key, header.value.replace("%%", "%")))
+        }
+        Action::RemoveOnMatch(_) => None,
+    }
+}

@@ -1,0 +1,88 @@
+//! `internalRedirect`: redirects of a backend are followed by Envoy, in place of the client.
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy_types::pb::envoy::config::route::v3::{Route, route::Action};
+use ir::{route::Handling, rule};
+use serde::Deserialize;
+use validate::{Invalid, header, number};
+
+use super::{Refused, Unit, spec};
+
+/// How often a request is redirected at most. It comes through one Gateway three times at most (`cdn-loop`): once more, and
+/// it would be answered 508 in place of the redirect.
+const MOST_REDIRECTS: u32 = 2;
+
+/// As the CRD has it.
+const MOST_HEADERS: usize = 16;
+
+/// Redirects of a backend are followed by Envoy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InternalRedirect {
+    redirect: rule::InternalRedirect,
+    /// How often its author would have it.
+    asked: u32,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    #[serde(default)]
+    allow_cross_scheme_redirect: bool,
+    max_redirects: Option<i64>,
+    redirect_response_codes: Option<Vec<i64>>,
+    response_headers_to_copy: Option<Vec<String>>,
+}
+
+impl Unit for InternalRedirect {
+    const FIELD: &'static str = "internalRedirect";
+    const HOLDS_FOR_ANSWERS: bool = false;
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        let most = written.max_redirects.unwrap_or(1);
+        let asked = u32::try_from(most).ok().filter(|most| *most > 0).ok_or_else(|| {
+            let invalid = Invalid::new(&most.to_string(), "it is no number of redirects", "use 1 or 2");
+            Refused::at("maxRedirects")(invalid)
+        })?;
+        let codes = spec::distinct(written.redirect_response_codes.as_deref(), "redirectResponseCodes", 5, |code| {
+            number::redirect_status(*code)
+        })?;
+        let copied = spec::distinct(
+            written.response_headers_to_copy.as_deref(),
+            "responseHeadersToCopy",
+            MOST_HEADERS,
+            |name| header::settable_name(name),
+        )?;
+        let redirect = rule::InternalRedirect {
+            most: asked.min(MOST_REDIRECTS),
+            codes,
+            cross_scheme: written.allow_cross_scheme_redirect,
+            copied: copied.into_iter().map(Into::into).collect(),
+        };
+        Ok(Self { redirect, asked })
+    }
+
+    fn apply(&self, rule: &mut Handling) -> bool {
+        rule.by_policy.internal_redirect = Some(self.redirect.clone());
+        true
+    }
+
+    fn warning(&self) -> Option<Refused> {
+        let message = format!(
+            "{} counts as {MOST_REDIRECTS}, since a request comes through one Gateway three times at most; write that",
+            self.asked
+        );
+        (self.asked > MOST_REDIRECTS).then(|| Refused::new("maxRedirects", message))
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let Some(Action::Route(action)) = &route.action else { return None };
+        let policy = action.internal_redirect_policy.as_ref()?;
+        let most = policy.max_internal_redirects.map_or(1, |most| most.value);
+        let codes = &policy.redirect_response_codes[..];
+        let codes: Vec<_> = if codes.is_empty() { &[302] } else { codes }.iter().map(ToString::to_string).collect();
+        let schemes = if policy.allow_cross_scheme_redirect { ", to another scheme too" } else { "" };
+        Some(format!("{} are followed up to {most} times{schemes}", codes.join(", ")))
+    }
+}

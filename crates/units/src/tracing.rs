@@ -1,0 +1,212 @@
+//! `tracing`: which requests are traced, and what their spans say.
+
+use std::sync::Arc;
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy_types::pb::envoy::{
+    config::route::v3::{Route, Tracing as EnvoyTracing},
+    r#type::{
+        metadata::v3::{
+            MetadataKey, MetadataKind,
+            metadata_key::{PathSegment, path_segment::Segment},
+            metadata_kind::{Cluster, Host, Kind, Request, Route as OfRoute},
+        },
+        tracing::v3::{
+            CustomTag,
+            custom_tag::{self, Type},
+        },
+        v3::FractionalPercent,
+    },
+};
+use ir::route::Handling;
+use prost::Message;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use validate::{Invalid, header};
+
+use super::{Refused, Unit, spec};
+
+/// As the CRD has it.
+const MOST_ATTRIBUTES: usize = 16;
+
+/// Which requests are traced, and what their spans say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracing {
+    /// An encoded `envoy.config.route.v3.Tracing`.
+    message: Arc<[u8]>,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    client_sampling: Option<i64>,
+    random_sampling: Option<i64>,
+    overall_sampling: Option<i64>,
+    attributes: Option<Vec<Attribute>>,
+    disable: Option<Map<String, Value>>,
+}
+
+/// An attribute of spans.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Attribute {
+    name: String,
+    literal: Option<Literal>,
+    request_header: Option<RequestHeader>,
+    metadata: Option<Metadata>,
+    environment: Option<Value>,
+}
+
+/// A text.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Literal {
+    value: String,
+}
+
+/// What a header of the request says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RequestHeader {
+    name: String,
+    #[serde(default)]
+    default_value: String,
+}
+
+/// What Envoy knows of the request.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Metadata {
+    kind: String,
+    metadata_key: Key,
+    #[serde(default)]
+    default_value: String,
+}
+
+/// A place in metadata.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Key {
+    key: String,
+    path: Vec<Step>,
+}
+
+/// A step to it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Step {
+    key: String,
+}
+
+impl Unit for Tracing {
+    const FIELD: &'static str = "tracing";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        let samplings = [
+            spec::percent(written.client_sampling, "clientSampling")?,
+            spec::percent(written.random_sampling, "randomSampling")?,
+            spec::percent(written.overall_sampling, "overallSampling")?,
+        ];
+        let [client, random, overall] = if written.disable.is_some() {
+            if samplings.iter().any(Option::is_some) || written.attributes.is_some() {
+                return Err(Refused::new("disable", "it must not stand beside other fields; remove either"));
+            }
+            [Some(0); 3]
+        } else {
+            samplings
+        }
+        .map(|percent| percent.map(spec::fraction));
+        let attributes = written.attributes.unwrap_or_default();
+        spec::at_most(&attributes, "attributes", MOST_ATTRIBUTES)?;
+        let tags = attributes.iter().enumerate();
+        let tags = tags.map(|(index, attribute)| attribute.read(&format!("attributes[{index}]")));
+        let message = EnvoyTracing {
+            client_sampling: client,
+            random_sampling: random,
+            overall_sampling: overall,
+            custom_tags: tags.collect::<Result<_, _>>()?,
+            ..EnvoyTracing::default()
+        };
+        Ok(Self { message: message.encode_to_vec().into() })
+    }
+
+    fn apply(&self, rule: &mut Handling) -> bool {
+        rule.by_policy.tracing = Some(self.message.clone());
+        true
+    }
+
+    fn warning(&self) -> Option<Refused> {
+        Some(Refused::new("", "it does nothing yet, since no tracing provider can be named"))
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let EnvoyTracing { client_sampling, random_sampling, overall_sampling, custom_tags, .. } =
+            route.tracing.as_ref()?;
+        let samplings = [("client", client_sampling), ("random", random_sampling), ("overall", overall_sampling)];
+        let sampling = |(what, share): (&str, &Option<FractionalPercent>)| {
+            Some(format!("{what} sampling {}%", share.as_ref()?.numerator))
+        };
+        let tags = custom_tags.iter().map(|tag| format!("attribute {}", tag.tag));
+        let words: Vec<_> = samplings.into_iter().filter_map(sampling).chain(tags).collect();
+        Some(if words.is_empty() { "as the listener has it".into() } else { words.join(", ") })
+    }
+}
+
+impl Attribute {
+    fn read(&self, field: &str) -> Result<CustomTag, Refused> {
+        let needed = |text: &str, at: &str| {
+            let invalid =
+                || Invalid::new(text, "it is empty, which Envoy refuses", "write a text, or remove the attribute");
+            if text.is_empty() { Err(Refused::at(&format!("{field}.{at}"))(invalid())) } else { Ok(text.to_owned()) }
+        };
+        if self.environment.is_some() {
+            let message = "what the environment of a proxy says is not for policies; use another kind of value";
+            return Err(Refused::new(&format!("{field}.environment"), message));
+        }
+        let value = match (&self.literal, &self.request_header, &self.metadata) {
+            (Some(literal), None, None) => {
+                Type::Literal(custom_tag::Literal { value: needed(&literal.value, "literal.value")? })
+            }
+            (None, Some(RequestHeader { name, default_value }), None) => {
+                let name = header::name(name).map_err(Refused::at(&format!("{field}.requestHeader.name")))?;
+                Type::RequestHeader(custom_tag::Header { name, default_value: default_value.clone() })
+            }
+            (None, None, Some(Metadata { kind, metadata_key, default_value })) => {
+                let kind = match &**kind {
+                    "Request" => Kind::Request(Request {}),
+                    "Route" => Kind::Route(OfRoute {}),
+                    "Cluster" => Kind::Cluster(Cluster {}),
+                    "Host" => Kind::Host(Host {}),
+                    other => {
+                        let remedy = "use Request, Route, Cluster or Host";
+                        let invalid = Invalid::new(other, "there is no such kind of metadata", remedy);
+                        return Err(Refused::at(&format!("{field}.metadata.kind"))(invalid));
+                    }
+                };
+                let key = needed(&metadata_key.key, "metadata.metadataKey.key")?;
+                if metadata_key.path.is_empty() {
+                    let message = "it is empty, which Envoy refuses; name a step";
+                    return Err(Refused::new(&format!("{field}.metadata.metadataKey.path"), message));
+                }
+                let step = |(index, step): (usize, &Step)| {
+                    let key = needed(&step.key, &format!("metadata.metadataKey.path[{index}].key"))?;
+                    Ok(PathSegment { segment: Some(Segment::Key(key)) })
+                };
+                let path = metadata_key.path.iter().enumerate().map(step).collect::<Result<_, _>>()?;
+                Type::Metadata(custom_tag::Metadata {
+                    kind: Some(MetadataKind { kind: Some(kind) }),
+                    metadata_key: Some(MetadataKey { key, path }),
+                    default_value: default_value.clone(),
+                })
+            }
+            _ => {
+                return Err(Refused::new(field, "it must have one of literal, requestHeader and metadata"));
+            }
+        };
+        Ok(CustomTag { tag: needed(&self.name, "name")?, r#type: Some(value) })
+    }
+}
