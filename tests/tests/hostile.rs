@@ -45,6 +45,8 @@ mod panics;
 mod parameters;
 #[path = "hostile/placement.rs"]
 mod placement;
+#[path = "hostile/policies.rs"]
+mod policies;
 #[path = "in_a_cluster/proxy.rs"]
 mod proxy;
 #[path = "hostile/regexes.rs"]

@@ -54,7 +54,7 @@ struct Attribute {
     name: String,
     literal: Option<Literal>,
     request_header: Option<RequestHeader>,
-    metadata: Option<Metadata>,
+    metadata: Option<FromMetadata>,
     environment: Option<Value>,
 }
 
@@ -77,7 +77,7 @@ struct RequestHeader {
 /// What Envoy knows of the request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Metadata {
+struct FromMetadata {
     kind: String,
     metadata_key: Key,
     #[serde(default)]
@@ -175,7 +175,7 @@ impl Attribute {
                 let name = header::name(name).map_err(Refused::at(&format!("{field}.requestHeader.name")))?;
                 Type::RequestHeader(custom_tag::Header { name, default_value: default_value.clone() })
             }
-            (None, None, Some(Metadata { kind, metadata_key, default_value })) => {
+            (None, None, Some(FromMetadata { kind, metadata_key, default_value })) => {
                 let kind = match &**kind {
                     "Request" => Kind::Request(Request {}),
                     "Route" => Kind::Route(OfRoute {}),

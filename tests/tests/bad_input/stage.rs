@@ -91,6 +91,12 @@ impl Stage {
         &self.http
     }
 
+    /// Its Envoy.
+    #[allow(dead_code, reason = "the attacks look at what it counts")]
+    pub(crate) fn envoy(&self) -> &Envoy {
+        &self.envoy
+    }
+
     /// A GET over HTTP is answered with this status.
     pub(crate) async fn answers(&self, host: &str, path: &str, status: u16) -> Result<()> {
         self.answers_to(&Request::get(host, path), status).await

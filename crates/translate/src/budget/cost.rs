@@ -214,7 +214,8 @@ pub(crate) fn affordable(handling: &Handling, meter: &mut Meter<'_, '_>, field: 
             "its origins with wildcards or expressions could take {} together; name fewer of them, or simplify them",
             more_than(most)
         );
-        return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, format!("{field}.filters"), message));
+        let at = if cors.is_some() { format!("{field}.filters") } else { field.to_owned() };
+        return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, at, message));
     }
     Ok(taken)
 }

@@ -1,0 +1,123 @@
+//! TrafficPolicies of one tenant: what they have a proxy do to others.
+
+use anyhow::{Result, ensure};
+use portcullis_tests::client::{self, Request};
+
+use crate::manifests::{rule, rules};
+use crate::stage::{Finding, Stage};
+
+/// A route of `HOST.example` with a policy that says this.
+fn route(name: &str, says: &str) -> String {
+    format!(
+        "{}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{namespace: infra, name: {name}}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: {name}}}]
+  {says}
+",
+        rules(name, &format!("{name}.example"), &rule("{path: {value: /}}"))
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_make_no_statistics_of_their_own_at_a_route_with_faults() -> Result<()> {
+    const NAMES: u32 = 50;
+    let mut stage = Stage::start().await?;
+    stage.write(&route("evil", "faultInjection: {abort: {httpStatus: 418}, delay: {fixedDelay: 1ms}}")).await?;
+    stage.answers("evil.example", "/", 418).await?;
+    let before = stage.envoy().stats().await?.len();
+    for name in 0..NAMES {
+        // The header by which Envoy would count for each who asks.
+        let request = Request::get("evil.example", "/")
+            .header("x-envoy-downstream-service-cluster", &format!("whoever-{name}"))
+            .header("x-envoy-downstream-service-node", &format!("whoever-{name}"));
+        let response = client::send(stage.http(), &request).await?;
+        ensure!(response.status == 418, "{response:?}");
+    }
+    let after = stage.envoy().stats().await?;
+    ensure!(after.keys().all(|name| !name.contains("whoever")), "clients name statistics");
+    ensure!(after.len() < before + NAMES as usize, "{before} statistics became {}", after.len());
+    stage.is_unharmed().await?;
+    stage.reports(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expressions_for_origins_take_no_more_time_than_a_rule_may() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let slow =
+        "csrf: {percentageEnabled: 100, additionalOrigins: [{safeRegex: '.*a[ab]{300}c'}, {exact: evil.example}]}";
+    stage.write(&route("evil", slow)).await?;
+    stage.answers("evil.example", "/", 500).await?;
+    let words = ["expressions", "of a request's time", "simplify"];
+    let told =
+        Finding { severity: "replaced", object: "HTTPRoute infra/evil", field: "spec.rules[0]", at: "", words: &words };
+    stage.reports(&[told]).await?;
+    stage.is_unharmed().await?;
+    // One that is decided quickly is served.
+    stage
+        .write(&route(
+            "evil",
+            "csrf: {percentageEnabled: 100, additionalOrigins: [{safeRegex: '[a-z]{1,50}[.]example'}]}",
+        ))
+        .await?;
+    stage.answers("evil.example", "/", 200).await?;
+    stage.is_unharmed().await?;
+    stage.reports(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_within_the_proxy_meets_the_policies_of_the_route_that_it_leads_to() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let evil = route("evil", "internalRedirect: {redirectResponseCodes: [301, 302, 303, 307, 308]}");
+    // Stands for whatever lets nobody through.
+    let guarded = route("guarded", "faultInjection: {abort: {httpStatus: 403}}");
+    stage.write(&format!("{evil}---\n{guarded}")).await?;
+    stage.answers("guarded.example", "/", 403).await?;
+    for status in [302, 307] {
+        let path = format!("/?status={status}&header=location:http://guarded.example/");
+        stage.answers("evil.example", &path, 403).await?;
+    }
+    stage.is_unharmed().await?;
+    stage.reports(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_policy_winds_back_how_often_a_request_came_or_frames_a_message() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    for (says, field) in [
+        ("headerModifiers: {request: {remove: [CDN-Loop]}}", "spec.headerModifiers.request.remove[0]"),
+        ("headerModifiers: {request: {set: [{name: cdn-loop, value: a}]}}", "spec.headerModifiers.request.set[0].name"),
+        (
+            "headerModifiers: {request: {add: [{name: Transfer-Encoding, value: chunked}]}}",
+            "spec.headerModifiers.request.add[0].name",
+        ),
+        ("internalRedirect: {responseHeadersToCopy: [cdn-loop]}", "spec.internalRedirect.responseHeadersToCopy[0]"),
+        (
+            "internalRedirect: {responseHeadersToCopy: [content-length]}",
+            "spec.internalRedirect.responseHeadersToCopy[0]",
+        ),
+    ] {
+        stage.write(&route("evil", says)).await?;
+        stage.answers("evil.example", "/", 500).await?;
+        let replaced = Finding {
+            severity: "replaced",
+            object: "HTTPRoute infra/evil",
+            field: "spec.rules[0]",
+            at: "",
+            words: &["evil"],
+        };
+        let refused = Finding {
+            severity: "refused",
+            object: "TrafficPolicy infra/evil",
+            field,
+            at: "",
+            words: &["leave it to Envoy"],
+        };
+        stage.reports(&[replaced, refused]).await?;
+        stage.is_unharmed().await?;
+    }
+    Ok(())
+}
