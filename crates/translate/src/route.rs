@@ -6,17 +6,18 @@ mod annotations;
 pub(crate) mod direct_response;
 mod http;
 
-use api::{Kind, ObjectId};
+use std::sync::Arc;
+
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, RouteId, RouteKind, Severity,
-    route::{Head, RuleSpec, Unhandled},
+    RouteId, RouteKind, Severity,
+    route::{Head, RuleSpec},
 };
 
 use crate::{
     internal,
     tables::{
-        input::{ObjectKey, Routes},
+        input::HttpRoutes,
         route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
@@ -24,43 +25,36 @@ pub(crate) use http::rule::default_backend;
 #[cfg(test)]
 pub(crate) use http::rule::read as read_http_rule;
 
-/// The kind of the objects that routes of a kind are.
-fn object_kind(kind: RouteKind) -> Kind {
-    match kind {
-        RouteKind::HttpRoute => Kind::HttpRoute,
-    }
+/// A route as it is written, whatever its kind.
+trait Written {
+    /// `metadata.generation`.
+    fn generation(&self) -> i64;
+
+    /// Everything but what its rules say.
+    fn head(&self) -> Head;
+
+    /// Rule number `index` of this route, which is `id`; none where it has fewer. The rule stands at `field`.
+    fn rule(&self, id: &RouteId, index: usize, field: &str) -> Option<RuleSpec>;
+
+    /// What that rule matches, where nobody knows how it handles its requests.
+    fn matches(&self, index: usize, field: &str) -> Option<RuleSpec>;
 }
 
-/// The object that a route is.
-pub(crate) fn object_id(route: &RouteId) -> ObjectId {
-    ObjectId::new(object_kind(route.kind), route.namespace().clone(), route.name.name.clone())
-}
-
-impl ObjectKey for RouteId {
-    fn of(id: &ObjectId) -> Option<Self> {
-        let kind = RouteKind::ALL.into_iter().find(|kind| object_kind(*kind) == id.kind)?;
-        Some(Self::new(kind, NsName::new(id.namespace.clone(), id.name.clone())))
-    }
-
-    fn id(self, _: Kind) -> ObjectId {
-        object_id(&self)
-    }
-}
-
-fn read_head(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
-    match route.kind {
-        RouteKind::HttpRoute => Some(http::head::read(&*scope.get::<Routes>(&route.name)?)),
-    }
+/// The object that a route is; none for one that does not exist.
+fn written(scope: &Scope<'_>, route: &RouteId) -> Option<Arc<dyn Written>> {
+    Some(match route.kind {
+        RouteKind::HttpRoute => scope.get::<HttpRoutes>(&route.name)?,
+    })
 }
 
 impl Lookup for RouteHead {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
-        read_head(scope, route)
+        Some(written(scope, route)?.head())
     }
 
     /// What the route claims must not fall to others.
     fn poisoned(scope: &Scope<'_>, route: &RouteId, _: &engine::Fault) -> Option<Head> {
-        let head = read_head(scope, route)?;
+        let head = written(scope, route)?.head();
         let problem = internal::problem(Severity::Warning, "");
         Some(Head { problems: head.problems.iter().cloned().chain([problem]).collect(), ..head })
     }
@@ -68,31 +62,17 @@ impl Lookup for RouteHead {
 
 impl Lookup for RouteGeneration {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
-        match route.kind {
-            RouteKind::HttpRoute => Some(scope.get::<Routes>(&route.name)?.metadata.generation),
-        }
+        Some(written(scope, route)?.generation())
     }
 }
 
 impl Lookup for RouteRule {
     fn compute(scope: &Scope<'_>, (route, rule): &(RouteId, u32)) -> Option<RuleSpec> {
-        let field = format!("spec.rules[{rule}]");
-        match route.kind {
-            RouteKind::HttpRoute => {
-                let object = scope.get::<Routes>(&route.name)?;
-                Some(http::rule::read(object.spec.rules.get(*rule as usize)?, route, &field))
-            }
-        }
+        written(scope, route)?.rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
     }
 
     /// It answers 500 where it matches.
     fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
-        let field = format!("spec.rules[{rule}]");
-        match route.kind {
-            RouteKind::HttpRoute => {
-                let object = scope.get::<Routes>(&route.name)?;
-                Some(http::rule::claims(object.spec.rules.get(*rule as usize)?, Err(Unhandled::Unknown), &field))
-            }
-        }
+        written(scope, route)?.matches(*rule as usize, &format!("spec.rules[{rule}]"))
     }
 }

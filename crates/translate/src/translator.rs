@@ -49,8 +49,8 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
-            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, Nacks,
-            ObjectTable, RewritePolicies, Routes, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, HttpRoutes,
+            Nacks, ObjectTable, RewritePolicies, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
         output::{OutputId, Outputs, Withheld},
@@ -389,7 +389,7 @@ fn tables() -> Engine {
         .lookup::<DirectivesFor>()
         .lookup::<RulePolicies>()
         .lookup::<HandedDown>()
-        .derived_for_each::<Attachment, Routes>(http_route)
+        .derived_for_each::<Attachment, HttpRoutes>(http_route)
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
@@ -425,7 +425,7 @@ fn tables() -> Engine {
         .lookup::<ResolvedRule>()
         .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()
-        .derived_for_each::<Unacceptable, Routes>(http_route)
+        .derived_for_each::<Unacceptable, HttpRoutes>(http_route)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<AskedHost>()
@@ -477,7 +477,7 @@ fn tables() -> Engine {
         .track::<ClassStatus>()
         .derived_for_each::<GatewayStatus, Gateways>(same)
         .track::<GatewayStatus>()
-        .derived_for_each::<RouteStatus, Routes>(http_route)
+        .derived_for_each::<RouteStatus, HttpRoutes>(http_route)
         .track::<RouteStatus>()
         .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)

@@ -13,10 +13,9 @@ use ir::{NsName, Problem, Reason, RouteId, RouteKind, Severity, delegation::Sort
 
 use crate::{
     internal,
-    route::object_id,
     tables::{
         gateway::Fault,
-        input::DelegationPolicies,
+        input::{DelegationPolicies, object_id},
         policy::{PoliciesOf, Rank, Target, Targeting},
         terms::{Backends, Defaults, Demand, Namespaces, Restriction, Terms},
     },

@@ -13,8 +13,8 @@ use units::AnyUnit;
 use crate::{
     delegation::keeper,
     fold::{LevelValue, fold},
-    route::object_id,
     tables::{
+        input::object_id,
         policy::{PoliciesOf, PolicyRow, Rank, Target},
         route::{RouteHead, RouteRule},
     },

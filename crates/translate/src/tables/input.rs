@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Kind, Object, ObjectId};
 use engine::{Builder, Engine, Input};
-use ir::{NsName, Port, Settings};
+use ir::{NsName, Port, RouteId, RouteKind, Settings};
 
 /// Declares tables that are written from outside.
 macro_rules! inputs {
@@ -83,6 +83,29 @@ impl ObjectKey for ObjectId {
     }
 }
 
+/// The kind of the objects that routes of a kind are.
+fn object_kind(kind: RouteKind) -> Kind {
+    match kind {
+        RouteKind::HttpRoute => Kind::HttpRoute,
+    }
+}
+
+/// The object that a route is.
+pub(crate) fn object_id(route: &RouteId) -> ObjectId {
+    ObjectId::new(object_kind(route.kind), route.namespace().clone(), route.name.name.clone())
+}
+
+impl ObjectKey for RouteId {
+    fn of(id: &ObjectId) -> Option<Self> {
+        let kind = RouteKind::ALL.into_iter().find(|kind| object_kind(*kind) == id.kind)?;
+        Some(Self::new(kind, NsName::new(id.namespace.clone(), id.name.clone())))
+    }
+
+    fn id(self, _: Kind) -> ObjectId {
+        object_id(&self)
+    }
+}
+
 fn write<T: ObjectTable>(engine: &mut Engine, id: &ObjectId, object: Option<T::Value>) {
     if let Some(key) = T::Key::of(id) {
         engine.set::<T>(key, object);
@@ -127,7 +150,7 @@ objects! {
     /// Gateways.
     Gateways: NsName => Gateway(api::Gateway);
     /// HTTPRoutes.
-    Routes: NsName => HttpRoute(api::HttpRoute);
+    HttpRoutes: NsName => HttpRoute(api::HttpRoute);
     /// ReferenceGrants.
     Grants: NsName => ReferenceGrant(api::ReferenceGrant);
     /// TrafficPolicies.

@@ -11,7 +11,7 @@ use super::reference::delegates;
 use crate::route::annotations;
 
 /// Reads everything but what the rules say.
-pub(in crate::route) fn read(route: &api::HttpRoute) -> Head {
+pub(super) fn read(route: &api::HttpRoute) -> Head {
     let mut problems = Vec::new();
     let hostnames = hostnames(route, &mut problems);
     problems.extend(annotations::problems(&route.metadata));

@@ -31,7 +31,7 @@ pub(crate) fn read(rule: &HttpRouteRule, owner: &RouteId, field: &str) -> RuleSp
 }
 
 /// A rule with what it matches, and `handling`.
-pub(in crate::route) fn claims(rule: &HttpRouteRule, handling: Result<Handling, Unhandled>, field: &str) -> RuleSpec {
+pub(super) fn claims(rule: &HttpRouteRule, handling: Result<Handling, Unhandled>, field: &str) -> RuleSpec {
     let everything = [HttpRouteMatch::default()];
     let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
     let (mut sound, mut dropped) = (Vec::with_capacity(written.len()), Vec::new());
