@@ -33,10 +33,11 @@ impl Candidate {
     }
 
     pub(crate) fn leaf(&self) -> Leaf {
-        let name = &self.place.via().route().name;
+        let route = self.place.via().route();
         Leaf {
-            namespace: name.namespace.to_string(),
-            name: name.name.to_string(),
+            kind: route.kind,
+            namespace: route.namespace().to_string(),
+            name: route.name.name.to_string(),
             rule: self.route.origin.rule,
             matching: self.route.origin.matching,
             written: self.route.message.r#match.as_ref().map(match_in_words).unwrap_or_default(),

@@ -2,9 +2,10 @@
 
 mod text;
 
+use ir::{RouteId, RouteKind};
 use serde::Serialize;
 
-use crate::{finding::Finding, served_route::Share};
+use crate::{finding::Finding, served_route::Share, words::path};
 
 /// What becomes of a request. Prints as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,10 +50,13 @@ pub struct MatchedListener {
     pub hostname: String,
 }
 
-/// A match of a rule of an HTTPRoute.
+/// A match of a rule of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leaf {
+    /// Of the route. The name of the Envoy route tells it too.
+    #[serde(skip)]
+    pub kind: RouteKind,
     /// Of the route.
     pub namespace: String,
     /// Of the route.
@@ -72,8 +76,9 @@ pub struct Leaf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// `NAMESPACE/NAME`.
-    pub route: String,
+    /// As a path: `NAMESPACE/NAME`.
+    #[serde(serialize_with = "path")]
+    pub route: RouteId,
     /// The rule that the way goes on by.
     pub rule: u32,
     /// The rule's name.

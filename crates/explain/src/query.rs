@@ -189,7 +189,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
     let name_of = |name: Option<&Arc<str>>| name.map(ToString::to_string);
     let chain = winner.place.via();
     let mut links = vec![Link {
-        route: chain.route().name.to_string(),
+        route: chain.route().clone(),
         rule: winner.route.origin.rule,
         rule_name: name_of(lineage.written.as_ref().and_then(|written| written.name.as_ref())),
         written: winner.leaf().written,
@@ -204,7 +204,7 @@ fn links(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Vec<Link> {
         let references = above.delegation.iter().flat_map(Delegation::references);
         let selects = references.into_iter().find(|(index, _)| Some(*index) == above.reference);
         links.push(Link {
-            route: parent.route().name.to_string(),
+            route: parent.route().clone(),
             rule,
             rule_name: name_of(above.rule_name.as_ref()),
             written: narrowest.map(|matching| written_in_words(matching.written)).unwrap_or_default(),

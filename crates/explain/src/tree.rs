@@ -15,7 +15,7 @@ use translate::{
 use crate::{
     finding::Finding,
     served_route::{Answer, ServedRoute},
-    words::{children, match_in_words, written_in_words},
+    words::{children, match_in_words, path, written_in_words},
 };
 use rows::{Below, GatewayRows, Head, NodeRows, RuleRows};
 
@@ -93,8 +93,9 @@ pub enum State {
 /// A route at its place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Node {
-    /// `NAMESPACE/NAME`.
-    pub route: String,
+    /// As a path: `NAMESPACE/NAME`.
+    #[serde(serialize_with = "path")]
+    pub route: RouteId,
     /// How it stands there.
     pub state: State,
     /// Why it does not stand there as it was written.
@@ -217,16 +218,14 @@ fn node(rows: &NodeRows) -> Node {
         (Some(Serving::Closed), _) | (Some(_), true) => State::Replaced,
         (Some(Serving::AsWritten), false) => State::Served,
     };
-    Node { route: route.name.to_string(), state, problems, rules: rules(rows, left_out) }
+    Node { route: route.clone(), state, problems, rules: rules(rows, left_out) }
 }
 
 /// A route that a rule selects.
 fn child(route: &RouteId, below: &Below) -> Arc<Node> {
     Arc::new(match below {
         Below::Stands(rows) => node(rows),
-        Below::Absent(state) => {
-            Node { route: route.name.to_string(), state: *state, problems: Vec::new(), rules: Vec::new() }
-        }
+        Below::Absent(state) => Node { route: route.clone(), state: *state, problems: Vec::new(), rules: Vec::new() },
     })
 }
 

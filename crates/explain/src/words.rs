@@ -9,10 +9,16 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::string_matcher::MatchPattern,
 };
 use ir::{
+    RouteId,
     delegation::{Children, LABEL},
     matching::Match,
     problem::legible,
 };
+
+/// Writes a route as a path.
+pub(crate) fn path<S: serde::Serializer>(route: &RouteId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&route.path())
+}
 
 /// Whom a reference means.
 pub(crate) fn children(children: &Children) -> String {

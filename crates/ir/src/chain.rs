@@ -122,13 +122,13 @@ impl PartialOrd for Chain {
     }
 }
 
-/// `infra/root rule 0 > team/child`. The kind, of which all routes of a chain are, is left out.
+/// `infra/root rule 0 > team/child`, by the paths of routes ([`RouteId::path`]).
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((above, rule)) = self.above() {
             write!(f, "{above} rule {rule} > ")?;
         }
-        write!(f, "{}", self.route().name)
+        write!(f, "{}", self.route().path())
     }
 }
 

@@ -58,9 +58,9 @@ impl RouteKind {
         }
     }
 
-    /// What stands before the names of its Envoy routes: nothing for an HTTPRoute. For any other it is to be the kind and
-    /// a slash, which cannot be taken for a namespace, since that has no upper case.
-    pub const fn prefix(self) -> &'static str {
+    /// What stands before the names of its routes in paths ([`RouteId::path`]): nothing for an HTTPRoute. For any other it
+    /// is to be the kind and a slash, which cannot be taken for a namespace, since that has no upper case.
+    const fn prefix(self) -> &'static str {
         match self {
             Self::HttpRoute => "",
         }
@@ -104,6 +104,11 @@ impl RouteId {
     /// The namespace.
     pub fn namespace(&self) -> &Arc<str> {
         &self.name.namespace
+    }
+
+    /// The shortest text that no other route has: `apps/shop`, with the kind before it if that is not HTTPRoute.
+    pub fn path(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(|f| write!(f, "{}{}", self.kind.prefix(), self.name))
     }
 
     /// What is before every route of a namespace, and after those of namespaces before it.
@@ -266,7 +271,12 @@ mod tests {
         let apps = RouteId::first_of("apps".into());
         assert!(RouteId::http("app", "z") < apps && apps < RouteId::http("apps", "a"));
         assert!(RouteId::http("apps", "z") < RouteId::first_of("apps-2".into()));
-        assert_eq!(RouteId::http("apps", "shop").to_string(), "HTTPRoute apps/shop");
+    }
+
+    #[test]
+    fn an_http_route_is_written_with_its_kind_or_as_a_path_without() {
+        let shop = RouteId::http("apps", "shop");
+        assert_eq!([shop.to_string(), shop.path().to_string()], ["HTTPRoute apps/shop", "apps/shop"]);
     }
 
     #[test]

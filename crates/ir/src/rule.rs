@@ -24,11 +24,11 @@ pub struct Source {
 
 impl Source {
     /// The name of the Envoy route: `NS/NAME/RULE/MATCH`, with `/PART` behind where it is not the first of its match, and
-    /// before it what its kind has there ([`crate::RouteKind::prefix`]).
+    /// the path of its route for `NS/NAME` ([`RouteId::path`]).
     pub fn name(&self) -> String {
         let Self { route, rule, matching, part, .. } = self;
         let part = if *part == 0 { String::new() } else { format!("/{part}") };
-        format!("{}{}/{rule}/{matching}{part}", route.kind.prefix(), route.name)
+        format!("{}/{rule}/{matching}{part}", route.path())
     }
 }
 

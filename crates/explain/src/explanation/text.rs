@@ -28,12 +28,7 @@ impl fmt::Display for Explanation {
             let head = if depth == 0 { "route" } else { "" };
             let name = rule_name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
             let selects = selects.as_ref().map(|selects| format!(" -> {selects}")).unwrap_or_default();
-            writeln!(
-                f,
-                "{head:<11}{:depth$}HTTPRoute {route} rule {rule}{name}: {written}{selects}",
-                "",
-                depth = 2 * depth
-            )?;
+            writeln!(f, "{head:<11}{:depth$}{route} rule {rule}{name}: {written}{selects}", "", depth = 2 * depth)?;
         }
         for Effect { what, value, from, overridden } in effects {
             let from = if from.is_empty() { String::new() } else { format!(", from {}", from.join(" and ")) };
@@ -60,8 +55,8 @@ impl fmt::Display for Explanation {
 }
 
 fn write_considered(f: &mut fmt::Formatter<'_>, considered: &Considered) -> fmt::Result {
-    let Considered { leaf: Leaf { namespace, name, rule, matching, written, .. }, why } = considered;
-    writeln!(f, "  HTTPRoute {namespace}/{name} rule {rule} match {matching}: {written}: {why}")
+    let Considered { leaf: Leaf { kind, namespace, name, rule, matching, written, .. }, why } = considered;
+    writeln!(f, "  {kind} {namespace}/{name} rule {rule} match {matching}: {written}: {why}")
 }
 
 fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {

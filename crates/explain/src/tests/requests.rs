@@ -43,10 +43,10 @@ fn the_way_from_the_root_to_the_leaf_is_told() {
     ]);
     let told = get(&scene, "http://x.org/a/b/c?q");
     assert_eq!(said(&told), "leaf.1.0 apps/s:1 http://x.org/a/b/c?q");
-    let links: Vec<_> = told.chain.iter().map(|link| (&*link.route, link.rule, &*link.written)).collect();
+    let link = |link: &crate::Link| format!("{} rule {}: {}", link.route.path(), link.rule, link.written);
     assert_eq!(
-        links,
-        [("apps/root", 0, "PathPrefix /a"), ("apps/child", 0, "PathPrefix /a/b"), ("apps/leaf", 1, "PathPrefix /a/b")]
+        told.chain.iter().map(link).collect::<Vec<_>>(),
+        ["apps/root rule 0: PathPrefix /a", "apps/child rule 0: PathPrefix /a/b", "apps/leaf rule 1: PathPrefix /a/b"]
     );
     assert_eq!(told.chain[0].selects.as_deref(), Some("backendRefs[1], HTTPRoute apps/child"));
     assert_eq!(told.chain[1].rule_name.as_deref(), Some("named"));

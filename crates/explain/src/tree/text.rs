@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use ir::RouteId;
+
 use super::{Gateway, Listener, Match, Node, Reference, Root, Rule, State, Tree};
 use crate::finding::Finding;
 
@@ -44,7 +46,7 @@ fn write_gateway(f: &mut fmt::Formatter<'_>, gateway: &Gateway) -> fmt::Result {
 fn write_listener<'a>(
     f: &mut fmt::Formatter<'_>,
     listener: &'a Listener,
-    written: &mut BTreeMap<&'a str, &'a str>,
+    written: &mut BTreeMap<&'a RouteId, &'a str>,
 ) -> fmt::Result {
     let Listener { name, port, protocol, hostname, refused, routes } = listener;
     let served = if refused.is_some() { ", not served" } else { "" };
@@ -55,12 +57,12 @@ fn write_listener<'a>(
     }
     for Root { hostnames, route } in routes {
         let hostnames = hostnames.join(", ");
-        if let Some(other) = written.get(&*route.route) {
-            line(f, 2, format_args!("HTTPRoute {} for {hostnames}: as at listener {other}", route.route))?;
+        if let Some(other) = written.get(&route.route) {
+            line(f, 2, format_args!("{} for {hostnames}: as at listener {other}", route.route))?;
             continue;
         }
         written.insert(&route.route, name);
-        line(f, 2, format_args!("HTTPRoute {} for {hostnames}{}", route.route, state(route.state)))?;
+        line(f, 2, format_args!("{} for {hostnames}{}", route.route, state(route.state)))?;
         write_node(f, 3, route)?;
     }
     Ok(())
@@ -114,7 +116,7 @@ fn write_reference(f: &mut fmt::Formatter<'_>, depth: usize, reference: &Referen
     let nobody = if children.is_empty() { ": nobody" } else { "" };
     line(f, depth, format_args!("backendRefs[{index}], {selects}{nobody}"))?;
     for child in children {
-        line(f, depth + 1, format_args!("HTTPRoute {}{}", child.route, state(child.state)))?;
+        line(f, depth + 1, format_args!("{}{}", child.route, state(child.state)))?;
         write_node(f, depth + 2, child)?;
     }
     Ok(())

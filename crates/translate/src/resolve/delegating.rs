@@ -137,7 +137,7 @@ fn references(scope: &Scope<'_>, unwritten: &Unwritten, handling: &Handling, fin
                 Selection::Cycle => {
                     let message = format!(
                         "{child} would stand below itself: {chain} rule {rule} > {}; remove this reference",
-                        child.name
+                        child.path()
                     );
                     tell(Reason::RefNotPermitted, ".name", message);
                 }

@@ -24,7 +24,7 @@ impl Replacements {
         }
         for (at, now) in changes {
             let ReplacedRule { gateway, route: chain, rule } = &at;
-            let route = &chain.route().name;
+            let route = chain.route().path();
             count(&mut self.rules, &at, now.as_ref(), gateway, "route", metrics);
             match now {
                 Some(Replacement { reason, error }) if one_by_one => {
