@@ -2,7 +2,7 @@
 //! change of one rule leaves the others alone. What is wrong with a rule becomes a value beside what is right: a match that
 //! cannot be expressed is dropped, a filter that cannot be honoured has its rule replaced.
 
-mod annotations;
+pub(crate) mod annotations;
 pub(crate) mod direct_response;
 mod http;
 

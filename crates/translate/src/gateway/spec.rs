@@ -18,7 +18,10 @@ use ir::{
 };
 
 use super::conflict;
-use crate::tables::gateway::{Admission, Fault, GatewayModel, ListenerModel};
+use crate::{
+    route::annotations,
+    tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
+};
 
 /// The kinds of routes that HTTP and HTTPS listeners support.
 const HTTP_KINDS: [RouteKind; 1] = [RouteKind::HttpRoute];
@@ -35,6 +38,10 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
                 refused.get_or_insert_with(|| Fault::at(Reason::Invalid, path, reason));
             }
         }
+    }
+    if annotations::read(&gateway.metadata).prefers_parent {
+        let why = "has no effect on a Gateway: of policies the nearest to a rule holds; remove it";
+        ignored.push((format!("metadata.annotations[{}]", annotations::PRIORITY), why));
     }
     let addresses = match addresses(gateway) {
         Ok(addresses) => addresses,

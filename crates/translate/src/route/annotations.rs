@@ -5,9 +5,11 @@ use ir::{Problem, Reason, Severity, route::Annotations};
 
 const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
 const WEIGHT: &str = "kgateway.dev/route-weight";
-const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
+/// Whose policies win, a parent's or its children's.
+pub(crate) const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
 
-pub(super) fn read(metadata: &ObjectMeta) -> Annotations {
+/// What annotations say; a value that means nothing counts as none.
+pub(crate) fn read(metadata: &ObjectMeta) -> Annotations {
     let value = |name| metadata.annotations.get(name).map(AsRef::as_ref);
     Annotations {
         inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),

@@ -345,3 +345,15 @@ fn what_a_child_may_not_switch_off_may_be_its_gateways() {
     assert_eq!(tree_sizes(&scene), [Some(0), Some(0)]);
     assert!(conditions(&scene, "infra/p").1.starts_with("True Merged"));
 }
+
+#[test]
+fn a_gateway_whose_policies_shall_win_over_those_of_rules_is_told_that_they_do_not() {
+    let mut scene = scene([on_gateway("p", timeouts("9s"))]);
+    scene.put(policy("TrafficPolicy", "near", with(at("HTTPRoute", "two"), timeouts("2s"))));
+    let mut edge = gateway("edge", json!([http("plain", 81, "two.example.com")]));
+    edge["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": "ShallowMergePreferParent"});
+    scene.put(edge);
+    assert_eq!(request_timeouts(&scene, "http/81", "two.example.com"), ["2s"]);
+    let message = scene.gateway_message("infra/edge", "Accepted");
+    assert!(message.starts_with("True Accepted") && message.contains("has no effect on a Gateway"), "{message}");
+}
