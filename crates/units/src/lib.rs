@@ -44,7 +44,7 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// The field, as the spec writes it; with a dot where it stands in a group of fields that are merged apart.
     const FIELD: &'static str;
     /// Whether it means anything where a rule answers by itself: what Envoy does in a filter does, what it does to choose
-    /// a backend does not.
+    /// a backend does not. What policies of Gateways say of a route's action reaches such rules in slots alone.
     const HOLDS_FOR_ANSWERS: bool;
     /// The kinds of objects for which it can be set, as the CRD has it.
     const TARGETS: &'static [&'static str] = &["Gateway", "GRPCRoute", "HTTPRoute", "ListenerSet"];
@@ -123,6 +123,15 @@ macro_rules! units {
         impl AnyUnit {
             /// The fields, as the spec writes them.
             pub const FIELDS: &'static [&'static str] = &[$(<$module::$unit as Unit>::FIELD),+];
+
+            /// Each unit: its field, `HOLDS_FOR_ANSWERS`, `TARGETS` and `SLOTS`.
+            #[cfg(test)]
+            const ALL: &'static [(&'static str, bool, &'static [&'static str], &'static [&'static str])] = &[$((
+                <$module::$unit as Unit>::FIELD,
+                <$module::$unit as Unit>::HOLDS_FOR_ANSWERS,
+                <$module::$unit as Unit>::TARGETS,
+                <$module::$unit as Unit>::SLOTS,
+            )),+];
 
             /// The field, as the spec writes it.
             pub fn field(&self) -> &'static str {

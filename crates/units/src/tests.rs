@@ -290,3 +290,11 @@ fn what_does_nothing_yet_is_written_and_its_author_is_warned() {
     };
     assert_eq!(applied(json!({"autoHostRewrite": true}), own()).1, [false]);
 }
+
+#[test]
+fn what_rules_that_answer_by_themselves_do_too_stands_in_slots_or_is_for_routes_alone() {
+    for (field, holds_for_answers, targets, slots) in AnyUnit::ALL {
+        let reaches_all = !holds_for_answers || !slots.is_empty() || !targets.contains(&"Gateway");
+        assert!(reaches_all, "{field} of a Gateway would not hold for rules that answer by themselves");
+    }
+}

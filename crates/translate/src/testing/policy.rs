@@ -15,9 +15,15 @@ pub(super) fn policy() -> BoxedStrategy<Value> {
     prop_oneof![4 => of_routes(), 1 => of_gateways()].boxed()
 }
 
-/// A policy on a Gateway or on one of its listeners.
+/// A policy on a Gateway or on one of its listeners, now and then with a field that routes alone can have.
 fn of_gateways() -> BoxedStrategy<Value> {
-    (prop_oneof![12 => units(), 1 => Just(json!({"cors": {}}))], select(&GATEWAYS[..]), option::of(0..4_u8))
+    let wide = units().prop_map(|mut spec| {
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|field, _| !["autoHostRewrite", "cors", "statPrefix", "tracing"].contains(&&**field));
+        }
+        spec
+    });
+    (prop_oneof![12 => wide, 1 => units()], select(&GATEWAYS[..]), option::of(0..4_u8))
         .prop_map(|(mut spec, gateway, listener)| {
             let mut target = target("Gateway", gateway);
             if let Some(listener) = listener {
