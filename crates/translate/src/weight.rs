@@ -36,6 +36,9 @@ const PART: u64 = 330;
 const EXPRESSION: u64 = 4_500;
 const INSTRUCTION: u64 = 120;
 
+/// A name for the statistics of a route: twice what counters and a histogram take with two workers, once there are requests.
+const STAT_PREFIX: u64 = 16_000;
+
 /// The most that is counted for one thing, so that sums cannot overflow.
 pub(crate) const MOST: u64 = 1 << 40;
 
@@ -46,10 +49,18 @@ pub(crate) fn route(row: &Row) -> u64 {
 
 /// Slots of a virtual host.
 pub(crate) fn slots(slots: &[Slot]) -> u64 {
-    slots.iter().map(|slot| BYTE * slot.config.len() as u64 + PART * (1 + readable::parts(&slot.config))).sum()
+    let messages =
+        slots.iter().map(|slot| BYTE * slot.config.len() as u64 + PART * (1 + readable::parts(&slot.config)));
+    messages.sum::<u64>() + of_slots(slots)
 }
 
-/// The expressions that each Envoy route of a rule has, without what is built while requests meet them.
+/// The expressions of slots.
+fn of_slots(slots: &[Slot]) -> u64 {
+    slots.iter().flat_map(|slot| slot.patterns.iter()).map(|pattern| expression(pattern)).sum()
+}
+
+/// What each Envoy route of a rule has besides its message: expressions, without what is built while requests meet them, and
+/// statistics.
 pub(crate) fn of_rule(rule: &Rule) -> u64 {
     let rewrite = match &rule.filters.rewrite.path {
         Some(PathModifier::Regex { pattern, .. }) => expression(pattern),
@@ -60,8 +71,8 @@ pub(crate) fn of_rule(rule: &Rule) -> u64 {
         Ok(cors::Origin::Pattern(pattern)) => expression(pattern.as_str()),
         _ => 0,
     });
-    let of_slots = rule.slots.iter().flat_map(|slot| slot.patterns.iter());
-    rewrite + origins.sum::<u64>() + of_slots.map(|pattern| expression(pattern)).sum::<u64>()
+    let statistics = if rule.by_policy.stat_prefix.is_some() { STAT_PREFIX } else { 0 };
+    rewrite + origins.sum::<u64>() + of_slots(&rule.slots) + statistics
 }
 
 /// The expressions of a match; `taken` tells what is built while requests meet them.
@@ -85,4 +96,26 @@ fn expression(pattern: &str) -> u64 {
 /// A cluster with so many endpoints.
 pub(crate) fn cluster(endpoints: u64) -> u64 {
     CLUSTER.saturating_add(endpoints.saturating_mul(ENDPOINT)).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ir::rule::{StatPart, StatPrefix};
+
+    use super::*;
+
+    #[test]
+    fn what_policies_have_a_route_keep_counts() {
+        let plain = Rule::direct_response(500, "");
+        assert_eq!(of_rule(&plain), 0);
+        let mut counted = plain.clone();
+        counted.by_policy.stat_prefix = Some(StatPrefix(Arc::new([StatPart::RouteName])));
+        assert!(of_rule(&counted) > ROUTE);
+        let pattern = Slot { name: "csrf", config: Arc::default(), patterns: Arc::new(["[a-z]{1,50}".into()]) };
+        let checked = Rule { slots: vec![pattern.clone()], ..plain };
+        assert!(of_rule(&checked) > EXPRESSION);
+        assert!(slots(&[pattern]) > of_rule(&checked));
+    }
 }

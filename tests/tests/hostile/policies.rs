@@ -121,3 +121,23 @@ async fn no_policy_winds_back_how_often_a_request_came_or_frames_a_message() -> 
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_of_two_hosts_are_counted_apart_under_one_prefix() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let [evil, other] = ["evil", "other"].map(|name| route(name, "statPrefix: \"all.{{rule_name}}\""));
+    stage.write(&format!("{evil}---\n{other}")).await?;
+    for host in ["evil.example", "other.example", "evil.example"] {
+        stage.answers(host, "/", 200).await?;
+    }
+    let counted = async |host: &str| {
+        let stats = stage.envoy().stats().await?;
+        let names =
+            stats.iter().filter(|(name, _)| name.contains(host) && name.ends_with(".route.all.upstream_rq_total"));
+        anyhow::Ok(names.map(|(_, count)| *count).collect::<Vec<_>>())
+    };
+    let both = (counted("evil.example").await?, counted("other.example").await?);
+    ensure!(both == (vec![2], vec![1]), "{both:?}");
+    stage.is_unharmed().await?;
+    stage.reports(&[]).await
+}
