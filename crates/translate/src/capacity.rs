@@ -19,7 +19,6 @@ use fit::{Claim, fit};
 
 use crate::{
     backend::most_endpoints,
-    host::ServedAt,
     policy::wide::ListenerSlots,
     resolve::{EnvoyRoute, Resolved, ResolvedRule},
     share::Payer,
@@ -28,6 +27,7 @@ use crate::{
         backend::ClusterId,
         capacity::{AskedCluster, AskedHost, Room},
         input::Config,
+        listener::ServedAt,
         route::RouteHead,
     },
     weight,

@@ -26,7 +26,7 @@ use crate::{
         attachment::{Attached, Attachment, ServedHostname},
         capacity::Room,
         host::{HostsOf, Placement, Rows, VirtualHost},
-        listener::{ListenerRow, PortHosts, PortListeners},
+        listener::{ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs},
         policy::{InForce, Overridden, PolicyAt, UsedEntry, Winner, WithoutPrefix},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
@@ -206,11 +206,6 @@ fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, list
             scope.demand::<WithoutPrefix>((policy.clone(), chain.route().clone(), rule));
         }
     }
-}
-
-tables! {
-    /// Scheme and Gateway port of a listener.
-    ServedAt: ListenerId => (Scheme, Port);
 }
 
 impl Lookup for ServedAt {

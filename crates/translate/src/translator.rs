@@ -27,7 +27,7 @@ use crate::{
     },
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
-    host::{Owner, RoutesAt, ServedAt},
+    host::{Owner, RoutesAt},
     policy::{
         rule::{HandedDown, RulePolicies},
         wide::{
@@ -52,7 +52,7 @@ use crate::{
             self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, HttpRoutes,
             Nacks, ObjectTable, RewritePolicies, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
-        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners},
+        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
         policy::{
             InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,

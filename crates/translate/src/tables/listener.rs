@@ -9,6 +9,8 @@ use super::gateway::{Admission, Fault, ListenerModel};
 tables! {
     /// The listeners of Gateways of ours.
     ListenerRow: ListenerId => ListenerState;
+    /// Scheme and Gateway port of a listener.
+    ServedAt: ListenerId => (Scheme, Port);
 }
 
 groups! {
