@@ -6,7 +6,12 @@ use std::sync::Arc;
 
 use engine::{Lookup, Scope};
 use envoy::bytes::Row;
-use ir::{Chain, ListenerId, Problem, matching::Step, route::Unhandled};
+use ir::{
+    Chain, ListenerId, Problem,
+    delegation::PlacedMatch,
+    matching::{Origin, Step},
+    route::Unhandled,
+};
 
 use crate::{
     budget::cost::Cost,
@@ -25,6 +30,7 @@ use resolution::Resolution;
 pub(crate) use unwritten::ANYWHERE;
 use unwritten::{Priced, Unwritten};
 
+mod as_much;
 mod backends;
 mod delegating;
 mod placed_rule;
@@ -96,6 +102,17 @@ pub(crate) struct EnvoyRoute {
 }
 
 impl Resolved {
+    /// Whether it has an Envoy route for a match.
+    fn serves(&self, placed: &PlacedMatch) -> bool {
+        match &self.routes {
+            EnvoyRoutes::Everywhere(routes) => routes.iter().any(|route| {
+                let origin = Origin::of(&route.steps, route.order);
+                origin.is_some_and(|it| it.matching == placed.index && it.part.ordinal == placed.ordinal)
+            }),
+            EnvoyRoutes::ByListener(_) => true,
+        }
+    }
+
     /// Whether it has matches with regular expressions.
     pub(crate) fn costs_time(&self) -> bool {
         match &self.routes {
@@ -127,6 +144,10 @@ impl Lookup for ResolvedRule {
     /// It answers 500 to what it matches. The children of one that delegates go on.
     fn poisoned(scope: &Scope<'_>, key: &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
         Some(PlacedRule::of(scope, key)?.closed(scope))
+    }
+
+    fn depth((chain, _): &(Chain, u32)) -> u32 {
+        as_much::from_below(chain)
     }
 }
 

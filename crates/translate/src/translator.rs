@@ -43,8 +43,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, OverShare, Places, Referred,
-            Selections, ServedChain, TruncatedChildren, TruncatedStatus,
+            AsMuchBelow, Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, Handed, OverShare,
+            Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -417,12 +417,13 @@ fn tables() -> Engine {
         .derived::<ServedChain>()
         .group::<Selections>()
         .group::<Fitting>()
+        .group::<Handed>()
         .lookup::<FitsBelow>()
         .lookup::<Referred>()
         .group::<Places>()
         .derived::<TruncatedStatus>()
         .group::<TruncatedChildren>()
-        .lookup::<ResolvedRule>()
+        .layered(|tables| tables.lookup::<AsMuchBelow>().lookup::<ResolvedRule>())
         .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Unacceptable, HttpRoutes>(http_route)

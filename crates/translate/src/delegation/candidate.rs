@@ -10,7 +10,8 @@ use crate::{
     internal,
     tables::{
         delegation::{
-            Candidate, Delegating, Fit, Fitting, Place, Places, Selection, Selections, ServedChain, TruncatedStatus,
+            Candidate, Delegating, Fit, Fitting, Handed, Place, Places, Selection, Selections, ServedChain,
+            TruncatedStatus,
         },
         input::Config,
         route::{RouteHead, RouteRule},
@@ -57,6 +58,9 @@ struct Judged {
     place: Place,
     /// By the parent's match.
     fits: Vec<(u32, Fit)>,
+    /// The matches of its delegating rules that ask for no more than the parent's: the place of that, the rule, and the
+    /// place in the rule.
+    handed: Vec<(u32, u32, u32)>,
     /// The matches that it has.
     claim: Claim,
     /// Whether its parent's owner wants it.
@@ -68,11 +72,11 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let head = scope.get::<RouteHead>(name)?;
     let placed = PlacedRoute::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
-    let mut below = BTreeMap::new();
+    let (mut below, mut handed) = (BTreeMap::<u32, bool>::new(), Vec::new());
     let mut count = 0;
     // One that alone exceeds the bound is followed no further: it goes without.
     let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
-    for (_, index) in head.rules.iter().zip(0..) {
+    for (rule_head, index) in head.rules.iter().zip(0..) {
         if count > most {
             break;
         }
@@ -82,7 +86,12 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         served.extend(outcome.matches.iter().map(|placed| (index, placed.index)));
         left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
         for (matching, as_much) in outcome.below {
-            *below.entry(matching).or_default() |= as_much;
+            let fits = below.entry(matching).or_default();
+            if rule_head.delegates && placed.fault.is_none() {
+                handed.extend(as_much.into_iter().map(|at| (matching, index, at)));
+            } else {
+                *fits |= !as_much.is_empty();
+            }
         }
     }
     served.dedup();
@@ -99,16 +108,19 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     fits.extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
     let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
     let claim = Claim { count: count as u64, created: head.created };
-    Some(Judged { place, fits, claim, allowed })
+    Some(Judged { place, fits, handed, claim, allowed })
 }
 
 /// Tells it to its parent, its own status and the bounds of the tree.
 fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
-    let Judged { place, fits, claim, allowed } = judged;
+    let Judged { place, fits, handed, claim, allowed } = judged;
     let (parent, parent_rule) = chain.above()?;
     let name = chain.route();
     for (matching, fit) in fits {
         scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
+    }
+    for (matching, rule, at) in handed {
+        scope.emit::<Handed>((parent.clone(), parent_rule, matching), (name.clone(), rule, at), ());
     }
     if allowed && claim.count > 0 {
         scope.emit::<MatchClaims>((chain.top().clone(), chain.depth()), chain.clone(), claim);

@@ -28,10 +28,19 @@ use crate::tables::{
 pub(crate) struct Outcome {
     /// Those that lie below the parent's.
     pub(crate) matches: Vec<PlacedMatch>,
-    /// The parent's matches with something below, and whether that asks for no more.
-    pub(crate) below: BTreeMap<u32, bool>,
+    /// The parent's matches with something below, and the places among [`Self::matches`] of those that ask for no more.
+    pub(crate) below: BTreeMap<u32, Vec<u32>>,
     /// Those that do not, and why.
     pub(crate) left_out: Vec<(u32, String)>,
+}
+
+impl Outcome {
+    /// Notes that the match which comes next lies below match number `ordinal` of the parent.
+    fn lies_below(&mut self, ordinal: u32, parent: &Match, next: &Match) {
+        let place = u32::try_from(self.matches.len()).unwrap_or(u32::MAX);
+        let as_much = asks_for(parent) == asks_for(next);
+        self.below.entry(ordinal).or_default().extend(as_much.then_some(place));
+    }
 }
 
 /// A route where it stands.
@@ -116,8 +125,7 @@ impl PlacedRoute {
                     }
                     match join(&parent.written, &read.written) {
                         Ok(joined) => {
-                            *outcome.below.entry(ordinal).or_default() |=
-                                asks_for(&parent.written) == asks_for(&joined);
+                            outcome.lies_below(ordinal, &parent.written, &joined);
                             outcome.matches.push(place(parent, ordinal, joined));
                         }
                         Err(unjoinable) => why = why.or(Some(unjoinable.to_string())),
@@ -136,8 +144,7 @@ impl PlacedRoute {
                 for ordinal in near {
                     let Some(parent) = above.matches.get(ordinal as usize) else { continue };
                     if inner.lies_below(&parent.written).is_ok() {
-                        *outcome.below.entry(ordinal).or_default() |=
-                            asks_for(&parent.written) == asks_for(&read.written);
+                        outcome.lies_below(ordinal, &parent.written, &read.written);
                         let narrower = |other: &PlacedMatch| asks_for(&parent.written) < asks_for(&other.written);
                         if around.is_none_or(narrower) {
                             around = Some(parent);

@@ -13,7 +13,7 @@ use crate::{
     budget::cost::Meter,
     delegation::{describe, why_too_many},
     internal,
-    tables::delegation::{Delegating, FitsBelow, Referred, Selection, ServedChain},
+    tables::delegation::{AsMuchBelow, Delegating, FitsBelow, Referred, Selection, ServedChain},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -40,6 +40,10 @@ pub(super) fn answers(
     for (placed, matching) in unwritten.matches.iter().zip(0..) {
         let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
         let field = || format!("{field}.matches[{}]", placed.index);
+        let left = || {
+            let as_much = scope.get::<AsMuchBelow>(&(chain.clone(), rule, matching)).is_some_and(|as_much| *as_much);
+            placed.behind(delegation.terms.sort, as_much)
+        };
         if fits.barred {
             let message = format!(
                 "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
@@ -51,10 +55,10 @@ pub(super) fn answers(
         }
         if fits.serves {
             if missing || fits.barred || fits.left_out {
-                behind.push(placed.behind(delegation.terms.sort, fits.as_much));
+                behind.push(left());
             }
         } else if missing || !selected || fits.broken || fits.barred || fits.left_out {
-            broken.push(if fits.broken { placed.behind(delegation.terms.sort, fits.as_much) } else { placed.clone() });
+            broken.push(if fits.broken { left() } else { placed.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",

@@ -27,6 +27,8 @@ tables! {
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
     /// this, so that few wake it.
     FitsBelow: (Chain, u32, u32) => Fits;
+    /// Whether anything is served below a match of a delegating rule, at any depth, that asks for no more than the match.
+    AsMuchBelow: (Chain, u32, u32) => bool;
     /// What a reference of a delegating rule comes to, for the same reason.
     Referred: (Chain, u32, u32) => Referral;
 }
@@ -36,6 +38,9 @@ groups! {
     ChildrenOverShare: (Chain, u32), RouteId => Beyond;
     /// Where below others a route stands.
     Places: RouteId, Chain => Arc<Place>;
+    /// The matches of delegating rules that stand below a match of their parent and ask for no more: the child, its rule and
+    /// the place there. Whether anything is served for them is known only when it is for all below them.
+    Handed: (Chain, u32, u32), (RouteId, u32, u32) => ();
     /// The children of a route whose statuses have no room for it.
     TruncatedChildren: RouteId, RouteId => ();
 }
@@ -140,7 +145,7 @@ pub(crate) struct FitCounts {
     serving: u64,
     broken: u64,
     barred: u64,
-    /// Those with a match that asks for no more than the parent's.
+    /// Those with a match that asks for no more than the parent's, of a rule that delegates no further.
     as_much: u64,
 }
 
@@ -165,7 +170,7 @@ impl Summary for FitCounts {
 pub(crate) enum Fit {
     /// A match that it serves.
     Serves {
-        /// Whether one of them asks for no more than the parent's.
+        /// Whether one of them, of a rule that delegates no further, asks for no more than the parent's.
         as_much: bool,
     },
     /// Nothing that it serves, since the child as a whole is broken or not allowed.
@@ -203,7 +208,7 @@ pub(crate) enum Beyond {
 pub(crate) struct Fits {
     /// Somebody serves something.
     pub(crate) serves: bool,
-    /// Somebody has a match that asks for no more than the parent's, be it broken.
+    /// Somebody has a match that asks for no more than the parent's, be it broken, of a rule that delegates no further.
     pub(crate) as_much: bool,
     /// Somebody would serve if it were sound.
     pub(crate) broken: bool,

@@ -120,7 +120,7 @@ pub fn one_of_each() -> Vec<Value> {
         route(
             "root",
             json!({"hostnames": ["tree.example.com"], "rules": [
-                to("/named", &["leafy", "catch"]),
+                to("/named", &["leafy", "catch", "missing"]),
                 {"matches": [prefix("/label")], "backendRefs": [
                     {"group": "delegation.kgateway.dev", "kind": "label", "name": "many"}]},
                 {"matches": [prefix("/all")], "backendRefs": [

@@ -533,3 +533,26 @@ fn a_faulty_child_answers_before_what_is_left_of_its_parent() {
     let scene = scene([root(json!([to("/a", &["zz"]), forward("/b")])), faulty]);
     assert_eq!(routes(&scene), ["root.1.0 /b", "zz.0.0 /a 500", "root.0.0 /a 500"]);
 }
+
+#[test]
+fn what_is_left_of_a_parent_gives_way_to_what_is_served_below_it_and_to_nobody_else() {
+    let below = |rules: Value| {
+        let objects = [root(json!([to("/a", &["mid", "missing"]), forward("/a")])), child("mid", rules)];
+        let leaves = [child("zz", json!([forward("/a")])), child("deep", json!([forward("/a/x")]))];
+        routes(&scene(objects.into_iter().chain(leaves)))
+    };
+    // The rule of `mid` asks for no more, but nothing that stands below it does.
+    let left = ["root.0.0 /a 500", "root.1.0 /a"];
+    assert_eq!(below(json!([to("/a", &["deep"])])), ["deep.0.0 /a/x", left[0], left[1]]);
+    let through = |names: &[&str]| json!([to("/a", names)]);
+    assert!(is_before(&below(through(&["zz"])), "zz.0.0 /a", left[0]));
+    assert!(is_before(&below(through(&["zz", "deep"])), "zz.0.0 /a", left[0]));
+    // What `mid` answers itself counts as well.
+    assert!(is_before(&below(through(&["gone"])), "mid.0.0 /a 500", left[0]));
+    assert!(is_before(&below(through(&["deep", "gone"])), "mid.0.0 /a 500", left[0]));
+}
+
+fn is_before(routes: &[String], first: &str, second: &str) -> bool {
+    let place = |name: &str| routes.iter().position(|route| route == name);
+    place(first).is_some_and(|first| place(second).is_some_and(|second| first < second))
+}
