@@ -46,17 +46,32 @@ pub struct PlacedMatch {
 }
 
 impl PlacedMatch {
-    /// This match behind those that stand below it; `as_much` tells whether any of them asks for no more.
-    pub fn behind(&self, sort: SortMethod, as_much: bool) -> Self {
-        let steps = match (sort, self.steps.split_last()) {
-            // In a contest those that ask for more come first anyway.
-            (SortMethod::RouteSpecificity, Some((Step::At(at), kept))) if at.specificity.is_some() => {
-                let last = Step::At(At { gives_way: as_much, ..at.clone() });
-                kept.iter().cloned().chain([last]).collect()
+    /// This match right behind those that stand below it; `last` is the place of the last of them that asks for no more.
+    pub fn behind(&self, sort: SortMethod, last: Option<&[Step]>) -> Self {
+        let steps = match (self.in_contest(sort), last) {
+            (Some((_, at)), Some(last)) if *last > *self.steps => {
+                last.iter().cloned().chain([Step::Left(at.clone())]).collect()
             }
-            _ => self.steps.iter().cloned().chain([Step::Last]).collect(),
+            // In a contest those that ask for more come first anyway.
+            (Some(_), _) => self.steps.clone(),
+            (None, _) => self.steps.iter().cloned().chain([Step::Last]).collect(),
         };
         Self { steps, ..self.clone() }
+    }
+
+    /// This match behind all of its tree that ask for as much, where nobody knows which of them stand below it.
+    pub fn behind_all(&self, sort: SortMethod) -> Self {
+        let Some((kept, at)) = self.in_contest(sort) else { return self.behind(sort, None) };
+        let last = Step::At(At { gives_way: true, ..at.clone() });
+        Self { steps: kept.iter().cloned().chain([last]).collect(), ..self.clone() }
+    }
+
+    /// Its place, and what is in front of it, where those that stand below it are compared with it.
+    fn in_contest(&self, sort: SortMethod) -> Option<(&[Step], &At)> {
+        match (sort, self.steps.split_last()) {
+            (SortMethod::RouteSpecificity, Some((Step::At(at), kept))) if at.specificity.is_some() => Some((kept, at)),
+            _ => None,
+        }
     }
 }
 

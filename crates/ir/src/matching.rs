@@ -167,6 +167,8 @@ pub enum Step {
     At(At),
     /// Behind all that stand at this place.
     Last,
+    /// Behind all that stand at this place, and not at its own, which is this.
+    Left(At),
 }
 
 /// The place of a match among those it is compared with.

@@ -102,14 +102,17 @@ pub(crate) struct EnvoyRoute {
 }
 
 impl Resolved {
-    /// Whether it has an Envoy route for a match.
-    fn serves(&self, placed: &PlacedMatch) -> bool {
+    /// Where the first Envoy route stands that it has for a match.
+    fn place_of(&self, placed: &PlacedMatch) -> Option<Arc<[Step]>> {
         match &self.routes {
-            EnvoyRoutes::Everywhere(routes) => routes.iter().any(|route| {
-                let origin = Origin::of(&route.steps, route.order);
-                origin.is_some_and(|it| it.matching == placed.index && it.part.ordinal == placed.ordinal)
-            }),
-            EnvoyRoutes::ByListener(_) => true,
+            EnvoyRoutes::Everywhere(routes) => {
+                let place = routes.iter().find(|route| {
+                    let origin = Origin::of(&route.steps, route.order).filter(|origin| origin.part.path == 0);
+                    origin.is_some_and(|it| it.matching == placed.index && it.part.ordinal == placed.ordinal)
+                });
+                place.map(|route| route.steps.clone())
+            }
+            EnvoyRoutes::ByListener(_) => Some(placed.steps.clone()),
         }
     }
 

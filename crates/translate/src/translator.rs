@@ -43,8 +43,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            AsMuchBelow, Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, Handed, OverShare,
-            Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
+            AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, Handed,
+            OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -417,6 +417,7 @@ fn tables() -> Engine {
         .derived::<ServedChain>()
         .group::<Selections>()
         .group::<Fitting>()
+        .group::<AsMuch>()
         .group::<Handed>()
         .lookup::<FitsBelow>()
         .lookup::<Referred>()

@@ -58,7 +58,7 @@ impl Origin {
     pub fn of(steps: &[Step], order: u32) -> Option<Self> {
         // A route's own match is the last on the way to it.
         let at = steps.iter().rev().find_map(|step| match step {
-            Step::At(at) => Some(at),
+            Step::At(at) | Step::Left(at) => Some(at),
             Step::Last => None,
         })?;
         Some(Self { rule: at.rule, matching: at.matching, part: Part::at(order) })

@@ -89,7 +89,8 @@ impl Precedence {
         let by_root = || age(&self.root, &other.root, TieBreak::RootAge, TieBreak::RootName);
         let by_steps = || {
             let mut pairs = self.steps.iter().zip(other.steps.iter());
-            pairs.find_map(|(own, other)| step(own, other))
+            let by_step = pairs.find_map(|(own, other)| step(own, other));
+            by_step.or(matches!(other.steps.get(self.steps.len()), Some(Step::Left(_))).then_some(TieBreak::StandIn))
         };
         Some(by_specificity.or_else(by_root).or_else(by_steps).unwrap_or(TieBreak::Way))
     }
@@ -121,7 +122,7 @@ fn age(own: &Age, other: &Age, by_age: TieBreak, by_name: TieBreak) -> Option<Ti
 
 fn step(own: &Step, other: &Step) -> Option<TieBreak> {
     match (own, other) {
-        (Step::At(own), Step::At(other)) => at(own, other),
+        (Step::At(own), Step::At(other)) | (Step::Left(own), Step::Left(other)) => at(own, other),
         (Step::Last, Step::Last) => None,
         _ => Some(TieBreak::StandIn),
     }

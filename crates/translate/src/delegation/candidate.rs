@@ -1,16 +1,19 @@
 //! Whether a selected route has anything to serve.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use engine::{Derived, Emitter, Scope};
-use ir::{Chain, Reason, delegation::Children};
+use ir::{Chain, Reason, delegation::Children, matching::Step};
 
 use super::{MatchClaims, PlacedRoute, branch::grow, share::Claim};
 use crate::{
     internal,
     tables::{
         delegation::{
-            Candidate, Delegating, Fit, Fitting, Handed, Place, Places, Selection, Selections, ServedChain,
+            AsMuch, Candidate, Delegating, Fit, Fitting, Handed, Place, Places, Selection, Selections, ServedChain,
             TruncatedStatus,
         },
         input::Config,
@@ -58,9 +61,11 @@ struct Judged {
     place: Place,
     /// By the parent's match.
     fits: Vec<(u32, Fit)>,
-    /// The matches of its delegating rules that ask for no more than the parent's: the place of that, the rule, and the
-    /// place in the rule.
-    handed: Vec<(u32, u32, u32)>,
+    /// By the parent's match, the place of the last of its own that asks for no more, of a rule that delegates no further.
+    as_much: BTreeMap<u32, Arc<[Step]>>,
+    /// The matches of its delegating rules that ask for no more than the parent's: the number of that, the rule, the number
+    /// in the rule, and the place.
+    handed: Vec<(u32, u32, u32, Arc<[Step]>)>,
     /// The matches that it has.
     claim: Claim,
     /// Whether its parent's owner wants it.
@@ -72,7 +77,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let head = scope.get::<RouteHead>(name)?;
     let placed = PlacedRoute::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
-    let (mut below, mut handed) = (BTreeMap::<u32, bool>::new(), Vec::new());
+    let (mut below, mut as_much, mut handed) = (BTreeSet::new(), BTreeMap::<u32, Arc<[Step]>>::new(), Vec::new());
     let mut count = 0;
     // One that alone exceeds the bound is followed no further: it goes without.
     let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
@@ -85,12 +90,16 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         count += outcome.matches.len();
         served.extend(outcome.matches.iter().map(|placed| (index, placed.index)));
         left_out.extend(outcome.left_out.into_iter().map(|(matching, why)| (index, matching, why)));
-        for (matching, as_much) in outcome.below {
-            let fits = below.entry(matching).or_default();
+        for (matching, equal) in outcome.below {
+            below.insert(matching);
+            let places = equal.iter().filter_map(|at| Some((*at, &outcome.matches.get(*at as usize)?.steps)));
             if rule_head.delegates && placed.fault.is_none() {
-                handed.extend(as_much.into_iter().map(|at| (matching, index, at)));
-            } else {
-                *fits |= !as_much.is_empty();
+                handed.extend(places.map(|(at, steps)| (matching, index, at, steps.clone())));
+            } else if let Some(last) = places.map(|(_, steps)| steps).max() {
+                let known = as_much.entry(matching).or_insert_with(|| last.clone());
+                if *last > *known {
+                    known.clone_from(last);
+                }
             }
         }
     }
@@ -98,29 +107,30 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let allowed = placed.fault.as_ref().is_none_or(|fault| fault.reason != Reason::NotAllowedByParent);
     if placed.fault.is_some() || count > most {
         // Nobody knows what it would have, were it sound or less.
-        for (at, _) in placed.above.iter().flat_map(|above| (0..).zip(&above.matches)) {
-            below.entry(at).or_insert(false);
-        }
+        below.extend(placed.above.iter().flat_map(|above| (0..).zip(&above.matches)).map(|(at, _)| at));
     }
     let is_sound = placed.fault.is_none();
-    let fit = |as_much| if is_sound { Fit::Serves { as_much } } else { Fit::Broken { as_much: as_much && allowed } };
-    let mut fits: Vec<_> = below.into_iter().map(|(matching, as_much)| (matching, fit(as_much))).collect();
+    let fit = if is_sound { Fit::Serves } else { Fit::Broken };
+    let mut fits: Vec<_> = below.into_iter().map(|matching| (matching, fit)).collect();
     fits.extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
     let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
     let claim = Claim { count: count as u64, created: head.created };
-    Some(Judged { place, fits, handed, claim, allowed })
+    Some(Judged { place, fits, as_much, handed, claim, allowed })
 }
 
 /// Tells it to its parent, its own status and the bounds of the tree.
 fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
-    let Judged { place, fits, handed, claim, allowed } = judged;
+    let Judged { place, fits, as_much, handed, claim, allowed } = judged;
     let (parent, parent_rule) = chain.above()?;
     let name = chain.route();
     for (matching, fit) in fits {
         scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
     }
-    for (matching, rule, at) in handed {
-        scope.emit::<Handed>((parent.clone(), parent_rule, matching), (name.clone(), rule, at), ());
+    for (matching, last) in as_much {
+        scope.emit::<AsMuch>((parent.clone(), parent_rule, matching), (last, name.clone()), ());
+    }
+    for (matching, rule, at, steps) in handed {
+        scope.emit::<Handed>((parent.clone(), parent_rule, matching), (name.clone(), rule, at), steps);
     }
     if allowed && claim.count > 0 {
         scope.emit::<MatchClaims>((chain.top().clone(), chain.depth()), chain.clone(), claim);

@@ -1,25 +1,28 @@
-//! Whether anything below a match of a delegating rule asks for no more than the match.
+//! Where the last of those stands that are below a match of a delegating rule and ask for no more than the match.
 //!
-//! Where that is so, what is left of the match has to give way to it. Where it is not, what is left of it stands in its own
-//! place: behind others it would leave them requests that belong to whom the rule misses.
+//! What is left of the match stands right behind it. Further behind it would leave requests to others that belong to whom the
+//! rule misses.
+
+use std::sync::Arc;
 
 use engine::{Lookup, Scope};
-use ir::{Chain, delegation::SortMethod};
+use ir::{Chain, delegation::SortMethod, matching::Step};
 
 use super::ResolvedRule;
-use crate::tables::delegation::{AsMuchBelow, Delegating, FitsBelow, Handed, ServedChain};
+use crate::tables::delegation::{AsMuch, AsMuchBelow, Delegating, Handed, ServedChain};
 
 impl Lookup for AsMuchBelow {
-    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<bool> {
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Arc<[Step]>> {
         let (chain, rule, _) = key;
-        if scope.get::<FitsBelow>(key).is_some_and(|fits| fits.as_much) {
-            return Some(true);
-        }
+        let children = scope.group::<AsMuch>(key);
+        let is_served = |child| scope.get::<ServedChain>(&chain.below(*rule, child)).is_some();
+        let served = children.iter().rev().find(|((_, child), ())| is_served(child.clone()));
+        let last = served.map(|((steps, _), ())| steps.clone());
         let handed = scope.group::<Handed>(key);
-        let mut handed = handed.iter();
-        Some(handed.any(|((child, index, matching), ())| {
-            is_served(scope, &(chain.below(*rule, child.clone()), *index, *matching))
-        }))
+        let deeper = handed.iter().filter_map(|((child, index, matching), steps)| {
+            last_of(scope, &(chain.below(*rule, child.clone()), *index, *matching), steps)
+        });
+        deeper.chain(last).max()
     }
 
     fn depth((chain, ..): &(Chain, u32, u32)) -> u32 {
@@ -27,22 +30,17 @@ impl Lookup for AsMuchBelow {
     }
 }
 
-/// Whether a match of a delegating rule has anything served that asks for no more, by the rule itself or below it.
-fn is_served(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> bool {
+/// The last place of what a match of a delegating rule at `steps` comes to that asks for no more, by the rule itself or below
+/// it.
+fn last_of(scope: &Scope<'_>, key: &(Chain, u32, u32), steps: &Arc<[Step]>) -> Option<Arc<[Step]>> {
     let (chain, rule, matching) = key;
-    if scope.get::<ServedChain>(chain).is_none() {
-        return false;
-    }
+    scope.get::<ServedChain>(chain)?;
     let rule = (chain.clone(), *rule);
-    // What delegates nothing answers by itself.
-    let Some(delegation) = scope.get::<Delegating>(&rule) else { return true };
-    // Those that are sorted by weight stand in the place of the match, whatever they ask for.
-    if delegation.terms.sort == SortMethod::TableWeight {
-        return true;
-    }
-    let Some(placed) = delegation.matches.get(*matching as usize) else { return false };
-    scope.get::<ResolvedRule>(&rule).is_some_and(|resolved| resolved.serves(placed))
-        || scope.get::<AsMuchBelow>(key).is_some_and(|as_much| *as_much)
+    // What delegates nothing answers by itself, and what is sorted by weight stands in the place of the match.
+    let delegation = scope.get::<Delegating>(&rule).filter(|it| it.terms.sort != SortMethod::TableWeight);
+    let Some(delegation) = delegation else { return Some(steps.clone()) };
+    let own = scope.get::<ResolvedRule>(&rule)?.place_of(delegation.matches.get(*matching as usize)?);
+    own.max(scope.get::<AsMuchBelow>(key).as_deref().cloned())
 }
 
 /// The depth of tables that settle from the leaves of a tree to its root.

@@ -41,8 +41,8 @@ pub(super) fn answers(
         let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
         let field = || format!("{field}.matches[{}]", placed.index);
         let left = || {
-            let as_much = scope.get::<AsMuchBelow>(&(chain.clone(), rule, matching)).is_some_and(|as_much| *as_much);
-            placed.behind(delegation.terms.sort, as_much)
+            let last = scope.get::<AsMuchBelow>(&(chain.clone(), rule, matching));
+            placed.behind(delegation.terms.sort, last.as_deref().map(|last| &**last))
         };
         if fits.barred {
             let message = format!(

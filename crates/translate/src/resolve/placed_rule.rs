@@ -94,7 +94,7 @@ impl<'a> PlacedRule<'a> {
         if self.head.rules.get(self.key.1 as usize).is_some_and(|rule| rule.delegates) {
             let terms = scope.attempt(|| self.terms(scope));
             let sort = terms.ok().and_then(Result::ok).map_or_else(SortMethod::default, |terms| terms.sort);
-            let behind = |placed: &PlacedMatch| placed.behind(sort, true);
+            let behind = |placed: &PlacedMatch| placed.behind_all(sort);
             unwritten.matches = unwritten.matches.iter().map(behind).collect();
         }
         let mut findings = Findings {

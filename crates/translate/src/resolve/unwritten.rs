@@ -7,7 +7,7 @@ use ir::{
     Chain, Problem, Reason, Severity,
     delegation::PlacedMatch,
     filter::Scheme,
-    matching::{Part, Step},
+    matching::{At, Part, Step},
     rule::{Rule, Source},
     settings::Replacement,
 };
@@ -147,14 +147,13 @@ impl Priced {
         };
         let mut steps = placed.steps.clone();
         // The parts of one match do not ask for equally much.
-        if let (Some(Step::At(first)), true) = (steps.last(), part.path > 0)
-            && first.specificity.is_some()
-        {
+        if part.path > 0 {
             let mut parted = steps.to_vec();
-            if let Some(Step::At(at)) = parted.last_mut() {
-                at.specificity = Some(request.specificity());
+            let contest = parted.iter_mut().rev().find(|step| !matches!(step, Step::Left(_)));
+            if let Some(Step::At(At { specificity: Some(specificity), .. })) = contest {
+                *specificity = request.specificity();
+                steps = parted.into();
             }
-            steps = parted.into();
         }
         let prefix = || matching.guard().cloned().unwrap_or_default();
         let cost = taken.map(|taken| Arc::new(Cost { prefix: prefix(), nanos: taken.nanos }));

@@ -6,7 +6,7 @@ use engine::{Group, Scope, Summary, View};
 use ir::{
     Chain, RouteId,
     delegation::{Children, Level, PlacedMatch},
-    matching::Path,
+    matching::{Path, Step},
 };
 
 use super::{gateway::Fault, terms::Terms};
@@ -27,8 +27,9 @@ tables! {
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
     /// this, so that few wake it.
     FitsBelow: (Chain, u32, u32) => Fits;
-    /// Whether anything is served below a match of a delegating rule, at any depth, that asks for no more than the match.
-    AsMuchBelow: (Chain, u32, u32) => bool;
+    /// Where the last of those stands that are served below a match of a delegating rule, at any depth, and ask for no more
+    /// than the match.
+    AsMuchBelow: (Chain, u32, u32) => Arc<[Step]>;
     /// What a reference of a delegating rule comes to, for the same reason.
     Referred: (Chain, u32, u32) => Referral;
 }
@@ -38,9 +39,12 @@ groups! {
     ChildrenOverShare: (Chain, u32), RouteId => Beyond;
     /// Where below others a route stands.
     Places: RouteId, Chain => Arc<Place>;
+    /// The children below a match of their parent that have a match which asks for no more, of a rule that delegates no
+    /// further, by the place of the last such match.
+    AsMuch: (Chain, u32, u32), (Arc<[Step]>, RouteId) => ();
     /// The matches of delegating rules that stand below a match of their parent and ask for no more: the child, its rule and
-    /// the place there. Whether anything is served for them is known only when it is for all below them.
-    Handed: (Chain, u32, u32), (RouteId, u32, u32) => ();
+    /// the place there, each with where it stands. Whether anything is served for them is known only when it is for all below them.
+    Handed: (Chain, u32, u32), (RouteId, u32, u32) => Arc<[Step]>;
     /// The children of a route whose statuses have no room for it.
     TruncatedChildren: RouteId, RouteId => ();
 }
@@ -130,10 +134,9 @@ impl Group for Fitting {
     type Summary = FitCounts;
 
     fn summary(fit: &Fit) -> FitCounts {
-        let asks = |as_much: bool| u64::from(as_much);
         match fit {
-            Fit::Serves { as_much } => FitCounts { serving: 1, as_much: asks(*as_much), ..FitCounts::default() },
-            Fit::Broken { as_much } => FitCounts { broken: 1, as_much: asks(*as_much), ..FitCounts::default() },
+            Fit::Serves => FitCounts { serving: 1, ..FitCounts::default() },
+            Fit::Broken => FitCounts { broken: 1, ..FitCounts::default() },
             Fit::Barred => FitCounts { barred: 1, ..FitCounts::default() },
         }
     }
@@ -145,23 +148,19 @@ pub(crate) struct FitCounts {
     serving: u64,
     broken: u64,
     barred: u64,
-    /// Those with a match that asks for no more than the parent's, of a rule that delegates no further.
-    as_much: u64,
 }
 
 impl Summary for FitCounts {
-    fn add(&mut self, Self { serving, broken, barred, as_much }: &Self) {
+    fn add(&mut self, Self { serving, broken, barred }: &Self) {
         self.serving += serving;
         self.broken += broken;
         self.barred += barred;
-        self.as_much += as_much;
     }
 
-    fn remove(&mut self, Self { serving, broken, barred, as_much }: &Self) {
+    fn remove(&mut self, Self { serving, broken, barred }: &Self) {
         self.serving -= serving;
         self.broken -= broken;
         self.barred -= barred;
-        self.as_much -= as_much;
     }
 }
 
@@ -169,15 +168,9 @@ impl Summary for FitCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// A match that it serves.
-    Serves {
-        /// Whether one of them, of a rule that delegates no further, asks for no more than the parent's.
-        as_much: bool,
-    },
+    Serves,
     /// Nothing that it serves, since the child as a whole is broken or not allowed.
-    Broken {
-        /// Whether it answers by itself where it asks for no more than the parent's.
-        as_much: bool,
-    },
+    Broken,
     /// Nothing: the match is no prefix, and the child does not inherit.
     Barred,
 }
@@ -208,8 +201,6 @@ pub(crate) enum Beyond {
 pub(crate) struct Fits {
     /// Somebody serves something.
     pub(crate) serves: bool,
-    /// Somebody has a match that asks for no more than the parent's, be it broken, of a rule that delegates no further.
-    pub(crate) as_much: bool,
     /// Somebody would serve if it were sound.
     pub(crate) broken: bool,
     /// Somebody is barred.
@@ -227,8 +218,8 @@ impl engine::Lookup for FitsBelow {
         let excess = scope.group::<ChildrenOverShare>(&(chain.clone(), *rule));
         let (counts, left_out) =
             if excess.is_empty() { (*children.summary(), false) } else { without(&children, &excess) };
-        let FitCounts { serving, broken, barred, as_much } = counts;
-        Some(Fits { serves: serving > 0, as_much: as_much > 0, broken: broken > 0, barred: barred > 0, left_out })
+        let FitCounts { serving, broken, barred } = counts;
+        Some(Fits { serves: serving > 0, broken: broken > 0, barred: barred > 0, left_out })
     }
 }
 
@@ -237,10 +228,8 @@ fn without(children: &View<Fitting>, excess: &View<ChildrenOverShare>) -> (FitCo
     let (mut counts, mut left_out) = (FitCounts::default(), false);
     for (child, fit) in children.iter() {
         match (excess.get(child), fit) {
-            (Some(Beyond::Closed), Fit::Serves { as_much }) => {
-                counts.add(&Fitting::summary(&Fit::Broken { as_much: *as_much }));
-            }
-            (Some(Beyond::LeftOut | Beyond::Below), Fit::Serves { .. } | Fit::Broken { .. }) => left_out = true,
+            (Some(Beyond::Closed), Fit::Serves) => counts.add(&Fitting::summary(&Fit::Broken)),
+            (Some(Beyond::LeftOut | Beyond::Below), Fit::Serves | Fit::Broken) => left_out = true,
             (_, fit) => counts.add(&Fitting::summary(fit)),
         }
     }

@@ -552,6 +552,24 @@ fn what_is_left_of_a_parent_gives_way_to_what_is_served_below_it_and_to_nobody_e
     assert!(is_before(&below(through(&["deep", "gone"])), "mid.0.0 /a 500", left[0]));
 }
 
+#[test]
+fn what_is_left_of_an_expression_stands_right_behind_what_is_narrower_below_it() {
+    let expression = |pattern: &str| json!([{"path": {"type": "RegularExpression", "value": pattern}}]);
+    let mut parent = to("/v", &["zz", "missing"]);
+    parent["matches"] = expression("/v[0-9]");
+    let mut other = forward("/v");
+    other["matches"] = expression("/v.*");
+    let below = |name: &str| {
+        annotated(child(name, json!([forward("/x")])), "delegation.kgateway.dev/inherit-parent-matcher", "yes")
+    };
+    let broader = |weight: &str| annotated(root(json!([parent, other])), "kgateway.dev/route-weight", weight);
+    let narrow = "zz.0.0 (?:/v[0-9])/x(/.*)?";
+    let left = "root.0.0 /v[0-9] 500";
+    let both = |weight| routes(&scene([broader(weight), below("zz")]));
+    assert!(is_before(&both("0"), narrow, left), "{:?}", both("0"));
+    assert!(is_before(&both("-1"), left, "root.1.0 /v.*"), "{:?}", both("-1"));
+}
+
 fn is_before(routes: &[String], first: &str, second: &str) -> bool {
     let place = |name: &str| routes.iter().position(|route| route == name);
     place(first).is_some_and(|first| place(second).is_some_and(|second| first < second))
