@@ -30,7 +30,7 @@ const HOSTS: usize = 300;
 const CHANGES: usize = 20;
 
 /// How long one may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 const VICTIM: &str = "victim.test";
 
@@ -73,7 +73,7 @@ async fn main() -> Result<()> {
 /// Waits until the victim's change is served.
 async fn is_served(target: &Target, change: usize) -> Result<()> {
     let request = Request::get(VICTIM, &format!("/{change}"));
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let status = client::send(target, &request).await?.status;
         ensure!(status == 302, "{status}");
         Ok::<_, anyhow::Error>(())

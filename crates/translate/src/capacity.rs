@@ -100,10 +100,10 @@ type Rooms = Vec<(Hostname, Room)>;
 impl Derived for AskedHost {
     fn compute(scope: &Emitter<'_>, (listener, hostname): &Self::Key) -> Option<()> {
         let part = Part::Host(listener.name.clone(), hostname.clone());
-        let slots = scope.get::<ListenerSlots>(listener);
         // Over TLS they stand once, on the route configuration.
-        let is_plain = || scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
-        let slots = slots.filter(|_| is_plain()).map_or(0, |slots| weight::slots(&slots));
+        let is_plain = scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
+        let slots = is_plain.then(|| scope.get::<ListenerSlots>(listener)).flatten();
+        let slots = slots.map_or(0, |slots| weight::slots(&slots));
         scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST + slots);
         for covering in hostname.covering().skip(1) {
             scope.emit::<Below>((listener.clone(), covering), hostname.clone(), ());

@@ -20,7 +20,7 @@ use ir::{GATEWAY_API, NsName, Problem, RouteId, Severity, filter::PathModifier, 
 use units::{AnyUnit, UrlRewrite};
 
 use crate::{
-    budget::cost::replaceable,
+    budget::cost::{matchable, replaceable},
     internal,
     tables::{
         input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies},
@@ -68,6 +68,10 @@ impl Derived for PolicyRow {
                 for unit in &units {
                     if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
                         replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
+                    }
+                    let patterns: Vec<_> = unit.slots().into_iter().flat_map(|slot| slot.patterns.to_vec()).collect();
+                    if !patterns.is_empty() {
+                        matchable(scope, &patterns, &format!("spec.{}", unit.field()))?;
                     }
                 }
                 Ok(units)

@@ -66,8 +66,8 @@ pub(crate) struct Findings {
     pub(crate) replaced: Option<Problem>,
     /// Faults of single shares that answer 500 in their backend's place, though the backend resolves.
     pub(crate) shares: Vec<Problem>,
-    /// Matches by their place in the rule that answer by themselves, since nothing can be delegated there, a policy cannot hold there, or Envoy
-    /// cannot read what they become.
+    /// Matches by their place in the rule that answer by themselves, since nothing can be delegated there, a policy cannot
+    /// hold there, or Envoy cannot read what they become.
     pub(crate) closed: Vec<(u32, Problem)>,
     /// Matches that answer by themselves, since no child has anything there.
     pub(crate) empty: Vec<(u32, Problem)>,

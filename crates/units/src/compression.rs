@@ -79,7 +79,13 @@ impl Unit for RequestDecompression {
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
-        Ok(Self { libraries: written.libraries()? })
+        let libraries = written.libraries()?;
+        if libraries.iter().any(|library| LIBRARIES[*library] == "Zstd") {
+            let why = "a request could have a proxy keep 128 MiB, which Envoy does not bound";
+            let invalid = Invalid::new("Zstd", why, "use Gzip or Brotli");
+            return Err(Refused::at("libraries")(invalid));
+        }
+        Ok(Self { libraries })
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -17,7 +17,7 @@ use ir::rule::Slot;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
-use validate::header;
+use validate::{Invalid, header};
 
 use super::{Refused, Unit, spec};
 
@@ -26,6 +26,9 @@ const MOST_HEADERS: usize = 16;
 
 /// The name of the filter within its wrapper.
 const INNER: &str = "headerModifiers";
+
+/// Reads the name of a header that is set.
+type Name = fn(&str) -> Result<String, Invalid>;
 
 /// What headers are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +73,12 @@ impl Unit for HeaderModifiers {
         if written.request.is_none() && written.response.is_none() {
             return Err(Refused::new("", "it says nothing; set request or response, or remove it"));
         }
-        let changes = |changes: Option<&Changes>, field: &str| changes.map_or(Ok(Vec::new()), |all| all.read(field));
+        let changes = |changes: Option<&Changes>, field: &str, name: Name| {
+            changes.map_or(Ok(Vec::new()), |all| all.read(field, name))
+        };
         let mutations = Mutations {
-            request_mutations: changes(written.request.as_ref(), "request")?,
-            response_mutations: changes(written.response.as_ref(), "response")?,
+            request_mutations: changes(written.request.as_ref(), "request", header::client_name)?,
+            response_mutations: changes(written.response.as_ref(), "response", header::settable_name)?,
             ..Mutations::default()
         };
         let changes_any = !(mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty());
@@ -101,8 +106,8 @@ impl Unit for HeaderModifiers {
 }
 
 impl Changes {
-    /// In the order in which they are made.
-    fn read(&self, field: &str) -> Result<Vec<HeaderMutation>, Refused> {
+    /// In the order in which they are made; `name` reads what is set.
+    fn read(&self, field: &str, name: Name) -> Result<Vec<HeaderMutation>, Refused> {
         let Self { add, set, remove } = self;
         if add.is_none() && set.is_none() && remove.is_none() {
             return Err(Refused::new(field, "it says nothing; set add, set or remove, or remove it"));
@@ -116,7 +121,7 @@ impl Changes {
             let headers = headers.as_deref().unwrap_or_default();
             spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
-                let header = written.read(&format!("{field}.{list}[{index}]"))?;
+                let header = written.read(&format!("{field}.{list}[{index}]"), name)?;
                 mutations.push(Action::Append(HeaderValueOption {
                     header: Some(header),
                     append_action: how as i32,
@@ -135,7 +140,7 @@ impl Changes {
 }
 
 impl Header {
-    fn read(&self, field: &str) -> Result<HeaderValue, Refused> {
+    fn read(&self, field: &str, read_name: Name) -> Result<HeaderValue, Refused> {
         if self.secret_ref.is_some() {
             let message =
                 "values from Secrets are not served yet; write a value that is no secret, or remove the entry";
@@ -144,7 +149,7 @@ impl Header {
         let (Some(name), Some(value)) = (&self.name, &self.value) else {
             return Err(Refused::new(field, "it must have both name and value"));
         };
-        let key = header::settable_name(name).map_err(Refused::at(&format!("{field}.name")))?;
+        let key = read_name(name).map_err(Refused::at(&format!("{field}.name")))?;
         let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
         Ok(HeaderValue { key, value, ..HeaderValue::default() })
     }

@@ -2,7 +2,7 @@
 
 use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action};
-use ir::{route::Handling, rule};
+use ir::{filter::HeaderModifier, route::Handling, rule};
 use serde::Deserialize;
 use validate::{Invalid, header, number};
 
@@ -34,6 +34,10 @@ pub struct Spec {
     response_headers_to_copy: Option<Vec<String>>,
 }
 
+fn sets_what_no_client_could(changes: &HeaderModifier) -> bool {
+    changes.set.iter().chain(&changes.add).any(|(name, _)| header::is_of_proxy(&name.to_ascii_lowercase()))
+}
+
 impl Unit for InternalRedirect {
     const FIELD: &'static str = "internalRedirect";
     const HOLDS_FOR_ANSWERS: bool = false;
@@ -52,7 +56,7 @@ impl Unit for InternalRedirect {
             written.response_headers_to_copy.as_deref(),
             "responseHeadersToCopy",
             MOST_HEADERS,
-            |name| header::settable_name(name),
+            |name| header::client_name(name),
         )?;
         let redirect = rule::InternalRedirect {
             most: asked.min(MOST_REDIRECTS),
@@ -63,9 +67,16 @@ impl Unit for InternalRedirect {
         Ok(Self { redirect, asked })
     }
 
+    /// What a rule sets stays with the request, so that one which sets what no client could would have it believed by the
+    /// route of somebody else: its redirects go to the client.
     fn apply(&self, rule: &mut Handling) -> bool {
-        rule.by_policy.internal_redirect = Some(self.redirect.clone());
-        true
+        let of_shares =
+            rule.backends.iter().filter_map(|backend| Some(&backend.changes.as_ref().ok()?.request_headers));
+        let forges = std::iter::once(&rule.fields.request_headers).chain(of_shares).any(sets_what_no_client_could);
+        if !forges {
+            rule.by_policy.internal_redirect = Some(self.redirect.clone());
+        }
+        !forges
     }
 
     fn warning(&self) -> Option<Refused> {

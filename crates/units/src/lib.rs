@@ -61,6 +61,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         Vec::new()
     }
 
+    /// Whether it switches off what others say.
+    fn disables(&self) -> bool {
+        !Self::SLOTS.is_empty() && self.slots().is_empty()
+    }
+
     /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
     fn apply(&self, rule: &mut Handling) -> bool {
         rule.slots.extend(all_slots(self));
@@ -147,13 +152,6 @@ macro_rules! units {
                 }
             }
 
-            /// As [`Unit::TARGETS`].
-            pub fn targets(&self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$unit(_) => <$module::$unit as Unit>::TARGETS,)+
-                }
-            }
-
             /// What it writes in slots of the filter chain, wherever it stands: every slot of its own. None of a unit
             /// that is part of what a route does.
             pub fn slots(&self) -> Vec<Slot> {
@@ -169,10 +167,10 @@ macro_rules! units {
                 }
             }
 
-            /// Whether it switches off what others say.
+            /// As [`Unit::disables`].
             pub fn disables(&self) -> bool {
                 match self {
-                    $(Self::$unit(unit) => self.is_in_slots() && unit.slots().is_empty(),)+
+                    $(Self::$unit(unit) => unit.disables(),)+
                 }
             }
 

@@ -260,6 +260,37 @@ fn a_limit_counts_all_requests_unless_said_and_none_where_it_is_empty() {
 }
 
 #[test]
+fn a_rule_that_sets_what_no_client_could_sends_redirects_to_the_client() {
+    let sets = |name: &str| HeaderModifier { set: vec![(name.into(), "a".into())], ..HeaderModifier::default() };
+    let follow = || json!({"internalRedirect": {}});
+    for (name, holds) in [("x-user", true), ("X-Forwarded-For", false), ("x-envoy-retry-on", false), ("x_user", false)]
+    {
+        let fields = Fields { request_headers: sets(name), ..Fields::default() };
+        let (rule, held) = applied(follow(), fields);
+        assert_eq!((held, rule.by_policy.internal_redirect.is_some()), (vec![holds], holds), "{name}");
+    }
+}
+
+#[test]
+fn what_switches_off_is_known_as_such() {
+    for spec in [
+        json!({"buffer": {"disable": {}}}),
+        json!({"compression": {"responseCompression": {"disable": {}}, "requestDecompression": {"disable": {}}}}),
+        json!({"cors": {"disable": {}}}),
+        json!({"faultInjection": {"disable": {}}}),
+        json!({"rateLimit": {"local": {}}}),
+        json!({"tracing": {"disable": {}}}),
+    ] {
+        assert!(units(spec.clone()).iter().all(AnyUnit::disables), "{spec}");
+    }
+    for spec in
+        [json!({"buffer": {"maxRequestSize": 1}}), json!({"tracing": {}}), json!({"timeouts": {"request": "1s"}})]
+    {
+        assert!(!units(spec.clone()).iter().any(AnyUnit::disables), "{spec}");
+    }
+}
+
+#[test]
 fn headers_are_added_then_set_then_removed_and_a_percent_sign_is_one() {
     let header = |name: &str, value: &str| json!({"name": name, "value": value});
     let spec = json!({"headerModifiers": {

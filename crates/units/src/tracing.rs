@@ -34,6 +34,8 @@ const MOST_ATTRIBUTES: usize = 16;
 pub struct Tracing {
     /// An encoded `envoy.config.route.v3.Tracing`.
     message: Arc<[u8]>,
+    /// Whether nothing is traced.
+    off: bool,
 }
 
 /// What may be written.
@@ -111,7 +113,8 @@ impl Unit for Tracing {
             spec::percent(written.random_sampling, "randomSampling")?,
             spec::percent(written.overall_sampling, "overallSampling")?,
         ];
-        let [client, random, overall] = if written.disable.is_some() {
+        let off = written.disable.is_some();
+        let [client, random, overall] = if off {
             if samplings.iter().any(Option::is_some) || written.attributes.is_some() {
                 return Err(Refused::new("disable", "it must not stand beside other fields; remove either"));
             }
@@ -131,7 +134,11 @@ impl Unit for Tracing {
             custom_tags: tags.collect::<Result<_, _>>()?,
             ..EnvoyTracing::default()
         };
-        Ok(Self { message: message.encode_to_vec().into() })
+        Ok(Self { message: message.encode_to_vec().into(), off })
+    }
+
+    fn disables(&self) -> bool {
+        self.off
     }
 
     fn apply(&self, rule: &mut Handling) -> bool {

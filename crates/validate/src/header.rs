@@ -81,6 +81,28 @@ pub fn settable_name(header: &str) -> Result<String, Invalid> {
     Ok(lower)
 }
 
+/// A header name that a policy may set in requests, in lower case.
+///
+/// Beyond [`settable_name`], proxies write some headers themselves and keep those of clients out: by them a proxy is steered,
+/// and backends trust them. A request that a proxy sends to another route, as a redirect has it, is not looked at again.
+pub fn client_name(header: &str) -> Result<String, Invalid> {
+    let lower = settable_name(header)?;
+    if is_of_proxy(&lower) {
+        return Err(Invalid::new(
+            header,
+            "it steers the proxy, or is what backends know of it alone, and a client cannot send it",
+            "use another name, of letters, digits and dashes",
+        ));
+    }
+    Ok(lower)
+}
+
+/// Whether a proxy keeps a header of this name, in lower case, from its clients: it writes it itself, or refuses it.
+pub fn is_of_proxy(lower: &str) -> bool {
+    const OWN: [&str; 4] = ["x-forwarded-client-cert", "x-forwarded-for", "x-forwarded-proto", "x-request-id"];
+    lower.starts_with("x-envoy-") || lower.contains('_') || OWN.contains(&lower)
+}
+
 /// A header name to remove, in lower case.
 ///
 /// Beyond [`name`], Envoy refuses a whole configuration that changes `Host`, in requests and in responses, and a request

@@ -52,9 +52,11 @@ async fn expressions_for_origins_take_no_more_time_than_a_rule_may() -> Result<(
     stage.write(&route("evil", slow)).await?;
     stage.answers("evil.example", "/", 500).await?;
     let words = ["expressions", "of a request's time", "simplify"];
-    let told =
+    let replaced =
         Finding { severity: "replaced", object: "HTTPRoute infra/evil", field: "spec.rules[0]", at: "", words: &words };
-    stage.reports(&[told]).await?;
+    let refused =
+        Finding { severity: "refused", object: "TrafficPolicy infra/evil", field: "spec.csrf", at: "", words: &words };
+    stage.reports(&[replaced, refused]).await?;
     stage.is_unharmed().await?;
     // One that is decided quickly is served.
     stage
@@ -82,6 +84,33 @@ async fn a_redirect_within_the_proxy_meets_the_policies_of_the_route_that_it_lea
     }
     stage.is_unharmed().await?;
     stage.reports(&[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_within_the_proxy_says_nothing_that_a_client_could_not() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    for name in ["x-envoy-upstream-alt-stat-name", "x-forwarded-for", "x_user"] {
+        let says = format!("internalRedirect: {{responseHeadersToCopy: [{name}]}}");
+        stage.write(&route("evil", &says)).await?;
+        stage.answers("evil.example", "/", 500).await?;
+        let replaced = Finding {
+            severity: "replaced",
+            object: "HTTPRoute infra/evil",
+            field: "spec.rules[0]",
+            at: "",
+            words: &["evil"],
+        };
+        let refused = Finding {
+            severity: "refused",
+            object: "TrafficPolicy infra/evil",
+            field: "spec.internalRedirect.responseHeadersToCopy[0]",
+            at: "",
+            words: &["a client cannot send it"],
+        };
+        stage.reports(&[replaced, refused]).await?;
+        stage.is_unharmed().await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -188,6 +188,18 @@ pub(crate) fn replaceable(scope: &Scope<'_>, pattern: &Arc<str>, field: &str) ->
     Err(Problem::new(Severity::Refused, Reason::Invalid, field, message))
 }
 
+/// Refuses expressions of a policy that cost too much together where a request meets them; `field` is theirs.
+pub(crate) fn matchable(scope: &Scope<'_>, patterns: &[Arc<str>], field: &str) -> Result<(), Problem> {
+    let Some(limits) = scope.get::<Config>(&()).map(|config| Limits::of(&config)) else { return Ok(()) };
+    let mut meter = Meter::new(scope, limits);
+    let nanos = patterns.iter().fold(0_u64, |nanos, pattern| nanos.saturating_add(meter.one(pattern).nanos));
+    if nanos <= limits.of_rule() {
+        return Ok(());
+    }
+    let message = format!("its expressions could take {} together; simplify them", more_than(limits.of_rule()));
+    Err(Problem::new(Severity::Refused, Reason::Invalid, field, message))
+}
+
 fn replacing(scope: &Scope<'_>, pattern: &Arc<str>, limits: Limits) -> Taken {
     let estimate = scope.get::<ReplacingTime>(&(pattern.clone(), limits.longest));
     estimate.map_or(Taken::TOO_MUCH, |estimate| Taken::from(*estimate))

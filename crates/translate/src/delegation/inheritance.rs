@@ -112,7 +112,8 @@ pub(crate) fn combine<'a>(
     let has_rewrite_or_mirror = |level: &&&Level| level.fields.rewrite.is_some() || !level.fields.mirrors.is_empty();
     if let Some(level) = levels.iter().rev().find(has_rewrite_or_mirror).filter(|_| own.answers()) {
         let message = format!(
-            "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that {} hands down; answer otherwise, or have them moved there",
+            "a redirect or DirectResponse cannot have the URLRewrite or RequestMirror that {} hands down; \
+             answer otherwise, or have them moved there",
             level.route
         );
         return Err(Problem::new(Severity::Replaced, Reason::IncompatibleFilters, format!("{field}.filters"), message));

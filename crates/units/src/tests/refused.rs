@@ -119,6 +119,16 @@ fn what_is_wrong_with_redirects_copies_and_statistics_is_told_with_its_field() {
             "Host",
         ),
         (
+            json!({"internalRedirect": {"responseHeadersToCopy": ["a", "X-Envoy-Upstream-Alt-Stat-Name"]}}),
+            "spec.internalRedirect.responseHeadersToCopy[1]",
+            "steers the proxy",
+        ),
+        (
+            json!({"internalRedirect": {"responseHeadersToCopy": ["X-Forwarded-For"]}}),
+            "spec.internalRedirect.responseHeadersToCopy[0]",
+            "a client cannot send it",
+        ),
+        (
             json!({"internalRedirect": {"responseHeadersToCopy": ["a", "A"]}}),
             "spec.internalRedirect.responseHeadersToCopy[1]",
             "before",
@@ -162,7 +172,12 @@ fn what_is_wrong_with_bodies_limits_and_headers_is_told_with_its_field() {
             "Lzma",
         ),
         (
-            json!({"compression": {"requestDecompression": {"libraries": ["Zstd", "Zstd"]}}}),
+            json!({"compression": {"requestDecompression": {"libraries": ["Gzip", "Zstd"]}}}),
+            "spec.compression.requestDecompression.libraries",
+            "use Gzip or Brotli",
+        ),
+        (
+            json!({"compression": {"requestDecompression": {"libraries": ["Gzip", "Gzip"]}}}),
             "spec.compression.requestDecompression.libraries[1]",
             "before",
         ),
@@ -199,6 +214,16 @@ fn what_is_wrong_with_bodies_limits_and_headers_is_told_with_its_field() {
             json!({"headerModifiers": {"request": {"add": [{"name": "Content-Length", "value": "1"}]}}}),
             "spec.headerModifiers.request.add[0].name",
             "frames",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"set": [{"name": "x-envoy-max-retries", "value": "9"}]}}}),
+            "spec.headerModifiers.request.set[0].name",
+            "steers the proxy",
+        ),
+        (
+            json!({"headerModifiers": {"request": {"add": [{"name": "x_user", "value": "root"}]}}}),
+            "spec.headerModifiers.request.add[0].name",
+            "a client cannot send it",
         ),
         (
             json!({"headerModifiers": {"request": {"set": [{"name": "a", "value": "b\n"}]}}}),
