@@ -22,6 +22,17 @@ spec:
     )
 }
 
+/// A policy that says this is refused at `field` in these words; its own rule is closed, and nobody else's.
+async fn refuses(stage: &mut Stage, says: &str, field: &str, words: &str) -> Result<()> {
+    stage.write(&route("evil", says)).await?;
+    stage.answers("evil.example", "/", 500).await?;
+    let (object, rule) = ("HTTPRoute infra/evil", "spec.rules[0]");
+    let replaced = Finding { severity: "replaced", object, field: rule, at: "", words: &["evil"] };
+    let refused = Finding { severity: "refused", object: "TrafficPolicy infra/evil", field, at: "", words: &[words] };
+    stage.reports(&[replaced, refused]).await?;
+    stage.is_unharmed().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_make_no_statistics_of_their_own_at_a_route_with_faults() -> Result<()> {
     const NAMES: u32 = 50;
@@ -91,24 +102,7 @@ async fn a_redirect_within_the_proxy_says_nothing_that_a_client_could_not() -> R
     let mut stage = Stage::start().await?;
     for name in ["x-envoy-upstream-alt-stat-name", "x-forwarded-for", "x_user"] {
         let says = format!("internalRedirect: {{responseHeadersToCopy: [{name}]}}");
-        stage.write(&route("evil", &says)).await?;
-        stage.answers("evil.example", "/", 500).await?;
-        let replaced = Finding {
-            severity: "replaced",
-            object: "HTTPRoute infra/evil",
-            field: "spec.rules[0]",
-            at: "",
-            words: &["evil"],
-        };
-        let refused = Finding {
-            severity: "refused",
-            object: "TrafficPolicy infra/evil",
-            field: "spec.internalRedirect.responseHeadersToCopy[0]",
-            at: "",
-            words: &["a client cannot send it"],
-        };
-        stage.reports(&[replaced, refused]).await?;
-        stage.is_unharmed().await?;
+        refuses(&mut stage, &says, "spec.internalRedirect.responseHeadersToCopy[0]", "a client cannot send it").await?;
     }
     Ok(())
 }
@@ -129,24 +123,7 @@ async fn no_policy_winds_back_how_often_a_request_came_or_frames_a_message() -> 
             "spec.internalRedirect.responseHeadersToCopy[0]",
         ),
     ] {
-        stage.write(&route("evil", says)).await?;
-        stage.answers("evil.example", "/", 500).await?;
-        let replaced = Finding {
-            severity: "replaced",
-            object: "HTTPRoute infra/evil",
-            field: "spec.rules[0]",
-            at: "",
-            words: &["evil"],
-        };
-        let refused = Finding {
-            severity: "refused",
-            object: "TrafficPolicy infra/evil",
-            field,
-            at: "",
-            words: &["leave it to Envoy"],
-        };
-        stage.reports(&[replaced, refused]).await?;
-        stage.is_unharmed().await?;
+        refuses(&mut stage, says, field, "leave it to Envoy").await?;
     }
     Ok(())
 }
