@@ -14,7 +14,8 @@ use portcullis_tests::wait::{PATIENCE, eventually};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 use translate::testing::Draws;
-use translate::testing::world::{GATEWAYS, Place, world};
+use translate::testing::values::GATEWAYS;
+use translate::testing::world::{Place, world};
 
 const WORLDS: usize = 100;
 

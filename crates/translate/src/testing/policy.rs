@@ -8,7 +8,10 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{units::units, values, world::GATEWAYS};
+use super::{
+    units::units,
+    values::{self, GATEWAYS},
+};
 
 /// A policy on a route, a Gateway, a listener or nothing; its name comes later.
 pub(super) fn policy() -> BoxedStrategy<Value> {

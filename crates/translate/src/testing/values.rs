@@ -10,6 +10,9 @@ use proptest::{
 /// The namespaces in which things live.
 pub(super) const NAMESPACES: [&str; 2] = ["apps", "infra"];
 
+/// The Gateways that worlds have, all in `infra`.
+pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
+
 /// Text that nobody should write anywhere.
 const HOSTILE: &[&str] = &[
     "",

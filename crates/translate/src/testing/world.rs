@@ -8,7 +8,10 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use super::{edit, policy, rule, values};
+use super::{
+    edit, policy, rule,
+    values::{self, GATEWAYS},
+};
 
 /// What depends on where the worlds are used.
 #[derive(Clone, Debug)]
@@ -20,9 +23,6 @@ pub struct Place {
     /// How many values at most are changed at any place.
     pub edits: usize,
 }
-
-/// The Gateways that worlds have, all in `infra`.
-pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 
 /// Certificate chains and keys, of which only the first three pairs are such that Envoy serves them.
 const PEMS: [(&str, &str); 12] = [
