@@ -13,9 +13,9 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	cargo build --quiet --bin portcullis --bin echo
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
-test: envoy kubernetes lint docs ## Format, clippy, docs, all tests.
+test: envoy kubernetes ## Format, clippy, docs, all tests.
 	@echo "PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
-	PORTCULLIS_BIN=$(TARGET)/debug/portcullis cargo test --quiet --workspace -- --test-threads $(TEST_THREADS)
+	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/test $(TEST_THREADS)
 
 fuzz: envoy ## Test generated input with new seeds and ever more of it, for FUZZ_MINUTES (60).
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/fuzz
@@ -52,4 +52,7 @@ lint: ## Check format and clippy.
 docs: ## Build the API documentation.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items --lib --bins --examples
 
-.PHONY: run test fuzz e2e conformance bench envoy kubernetes fmt lint docs
+doctest: ## Run the examples of the API documentation.
+	cargo test --quiet --workspace --doc
+
+.PHONY: run test fuzz e2e conformance bench envoy kubernetes fmt lint docs doctest

@@ -106,9 +106,21 @@ impl Process {
         arguments: impl IntoIterator<Item = S>,
         log: PathBuf,
     ) -> Result<Self> {
+        Self::start_with(name, program, arguments, [], log)
+    }
+
+    /// The same with variables of the environment.
+    pub fn start_with<S: AsRef<OsStr>>(
+        name: &str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = S>,
+        variables: impl IntoIterator<Item = (&'static str, &'static str)>,
+        log: PathBuf,
+    ) -> Result<Self> {
         let output = std::fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let child = Command::new(program)
             .args(arguments)
+            .envs(variables)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
