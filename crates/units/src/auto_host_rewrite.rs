@@ -16,6 +16,9 @@ impl Unit for AutoHostRewrite {
     const FIELD: &'static str = "autoHostRewrite";
     const HOLDS_FOR_ANSWERS: bool = false;
     const TARGETS: &'static [&'static str] = &["HTTPRoute"];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples =
+        super::Samples { one: "true", other: "false", merged: None, off: None, refused: "1" };
     type Spec = bool;
 
     fn read(rewrites: bool, _: &TrafficPolicySpec) -> Result<Self, Refused> {

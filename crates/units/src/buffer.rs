@@ -38,6 +38,14 @@ impl Unit for Buffer {
     const FIELD: &'static str = "buffer";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::BUFFER];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"maxRequestSize": "16"}"#,
+        other: r#"{"maxRequestSize": "32"}"#,
+        merged: None,
+        off: Some(r#"{"disable": {}}"#),
+        refused: r#"{"maxRequestSize": "64Mi"}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {

@@ -53,10 +53,21 @@ impl Spec {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
+const SAMPLES: super::Samples = super::Samples {
+    one: r#"{"libraries": ["Gzip"]}"#,
+    other: r#"{"libraries": ["Brotli"]}"#,
+    merged: None,
+    off: Some(r#"{"disable": {}}"#),
+    refused: r#"{"libraries": ["Gzip", "Gzip"]}"#,
+};
+
 impl Unit for ResponseCompression {
     const FIELD: &'static str = "compression.responseCompression";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &slots::COMPRESS;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = SAMPLES;
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -76,6 +87,8 @@ impl Unit for RequestDecompression {
     const FIELD: &'static str = "compression.requestDecompression";
     const HOLDS_FOR_ANSWERS: bool = false;
     const SLOTS: &'static [&'static str] = &slots::DECOMPRESS;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = SAMPLES;
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {

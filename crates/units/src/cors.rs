@@ -13,12 +13,22 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::Invalid;
 
-use super::{Refused, Unit, all_slots};
+use super::{Deep, Refused, Unit, all_slots, spec};
 
 /// Which pages of other origins may ask; none switches it off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
-    cors: Option<filter::Cors>,
+    cors: Option<Said>,
+}
+
+/// What is said, with the rest completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    cors: filter::Cors,
+    /// Whether it says if credentials may be sent.
+    credentials: bool,
+    /// Whether it says how long an answer may be remembered.
+    age: bool,
 }
 
 /// What may be written.
@@ -44,6 +54,18 @@ impl Unit for Cors {
     /// Of two scopes Envoy would take some of either, so that it stands on routes alone.
     const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
     const SLOTS: &'static [&'static str] = &[slots::CORS];
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"allowOrigins": ["https://one.example"], "maxAge": 1}"#,
+        other: r#"{"allowOrigins": ["https://other.example"], "allowMethods": ["PUT"], "maxAge": 2}"#,
+        merged: Some((
+            r#"{"allowOrigins": ["https://one.example"], "allowMethods": ["PUT"], "maxAge": 1}"#,
+            r#"{"allowOrigins": ["https://other.example"], "allowMethods": ["PUT"], "maxAge": 2}"#,
+        )),
+        off: Some(r#"{"disable": {}}"#),
+        refused: r#"{"allowOrigins": ["a"]}"#,
+    };
     type Spec = Spec;
 
     /// The CRD completes what switches off with an age too.
@@ -51,6 +73,7 @@ impl Unit for Cors {
         if written.disable.is_some() {
             return Ok(Self { cors: None });
         }
+        let (credentials, age) = (written.allow_credentials.is_some(), written.max_age.is_some());
         let written = HttpCorsFilter {
             allow_origins: written.allow_origins,
             allow_credentials: written.allow_credentials,
@@ -59,11 +82,26 @@ impl Unit for Cors {
             expose_headers: written.expose_headers,
             max_age: written.max_age.unwrap_or(HttpCorsFilter::default().max_age),
         };
-        Ok(Self { cors: Some(cors(&written)?) })
+        Ok(Self { cors: Some(Said { cors: cors(&written)?, credentials, age }) })
     }
 
     fn slots(&self) -> Vec<Slot> {
-        self.cors.as_ref().map(envoy::route::cors).into_iter().collect()
+        self.cors.as_ref().map(|said| envoy::route::cors(&said.cors)).into_iter().collect()
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        let (own, other) = (self.cors.as_ref()?, other.cors.as_ref()?);
+        let by_credentials = if own.credentials { own } else { other };
+        let by_age = if own.age { own } else { other };
+        let cors = filter::Cors {
+            allow_origins: spec::said_list(&own.cors.allow_origins, &other.cors.allow_origins),
+            allow_methods: spec::said_list(&own.cors.allow_methods, &other.cors.allow_methods),
+            allow_headers: spec::said_list(&own.cors.allow_headers, &other.cors.allow_headers),
+            expose_headers: spec::said_list(&own.cors.expose_headers, &other.cors.expose_headers),
+            allow_credentials: by_credentials.cors.allow_credentials,
+            max_age: by_age.cors.max_age,
+        };
+        Some(Self { cors: Some(Said { cors, credentials: by_credentials.credentials, age: by_age.age }) })
     }
 
     /// A filter of the rule wins as a whole.

@@ -13,7 +13,7 @@ use ir::rule::Slot;
 use serde::Deserialize;
 use validate::{Invalid, regex};
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_ORIGINS: usize = 16;
@@ -21,8 +21,11 @@ const MOST_ORIGINS: usize = 16;
 /// From where requests that change something may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Csrf {
-    /// None where it checks nothing.
-    slot: Option<Slot>,
+    slot: Slot,
+    /// Whether it says for how many requests.
+    says_share: bool,
+    /// Whether it checks any.
+    checks: bool,
 }
 
 /// What may be written.
@@ -52,6 +55,18 @@ impl Unit for Csrf {
     const FIELD: &'static str = "csrf";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::CSRF];
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"percentageEnabled": 10}"#,
+        other: r#"{"percentageShadowed": 20, "additionalOrigins": [{"exact": "a"}]}"#,
+        merged: Some((
+            r#"{"percentageEnabled": 10, "additionalOrigins": [{"exact": "a"}]}"#,
+            r#"{"percentageShadowed": 20, "additionalOrigins": [{"exact": "a"}]}"#,
+        )),
+        off: Some(r#"{"percentageEnabled": 0}"#),
+        refused: r#"{"additionalOrigins": [{"exact": ""}]}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -59,7 +74,7 @@ impl Unit for Csrf {
         if percentage_enabled.is_some() && percentage_shadowed.is_some() {
             return Err(Refused::new("", "it must not have both percentageEnabled and percentageShadowed"));
         }
-        let enabled = spec::percent(percentage_enabled, "percentageEnabled")?.unwrap_or(0);
+        let enabled = spec::percent(percentage_enabled, "percentageEnabled")?;
         let shadowed = spec::percent(percentage_shadowed, "percentageShadowed")?;
         spec::at_most(&additional_origins, "additionalOrigins", MOST_ORIGINS)?;
         let mut origins = Vec::with_capacity(additional_origins.len());
@@ -75,24 +90,45 @@ impl Unit for Csrf {
             default_value: Some(spec::fraction(percent)),
             ..RuntimeFractionalPercent::default()
         };
-        let checks = enabled > 0 || shadowed.is_some_and(|percent| percent > 0);
         let message = CsrfPolicy {
-            filter_enabled: Some(share(enabled)),
+            filter_enabled: Some(share(enabled.unwrap_or(0))),
             shadow_enabled: shadowed.map(share),
             additional_origins: origins,
         };
-        let slot = || Slot { patterns: patterns.into(), ..slots::slot(slots::CSRF, &message) };
-        Ok(Self { slot: checks.then(slot) })
+        Ok(Self {
+            slot: Slot { patterns: patterns.into(), ..slots::slot(slots::CSRF, &message) },
+            says_share: enabled.or(shadowed).is_some(),
+            checks: enabled.max(shadowed) > Some(0),
+        })
     }
 
     fn slots(&self) -> Vec<Slot> {
-        self.slot.clone().into_iter().collect()
+        self.checks.then(|| self.slot.clone()).into_iter().collect()
+    }
+
+    /// Both percentages are one field. One that says neither switches nothing off here.
+    fn over(&self, other: &Self) -> Option<Self> {
+        if self.says_share && !self.checks || other.says_share && !other.checks {
+            return None;
+        }
+        let said = |unit: &Self| spec::decoded::<CsrfPolicy>(&unit.slot);
+        let (own, others) = (said(self)?, said(other)?);
+        let says_origins = !own.additional_origins.is_empty();
+        let patterns = if says_origins { &self.slot.patterns } else { &other.slot.patterns };
+        let (shares, by) = if self.says_share { (&own, self) } else { (&others, other) };
+        let message = CsrfPolicy {
+            filter_enabled: shares.filter_enabled.clone(),
+            shadow_enabled: shares.shadow_enabled.clone(),
+            additional_origins: if says_origins { own.additional_origins } else { others.additional_origins },
+        };
+        let slot = Slot { patterns: patterns.clone(), ..slots::slot(slots::CSRF, &message) };
+        Some(Self { slot, says_share: by.says_share, checks: by.checks })
     }
 
     fn warning(&self) -> Option<Refused> {
         let message =
             "no request is checked, since neither percentageEnabled nor percentageShadowed is above 0; set one";
-        self.slot.is_none().then(|| Refused::new("", message))
+        (!self.checks).then(|| Refused::new("", message))
     }
 
     fn explain(route: &Route) -> Option<String> {

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::{Invalid, duration, number};
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// The longest delay, as the CRD has it.
 const LONGEST_DELAY: Duration = Duration::from_hours(1);
@@ -78,6 +78,18 @@ impl Unit for FaultInjection {
     const FIELD: &'static str = "faultInjection";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::FAULT];
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"abort": {"httpStatus": 501}}"#,
+        other: r#"{"abort": {"httpStatus": 502}, "delay": {"fixedDelay": "1s"}}"#,
+        merged: Some((
+            r#"{"abort": {"httpStatus": 501}, "delay": {"fixedDelay": "1s"}}"#,
+            r#"{"abort": {"httpStatus": 502}, "delay": {"fixedDelay": "1s"}}"#,
+        )),
+        off: Some(r#"{"disable": {}}"#),
+        refused: r#"{"abort": {}}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -108,6 +120,20 @@ impl Unit for FaultInjection {
 
     fn slots(&self) -> Vec<Slot> {
         self.slot.clone().into_iter().collect()
+    }
+
+    /// Each of the faults is one field.
+    fn over(&self, other: &Self) -> Option<Self> {
+        let said = |unit: &Self| spec::decoded::<HttpFault>(unit.slot.as_ref()?);
+        let (own, other) = (said(self)?, said(other)?);
+        let message = HttpFault {
+            delay: own.delay.or(other.delay),
+            abort: own.abort.or(other.abort),
+            response_rate_limit: own.response_rate_limit.or(other.response_rate_limit),
+            max_active_faults: own.max_active_faults.or(other.max_active_faults),
+            ..own
+        };
+        Some(Self { slot: Some(slots::slot(slots::FAULT, &message)) })
     }
 
     fn explain(route: &Route) -> Option<String> {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use validate::{Invalid, header};
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
@@ -67,6 +67,18 @@ impl Unit for HeaderModifiers {
     const FIELD: &'static str = "headerModifiers";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::HEADER_MODIFIERS];
+    const DEEP: Deep = Deep::Operations;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"request": {"add": [{"name": "a", "value": "1"}]}}"#,
+        other: r#"{"request": {"add": [{"name": "a", "value": "2"}]}, "response": {"remove": ["b"]}}"#,
+        merged: Some((
+            r#"{"request": {"add": [{"name": "a", "value": "2"}, {"name": "a", "value": "1"}]}, "response": {"remove": ["b"]}}"#,
+            r#"{"request": {"add": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, "response": {"remove": ["b"]}}"#,
+        )),
+        off: None,
+        refused: r#"{"request": {"remove": ["host"]}}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -81,21 +93,24 @@ impl Unit for HeaderModifiers {
             response_mutations: changes(written.response.as_ref(), "response", header::settable_name)?,
             ..Mutations::default()
         };
-        let changes_any = !(mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty());
-        let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
-        let inner = TypedExtensionConfig { name: INNER.into(), typed_config: Some(envoy::bytes::any(&filter)) };
-        let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
-        Ok(Self { slot: changes_any.then(|| slots::slot(slots::HEADER_MODIFIERS, &chain)) })
+        Ok(Self::of(mutations))
     }
 
     fn slots(&self) -> Vec<Slot> {
         self.slot.clone().into_iter().collect()
     }
 
+    /// One that changes nothing adds nothing to what the other does.
+    fn over(&self, other: &Self) -> Option<Self> {
+        let mut all = other.mutations().unwrap_or_default();
+        let own = self.mutations().unwrap_or_default();
+        all.request_mutations.extend(own.request_mutations);
+        all.response_mutations.extend(own.response_mutations);
+        Some(Self::of(all))
+    }
+
     fn explain(route: &Route) -> Option<String> {
-        let chain = spec::said::<FilterChainConfigPerRoute>(route, slots::HEADER_MODIFIERS)?.filter_chain?;
-        let filter = chain.filters.first()?.typed_config.as_ref()?;
-        let mutations = MutationFilter::decode(&*filter.value).ok()?.mutations?;
+        let mutations = mutations(spec::said(route, slots::HEADER_MODIFIERS)?)?;
         let of = |what: &str, mutations: &[HeaderMutation]| {
             let words: Vec<_> = mutations.iter().filter_map(words).collect();
             (!words.is_empty()).then(|| format!("{what}: {}", words.join(", ")))
@@ -103,6 +118,26 @@ impl Unit for HeaderModifiers {
         let directions = [of("request", &mutations.request_mutations), of("response", &mutations.response_mutations)];
         Some(directions.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
+}
+
+impl HeaderModifiers {
+    fn of(mutations: Mutations) -> Self {
+        let changes_any = !(mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty());
+        let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
+        let inner = TypedExtensionConfig { name: INNER.into(), typed_config: Some(envoy::bytes::any(&filter)) };
+        let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
+        Self { slot: changes_any.then(|| slots::slot(slots::HEADER_MODIFIERS, &chain)) }
+    }
+
+    fn mutations(&self) -> Option<Mutations> {
+        mutations(spec::decoded(self.slot.as_ref()?)?)
+    }
+}
+
+fn mutations(slot: FilterChainConfigPerRoute) -> Option<Mutations> {
+    let chain = slot.filter_chain?;
+    let filter = chain.filters.first()?.typed_config.as_ref()?;
+    MutationFilter::decode(&*filter.value).ok()?.mutations
 }
 
 impl Changes {

@@ -9,6 +9,9 @@
 //! what), or it stands in slots of the constant filter chain ([`Unit::slots`]), on a route as on a virtual host or a route
 //! configuration. Envoy shall never merge what several of these say, so a unit always writes all of its slots, and those
 //! that it does not need are switched off. A unit without any is one that is switched off.
+//!
+//! Of what several levels say of one unit, one holds as a whole, or two are merged deeply: [`Unit::over`] says what becomes of
+//! them. Which of both it is, and who is preferred, is not known here.
 
 mod auto_host_rewrite;
 mod buffer;
@@ -50,6 +53,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     const TARGETS: &'static [&'static str] = &["Gateway", "GRPCRoute", "HTTPRoute", "ListenerSet"];
     /// All slots of the filter chain in which it can stand; none of a unit that is part of what a route does.
     const SLOTS: &'static [&'static str] = &[];
+    /// What deep merging does to it. Any but `Whole` needs [`Unit::over`].
+    const DEEP: Deep = Deep::Whole;
+    /// Values by which tests show how it is merged.
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: Samples;
     /// What may be written. Its Deserialize refuses fields that it does not know.
     type Spec: DeserializeOwned;
 
@@ -66,6 +74,12 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         !Self::SLOTS.is_empty() && self.slots().is_empty()
     }
 
+    /// What becomes of it where another level says `other`, both are merged deeply and this one is preferred. None where it
+    /// stands as a whole, and nothing of the other holds: so it is wherever either of both switches off.
+    fn over(&self, _other: &Self) -> Option<Self> {
+        None
+    }
+
     /// Has a rule do it. False where the rule's own fields say all of it, so that nothing of the unit holds.
     fn apply(&self, rule: &mut Handling) -> bool {
         rule.slots.extend(all_slots(self));
@@ -80,6 +94,33 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// What an Envoy route does of it, in words; none if nothing. Of slots, the route has those that hold for it, and none
     /// that are switched off.
     fn explain(route: &Route) -> Option<String>;
+}
+
+/// What deep merging does to what two levels say of one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deep {
+    /// Nothing: the preferred one holds.
+    Whole,
+    /// Each of its fields is that of the preferred one, or else of the other. A list is one field, unless it has keys.
+    Leaves,
+    /// What the other does is done, and then what the preferred one does.
+    Operations,
+}
+
+/// Values of a unit, as they are written in its field, in JSON.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    /// One that does something.
+    pub one: &'static str,
+    /// Another one.
+    pub other: &'static str,
+    /// What is the same as the first over the second, and as the second over the first; none of a unit that holds as a whole.
+    pub merged: Option<(&'static str, &'static str)>,
+    /// One that switches off; none of a unit that cannot say so.
+    pub off: Option<&'static str>,
+    /// One that can be written and is refused.
+    pub refused: &'static str,
 }
 
 /// What a unit writes: every slot of its own.
@@ -138,6 +179,13 @@ macro_rules! units {
                 <$module::$unit as Unit>::SLOTS,
             )),+];
 
+            /// What deep merging does to each unit, in the order of `FIELDS`.
+            pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
+
+            /// The samples of each unit, in the order of `FIELDS`.
+            #[cfg(any(test, feature = "testing"))]
+            pub const SAMPLES: &'static [Samples] = &[$(<$module::$unit as Unit>::SAMPLES),+];
+
             /// The field, as the spec writes it.
             pub fn field(&self) -> &'static str {
                 match self {
@@ -171,6 +219,14 @@ macro_rules! units {
             pub fn disables(&self) -> bool {
                 match self {
                     $(Self::$unit(unit) => unit.disables(),)+
+                }
+            }
+
+            /// As [`Unit::over`].
+            pub fn over(&self, other: &Self) -> Option<Self> {
+                match (self, other) {
+                    $((Self::$unit(unit), Self::$unit(other)) => unit.over(other).map(Self::$unit),)+
+                    _ => None,
                 }
             }
 

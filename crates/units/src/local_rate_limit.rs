@@ -50,6 +50,14 @@ impl Unit for LocalRateLimit {
     const FIELD: &'static str = "rateLimit.local";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::LOCAL_RATE_LIMIT];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"tokenBucket": {"maxTokens": 1, "fillInterval": "1s"}}"#,
+        other: r#"{"tokenBucket": {"maxTokens": 2, "fillInterval": "1s"}, "percentEnabled": 50}"#,
+        merged: None,
+        off: Some("{}"),
+        refused: r#"{"percentEnabled": 50}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {

@@ -1,17 +1,22 @@
 //! `requestMirror`: what host the copies are for that filters of a rule ask for.
 
+use std::sync::Arc;
+
 use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::config::route::v3::{Route, route::Action};
 use ir::{route::Handling, rule::MirrorHost};
 use serde::Deserialize;
 use validate::hostname;
 
-use super::{Refused, Unit};
+use super::{Deep, Refused, Unit};
 
 /// What host copies are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMirror {
-    host: MirrorHost,
+    /// Another one.
+    literal: Option<Arc<str>>,
+    /// Whether it is the request's own with `-shadow` behind it.
+    shadow: Option<bool>,
 }
 
 /// What may be written.
@@ -25,6 +30,18 @@ pub struct Spec {
 impl Unit for RequestMirror {
     const FIELD: &'static str = "requestMirror";
     const HOLDS_FOR_ANSWERS: bool = false;
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"hostRewriteLiteral": "one.example"}"#,
+        other: r#"{"hostRewriteLiteral": "other.example", "disableShadowHostSuffixAppend": false}"#,
+        merged: Some((
+            r#"{"hostRewriteLiteral": "one.example", "disableShadowHostSuffixAppend": false}"#,
+            r#"{"hostRewriteLiteral": "other.example", "disableShadowHostSuffixAppend": false}"#,
+        )),
+        off: None,
+        refused: r#"{"hostRewriteLiteral": "a b"}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -36,11 +53,16 @@ impl Unit for RequestMirror {
         if let Some(literal) = &literal {
             hostname::authority(literal).map_err(Refused::at("hostRewriteLiteral"))?;
         }
-        Ok(Self { host: MirrorHost { literal: literal.map(Into::into), shadow: disable == Some(false) } })
+        Ok(Self { literal: literal.map(Into::into), shadow: disable.map(|disable| !disable) })
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        let literal = self.literal.as_ref().or(other.literal.as_ref());
+        Some(Self { literal: literal.cloned(), shadow: self.shadow.or(other.shadow) })
     }
 
     fn apply(&self, rule: &mut Handling) -> bool {
-        rule.by_policy.mirror_host = self.host.clone();
+        rule.by_policy.mirror_host = MirrorHost { literal: self.literal.clone(), shadow: self.shadow.unwrap_or(false) };
         true
     }
 

@@ -8,12 +8,17 @@ use ir::{route::Handling, rule};
 use serde::Deserialize;
 use validate::{Invalid, number};
 
-use super::{Refused, Unit, spec, timeouts::Timeouts};
+use super::{Deep, Refused, Unit, spec, timeouts::Timeouts};
 
-/// Whether requests are tried again.
+/// Whether requests are tried again. What is empty or none is not said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    retry: rule::Retry,
+    /// Envoy's conditions.
+    conditions: Vec<Arc<str>>,
+    /// The statuses; sorted, once each.
+    codes: Vec<u16>,
+    attempts: Option<u32>,
+    backoff: Option<Duration>,
     /// How long one try may take.
     per_try: Option<Duration>,
 }
@@ -56,6 +61,18 @@ const DEFAULT_BACKOFF: Duration = Duration::from_millis(25);
 impl Unit for Retry {
     const FIELD: &'static str = "retry";
     const HOLDS_FOR_ANSWERS: bool = false;
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"retryOn": ["5xx"], "attempts": 2}"#,
+        other: r#"{"statusCodes": [503], "attempts": 3, "perTryTimeout": "1s"}"#,
+        merged: Some((
+            r#"{"retryOn": ["5xx"], "statusCodes": [503], "attempts": 2, "perTryTimeout": "1s"}"#,
+            r#"{"retryOn": ["5xx"], "statusCodes": [503], "attempts": 3, "perTryTimeout": "1s"}"#,
+        )),
+        off: None,
+        refused: r#"{"attempts": 2}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -79,16 +96,13 @@ impl Unit for Retry {
         }
         codes.sort_unstable();
         codes.dedup();
-        if !codes.is_empty() {
-            conditions.push(rule::Retry::BY_STATUS.into());
-        }
-        conditions.sort_unstable();
-        conditions.dedup();
-        let attempts = written.attempts.unwrap_or(1);
-        let attempts = u32::try_from(attempts).map_err(|_| {
-            let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
-            Refused::at("attempts")(invalid)
-        })?;
+        let attempts = written.attempts.map(|attempts| {
+            u32::try_from(attempts).map_err(|_| {
+                let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
+                Refused::at("attempts")(invalid)
+            })
+        });
+        let attempts = attempts.transpose()?;
         let per_try = spec::positive(written.per_try_timeout.as_deref(), "perTryTimeout")?;
         let request = policy.fields.get(Timeouts::FIELD).and_then(|timeouts| timeouts.get("request")?.as_str());
         let request = request.and_then(|request| validate::duration::parse(request).ok());
@@ -100,8 +114,17 @@ impl Unit for Retry {
             return Err(Refused::new("perTryTimeout", message));
         }
         let backoff = spec::positive(written.backoff_base_interval.as_deref(), "backoffBaseInterval")?;
-        let backoff = Some(backoff.unwrap_or(DEFAULT_BACKOFF));
-        Ok(Self { retry: rule::Retry { conditions, codes, attempts: Some(attempts), backoff }, per_try })
+        Ok(Self { conditions, codes, attempts, backoff, per_try })
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        Some(Self {
+            conditions: spec::said_list(&self.conditions, &other.conditions),
+            codes: spec::said_list(&self.codes, &other.codes),
+            attempts: self.attempts.or(other.attempts),
+            backoff: self.backoff.or(other.backoff),
+            per_try: self.per_try.or(other.per_try),
+        })
     }
 
     /// A rule's own `retry` wins as a whole.
@@ -109,7 +132,16 @@ impl Unit for Retry {
         if rule.fields.retry.is_some() {
             return false;
         }
-        rule.fields.retry = Some(self.retry.clone());
+        let by_status = (!self.codes.is_empty()).then(|| rule::Retry::BY_STATUS.into());
+        let mut conditions: Vec<Arc<str>> = self.conditions.iter().cloned().chain(by_status).collect();
+        conditions.sort_unstable();
+        conditions.dedup();
+        rule.fields.retry = Some(rule::Retry {
+            conditions,
+            codes: self.codes.clone(),
+            attempts: Some(self.attempts.unwrap_or(1)),
+            backoff: Some(self.backoff.unwrap_or(DEFAULT_BACKOFF)),
+        });
         if self.per_try.is_some() {
             let timeouts = rule.fields.timeouts.get_or_insert_default();
             timeouts.backend_request = timeouts.backend_request.or(self.per_try);

@@ -6,8 +6,9 @@ use api::Mismatch;
 use envoy_types::pb::{
     envoy::config::route::v3::Route,
     envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
-    google::protobuf::Duration as ProtoDuration,
+    google::protobuf::{Any, Duration as ProtoDuration},
 };
+use ir::rule::Slot;
 use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -64,6 +65,16 @@ pub(crate) fn duration(duration: &ProtoDuration) -> Duration {
 /// What a route says in a slot, if anything.
 pub(crate) fn said<M: Message + Default>(route: &Route, slot: &str) -> Option<M> {
     M::decode(&*route.typed_per_filter_config.get(slot)?.value).ok()
+}
+
+/// What a slot says.
+pub(crate) fn decoded<M: Message + Default>(slot: &Slot) -> Option<M> {
+    M::decode(&*Any::decode(&*slot.config).ok()?.value).ok()
+}
+
+/// The preferred of two lists, of which an empty one is not said.
+pub(crate) fn said_list<T: Clone>(preferred: &[T], other: &[T]) -> Vec<T> {
+    if preferred.is_empty() { other.to_vec() } else { preferred.to_vec() }
 }
 
 /// Refuses a list that is too long.

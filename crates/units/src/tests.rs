@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod deep;
 mod refused;
 
 fn policy(spec: Value) -> TrafficPolicySpec {

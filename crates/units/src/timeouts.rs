@@ -10,7 +10,7 @@ use envoy_types::pb::{
 use ir::{route::Handling, rule};
 use serde::Deserialize;
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// How long requests may take. None leaves it to others; zero switches it off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,15 @@ pub struct Spec {
 impl Unit for Timeouts {
     const FIELD: &'static str = "timeouts";
     const HOLDS_FOR_ANSWERS: bool = false;
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"request": "1s"}"#,
+        other: r#"{"request": "2s", "streamIdle": "3s"}"#,
+        merged: Some((r#"{"request": "1s", "streamIdle": "3s"}"#, r#"{"request": "2s", "streamIdle": "3s"}"#)),
+        off: None,
+        refused: r#"{"request": "soon"}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -42,6 +51,10 @@ impl Unit for Timeouts {
             request: spec::optional(written.request.as_deref(), "request")?,
             stream_idle: spec::optional(written.stream_idle.as_deref(), "streamIdle")?,
         })
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        Some(Self { request: self.request.or(other.request), stream_idle: self.stream_idle.or(other.stream_idle) })
     }
 
     /// A rule's own timeouts win over those that they name too.

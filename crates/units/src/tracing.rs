@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::{Invalid, header};
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_ATTRIBUTES: usize = 16;
@@ -105,6 +105,22 @@ impl Unit for Tracing {
     const FIELD: &'static str = "tracing";
     const HOLDS_FOR_ANSWERS: bool = true;
     const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"clientSampling": 1, "attributes": [{"name": "a", "literal": {"value": "1"}}]}"#,
+        other: r#"{"clientSampling": 2, "attributes": [{"name": "b", "literal": {"value": "2"}}]}"#,
+        merged: Some((
+            r#"{"clientSampling": 1, "attributes": [
+                {"name": "a", "literal": {"value": "1"}}, {"name": "b", "literal": {"value": "2"}}
+            ]}"#,
+            r#"{"clientSampling": 2, "attributes": [
+                {"name": "b", "literal": {"value": "2"}}, {"name": "a", "literal": {"value": "1"}}
+            ]}"#,
+        )),
+        off: Some(r#"{"disable": {}}"#),
+        refused: r#"{"clientSampling": 101}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -135,6 +151,25 @@ impl Unit for Tracing {
             ..EnvoyTracing::default()
         };
         Ok(Self { message: message.encode_to_vec().into(), off })
+    }
+
+    /// Each of the samplings is one field, and so is each attribute.
+    fn over(&self, other: &Self) -> Option<Self> {
+        if self.off || other.off {
+            return None;
+        }
+        let said = |unit: &Self| EnvoyTracing::decode(&*unit.message).ok();
+        let (mut own, other) = (said(self)?, said(other)?);
+        let others = other.custom_tags.into_iter();
+        let others: Vec<_> = others.filter(|tag| own.custom_tags.iter().all(|known| known.tag != tag.tag)).collect();
+        own.custom_tags.extend(others);
+        let message = EnvoyTracing {
+            client_sampling: own.client_sampling.or(other.client_sampling),
+            random_sampling: own.random_sampling.or(other.random_sampling),
+            overall_sampling: own.overall_sampling.or(other.overall_sampling),
+            ..own
+        };
+        Some(Self { message: message.encode_to_vec().into(), off: false })
     }
 
     fn disables(&self) -> bool {

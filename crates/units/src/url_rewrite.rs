@@ -34,6 +34,14 @@ impl Unit for UrlRewrite {
     const FIELD: &'static str = "urlRewrite";
     const HOLDS_FOR_ANSWERS: bool = false;
     const TARGETS: &'static [&'static str] = &["HTTPRoute"];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"pathRegex": {"pattern": "a", "substitution": "one"}}"#,
+        other: r#"{"pathRegex": {"pattern": "a", "substitution": "other"}}"#,
+        merged: None,
+        off: None,
+        refused: r#"{"pathRegex": {"pattern": "(", "substitution": "b"}}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {

@@ -1,0 +1,87 @@
+//! What becomes of two values of each unit that are merged deeply, by the samples that each unit has.
+
+use super::*;
+
+/// What a policy says that has this value in a field.
+fn spec_of(field: &str, json: &str) -> Value {
+    let value: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{field}: {json}: {error}"));
+    field.rsplit('.').fold(value, |value, part| json!({part: value}))
+}
+
+fn sample(field: &str, json: &str) -> AnyUnit {
+    let units = read(&policy(spec_of(field, json))).unwrap_or_else(|problem| panic!("{field}: {json}: {problem}"));
+    let [unit] = &units[..] else { panic!("{field}: {units:?}") };
+    unit.clone()
+}
+
+#[test]
+fn each_unit_is_merged_as_its_rule_says_and_the_preferred_one_wins() {
+    for ((field, deep), samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::DEEP).zip(AnyUnit::SAMPLES) {
+        let (one, other) = (sample(field, samples.one), sample(field, samples.other));
+        assert_ne!(one, other, "{field}");
+        assert_eq!(samples.merged.is_some(), *deep != Deep::Whole, "{field}");
+        let merged = |of: fn((&'static str, &'static str)) -> &'static str| {
+            samples.merged.map(|merged| sample(field, of(merged)))
+        };
+        assert_eq!(one.over(&other), merged(|merged| merged.0), "{field}");
+        assert_eq!(other.over(&one), merged(|merged| merged.1), "{field}");
+        assert!(one.over(&one).is_none_or(|same| *deep == Deep::Operations || same == one), "{field}");
+    }
+}
+
+#[test]
+fn what_switches_off_is_never_merged() {
+    for (field, samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::SAMPLES) {
+        let (one, other) = (sample(field, samples.one), sample(field, samples.other));
+        assert!(!one.disables() && !other.disables(), "{field}");
+        let Some(off) = samples.off else { continue };
+        let off = sample(field, off);
+        assert!(off.disables(), "{field}");
+        assert_eq!((off.over(&one), one.over(&off), off.over(&off)), (None, None, None), "{field}");
+    }
+}
+
+#[test]
+fn the_refused_sample_of_each_unit_is_refused_in_its_field() {
+    for (field, samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::SAMPLES) {
+        let (at, _) = refused(spec_of(field, samples.refused));
+        assert!(at.starts_with(&format!("spec.{field}")), "{field}: {at}");
+    }
+}
+
+#[test]
+fn units_of_two_kinds_are_never_merged() {
+    let of = |index: usize| sample(AnyUnit::FIELDS[index], AnyUnit::SAMPLES[index].one);
+    for index in 1..AnyUnit::FIELDS.len() {
+        assert_eq!(of(index - 1).over(&of(index)), None);
+    }
+}
+
+#[test]
+fn the_preferred_ones_changes_of_headers_come_last() {
+    let changes = |request: Value| json!({"headerModifiers": {"request": request}});
+    let set = changes(json!({"set": [{"name": "a", "value": "set"}], "add": [{"name": "b", "value": "1"}]}));
+    let remove = changes(json!({"remove": ["a"], "add": [{"name": "b", "value": "2"}]}));
+    let words = |preferred: &Value, other: &Value| {
+        let merged = units(preferred.clone())[0].over(&units(other.clone())[0]).expect("merged");
+        let mut rule = Handling::default();
+        merged.apply(&mut rule);
+        let slots = rule.slots.iter().map(|Slot { name, config, .. }| {
+            ((*name).to_owned(), envoy_types::pb::google::protobuf::Any::decode(&**config).expect("a message"))
+        });
+        explain(&Route { typed_per_filter_config: slots.collect(), ..Route::default() })[0].1.clone()
+    };
+    assert_eq!(words(&set, &remove), "request: add b: 2, remove a, add b: 1, set a: set");
+    assert_eq!(words(&remove, &set), "request: add b: 1, set a: set, add b: 2, remove a");
+}
+
+#[test]
+fn origins_alone_are_checked_by_the_share_of_another_level() {
+    let [origins, share] = [json!({"additionalOrigins": [{"exact": "a"}]}), json!({"percentageEnabled": 5})]
+        .map(|csrf| json!({"csrf": csrf}));
+    let (origins, share) = (units(origins)[0].clone(), units(share)[0].clone());
+    assert!(origins.disables(), "by itself it checks nothing");
+    for merged in [origins.over(&share), share.over(&origins)] {
+        assert!(!merged.expect("merged").disables());
+    }
+}
