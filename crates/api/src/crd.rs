@@ -11,9 +11,8 @@ use crate::{
     Kind,
     group::PORTCULLIS_GROUP,
     schema::{
-        Own,
+        Cel, Own,
         openapi::{self, Field, Node, Text, Unique},
-        rules::Cel,
     },
     status::PolicyStatus,
 };

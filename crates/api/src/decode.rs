@@ -1,19 +1,11 @@
 //! From a parsed manifest to an object.
 
-use std::slice;
-
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, DeserializeSeed},
-};
+use serde::{Deserialize, de::DeserializeSeed};
 use serde_json::Value;
 
 use crate::{
-    DelegationPolicy, Kind, Object, ObjectId, ObjectMeta, RewritePolicy, TrafficPolicy, Violation,
-    delegation_policy::DelegationPolicySpec,
-    rewrite_policy::RewritePolicySpec,
+    Kind, Object, ObjectId, ObjectMeta, Violation,
     schema::openapi::{self, Node, Path, WrongType},
-    traffic_policy::TrafficPolicySpec,
 };
 
 #[cfg(test)]
@@ -175,7 +167,7 @@ fn decode_mut(manifest: &mut Value, default_namespace: &str) -> Result<Decoded, 
 /// A policy with no more than its targets, which is refused for what `error` says.
 fn targets(manifest: &Value, error: &DecodeError) -> Option<Object> {
     let id = error.object().filter(|id| !id.name.is_empty() && !id.namespace.is_empty())?;
-    let invalid = Box::from([error.violation()?]);
+    let invalid = error.violation()?;
     let metadata = manifest.get("metadata").and_then(|metadata| ObjectMeta::deserialize(metadata).ok());
     let metadata = metadata.unwrap_or_else(|| ObjectMeta {
         name: id.name.clone(),
@@ -183,35 +175,7 @@ fn targets(manifest: &Value, error: &DecodeError) -> Option<Object> {
         ..ObjectMeta::default()
     });
     let spec = manifest.get("spec").unwrap_or(&Value::Null);
-    let target_refs = readable(&spec["targetRefs"]);
-    Some(match id.kind {
-        Kind::TrafficPolicy => {
-            let target_selectors = readable(&spec["targetSelectors"]);
-            let spec = TrafficPolicySpec { target_refs, target_selectors, invalid, ..Default::default() };
-            TrafficPolicy { metadata, spec }.into()
-        }
-        Kind::RewritePolicy => {
-            let target_selectors = readable(&spec["targetSelectors"]);
-            let spec = RewritePolicySpec { target_refs, target_selectors, invalid, ..Default::default() };
-            RewritePolicy { metadata, spec }.into()
-        }
-        Kind::DelegationPolicy => {
-            let spec = DelegationPolicySpec { target_refs, invalid, ..Default::default() };
-            DelegationPolicy { metadata, spec }.into()
-        }
-        _ => return None,
-    })
-}
-
-/// The targets that can be read; one of which only the section cannot is all of its object.
-fn readable<T: DeserializeOwned>(list: &Value) -> Vec<T> {
-    let items = list.as_array().map_or(slice::from_ref(list), Vec::as_slice);
-    let whole = |item: &Value| {
-        let mut item = item.clone();
-        item.as_object_mut()?.remove("sectionName")?;
-        T::deserialize(item).ok()
-    };
-    items.iter().filter_map(|item| T::deserialize(item).ok().or_else(|| whole(item))).collect()
+    id.kind.targets_only(metadata, spec, invalid)
 }
 
 /// Names the unknown fields of an object of Gateway API, or of a policy.
@@ -277,11 +241,9 @@ fn hint(group: &str, kind: &str) -> String {
     meant.map_or_else(String::new, |known| format!(": did you mean {} {known}?", known.api_version()))
 }
 
-/// The body that a DirectResponse answers with: its nulls are content.
+/// The JSON of which nulls are content.
 fn own_json(manifest: &mut Value, kind: Kind) -> Option<&mut Value> {
-    // Following a pointer costs more than the rest of what most objects need.
-    let json = (kind == Kind::DirectResponse).then(|| manifest.pointer_mut("/spec/bodyFormat/json"))?;
-    json.filter(|json| !json.is_null())
+    manifest.pointer_mut(kind.schema().nulls?).filter(|json| !json.is_null())
 }
 
 fn drop_nulls(value: &mut Value) {

@@ -1,15 +1,26 @@
-//! Fields that decode well and are not honoured: each makes its object, or the part that it concerns, fail closed.
+//! Decoded is not honoured: which fields translation reads, and which are refused where they are set. What is refused makes
+//! its object, or the part that it concerns, fail closed.
 
-mod lists;
+use crate::shared::GatewayDefaultScope;
 
-pub use lists::{READ, REFUSED};
+/// Which properties of its schema are honoured of a kind.
+///
+/// A test holds both lists together equal to the schema of Gateway API, so that a property which a release adds has to be
+/// decided on before anybody can set it in vain. A kind of ours of which every property is read needs no lists. Properties
+/// are written as in the schema, with `[]` for the items of a list; a list of plain values or a mapping with free keys is
+/// one property.
+#[derive(Clone, Copy, Debug)]
+pub struct Honoured {
+    /// Those that translation reads: it does what they say, or reports that it does not.
+    pub read: &'static [&'static str],
+    /// Those that nobody honours: [`Object::refused_fields`](crate::Object::refused_fields) reports them where they are set.
+    pub refused: &'static [&'static str],
+}
 
-use crate::{
-    Gateway, HttpRoute, Object,
-    gateway::{FromNamespaces, GatewaySpec},
-    http_route::{HttpRouteFilter, HttpRouteFilterType},
-    shared::GatewayDefaultScope,
-};
+impl Honoured {
+    /// Every property that the schema has is read.
+    pub(crate) const ALL: Self = Self { read: &[], refused: &[] };
+}
 
 /// A field that is set and not honoured.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,100 +46,24 @@ pub enum Affects {
     Object,
 }
 
-const LISTENER_SETS: &str = "ListenerSets are not supported: remove allowedListeners, or set namespaces.from to None";
 const DEFAULT_GATEWAYS: &str = "default Gateways are not supported: remove it, and name parents in parentRefs";
-const CLIENT_CERTIFICATES: &str = "client certificates cannot be validated: remove the validation";
-const BACKEND_CERTIFICATE: &str = "no certificate is shown to backends: remove clientCertificateRef";
-const EXTERNAL_AUTH: &str = "the ExternalAuth filter is not supported: remove it";
 
-/// What the object asks for and does not get, in the order of its fields. A field whose value means the same as none is
-/// not reported.
-pub fn refused_fields(object: &Object) -> Vec<RefusedField> {
-    match object {
-        Object::Gateway(gateway) => refused_in_gateway(gateway),
-        Object::HttpRoute(route) => refused_in_route(route),
-        _ => Vec::new(),
-    }
-}
-
-/// [`refused_fields`] of a Gateway.
-pub fn refused_in_gateway(gateway: &Gateway) -> Vec<RefusedField> {
-    let mut refused = Refused(Vec::new());
-    refused.gateway(&gateway.spec);
-    refused.0
-}
-
-/// [`refused_fields`] of an HTTPRoute.
-pub fn refused_in_route(route: &HttpRoute) -> Vec<RefusedField> {
-    let mut refused = Refused(Vec::new());
-    refused.route(route);
-    refused.0
-}
-
-struct Refused(Vec<RefusedField>);
+/// What is refused of an object, in the order of its fields. A field whose value means the same as none is not reported.
+#[derive(Default)]
+pub(crate) struct Refused(pub(crate) Vec<RefusedField>);
 
 impl Refused {
-    fn add(&mut self, set: bool, path: impl FnOnce() -> String, affects: Affects, reason: &'static str) {
+    pub(crate) fn add(&mut self, set: bool, path: impl FnOnce() -> String, affects: Affects, reason: &'static str) {
         if set {
             self.0.push(RefusedField { path: path(), affects, reason });
         }
     }
 
-    fn gateway(&mut self, spec: &GatewaySpec) {
-        let allowed = spec.allowed_listeners.as_ref();
-        self.add(
-            allowed.is_some_and(|allowed| allowed.namespaces.from != FromNamespaces::None),
-            || "spec.allowedListeners".to_owned(),
-            Affects::Nothing,
-            LISTENER_SETS,
-        );
-        if let Some(tls) = &spec.tls {
-            self.add(
-                tls.backend.as_ref().is_some_and(|backend| backend.client_certificate_ref.is_some()),
-                || "spec.tls.backend.clientCertificateRef".to_owned(),
-                Affects::Object,
-                BACKEND_CERTIFICATE,
-            );
-            if let Some(frontend) = &tls.frontend {
-                let path = "spec.tls.frontend";
-                self.add(
-                    frontend.default.validation.is_some(),
-                    || format!("{path}.default.validation"),
-                    Affects::Listeners,
-                    CLIENT_CERTIFICATES,
-                );
-                for (index, port) in frontend.per_port.iter().enumerate() {
-                    let set = port.tls.validation.is_some();
-                    self.add(set, || format!("{path}.perPort[{index}]"), Affects::Listeners, CLIENT_CERTIFICATES);
-                }
-            }
-        }
-        let default = asks_for_default(spec.default_scope.as_ref());
-        self.add(default, || "spec.defaultScope".to_owned(), Affects::Nothing, DEFAULT_GATEWAYS);
+    /// Of a Gateway that wants to be one by default, or of a route that asks for such.
+    pub(crate) fn default_gateways(&mut self, scope: Option<&GatewayDefaultScope>, path: &str) {
+        let asks = scope.is_some_and(|scope| *scope != GatewayDefaultScope::None);
+        self.add(asks, || path.to_owned(), Affects::Nothing, DEFAULT_GATEWAYS);
     }
-
-    fn route(&mut self, HttpRoute { spec, .. }: &HttpRoute) {
-        let default = asks_for_default(spec.use_default_gateways.as_ref());
-        self.add(default, || "spec.useDefaultGateways".to_owned(), Affects::Nothing, DEFAULT_GATEWAYS);
-        for (index, rule) in spec.rules.iter().enumerate() {
-            let affects = Affects::Rule(index);
-            self.filters(&rule.filters, affects, || format!("spec.rules[{index}].filters"));
-            for (place, backend) in rule.backend_refs.iter().enumerate() {
-                self.filters(&backend.filters, affects, || format!("spec.rules[{index}].backendRefs[{place}].filters"));
-            }
-        }
-    }
-
-    fn filters(&mut self, filters: &[HttpRouteFilter], affects: Affects, path: impl Fn() -> String) {
-        for (index, filter) in filters.iter().enumerate() {
-            let set = filter.external_auth.is_some() || filter.r#type == HttpRouteFilterType::ExternalAuth;
-            self.add(set, || format!("{}[{index}].externalAuth", path()), affects, EXTERNAL_AUTH);
-        }
-    }
-}
-
-fn asks_for_default(scope: Option<&GatewayDefaultScope>) -> bool {
-    scope.is_some_and(|scope| *scope != GatewayDefaultScope::None)
 }
 
 #[cfg(test)]
@@ -141,7 +76,7 @@ mod tests {
         let manifest = json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": { "name": "name" }, "spec": spec
         });
-        refused_fields(&crate::decode(manifest).expect("a manifest").object)
+        crate::decode(manifest).expect("a manifest").object.refused_fields()
     }
 
     fn refused(kind: &str, spec: &Value) -> Vec<String> {

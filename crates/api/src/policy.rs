@@ -1,9 +1,10 @@
 //! What policies have in common: how they name the objects that they apply to.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::meta::StringMap;
 
@@ -42,4 +43,29 @@ pub struct LocalPolicyTargetSelector {
     /// The one part of each object that is meant, such as a rule of a route, by its name; all of it if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
+}
+
+/// What a policy applies to.
+pub(crate) struct Targets {
+    /// Objects.
+    pub(crate) refs: Vec<LocalPolicyTargetReference>,
+    /// Objects by label.
+    pub(crate) selectors: Vec<LocalPolicyTargetSelector>,
+}
+
+impl Targets {
+    /// The targets in the spec of a policy that can be read; one of which only the section cannot is all of its object.
+    pub(crate) fn readable(spec: &Value) -> Self {
+        Self { refs: readable(&spec["targetRefs"]), selectors: readable(&spec["targetSelectors"]) }
+    }
+}
+
+fn readable<T: DeserializeOwned>(list: &Value) -> Vec<T> {
+    let items = list.as_array().map_or(slice::from_ref(list), Vec::as_slice);
+    let whole = |item: &Value| {
+        let mut item = item.clone();
+        item.as_object_mut()?.remove("sectionName")?;
+        T::deserialize(item).ok()
+    };
+    items.iter().filter_map(|item| T::deserialize(item).ok().or_else(|| whole(item))).collect()
 }

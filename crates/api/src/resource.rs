@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::{
     Violation,
+    honoured::{Honoured, RefusedField},
     meta::{CustomResource, ObjectMeta},
     schema::{Schema, Spec, openapi, rules::Broken},
 };
@@ -16,6 +19,22 @@ pub(crate) trait Resource {
         Self: Sized,
     {
         Schema::NONE
+    }
+
+    /// Which properties of the kind are honoured.
+    fn honoured() -> Honoured
+    where
+        Self: Sized,
+    {
+        Honoured::ALL
+    }
+
+    /// A policy with the targets that `spec` has, and no more, for what is `invalid`; none for a kind that is no policy.
+    fn targets_only(_metadata: ObjectMeta, _spec: &Value, _invalid: Violation) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
     }
 
     /// Namespace, empty for an object of the cluster, and name.
@@ -41,6 +60,11 @@ pub(crate) trait Resource {
         self.invalid().to_vec()
     }
 
+    /// What is set and not honoured, in the order of the fields.
+    fn refused(&self) -> Vec<RefusedField> {
+        Vec::new()
+    }
+
     /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.
     fn keeps(&self, _path: &str) -> bool {
         false
@@ -50,6 +74,14 @@ pub(crate) trait Resource {
 impl<S: Spec> Resource for CustomResource<S> {
     fn schema() -> Schema {
         S::SCHEMA
+    }
+
+    fn honoured() -> Honoured {
+        S::HONOURED
+    }
+
+    fn targets_only(metadata: ObjectMeta, spec: &Value, invalid: Violation) -> Option<Self> {
+        Some(Self { metadata, spec: S::targets_only(spec, invalid)? })
     }
 
     fn name(&self) -> (Arc<str>, Arc<str>) {
@@ -82,6 +114,10 @@ impl<S: Spec> Resource for CustomResource<S> {
         let mut broken = Broken(found);
         self.spec.check(&mut broken);
         broken.0
+    }
+
+    fn refused(&self) -> Vec<RefusedField> {
+        self.spec.refused()
     }
 
     fn keeps(&self, path: &str) -> bool {

@@ -2,10 +2,14 @@
 
 use schemars::SchemaGenerator;
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::Violation;
+use crate::{
+    Violation,
+    honoured::{Honoured, RefusedField},
+};
 use openapi::Node;
-use rules::{Broken, Cel};
+use rules::Broken;
 
 pub mod openapi;
 pub(crate) mod rules;
@@ -17,6 +21,19 @@ pub(crate) struct Schema {
     pub(crate) table: Option<&'static Node>,
     /// The rest of a CRD of our own.
     pub(crate) own: Option<Own>,
+    /// Where JSON stands whose nulls are content, as a JSON pointer.
+    pub(crate) nulls: Option<&'static str>,
+}
+
+/// A rule that a CRD of our own writes in CEL.
+#[derive(Debug)]
+pub(crate) struct Cel {
+    /// The field whose value is `self`, such as `spec.list[].field`.
+    pub(crate) path: &'static str,
+    /// The expression.
+    pub(crate) rule: &'static str,
+    /// What must hold.
+    pub(crate) message: &'static str,
 }
 
 /// The parts of a CRD of our own that stand in no table.
@@ -32,24 +49,44 @@ pub(crate) struct Own {
 
 impl Schema {
     /// The schema of a kind without a CRD.
-    pub(crate) const NONE: Self = Self { table: None, own: None };
+    pub(crate) const NONE: Self = Self { table: None, own: None, nulls: None };
 
-    const fn of(table: &'static Node) -> Self {
-        Self { table: Some(table), own: None }
+    pub(crate) const fn of(table: &'static Node) -> Self {
+        Self { table: Some(table), ..Self::NONE }
     }
 
-    const fn own(self, own: Own) -> Self {
+    pub(crate) const fn keeps_nulls(self, pointer: &'static str) -> Self {
+        Self { nulls: Some(pointer), ..self }
+    }
+
+    pub(crate) const fn own(self, own: Own) -> Self {
         Self { own: Some(own), ..self }
     }
 }
 
-/// The spec of a kind that a CRD defines. It stands beside the rules of the kind.
+/// The spec of a kind that a CRD defines: what is known of the kind beside its type.
 pub(crate) trait Spec: Serialize {
     /// What the CRD says.
     const SCHEMA: Schema = Schema::NONE;
 
+    /// Which of its properties are honoured.
+    const HONOURED: Honoured = Honoured::ALL;
+
     /// Checks the rules across fields, which the CRD has in CEL.
     fn check(&self, _broken: &mut Broken) {}
+
+    /// What is set and not honoured, in the order of the fields.
+    fn refused(&self) -> Vec<RefusedField> {
+        Vec::new()
+    }
+
+    /// A policy that cannot be read, for what is `invalid`, with the targets that can; none for a kind that is no policy.
+    fn targets_only(_spec: &Value, _invalid: Violation) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Why no more than the targets of a policy could be read.
     fn invalid(&self) -> &[Violation] {

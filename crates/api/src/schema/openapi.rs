@@ -9,15 +9,12 @@ use serde_json::Value;
 
 use crate::Violation;
 
-pub(super) mod gateway;
-pub(super) mod http_route;
 mod path;
-pub(super) mod policy;
-mod values;
+pub(crate) mod policy;
+pub(crate) mod route;
+pub(crate) mod values;
 
 pub(crate) use path::Path;
-
-pub(super) use values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, PATH_PATTERN};
 
 /// What a value must be like.
 #[derive(Debug)]
@@ -105,7 +102,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    const fn new(regex: &'static str, means: &'static str) -> Self {
+    pub(crate) const fn new(regex: &'static str, means: &'static str) -> Self {
         Self { regex, means, compiled: OnceLock::new() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf, process::Command, sync::LazyLock};
 
-use api::Kind;
+use api::{Kind, group::GROUP};
 use serde_json::{Map, Value, json};
 
 /// The release that the types follow.
@@ -12,7 +12,9 @@ const MODULE: &str = "sigs.k8s.io/gateway-api@v1.6.1";
 const CONFORMANCE: &str = "sigs.k8s.io/gateway-api/conformance@v1.6.1";
 
 /// The kinds of that release that are read.
-pub(crate) const KINDS: [Kind; 4] = [Kind::GatewayClass, Kind::Gateway, Kind::HttpRoute, Kind::ReferenceGrant];
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    Kind::ALL.iter().copied().filter(|kind| kind.group() == GROUP)
+}
 
 /// The folder of the release: `GATEWAY_API_DIR` if set, else what `go mod download` says.
 pub(crate) static MODULE_DIR: LazyLock<PathBuf> =

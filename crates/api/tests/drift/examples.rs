@@ -8,7 +8,7 @@ use std::{
 use api::{DecodeError, decode, violations};
 use serde_json::Value;
 
-use crate::crd::{CONFORMANCE_DIR, KINDS, MODULE_DIR};
+use crate::crd::{CONFORMANCE_DIR, MODULE_DIR, kinds};
 
 /// What the conformance tests put in before they apply a manifest.
 const PLACEHOLDERS: [(&str, &str); 4] = [
@@ -36,7 +36,7 @@ fn manifests(folder: &Path) -> Vec<(PathBuf, Value)> {
             let ours = documents.into_iter().filter(|document| {
                 let group =
                     document["apiVersion"].as_str().unwrap_or_default().starts_with("gateway.networking.k8s.io/v1");
-                group && KINDS.iter().any(|kind| document["kind"] == kind.as_str())
+                group && kinds().any(|kind| document["kind"] == kind.as_str())
             });
             found.extend(ours.map(|document| (path.clone(), document)));
         }

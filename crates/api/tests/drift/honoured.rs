@@ -2,18 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use api::{
-    Kind, decode,
-    honoured::{READ, REFUSED, refused_fields},
-};
+use api::{decode, honoured::Honoured};
 use serde_json::Value;
 
-use crate::crd::{self, KINDS, manifest, maximal, properties};
-
-fn list(list: &[(Kind, &[&str])], kind: Kind) -> Vec<String> {
-    let of_kind = list.iter().filter(|(of, _)| *of == kind);
-    of_kind.flat_map(|(_, paths)| paths.iter().map(ToString::to_string)).collect()
-}
+use crate::crd::{self, kinds, manifest, maximal, properties};
 
 /// Every property without properties of its own.
 fn leaves(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -29,9 +21,9 @@ fn leaves(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_property_of_the_schema_is_either_read_or_refused() {
-    for kind in KINDS {
-        let (read, refused) = (list(READ, kind), list(REFUSED, kind));
-        let ours: BTreeSet<_> = read.iter().chain(&refused).cloned().collect();
+    for kind in kinds() {
+        let Honoured { read, refused } = kind.honoured();
+        let ours: BTreeSet<_> = read.iter().chain(refused).map(ToString::to_string).collect();
         assert_eq!(ours.len(), read.len() + refused.len(), "{kind}: a property stands on both lists, or twice on one");
         let mut theirs = BTreeSet::new();
         leaves(&crd::spec(kind), "spec", &mut theirs);
@@ -41,21 +33,22 @@ fn every_property_of_the_schema_is_either_read_or_refused() {
 
 #[test]
 fn what_is_reported_where_everything_is_set_is_what_the_list_refuses() {
-    for kind in KINDS {
+    for kind in kinds() {
         let spec = maximal(&crd::spec(kind), "spec");
         let object = decode(manifest(kind, &spec)).expect("a manifest of the schema decodes").object;
         let reported: Vec<_> =
-            refused_fields(&object).into_iter().map(|field| field.path.replace("[0]", "[]")).collect();
+            object.refused_fields().into_iter().map(|field| field.path.replace("[0]", "[]")).collect();
         let covered = |leaf: &str| {
             reported
                 .iter()
                 .any(|path| leaf.strip_prefix(path.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphabetic)))
         };
-        for leaf in list(REFUSED, kind) {
-            assert!(covered(&leaf), "{kind} {leaf} is refused, and not reported when it is set");
+        let Honoured { read, refused } = kind.honoured();
+        for leaf in refused {
+            assert!(covered(leaf), "{kind} {leaf} is refused, and not reported when it is set");
         }
-        for leaf in list(READ, kind) {
-            assert!(!covered(&leaf), "{kind} {leaf} is read, and reported as refused");
+        for leaf in read {
+            assert!(!covered(leaf), "{kind} {leaf} is read, and reported as refused");
         }
     }
 }

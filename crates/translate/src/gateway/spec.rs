@@ -30,7 +30,7 @@ const HTTP_KINDS: [RouteKind; 1] = [RouteKind::HttpRoute];
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
     let mut refused = None;
     let mut ignored = Vec::new();
-    for api::RefusedField { path, affects, reason } in api::refused_in_gateway(gateway) {
+    for api::RefusedField { path, affects, reason } in gateway.spec.refused_fields() {
         match affects {
             api::Affects::Listeners => {} // the listeners tell of it
             api::Affects::Nothing => ignored.push((path, reason)),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifests;
 use crate::{
-    Kind, Object, ObjectId, decode, decode_json, decode_or_targets, refused_fields,
+    Kind, Object, ObjectId, decode, decode_json, decode_or_targets,
     schema::openapi::{Field, Node},
     violations,
 };
@@ -165,7 +165,7 @@ proptest! {
             Ok(decoded) => {
                 let object = decoded.object;
                 violations(&object);
-                refused_fields(&object);
+                object.refused_fields();
                 object.references();
                 prop_assert_eq!(decode_json(object.kind(), &manifest.to_string()), Ok(object));
             }

@@ -1,6 +1,9 @@
 use serde_json::json;
 
-use super::*;
+use super::{
+    values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN, PATH_PATTERN},
+    *,
+};
 use crate::Kind;
 
 fn broken(node: &Node, value: &Value) -> Vec<String> {

@@ -1,12 +1,13 @@
 //! Which fields of a kind are read.
 
-use api::{Kind, honoured::READ, schema::openapi::Node};
+use api::{Kind, schema::openapi::Node};
 use units::AnyUnit;
 
 /// The paths of the fields that are read, with `[]` for the items of a list. None of a kind of Kubernetes itself.
 pub(super) fn read(kind: Kind) -> Vec<String> {
-    if let Some((_, paths)) = READ.iter().find(|(of, _)| *of == kind) {
-        return paths.iter().map(ToString::to_string).collect();
+    let read = kind.honoured().read;
+    if !read.is_empty() {
+        return read.iter().map(ToString::to_string).collect();
     }
     let mut found = Vec::new();
     // A TrafficPolicy is refused if it sets another field.

@@ -15,7 +15,7 @@ pub(super) fn read(route: &api::HttpRoute) -> Head {
     let mut problems = Vec::new();
     let hostnames = hostnames(route, &mut problems);
     problems.extend(annotations::problems(&route.metadata));
-    for api::RefusedField { path, affects, reason } in api::refused_in_route(route) {
+    for api::RefusedField { path, affects, reason } in route.spec.refused_fields() {
         // A rule tells of its own.
         if !matches!(affects, api::Affects::Rule(_)) {
             problems.push(Problem::new(Severity::Ignored, Reason::UnsupportedValue, path, reason));

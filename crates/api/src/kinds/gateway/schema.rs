@@ -1,35 +1,14 @@
-//! Tables of GatewayClass, Gateway and ReferenceGrant.
+//! What the CRD says of each field of a Gateway.
 
-use super::{
+use crate::schema::openapi::{
     Node, Pattern,
     values::{
-        ANY_TEXT, DEFAULT_SCOPE, GROUP, HOSTNAME, KIND, LOCAL_OBJECT_REFERENCE, NAME, NAMESPACE, OBJECT_REFERENCE,
-        PORT, SECTION_NAME, list, map_list, matching, one_of, optional, required, text,
+        DEFAULT_SCOPE, GROUP, HOSTNAME, KIND, LOCAL_OBJECT_REFERENCE, NAME, NAMESPACE, OBJECT_REFERENCE, PORT,
+        SECTION_NAME, SELECTOR, list, map_list, matching, one_of, optional, required, text,
     },
 };
 
-pub(in crate::schema) static GATEWAY_CLASS_SPEC: Node = Node::Object(&[
-    required("controllerName", &CONTROLLER_NAME),
-    optional("parametersRef", &OBJECT_REFERENCE),
-    optional("description", &DESCRIPTION),
-]);
-
-static CONTROLLER_NAME_PATTERN: Pattern = Pattern::new(
-    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$",
-    "a domain name and a path, such as example.com/controller",
-);
-pub(super) static CONTROLLER_NAME: Node = matching(1, 253, &CONTROLLER_NAME_PATTERN);
-static DESCRIPTION: Node = text(0, 64);
-
-pub(in crate::schema) static REFERENCE_GRANT_SPEC: Node = Node::Object(&[required("from", &FROM), required("to", &TO)]);
-
-static FROM: Node = list(1, 16, &FROM_ITEM);
-static FROM_ITEM: Node =
-    Node::Object(&[required("group", &GROUP), required("kind", &KIND), required("namespace", &NAMESPACE)]);
-static TO: Node = list(1, 16, &TO_ITEM);
-static TO_ITEM: Node = Node::Object(&[required("group", &GROUP), required("kind", &KIND), optional("name", &NAME)]);
-
-pub(in crate::schema) static GATEWAY_SPEC: Node = Node::Object(&[
+pub(super) static SPEC: Node = Node::Object(&[
     required("gatewayClassName", &NAME),
     required("listeners", &LISTENERS),
     optional("addresses", &ADDRESSES),
@@ -79,14 +58,6 @@ static ALLOWED_LISTENERS: Node = Node::Object(&[optional("namespaces", &LISTENER
 static LISTENER_NAMESPACES: Node =
     Node::Object(&[optional("from", &FROM_SOME_OR_NONE), optional("selector", &SELECTOR)]);
 static FROM_SOME_OR_NONE: Node = one_of(&["All", "Selector", "Same", "None"]);
-
-pub(super) static SELECTOR: Node =
-    Node::Object(&[optional("matchLabels", &ANY_MAP), optional("matchExpressions", &REQUIREMENTS)]);
-pub(super) static ANY_MAP: Node = Node::Map { max: usize::MAX, values: &ANY_TEXT };
-static REQUIREMENTS: Node = list(0, usize::MAX, &REQUIREMENT);
-static REQUIREMENT: Node =
-    Node::Object(&[required("key", &ANY_TEXT), required("operator", &ANY_TEXT), optional("values", &ANY_TEXTS)]);
-static ANY_TEXTS: Node = list(0, usize::MAX, &ANY_TEXT);
 
 static ADDRESSES: Node = list(0, 16, &ADDRESS);
 static ADDRESS: Node = Node::Object(&[optional("type", &ADDRESS_TYPE), optional("value", &ADDRESS_VALUE)]);

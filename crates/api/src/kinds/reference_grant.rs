@@ -4,7 +4,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::meta::CustomResource;
+use crate::{
+    honoured::Honoured,
+    meta::CustomResource,
+    schema::{
+        Schema, Spec,
+        openapi::{
+            Node,
+            values::{GROUP, KIND, NAME, NAMESPACE, list, optional, required},
+        },
+    },
+};
 
 /// Lets objects of other namespaces refer to objects of its own namespace.
 pub type ReferenceGrant = CustomResource<ReferenceGrantSpec>;
@@ -50,3 +60,26 @@ pub struct ReferenceGrantTo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
 }
+
+impl Spec for ReferenceGrantSpec {
+    const SCHEMA: Schema = Schema::of(&SPEC);
+    const HONOURED: Honoured = Honoured { read: READ, refused: &[] };
+}
+
+static SPEC: Node = Node::Object(&[required("from", &FROM), required("to", &TO)]);
+
+static FROM: Node = list(1, 16, &FROM_ITEM);
+static FROM_ITEM: Node =
+    Node::Object(&[required("group", &GROUP), required("kind", &KIND), required("namespace", &NAMESPACE)]);
+static TO: Node = list(1, 16, &TO_ITEM);
+static TO_ITEM: Node = Node::Object(&[required("group", &GROUP), required("kind", &KIND), optional("name", &NAME)]);
+
+/// What translation reads.
+const READ: &[&str] = &[
+    "spec.from[].group",
+    "spec.from[].kind",
+    "spec.from[].namespace",
+    "spec.to[].group",
+    "spec.to[].kind",
+    "spec.to[].name",
+];

@@ -1,9 +1,11 @@
 //! Rules of the filters of an HTTPRoute.
 
-use super::{Broken, reference::service_port};
-use crate::http_route::{
-    HttpCorsFilter, HttpExternalAuthFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
-    HttpRequestMirrorFilter, HttpRouteExternalAuthProtocol, HttpRouteFilter, HttpRouteFilterType as Type,
+use crate::{
+    http_route::{
+        HttpCorsFilter, HttpExternalAuthFilter, HttpMethodWithWildcard, HttpPathModifier, HttpPathModifierType,
+        HttpRequestMirrorFilter, HttpRouteExternalAuthProtocol, HttpRouteFilter, HttpRouteFilterType as Type,
+    },
+    schema::rules::{Broken, reference::service_port},
 };
 
 /// The two filters that change a path.

@@ -3,7 +3,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::meta::CustomResource;
+use crate::{
+    meta::CustomResource,
+    schema::{
+        Schema, Spec,
+        openapi::{
+            Node,
+            values::{ANY_TEXT, number, optional, required, text},
+        },
+        rules::Broken,
+    },
+};
 
 /// An answer that a rule gives by itself, named by its `extensionRef`.
 pub type DirectResponse = CustomResource<DirectResponseSpec>;
@@ -36,6 +46,28 @@ pub struct DirectResponseBodyFormat {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
 }
+
+impl Spec for DirectResponseSpec {
+    const SCHEMA: Schema = Schema::of(&SPEC).keeps_nulls("/spec/bodyFormat/json");
+
+    fn check(&self, broken: &mut Broken) {
+        if self.body.is_some() && self.body_format.is_some() {
+            broken.add_without_value("spec.bodyFormat", "must not stand beside body: remove one of both");
+        }
+        if let Some(format) = &self.body_format
+            && format.json.is_some() == format.text.is_some()
+        {
+            broken.add_without_value("spec.bodyFormat", "must have either text or json");
+        }
+    }
+}
+
+static SPEC: Node =
+    Node::Object(&[required("status", &STATUS), optional("body", &BODY), optional("bodyFormat", &BODY_FORMAT)]);
+static STATUS: Node = number(200, 599);
+static BODY: Node = text(1, 4096);
+static BODY_FORMAT: Node =
+    Node::Object(&[optional("contentType", &ANY_TEXT), optional("json", &Node::Opaque), optional("text", &BODY)]);
 
 #[cfg(test)]
 mod tests {

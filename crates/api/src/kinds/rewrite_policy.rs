@@ -1,12 +1,25 @@
 //! RewritePolicy.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Violation,
     meta::CustomResource,
-    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector, Targets},
+    schema::{
+        Own, Schema, Spec,
+        openapi::{
+            Node,
+            policy::{TARGET_REFS, TARGET_SELECTOR},
+            values::{list, optional, required, text},
+        },
+        rules::{
+            Broken,
+            policy::{HTTP_ROUTE, HTTP_ROUTE_REFS, HTTP_ROUTE_SELECTORS, targets},
+        },
+    },
 };
 
 /// Says by what the routing prefix of a request is replaced before the request goes to a backend.
@@ -51,6 +64,38 @@ pub struct ReplacePrefix {
     /// query string is kept.
     pub replacement: Box<str>,
 }
+
+impl Spec for RewritePolicySpec {
+    const SCHEMA: Schema = Schema::of(&SPEC).own(Own {
+        about: "Says by what the routing prefix of a request is replaced before the request goes to a backend.",
+        describe: SchemaGenerator::into_root_schema_for::<Self>,
+        rules: &[HTTP_ROUTE_REFS, HTTP_ROUTE_SELECTORS],
+    });
+
+    fn check(&self, broken: &mut Broken) {
+        targets(&self.target_refs, &self.target_selectors, HTTP_ROUTE, HTTP_ROUTE_REFS.message, broken);
+    }
+
+    fn targets_only(spec: &Value, invalid: Violation) -> Option<Self> {
+        let Targets { refs, selectors } = Targets::readable(spec);
+        Some(Self { target_refs: refs, target_selectors: selectors, invalid: [invalid].into(), ..Self::default() })
+    }
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
+    }
+}
+
+/// What is wrong with an entry is told by the policy's status, where the routes that it concerns are told too.
+static SPEC: Node = Node::Object(&[
+    optional("targetRefs", &TARGET_REFS),
+    optional("targetSelectors", &FEW_TARGET_SELECTORS),
+    optional("replacePrefix", &REPLACE_PREFIX),
+]);
+static FEW_TARGET_SELECTORS: Node = list(0, 16, &TARGET_SELECTOR);
+static REPLACE_PREFIX: Node = list(0, 256, &REPLACE_PREFIX_ENTRY);
+static REPLACE_PREFIX_ENTRY: Node = Node::Object(&[optional("prefix", &PATH), required("replacement", &PATH)]);
+static PATH: Node = text(0, 1024);
 
 #[cfg(test)]
 mod tests {

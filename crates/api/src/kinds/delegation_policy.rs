@@ -1,14 +1,19 @@
 //! DelegationPolicy.
 
+mod rules;
+mod schema;
+
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Violation,
     meta::{CustomResource, LabelSelector},
-    policy::LocalPolicyTargetReference,
+    policy::{LocalPolicyTargetReference, Targets},
+    schema::{Own, Schema, Spec, rules::Broken},
     shared::BackendRef,
 };
 
@@ -122,6 +127,27 @@ pub struct AllowedBackend {
     /// A regular expression (RE2) that must match the whole name; any name if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Box<str>>,
+}
+
+impl Spec for DelegationPolicySpec {
+    const SCHEMA: Schema = Schema::of(&schema::SPEC).own(Own {
+        about: "Says how an HTTPRoute delegates to others, and what those may do.",
+        describe: SchemaGenerator::into_root_schema_for::<Self>,
+        rules: rules::RULES,
+    });
+
+    fn check(&self, broken: &mut Broken) {
+        rules::check(self, broken);
+    }
+
+    fn targets_only(spec: &Value, invalid: Violation) -> Option<Self> {
+        let Targets { refs, .. } = Targets::readable(spec);
+        Some(Self { target_refs: refs, invalid: [invalid].into(), ..Self::default() })
+    }
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
+    }
 }
 
 #[cfg(test)]

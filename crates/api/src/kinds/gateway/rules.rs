@@ -1,39 +1,24 @@
-//! Rules of a Gateway. The only one of a GatewayClass is about change, and a ReferenceGrant has none.
+//! Rules across fields of a Gateway.
 
 use std::{collections::HashSet, net::IpAddr};
 
-use super::Broken;
 use crate::{
     gateway::{
         AddressType, GatewayInfrastructure, GatewaySpec, GatewaySpecAddress, Listener, ProtocolType, TlsModeType,
     },
-    gateway_class::GatewayClassSpec,
     meta::StringMap,
-    reference_grant::ReferenceGrantSpec,
     schema::{
-        Schema, Spec,
-        openapi::{self, HOSTNAME_PATTERN, LABEL_KEY_PATTERN},
+        openapi::values::{HOSTNAME_PATTERN, LABEL_KEY_PATTERN},
+        rules::Broken,
     },
 };
 
-impl Spec for GatewayClassSpec {
-    const SCHEMA: Schema = Schema::of(&openapi::gateway::GATEWAY_CLASS_SPEC);
-}
-
-impl Spec for ReferenceGrantSpec {
-    const SCHEMA: Schema = Schema::of(&openapi::gateway::REFERENCE_GRANT_SPEC);
-}
-
-impl Spec for GatewaySpec {
-    const SCHEMA: Schema = Schema::of(&openapi::gateway::GATEWAY_SPEC);
-
-    fn check(&self, broken: &mut Broken) {
-        listeners(&self.listeners, broken);
-        addresses(&self.addresses, broken);
-        if let Some(GatewayInfrastructure { labels, annotations, .. }) = &self.infrastructure {
-            keys(labels, "spec.infrastructure.labels", broken);
-            keys(annotations, "spec.infrastructure.annotations", broken);
-        }
+pub(super) fn check(spec: &GatewaySpec, broken: &mut Broken) {
+    listeners(&spec.listeners, broken);
+    addresses(&spec.addresses, broken);
+    if let Some(GatewayInfrastructure { labels, annotations, .. }) = &spec.infrastructure {
+        keys(labels, "spec.infrastructure.labels", broken);
+        keys(annotations, "spec.infrastructure.annotations", broken);
     }
 }
 

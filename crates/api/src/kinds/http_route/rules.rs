@@ -1,72 +1,26 @@
-//! Rules of an HTTPRoute.
+//! Rules across fields of an HTTPRoute.
 
-use std::collections::HashSet;
+mod filter;
 
-use super::{Broken, filter, reference::service_port};
 use crate::{
     http_route::{HttpPathMatch, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, PathMatchType},
     schema::{
-        Schema, Spec,
-        openapi::{self, PATH_PATTERN},
+        openapi::values::PATH_PATTERN,
+        rules::{Broken, reference::service_port, route},
     },
-    shared::{CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType},
+    shared::{CookieLifetimeType, SessionPersistence, SessionPersistenceType},
 };
 
-/// The most matches that a route may have, all rules together.
-const MAX_MATCHES: usize = 128;
-
-impl Spec for HttpRouteSpec {
-    const SCHEMA: Schema = Schema::of(&openapi::http_route::HTTP_ROUTE_SPEC);
-
-    fn check(&self, broken: &mut Broken) {
-        parents(&self.parent_refs, broken);
-        let mut names = HashSet::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            let path = format!("spec.rules[{index}]");
-            if let Some(name) = rule.name.as_ref().filter(|name| !names.insert(&**name)) {
-                broken.add(format!("{path}.name"), name, "must not be the name of another rule of the route");
-            }
-            check_rule(rule, &path, broken);
-        }
-        let matches: usize = self.rules.iter().map(|rule| rule.matches.len()).sum();
-        if matches > MAX_MATCHES {
-            let message =
-                format!("all rules together have {matches} matches and may have {MAX_MATCHES}: split the route");
-            broken.add_without_value("spec.rules", message);
-        }
+pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
+    route::parents(&spec.parent_refs, broken);
+    let rules = || spec.rules.iter();
+    let mut names = route::RuleNames::default();
+    for (index, rule) in rules().enumerate() {
+        let path = format!("spec.rules[{index}]");
+        names.check(rule.name.as_deref(), &path, broken);
+        check_rule(rule, &path, broken);
     }
-}
-
-fn parents(parents: &[ParentReference], broken: &mut Broken) {
-    for (index, parent) in parents.iter().enumerate() {
-        for earlier in &parents[..index] {
-            if !same_object(earlier, parent) {
-                continue;
-            }
-            let path = format!("spec.parentRefs[{index}]");
-            let section = |parent: &ParentReference| parent.section_name.clone().filter(|name| !name.is_empty());
-            let port = |parent: &ParentReference| parent.port.filter(|port| *port != 0);
-            if (section(earlier), port(earlier)) == (section(parent), port(parent)) {
-                let message = "must differ from every other reference to the same parent in sectionName or port";
-                broken.add(path, &parent.name, message);
-                break;
-            }
-            if section(earlier).is_some() != section(parent).is_some()
-                || port(earlier).is_some() != port(parent).is_some()
-            {
-                let message = "every reference to the same parent must set sectionName, or every one port";
-                broken.add(path, &parent.name, message);
-                break;
-            }
-        }
-    }
-}
-
-fn same_object(one: &ParentReference, other: &ParentReference) -> bool {
-    fn key(parent: &ParentReference) -> (&str, &str, &str, &str) {
-        (&parent.group, &parent.kind, &parent.name, parent.namespace.as_deref().unwrap_or_default())
-    }
-    key(one) == key(other)
+    route::matches(rules().map(|rule| rule.matches.len()), broken);
 }
 
 fn check_rule(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {

@@ -1,11 +1,17 @@
 //! Gateway.
 
+mod honoured;
+mod rules;
+mod schema;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    honoured::{Honoured, RefusedField},
     meta::{CustomResource, LabelSelector, StringMap},
+    schema::{Schema, Spec, rules::Broken},
     shared::{
         GatewayDefaultScope, LocalObjectReference, ObjectReference, PortNumber, RouteGroupKind, SecretObjectReference,
     },
@@ -37,6 +43,19 @@ pub struct GatewaySpec {
     /// Whether routes without a parent attach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_scope: Option<GatewayDefaultScope>,
+}
+
+impl Spec for GatewaySpec {
+    const SCHEMA: Schema = Schema::of(&schema::SPEC);
+    const HONOURED: Honoured = honoured::HONOURED;
+
+    fn check(&self, broken: &mut Broken) {
+        rules::check(self, broken);
+    }
+
+    fn refused(&self) -> Vec<RefusedField> {
+        self.refused_fields()
+    }
 }
 
 /// A port, a protocol and a hostname to listen for.

@@ -6,11 +6,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     compact::{exact, text},
+    honoured::{Honoured, RefusedField},
     meta::CustomResource,
+    schema::{Schema, Spec, rules::Broken},
     shared::{BackendObjectReference, BackendRef, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
 };
 
 mod filter;
+mod honoured;
+mod rules;
+mod schema;
 
 pub use filter::*;
 
@@ -38,6 +43,19 @@ pub struct HttpRouteSpec {
 impl Default for HttpRouteSpec {
     fn default() -> Self {
         Self { parent_refs: Vec::new(), use_default_gateways: None, hostnames: Vec::new(), rules: one_rule() }
+    }
+}
+
+impl Spec for HttpRouteSpec {
+    const SCHEMA: Schema = Schema::of(&schema::SPEC);
+    const HONOURED: Honoured = honoured::HONOURED;
+
+    fn check(&self, broken: &mut Broken) {
+        rules::check(self, broken);
+    }
+
+    fn refused(&self) -> Vec<RefusedField> {
+        self.refused_fields()
     }
 }
 

@@ -1,22 +1,13 @@
-//! Objects of every kind that is read, and how they are named.
+//! Objects of every kind that is read, and how they are named: what follows from the [list of kinds](super).
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, de::DeserializeSeed};
-
-use crate::{
-    DelegationPolicy, DirectResponse, Gateway, GatewayClass, GatewayParameters, HttpRoute, ReferenceGrant,
-    RewritePolicy, TrafficPolicy, Violation,
-    core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
-    group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
-    meta::ObjectMeta,
-    resource::Resource,
-    schema::{Schema, openapi::Node},
-};
+use super::{Kind, Object};
+use crate::{Violation, honoured::RefusedField, meta::ObjectMeta, schema::openapi::Node};
 
 // Where objects of a kind live.
-const CLUSTER: bool = false;
-const NAMESPACED: bool = true;
+pub(super) const CLUSTER: bool = false;
+pub(super) const NAMESPACED: bool = true;
 
 /// Generates everything that names each kind.
 macro_rules! kinds {
@@ -68,6 +59,24 @@ macro_rules! kinds {
             pub(crate) fn schema(self) -> Schema {
                 match self { $(Self::$variant => <$variant as Resource>::schema(),)+ }
             }
+
+            /// Which of its properties are honoured.
+            pub fn honoured(self) -> Honoured {
+                match self { $(Self::$variant => <$variant as Resource>::honoured(),)+ }
+            }
+
+            /// A policy of the kind with the targets that `spec` has, and no more, for what is `invalid`; none where the kind
+            /// is no policy.
+            pub(crate) fn targets_only(
+                self,
+                metadata: ObjectMeta,
+                spec: &Value,
+                invalid: Violation,
+            ) -> Option<Object> {
+                match self {
+                    $(Self::$variant => <$variant as Resource>::targets_only(metadata, spec, invalid).map(Object::$variant),)+
+                }
+            }
         }
 
         impl<'de> DeserializeSeed<'de> for Kind {
@@ -94,11 +103,11 @@ macro_rules! kinds {
                 match self { $(Self::$variant(_) => Kind::$variant,)+ }
             }
 
-            fn resource(&self) -> &dyn Resource {
+            pub(super) fn resource(&self) -> &dyn Resource {
                 match self { $(Self::$variant(object) => object,)+ }
             }
 
-            fn resource_mut(&mut self) -> &mut dyn Resource {
+            pub(super) fn resource_mut(&mut self) -> &mut dyn Resource {
                 match self { $(Self::$variant(object) => object,)+ }
             }
         }
@@ -111,25 +120,6 @@ macro_rules! kinds {
             }
         )+
     };
-}
-
-// Kind, resource in URLs, group, versions, scope, status.
-kinds! {
-    GatewayClass: "GatewayClass", "gatewayclasses", GROUP, ["v1", "v1beta1"], CLUSTER, GatewayClass;
-    Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], NAMESPACED, Gateway;
-    HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], NAMESPACED, Route;
-    ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
-    TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
-    DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
-    RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
-    DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
-    GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
-    Service: "Service", "services", "", ["v1"], NAMESPACED, None;
-    EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], NAMESPACED, None;
-    Secret: "Secret", "secrets", "", ["v1"], NAMESPACED, None;
-    ConfigMap: "ConfigMap", "configmaps", "", ["v1"], NAMESPACED, None;
-    Deployment: "Deployment", "deployments", "apps", ["v1"], NAMESPACED, None;
-    Namespace: "Namespace", "namespaces", "", ["v1"], CLUSTER, None;
 }
 
 impl Kind {
@@ -238,6 +228,12 @@ impl Object {
         if self.kind().is_built_in() { self.resource().invalid() } else { &[] }
     }
 
+    /// What the object asks for and does not get, in the order of its fields. A field whose value means the same as none is
+    /// not reported.
+    pub fn refused_fields(&self) -> Vec<RefusedField> {
+        self.resource().refused()
+    }
+
     /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.
     pub fn keeps(&self, path: &str) -> bool {
         self.resource().keeps(path)
@@ -254,6 +250,7 @@ pub fn violations(object: &Object) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::GROUP;
 
     #[test]
     fn a_kind_is_found_by_group_and_name() {

@@ -1,31 +1,21 @@
-//! Table of HTTPRoute.
+//! What the CRD says of each field of an HTTPRoute.
 
-use super::{
+use crate::schema::openapi::{
     Node, Pattern,
+    route::{BACKEND_OBJECT_REFERENCE, HEADER_FILTER, HOSTNAMES, MIRROR, PARENT_REFS, SESSION_PERSISTENCE, WEIGHT},
     values::{
-        ANY_TEXT, DEFAULT_SCOPE, DURATION, FLAG, GROUP, HEADER_NAME, HEADER_VALUE, HOSTNAME, KIND,
+        ANY_TEXT, AT_LEAST_ONE, DEFAULT_SCOPE, DURATION, FLAG, GROUP, HEADER_NAME, HEADER_VALUE, KIND,
         LOCAL_OBJECT_REFERENCE, NAME, NAMESPACE, PATH_PATTERN, PORT, PRECISE_HOSTNAME, SECTION_NAME, list, map_list,
         matching, number, one_of, optional, required, set, text,
     },
 };
 
-pub(in crate::schema) static HTTP_ROUTE_SPEC: Node = Node::Object(&[
+pub(super) static SPEC: Node = Node::Object(&[
     optional("parentRefs", &PARENT_REFS),
     optional("useDefaultGateways", &DEFAULT_SCOPE),
     optional("hostnames", &HOSTNAMES),
     optional("rules", &RULES),
 ]);
-
-static PARENT_REFS: Node = list(0, 32, &PARENT_REFERENCE);
-static PARENT_REFERENCE: Node = Node::Object(&[
-    optional("group", &GROUP),
-    optional("kind", &KIND),
-    optional("namespace", &NAMESPACE),
-    required("name", &NAME),
-    optional("sectionName", &SECTION_NAME),
-    optional("port", &PORT),
-]);
-static HOSTNAMES: Node = list(0, 16, &HOSTNAME);
 
 static RULES: Node = list(1, 16, &RULE);
 static RULE: Node = Node::Object(&[
@@ -74,15 +64,6 @@ static HTTP_BACKEND_REF: Node = Node::Object(&[
     optional("weight", &WEIGHT),
     optional("filters", &FILTERS),
 ]);
-pub(super) static WEIGHT: Node = number(0, 1_000_000);
-static BACKEND_OBJECT_REFERENCE: Node = Node::Object(&[
-    optional("group", &GROUP),
-    optional("kind", &KIND),
-    required("name", &NAME),
-    optional("namespace", &NAMESPACE),
-    optional("port", &PORT),
-]);
-
 static FILTERS: Node = list(0, 16, &FILTER);
 static FILTER: Node = Node::Object(&[
     required("type", &FILTER_TYPE),
@@ -105,22 +86,6 @@ static FILTER_TYPE: Node = one_of(&[
     "CORS",
     "ExternalAuth",
 ]);
-
-static HEADER_FILTER: Node =
-    Node::Object(&[optional("set", &HEADERS), optional("add", &HEADERS), optional("remove", &REMOVED_HEADERS)]);
-static HEADERS: Node = map_list(0, 16, "name", &HEADER);
-static HEADER: Node = Node::Object(&[required("name", &HEADER_NAME), required("value", &HEADER_VALUE)]);
-static REMOVED_HEADERS: Node = set(16, &ANY_TEXT);
-
-static MIRROR: Node = Node::Object(&[
-    required("backendRef", &BACKEND_OBJECT_REFERENCE),
-    optional("percent", &PERCENT),
-    optional("fraction", &FRACTION),
-]);
-static PERCENT: Node = number(0, 100);
-static FRACTION: Node = Node::Object(&[required("numerator", &NUMERATOR), optional("denominator", &AT_LEAST_ONE)]);
-static NUMERATOR: Node = number(0, i64::MAX);
-static AT_LEAST_ONE: Node = number(1, i64::MAX);
 
 static REDIRECT: Node = Node::Object(&[
     optional("scheme", &SCHEME),
@@ -185,14 +150,3 @@ static RETRY: Node = Node::Object(&[
 ]);
 static RETRY_CODES: Node = set(usize::MAX, &RETRY_CODE);
 static RETRY_CODE: Node = number(400, 599);
-
-static SESSION_PERSISTENCE: Node = Node::Object(&[
-    optional("sessionName", &SESSION_NAME),
-    optional("absoluteTimeout", &DURATION),
-    optional("type", &SESSION_TYPE),
-    optional("cookieConfig", &COOKIE_CONFIG),
-]);
-static SESSION_NAME: Node = text(0, 128);
-static SESSION_TYPE: Node = one_of(&["Cookie", "Header"]);
-static COOKIE_CONFIG: Node = Node::Object(&[optional("lifetimeType", &COOKIE_LIFETIME)]);
-static COOKIE_LIFETIME: Node = one_of(&["Permanent", "Session"]);

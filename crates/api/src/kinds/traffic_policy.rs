@@ -1,5 +1,8 @@
 //! TrafficPolicy. What its fields mean is for others to say.
 
+mod rules;
+mod schema;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde::{
@@ -11,7 +14,8 @@ use serde_json::Value;
 use crate::{
     Violation,
     meta::CustomResource,
-    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector, Targets},
+    schema::{Schema, Spec, rules::Broken},
 };
 
 /// Says how the traffic of Gateways, listeners and routes is treated.
@@ -77,6 +81,28 @@ impl<'de> Deserialize<'de> for TrafficPolicySpec {
         }
 
         deserializer.deserialize_map(Fields)
+    }
+}
+
+impl Spec for TrafficPolicySpec {
+    const SCHEMA: Schema = Schema::of(&schema::SPEC);
+
+    fn check(&self, broken: &mut Broken) {
+        rules::check(self, broken);
+    }
+
+    fn targets_only(spec: &Value, invalid: Violation) -> Option<Self> {
+        let Targets { refs, selectors } = Targets::readable(spec);
+        Some(Self { target_refs: refs, target_selectors: selectors, invalid: [invalid].into(), ..Self::default() })
+    }
+
+    fn invalid(&self) -> &[Violation] {
+        &self.invalid
+    }
+
+    fn keeps(&self, path: &str) -> bool {
+        let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
+        field.is_some_and(|field| self.fields.contains_key(field))
     }
 }
 

@@ -1,0 +1,58 @@
+//! The kinds of objects that are read: a file or folder each, which has its type, what its CRD says of each field and across
+//! fields, and which fields are honoured; and a line each in the list below. Of kinds of Kubernetes itself there are slim
+//! models ([`core`](crate::core)).
+
+#[macro_use]
+pub mod object;
+
+pub mod delegation_policy;
+pub mod direct_response;
+pub mod gateway;
+pub mod gateway_class;
+pub mod gateway_parameters;
+pub mod http_route;
+pub mod reference_grant;
+pub mod rewrite_policy;
+pub mod traffic_policy;
+
+use serde::{Deserialize, Deserializer, de::DeserializeSeed};
+use serde_json::Value;
+
+use crate::{
+    Violation,
+    core::{ConfigMap, Deployment, EndpointSlice, Namespace, Secret, Service},
+    group::{GROUP, KGATEWAY_GROUP, PORTCULLIS_GROUP},
+    honoured::Honoured,
+    meta::ObjectMeta,
+    resource::Resource,
+    schema::Schema,
+};
+pub use delegation_policy::DelegationPolicy;
+pub use direct_response::DirectResponse;
+pub use gateway::Gateway;
+pub use gateway_class::GatewayClass;
+pub use gateway_parameters::GatewayParameters;
+pub use http_route::HttpRoute;
+use object::{CLUSTER, NAMESPACED, StatusKind};
+pub use reference_grant::ReferenceGrant;
+pub use rewrite_policy::RewritePolicy;
+pub use traffic_policy::TrafficPolicy;
+
+// Kind, resource in URLs, group, versions, scope, status.
+kinds! {
+    GatewayClass: "GatewayClass", "gatewayclasses", GROUP, ["v1", "v1beta1"], CLUSTER, GatewayClass;
+    Gateway: "Gateway", "gateways", GROUP, ["v1", "v1beta1"], NAMESPACED, Gateway;
+    HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], NAMESPACED, Route;
+    ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
+    TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
+    RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
+    GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
+    Service: "Service", "services", "", ["v1"], NAMESPACED, None;
+    EndpointSlice: "EndpointSlice", "endpointslices", "discovery.k8s.io", ["v1"], NAMESPACED, None;
+    Secret: "Secret", "secrets", "", ["v1"], NAMESPACED, None;
+    ConfigMap: "ConfigMap", "configmaps", "", ["v1"], NAMESPACED, None;
+    Deployment: "Deployment", "deployments", "apps", ["v1"], NAMESPACED, None;
+    Namespace: "Namespace", "namespaces", "", ["v1"], CLUSTER, None;
+}
