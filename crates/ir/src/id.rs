@@ -28,49 +28,86 @@ impl fmt::Display for NsName {
     }
 }
 
-/// A kind of routes of Gateway API. HTTPRoute is the one that is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RouteKind {
-    /// HTTPRoute.
-    HttpRoute,
+/// Hands the kinds of routes to a macro. Types and variants of a kind are called alike everywhere.
+#[macro_export]
+macro_rules! route_kinds {
+    ($then:ident) => {
+        $then! { HttpRoute }
+    };
+}
+
+/// Declares the kinds of routes.
+macro_rules! declare {
+    ($($kind:ident)+) => {
+        /// A kind of routes of Gateway API. HTTPRoute is the one that is served.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum RouteKind {
+            $(
+                #[doc = stringify!($kind)]
+                $kind,
+            )+
+        }
+
+        impl RouteKind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+        }
+    };
+}
+
+route_kinds!(declare);
+
+/// What is known of a kind of routes.
+struct Traits {
+    name: &'static str,
+    lower_case: &'static str,
+    prefix: &'static str,
+    protocols: &'static [&'static str],
+    delegates: bool,
 }
 
 impl RouteKind {
-    /// All of them.
-    pub const ALL: [Self; 1] = [Self::HttpRoute];
+    const fn traits(self) -> &'static Traits {
+        match self {
+            Self::HttpRoute => &Traits {
+                name: "HTTPRoute",
+                lower_case: "httproute",
+                prefix: "",
+                protocols: &["HTTP", "HTTPS"],
+                delegates: true,
+            },
+        }
+    }
 
     /// The kind as Gateway API writes it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::HttpRoute => "HTTPRoute",
-        }
+        self.traits().name
     }
 
     /// The kind that a reference means; none for an object that is no route.
     pub fn named(group: &str, kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| group == GATEWAY_API && kind == known.name())
+        Self::ALL.iter().copied().find(|known| group == GATEWAY_API && kind == known.name())
     }
 
     /// What its name is in names of clusters.
     pub const fn lower_case(self) -> &'static str {
-        match self {
-            Self::HttpRoute => "httproute",
-        }
+        self.traits().lower_case
     }
 
     /// What stands before the names of its routes in paths ([`RouteId::path`]): nothing for an HTTPRoute. For any other it
     /// is to be the kind and a slash, which cannot be taken for a namespace, since that has no upper case.
     const fn prefix(self) -> &'static str {
-        match self {
-            Self::HttpRoute => "",
-        }
+        self.traits().prefix
+    }
+
+    /// The kinds that listeners of a protocol support, as Gateway API writes it.
+    pub fn of_protocol(protocol: &str) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |kind| kind.traits().protocols.contains(&protocol))
     }
 
     /// Whether routes of this kind delegate to each other.
     pub const fn delegates(self) -> bool {
-        match self {
-            Self::HttpRoute => true,
-        }
+        self.traits().delegates
     }
 }
 
@@ -261,7 +298,7 @@ mod tests {
             assert_eq!(RouteKind::named(group, kind), None, "{group} {kind}");
         }
         for kind in RouteKind::ALL {
-            assert_eq!(RouteKind::named(GATEWAY_API, kind.name()), Some(kind));
+            assert_eq!(RouteKind::named(GATEWAY_API, kind.name()), Some(*kind));
             assert_eq!(kind.lower_case(), kind.name().to_ascii_lowercase());
         }
     }

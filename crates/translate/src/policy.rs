@@ -16,14 +16,14 @@ use api::{
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
 use engine::{Derived, Emitter, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, RouteId, Severity, filter::PathModifier, matching::Age};
+use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
 use units::{AnyUnit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
     internal,
     tables::{
-        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies},
+        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies, object_kind},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
@@ -38,9 +38,9 @@ pub(crate) fn key_of(id: &ObjectId) -> NsName {
 
 /// The kind that a target means, of those that a policy of `policy` kind can apply to.
 pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
-    match (group, kind) {
-        (GATEWAY_API, "HTTPRoute") => Some(Kind::HttpRoute),
-        (GATEWAY_API, "Gateway") if policy == Kind::TrafficPolicy => Some(Kind::Gateway),
+    match RouteKind::named(group, kind) {
+        Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
+        None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
         _ => None,
     }
 }

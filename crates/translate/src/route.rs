@@ -6,18 +6,16 @@ pub(crate) mod annotations;
 pub(crate) mod direct_response;
 mod http;
 
-use std::sync::Arc;
-
 use engine::{Lookup, Scope};
 use ir::{
-    RouteId, RouteKind, Severity,
+    RouteId, Severity,
     route::{Head, RuleSpec},
 };
 
 use crate::{
     internal,
     tables::{
-        input::HttpRoutes,
+        input::{AnyRoute, Routes},
         route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
@@ -27,6 +25,12 @@ pub(crate) use http::rule::read as read_http_rule;
 
 /// A route as it is written, whatever its kind.
 trait Written {
+    /// Features of Gateway API that are served for routes of the kind, as the conformance suite names them. Each has a
+    /// traffic case.
+    fn features() -> &'static [&'static str]
+    where
+        Self: Sized;
+
     /// `metadata.generation`.
     fn generation(&self) -> i64;
 
@@ -40,21 +44,34 @@ trait Written {
     fn matches(&self, index: usize, field: &str) -> Option<RuleSpec>;
 }
 
-/// The object that a route is; none for one that does not exist.
-fn written(scope: &Scope<'_>, route: &RouteId) -> Option<Arc<dyn Written>> {
-    Some(match route.kind {
-        RouteKind::HttpRoute => scope.get::<HttpRoutes>(&route.name)?,
-    })
+/// Declares the readers of all kinds.
+macro_rules! readers {
+    ($($kind:ident)+) => {
+        impl AnyRoute {
+            fn written(&self) -> &dyn Written {
+                match self {
+                    $(Self::$kind(route) => route,)+
+                }
+            }
+        }
+
+        /// Features that are served for routes of all kinds.
+        pub(crate) fn features() -> impl Iterator<Item = &'static str> {
+            [$(<api::$kind as Written>::features(),)+].into_iter().flatten().copied()
+        }
+    };
 }
+
+ir::route_kinds!(readers);
 
 impl Lookup for RouteHead {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<Head> {
-        Some(written(scope, route)?.head())
+        Some(scope.get::<Routes>(route)?.written().head())
     }
 
     /// What the route claims must not fall to others.
     fn poisoned(scope: &Scope<'_>, route: &RouteId, _: &engine::Fault) -> Option<Head> {
-        let head = written(scope, route)?.head();
+        let head = scope.get::<Routes>(route)?.written().head();
         let problem = internal::problem(Severity::Warning, "");
         Some(Head { problems: head.problems.iter().cloned().chain([problem]).collect(), ..head })
     }
@@ -62,17 +79,17 @@ impl Lookup for RouteHead {
 
 impl Lookup for RouteGeneration {
     fn compute(scope: &Scope<'_>, route: &RouteId) -> Option<i64> {
-        Some(written(scope, route)?.generation())
+        Some(scope.get::<Routes>(route)?.written().generation())
     }
 }
 
 impl Lookup for RouteRule {
     fn compute(scope: &Scope<'_>, (route, rule): &(RouteId, u32)) -> Option<RuleSpec> {
-        written(scope, route)?.rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
+        scope.get::<Routes>(route)?.written().rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
     }
 
     /// It answers 500 where it matches.
     fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
-        written(scope, route)?.matches(*rule as usize, &format!("spec.rules[{rule}]"))
+        scope.get::<Routes>(route)?.written().matches(*rule as usize, &format!("spec.rules[{rule}]"))
     }
 }

@@ -7,13 +7,12 @@ pub use reports::Reports;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
-    sync::Arc,
 };
 
 use api::{Object, ObjectId, Violation};
 use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
-use ir::{NsName, Port, RouteId, RouteKind, Settings};
+use ir::{NsName, Port, RouteId, Settings};
 
 use crate::{
     attach::{Admits, Candidates, Open, Presence},
@@ -49,8 +48,8 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
-            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, HttpRoutes,
-            Nacks, ObjectTable, RewritePolicies, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, Nacks,
+            ObjectTable, RewritePolicies, Routes, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
@@ -320,12 +319,8 @@ fn assert_sound(faults: &[Turned]) {
 #[allow(clippy::too_many_lines, reason = "a list, whose order is what matters")]
 fn tables() -> Engine {
     #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn same(key: &NsName) -> Option<NsName> {
+    fn same<K: Clone>(key: &K) -> Option<K> {
         Some(key.clone())
-    }
-    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn http_route(key: &NsName) -> Option<RouteId> {
-        Some(RouteId::new(RouteKind::HttpRoute, key.clone()))
     }
     let settings = Engine::builder()
         .input::<Config>()
@@ -389,7 +384,7 @@ fn tables() -> Engine {
         .lookup::<DirectivesFor>()
         .lookup::<RulePolicies>()
         .lookup::<HandedDown>()
-        .derived_for_each::<Attachment, HttpRoutes>(http_route)
+        .derived_for_each::<Attachment, Routes>(same)
         .group::<Members>()
         .derived::<BucketRow>()
         .group::<Buckets>()
@@ -427,7 +422,7 @@ fn tables() -> Engine {
         .layered(|tables| tables.lookup::<AsMuchBelow>().lookup::<ResolvedRule>())
         .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()
-        .derived_for_each::<Unacceptable, HttpRoutes>(http_route)
+        .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<AskedHost>()
@@ -475,11 +470,11 @@ fn tables() -> Engine {
         .group::<Withheld>()
         .derived::<ReplacedWide>()
         .track::<ReplacedWide>()
-        .derived_for_each::<ClassStatus, Classes>(|name: &Arc<str>| Some(name.clone()))
+        .derived_for_each::<ClassStatus, Classes>(same)
         .track::<ClassStatus>()
         .derived_for_each::<GatewayStatus, Gateways>(same)
         .track::<GatewayStatus>()
-        .derived_for_each::<RouteStatus, HttpRoutes>(http_route)
+        .derived_for_each::<RouteStatus, Routes>(same)
         .track::<RouteStatus>()
         .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)

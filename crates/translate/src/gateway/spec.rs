@@ -23,9 +23,6 @@ use crate::{
     tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
 };
 
-/// The kinds of routes that HTTP and HTTPS listeners support.
-const HTTP_KINDS: [RouteKind; 1] = [RouteKind::HttpRoute];
-
 /// Reads the spec of Gateway `key`, which is of a class of ours.
 pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
     let mut refused = None;
@@ -206,7 +203,7 @@ fn listener(
             Admission::None
         }
     };
-    let (kinds, bad_kinds) = kinds(spec, scheme, index);
+    let (kinds, bad_kinds) = kinds(spec, index);
     ListenerModel {
         name: spec.name.clone(),
         index,
@@ -225,10 +222,10 @@ fn listener(
     }
 }
 
-fn kinds(spec: &api::gateway::Listener, scheme: Option<Scheme>, index: usize) -> (Vec<RouteKind>, Option<Fault>) {
-    let supported: &[RouteKind] = if scheme.is_some() { &HTTP_KINDS } else { &[] };
+fn kinds(spec: &api::gateway::Listener, index: usize) -> (Vec<RouteKind>, Option<Fault>) {
+    let supported: Vec<_> = RouteKind::of_protocol(spec.protocol.as_str()).collect();
     if spec.allowed_routes.kinds.is_empty() {
-        return (supported.to_vec(), None);
+        return (supported, None);
     }
     let mut seen = HashSet::new();
     let (mut good, mut bad) = (Vec::new(), Vec::new());

@@ -7,48 +7,25 @@ use engine::{Derived, Emitter};
 use ir::{Problem, Reason, Severity};
 
 use super::{Conditions, StatusReport};
-use crate::tables::{
-    input::{Classes, DeployConfig},
-    proxies::OurClasses,
+use crate::{
+    route,
+    tables::{
+        input::{Classes, DeployConfig},
+        proxies::OurClasses,
+    },
 };
 
-/// Features of Gateway API that are served, as the conformance suite names them; sorted. Each has a traffic case.
+/// Features of Gateway API that are served, beside those of routes, as the conformance suite names them. Each has a traffic
+/// case.
 const SUPPORTED_FEATURES: &[&str] = &[
     "Gateway",
     "GatewayHTTPListenerIsolation",
     "GatewayHTTPSListenerDetectMisdirectedRequests",
     "GatewayPort8080",
-    "HTTPRoute",
-    "HTTPRoute303RedirectStatusCode",
-    "HTTPRoute307RedirectStatusCode",
-    "HTTPRoute308RedirectStatusCode",
-    "HTTPRouteBackendProtocolH2C",
-    "HTTPRouteBackendProtocolWebSocket",
-    "HTTPRouteBackendRequestHeaderModification",
-    "HTTPRouteBackendTimeout",
-    "HTTPRouteCORS",
-    "HTTPRouteDestinationPortMatching",
-    "HTTPRouteHostRewrite",
-    "HTTPRouteMethodMatching",
-    "HTTPRouteNamedRouteRule",
-    "HTTPRouteParentRefPort",
-    "HTTPRoutePathRedirect",
-    "HTTPRoutePathRewrite",
-    "HTTPRoutePortRedirect",
-    "HTTPRouteQueryParamMatching",
-    "HTTPRouteRequestMirror",
-    "HTTPRouteRequestMultipleMirrors",
-    "HTTPRouteRequestPercentageMirror",
-    "HTTPRouteRequestTimeout",
-    "HTTPRouteResponseHeaderModification",
-    "HTTPRouteRetry",
-    "HTTPRouteRetryBackendTimeout",
-    "HTTPRouteRetryConnectionError",
-    "HTTPRouteSchemeRedirect",
     "ReferenceGrant",
 ];
 
-/// What is served as well where this controller runs the proxies; sorted.
+/// What is served as well where this controller runs the proxies.
 const DEPLOYED_FEATURES: &[&str] =
     &["GatewayAddressEmpty", "GatewayInfrastructurePropagation", "GatewayStaticAddresses"];
 
@@ -77,8 +54,8 @@ impl Derived for ClassStatus {
         );
         let deploying = scope.get::<DeployConfig>(&()).filter(|deploying| deploying.applied);
         let deployed = deploying.map_or(&[][..], |_| DEPLOYED_FEATURES);
-        let features = SUPPORTED_FEATURES.iter().chain(deployed);
-        let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: (*name).into() }).collect();
+        let features = SUPPORTED_FEATURES.iter().chain(deployed).copied().chain(route::features());
+        let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: name.into() }).collect();
         supported_features.sort_unstable();
         Some(StatusReport {
             status: Some(GatewayClassStatus { conditions: conditions.list, supported_features }),

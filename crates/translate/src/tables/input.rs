@@ -29,6 +29,8 @@ inputs! {
     Unapplied: NsName => String;
     /// Why a port of this host cannot be bound.
     UnusablePorts: Port => String;
+    /// Routes of all kinds.
+    Routes: RouteId => AnyRoute;
 }
 
 /// A table of the objects of a kind.
@@ -83,12 +85,34 @@ impl ObjectKey for ObjectId {
     }
 }
 
-/// The kind of the objects that routes of a kind are.
-fn object_kind(kind: RouteKind) -> Kind {
-    match kind {
-        RouteKind::HttpRoute => Kind::HttpRoute,
-    }
+/// Declares the routes of all kinds.
+macro_rules! routes {
+    ($($kind:ident)+) => {
+        /// A route of any kind, as it is written.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) enum AnyRoute {
+            $($kind(api::$kind),)+
+        }
+
+        impl AnyRoute {
+            fn of(object: Object) -> Option<Self> {
+                match object {
+                    $(Object::$kind(route) => Some(Self::$kind(route)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        /// The kind of the objects that routes of a kind are.
+        pub(crate) fn object_kind(kind: RouteKind) -> Kind {
+            match kind {
+                $(RouteKind::$kind => Kind::$kind,)+
+            }
+        }
+    };
 }
+
+ir::route_kinds!(routes);
 
 /// The object that a route is.
 pub(crate) fn object_id(route: &RouteId) -> ObjectId {
@@ -97,8 +121,8 @@ pub(crate) fn object_id(route: &RouteId) -> ObjectId {
 
 impl ObjectKey for RouteId {
     fn of(id: &ObjectId) -> Option<Self> {
-        let kind = RouteKind::ALL.into_iter().find(|kind| object_kind(*kind) == id.kind)?;
-        Some(Self::new(kind, NsName::new(id.namespace.clone(), id.name.clone())))
+        let kind = RouteKind::ALL.iter().find(|kind| object_kind(**kind) == id.kind)?;
+        Some(Self::new(*kind, NsName::new(id.namespace.clone(), id.name.clone())))
     }
 
     fn id(self, _: Kind) -> ObjectId {
@@ -112,7 +136,7 @@ fn write<T: ObjectTable>(engine: &mut Engine, id: &ObjectId, object: Option<T::V
     }
 }
 
-/// Declares the tables of objects. Objects of a kind without a table are ignored.
+/// Declares the tables of objects other than routes. Objects of a kind without a table are ignored.
 macro_rules! objects {
     ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $kind:ident($value:ty);)+) => {
         inputs! {$(
@@ -128,11 +152,15 @@ macro_rules! objects {
 
         /// Registers the tables of objects.
         pub(crate) fn register(builder: Builder) -> Builder {
-            builder$(.input::<$table>())+
+            builder.input::<Routes>()$(.input::<$table>())+
         }
 
         /// Writes an object into the table of its kind; none removes it.
         pub(crate) fn set(engine: &mut Engine, id: &ObjectId, object: Option<Object>) {
+            if let Some(route) = RouteId::of(id) {
+                engine.set::<Routes>(route, object.and_then(AnyRoute::of));
+                return;
+            }
             match (id.kind, object) {
                 $(
                     (_, Some(Object::$kind(object))) => write::<$table>(engine, id, Some(object)),
@@ -149,8 +177,6 @@ objects! {
     Classes: Arc<str> => GatewayClass(api::GatewayClass);
     /// Gateways.
     Gateways: NsName => Gateway(api::Gateway);
-    /// HTTPRoutes.
-    HttpRoutes: NsName => HttpRoute(api::HttpRoute);
     /// ReferenceGrants.
     Grants: NsName => ReferenceGrant(api::ReferenceGrant);
     /// TrafficPolicies.
