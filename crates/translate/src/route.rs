@@ -3,14 +3,20 @@
 //! cannot be expressed is dropped, a filter that cannot be honoured has its rule replaced.
 
 pub(crate) mod annotations;
+mod backends;
 pub(crate) mod direct_response;
+mod filters;
+mod head;
 mod http;
+mod session;
 
 use engine::{Lookup, Scope};
 use ir::{
-    RouteId, Severity,
+    Problem, Reason, RouteId, Severity,
     route::{Head, RuleSpec},
 };
+
+use validate::Invalid;
 
 use crate::{
     internal,
@@ -19,7 +25,7 @@ use crate::{
         route::{RouteGeneration, RouteHead, RouteRule},
     },
 };
-pub(crate) use http::rule::default_backend;
+pub(crate) use backends::default_backend;
 #[cfg(test)]
 pub(crate) use http::rule::read as read_http_rule;
 
@@ -92,4 +98,14 @@ impl Lookup for RouteRule {
     fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
         scope.get::<Routes>(route)?.written().matches(*rule as usize, &format!("spec.rules[{rule}]"))
     }
+}
+
+/// What has a rule replaced.
+fn fault(reason: Reason, field: &str, message: impl Into<String>) -> Problem {
+    Problem::new(Severity::Replaced, reason, field, message)
+}
+
+/// Turns a refused value at `field` into a fault.
+fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
+    move |invalid| fault(Reason::UnsupportedValue, &field, invalid.to_string())
 }

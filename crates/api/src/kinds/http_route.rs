@@ -14,7 +14,7 @@ use crate::{
 
 mod filter;
 mod honoured;
-mod rules;
+pub(super) mod rules;
 mod schema;
 
 pub use filter::*;

@@ -1,17 +1,15 @@
 //! Reading HTTPRoutes.
 
-mod filters;
-mod head;
 mod matches;
-mod reference;
 pub(super) mod rule;
 
+use api::http_route::HttpRouteRule;
 use ir::{
     RouteId,
-    route::{Head, RuleSpec, Unhandled},
+    route::{Head, RuleHead, RuleSpec, Unhandled},
 };
 
-use super::Written;
+use super::{Written, backends::delegates, head};
 
 const FEATURES: &[&str] = &[
     "HTTPRoute",
@@ -53,7 +51,13 @@ impl Written for api::HttpRoute {
     }
 
     fn head(&self) -> Head {
-        head::read(self)
+        let written = head::Written {
+            metadata: &self.metadata,
+            parents: &self.spec.parent_refs,
+            hostnames: &self.spec.hostnames,
+            refused: self.spec.refused_fields(),
+        };
+        head::read(written, self.spec.rules.iter().map(rule_head))
     }
 
     fn rule(&self, id: &RouteId, index: usize, field: &str) -> Option<RuleSpec> {
@@ -62,5 +66,12 @@ impl Written for api::HttpRoute {
 
     fn matches(&self, index: usize, field: &str) -> Option<RuleSpec> {
         Some(rule::claims(self.spec.rules.get(index)?, Err(Unhandled::Unknown), field))
+    }
+}
+
+fn rule_head(rule: &HttpRouteRule) -> RuleHead {
+    RuleHead {
+        name: rule.name.clone().filter(|name| !name.is_empty()),
+        delegates: rule.backend_refs.iter().any(delegates),
     }
 }

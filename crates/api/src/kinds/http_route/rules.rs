@@ -1,6 +1,6 @@
 //! Rules across fields of an HTTPRoute.
 
-mod filter;
+pub(in crate::kinds) mod filter;
 
 use crate::{
     http_route::{HttpPathMatch, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, PathMatchType},
@@ -8,7 +8,6 @@ use crate::{
         openapi::values::PATH_PATTERN,
         rules::{Broken, reference::service_port, route},
     },
-    shared::{CookieLifetimeType, SessionPersistence, SessionPersistenceType},
 };
 
 pub(super) fn check(spec: &HttpRouteSpec, broken: &mut Broken) {
@@ -43,7 +42,7 @@ fn check_rule(rule: &HttpRouteRule, path: &str, broken: &mut Broken) {
         check_timeouts(timeouts, &format!("{path}.timeouts"), broken);
     }
     if let Some(session) = &rule.session_persistence {
-        check_session(session, &format!("{path}.sessionPersistence"), broken);
+        route::session(session, &format!("{path}.sessionPersistence"), broken);
     }
 }
 
@@ -108,19 +107,5 @@ fn check_timeouts(timeouts: &HttpRouteTimeouts, path: &str, broken: &mut Broken)
     if !whole.is_zero() && attempt > whole {
         let message = format!("must not be longer than timeouts.request, which is {request}");
         broken.add(format!("{path}.backendRequest"), backend_request, message);
-    }
-}
-
-fn check_session(session: &SessionPersistence, path: &str, broken: &mut Broken) {
-    let Some(cookie) = &session.cookie_config else { return };
-    if cookie.lifetime_type == CookieLifetimeType::Permanent && session.absolute_timeout.is_none() {
-        broken.add_without_value(
-            format!("{path}.absoluteTimeout"),
-            "must be set when cookieConfig.lifetimeType is Permanent",
-        );
-    }
-    if session.r#type != SessionPersistenceType::Cookie {
-        let message = format!("must not be set for type {}", session.r#type);
-        broken.add_without_value(format!("{path}.cookieConfig"), message);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Broken;
-use crate::shared::ParentReference;
+use crate::shared::{CookieLifetimeType, ParentReference, SessionPersistence, SessionPersistenceType};
 
 /// The most matches that a route may have, all rules together.
 const MAX_MATCHES: usize = 128;
@@ -61,4 +61,19 @@ fn same_object(one: &ParentReference, other: &ParentReference) -> bool {
         (&parent.group, &parent.kind, &parent.name, parent.namespace.as_deref().unwrap_or_default())
     }
     key(one) == key(other)
+}
+
+/// Checks how sessions keep their backend.
+pub(crate) fn session(session: &SessionPersistence, path: &str, broken: &mut Broken) {
+    let Some(cookie) = &session.cookie_config else { return };
+    if cookie.lifetime_type == CookieLifetimeType::Permanent && session.absolute_timeout.is_none() {
+        broken.add_without_value(
+            format!("{path}.absoluteTimeout"),
+            "must be set when cookieConfig.lifetimeType is Permanent",
+        );
+    }
+    if session.r#type != SessionPersistenceType::Cookie {
+        let message = format!("must not be set for type {}", session.r#type);
+        broken.add_without_value(format!("{path}.cookieConfig"), message);
+    }
 }

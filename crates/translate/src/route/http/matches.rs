@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use api::http_route::{HeaderMatchType, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType};
+use api::http_route::{
+    HeaderMatchType, HttpHeaderMatch, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType,
+};
 use ir::{
     Problem, Reason, Severity,
     matching::{Condition, Match, Path, ValueMatch},
@@ -25,7 +27,7 @@ pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
         }
         Some(method) => Some(Arc::from(method.as_str())),
     };
-    let headers = headers(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
+    let headers = headers(&written.headers).map_err(|(at, invalid)| refuse(&at)(invalid))?;
     let queries = queries(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
     Ok(Match { path, method, headers, queries })
 }
@@ -52,10 +54,10 @@ fn path(written: &HttpPathMatch) -> Result<Path, Invalid> {
 }
 
 /// Gateway API: of entries with an equivalent name the first counts.
-fn headers(written: &HttpRouteMatch) -> Result<Vec<Condition>, (String, Invalid)> {
+fn headers(written: &[HttpHeaderMatch]) -> Result<Vec<Condition>, (String, Invalid)> {
     let mut seen = HashSet::new();
     let mut conditions = Vec::new();
-    for (index, header) in written.headers.iter().enumerate() {
+    for (index, header) in written.iter().enumerate() {
         let at = |field| move |invalid| (format!("headers[{index}].{field}"), invalid);
         let name: Arc<str> = validate::header::match_name(&header.name).map_err(at("name"))?.into();
         let value = match &header.r#type {

@@ -48,7 +48,7 @@ impl PathModifier {
 const ONCE: [Type; 5] =
     [Type::Cors, Type::RequestHeaderModifier, Type::ResponseHeaderModifier, Type::RequestRedirect, Type::UrlRewrite];
 
-pub(super) fn check(filters: &[HttpRouteFilter], path: &str, broken: &mut Broken) {
+pub(in crate::kinds) fn check(filters: &[HttpRouteFilter], path: &str, broken: &mut Broken) {
     let position = |r#type| filters.iter().position(|filter| filter.r#type == r#type);
     if let (Some(redirect), Some(rewrite)) = (position(Type::RequestRedirect), position(Type::UrlRewrite)) {
         let message = "RequestRedirect and URLRewrite must not stand together: remove one of both";

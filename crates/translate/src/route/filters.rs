@@ -10,14 +10,14 @@ use api::{
     },
 };
 use ir::{
-    Problem, Reason, RouteId, Severity,
+    Problem, Reason, RouteId,
     filter::{HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
 use units::{Refused, cors};
 use validate::{self, Invalid};
 
-use super::reference::backend_ref;
+use super::{at, backends::backend_ref, fault};
 
 /// Where filters stand, which decides what is allowed.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> R
         (Type::RequestMirror, "Envoy copies no request that it redirects; keep RequestRedirect or RequestMirror"),
     ] {
         if seen.contains(&&Type::RequestRedirect) && seen.contains(&&other) {
-            return Err(fault(Reason::IncompatibleFilters, &format!("{field}.filters"), message.into()));
+            return Err(fault(Reason::IncompatibleFilters, &format!("{field}.filters"), message));
         }
     }
     alone(&read, &seen)?;
@@ -129,7 +129,7 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
         }
         Type::ExternalAuth => {
             let message = "ExternalAuth is not supported yet, and a rule is not served without its check; remove it";
-            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message.into()));
+            return Err(fault(Reason::UnsupportedValue, &format!("{field}.type"), message));
         }
         Type::Unknown(other) => {
             let message = format!("{other:?} is not a type of filter that is known here; correct or remove it");
@@ -146,15 +146,6 @@ fn extension_kind(group: &str, kind: &str) -> Option<ExtensionKind> {
         Kind::DirectResponse => Some(ExtensionKind::DirectResponse),
         _ => None,
     }
-}
-
-fn fault(reason: Reason, field: &str, message: String) -> Problem {
-    Problem::new(Severity::Replaced, reason, field, message)
-}
-
-/// Turns a refused value at `field` into a fault.
-fn at(field: String) -> impl FnOnce(Invalid) -> Problem {
-    move |invalid| fault(Reason::UnsupportedValue, &field, invalid.to_string())
 }
 
 fn config<'a, T>(config: Option<&'a T>, kind: &Type, field: &str) -> Result<&'a T, Problem> {
@@ -192,7 +183,7 @@ fn mirror(written: &HttpRequestMirrorFilter, owner: &RouteId, field: &str) -> Re
     let fraction = match (&written.percent, &written.fraction) {
         (Some(_), Some(_)) => {
             let message = "percent and fraction exclude each other; keep one of them";
-            return Err(fault(Reason::UnsupportedValue, field, message.into()));
+            return Err(fault(Reason::UnsupportedValue, field, message));
         }
         (Some(percent), None) => {
             Some((validate::number::percent((*percent).into()).map_err(at(format!("{field}.percent")))?, 100))
@@ -240,7 +231,7 @@ fn redirect(written: &HttpRequestRedirectFilter, level: Level<'_>, field: &str) 
 fn rewrite(written: &HttpUrlRewriteFilter, level: Level<'_>, field: &str) -> Result<Rewrite, Problem> {
     if matches!(level, Level::Backend) && written.path.is_some() {
         let message = "the path cannot be rewritten for one backend alone; move it to the rule";
-        return Err(fault(Reason::UnsupportedValue, &format!("{field}.path"), message.into()));
+        return Err(fault(Reason::UnsupportedValue, &format!("{field}.path"), message));
     }
     Ok(Rewrite {
         hostname: hostname(written.hostname.as_ref(), field)?,
@@ -280,7 +271,7 @@ fn path(
             if !matches!(level, Level::Rule { prefixes_only: true, .. }) {
                 let message = "there is no prefix to replace, since not every match of the rule is a PathPrefix; \
                                make them so, or use ReplaceFullPath";
-                return Err(fault(Reason::IncompatibleFilters, &field, message.into()));
+                return Err(fault(Reason::IncompatibleFilters, &field, message));
             }
             prefix(path).map_err(at(field))?;
             Ok(Some(PathModifier::Prefix(path.as_ref().into())))
