@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    delegation::Priority,
     filter::{Cors, HeaderModifier, Redirect, Rewrite},
     hostname::Hostname,
     id::{GATEWAY_API, NsName, ParentId, RouteId, RouteKind},
@@ -61,8 +62,8 @@ pub struct Annotations {
     pub inherits_matcher: bool,
     /// Its place among its siblings, the greater first.
     pub weight: i32,
-    /// Whether what it hands down wins over what its descendants say.
-    pub prefers_parent: bool,
+    /// How what it hands down is merged with what its descendants say.
+    pub priority: Priority,
 }
 
 /// Gateway API `ParentReference`, as it is written.

@@ -1,4 +1,5 @@
-//! One way to merge what several levels say of one thing: a rule, and the delegating rules above it.
+//! One way to merge what several levels say of a rule's own fields: a rule, and the delegating rules above it. Policies are
+//! merged by `policy::merge`.
 //!
 //! The fold goes from the rule upwards. The nearest that says anything holds, unless one above prefers itself: then that
 //! one holds, and of several the topmost. What is joined instead of chosen has all of them.

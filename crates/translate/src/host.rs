@@ -187,9 +187,12 @@ fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, list
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
     }
     // A wider scope does not know the rules that have the same slots.
-    for unit in policies.units.iter().filter(|unit| !matches!(unit.winner, Winner::Keeper(_))) {
-        if let Some(wide) = scope.get::<SlotHolder>(&(listener.clone(), unit.field)) {
-            scope.demand::<Overridden>((ObjectId::clone(&wide), unit.winner.clone()));
+    for unit in &policies.units {
+        let winners = unit.winners.iter().filter(|winner| !matches!(winner, Winner::Keeper(_)));
+        for winner in winners {
+            if let Some(wide) = scope.get::<SlotHolder>(&(listener.clone(), unit.field)) {
+                scope.demand::<Overridden>((ObjectId::clone(&wide), winner.clone()));
+            }
         }
     }
     for (policy, winner) in policies.overridden() {

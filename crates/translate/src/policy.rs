@@ -4,6 +4,7 @@
 //! it and on its ancestors is in [`rule`]; what those on a Gateway or listener do is in [`wide`].
 
 mod count;
+pub(crate) mod merge;
 mod read;
 pub(crate) mod rule;
 pub(crate) mod wide;
@@ -17,7 +18,7 @@ use api::{
 };
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
-use units::{AnyUnit, UrlRewrite};
+use units::{AnyUnit, Said, Unit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
@@ -27,7 +28,7 @@ use crate::{
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
-    violation::sound,
+    violation::{sound, violations},
 };
 pub(crate) use read::weight_problem;
 
@@ -62,21 +63,11 @@ impl Derived for PolicyRow {
         row(
             scope,
             id,
+            |policy| traffic(scope, policy),
             |policy| {
-                sound(&Object::TrafficPolicy(policy.clone()))?;
-                let units = units::read(&policy.spec)?;
-                for unit in &units {
-                    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
-                        replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
-                    }
-                    let patterns: Vec<_> = unit.slots().into_iter().flat_map(|slot| slot.patterns.to_vec()).collect();
-                    if !patterns.is_empty() {
-                        matchable(scope, &patterns, &format!("spec.{}", unit.field()))?;
-                    }
-                }
-                Ok(units)
+                let said = sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec));
+                Ok(vec![Said { field: UrlRewrite::FIELD, unit: said.map(AnyUnit::UrlRewrite) }])
             },
-            |policy| sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec)),
         )
     }
 
@@ -87,12 +78,43 @@ impl Derived for PolicyRow {
     }
 }
 
+/// What a policy says. What an API server would have refused of a unit breaks that unit; of a policy that does not decode
+/// nobody knows what it says.
+fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Said>, Problem> {
+    let mut refused: Vec<_> = violations(&Object::TrafficPolicy(policy.clone())).collect();
+    let is_of_all = |problem: &Problem| !policy.spec.invalid.is_empty() || Said::unit_at(&problem.field).is_none();
+    if let Some(of_all) = refused.iter().position(is_of_all) {
+        return Err(refused.swap_remove(of_all));
+    }
+    let mut units = units::read(&policy.spec)?;
+    for said in &mut units {
+        if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {
+            said.unit = Err(problem);
+        }
+    }
+    for problem in refused.into_iter().rev() {
+        let Some(field) = Said::unit_at(&problem.field) else { continue };
+        units.retain(|said| said.field != field);
+        units.push(Said { field, unit: Err(problem) });
+    }
+    Ok(units)
+}
+
+/// Refuses a unit with expressions that take too long.
+fn affordable(scope: &Emitter<'_>, unit: &AnyUnit) -> Result<(), Problem> {
+    if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Regex { pattern, .. } }) = unit {
+        replaceable(scope, pattern, "spec.urlRewrite.pathRegex.pattern")?;
+    }
+    let patterns: Vec<_> = unit.slots().into_iter().flat_map(|slot| slot.patterns.to_vec()).collect();
+    if patterns.is_empty() { Ok(()) } else { matchable(scope, &patterns, &format!("spec.{}", unit.field())) }
+}
+
 /// A policy under what it targets, with what the reader of its kind takes from it.
 fn row(
     scope: &Emitter<'_>,
     id: &ObjectId,
-    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<AnyUnit>, Problem>,
-    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<AnyUnit>, Problem>,
+    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<Said>, Problem>,
+    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<Said>, Problem>,
 ) -> Option<Policy> {
     let key = key_of(id);
     if id.kind == Kind::TrafficPolicy {

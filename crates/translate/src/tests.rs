@@ -9,6 +9,7 @@ mod delegation_policy;
 mod faults;
 mod gateways;
 mod listeners;
+mod modes;
 mod policies;
 mod properties;
 mod proxies;

@@ -5,12 +5,14 @@ use ir::{Problem, Reason, Severity};
 
 /// Refuses what an API server with our schema would not have taken: a file, or an older schema, may let it through.
 pub(crate) fn sound(policy: &Object) -> Result<(), Problem> {
-    match api::violations(policy).into_iter().next() {
-        None => Ok(()),
-        Some(violation) => {
-            let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
-            let message = format!("{value}{}", violation.message);
-            Err(Problem::new(Severity::Refused, Reason::Invalid, violation.path, message))
-        }
-    }
+    violations(policy).next().map_or(Ok(()), Err)
+}
+
+/// All of it.
+pub(crate) fn violations(policy: &Object) -> impl Iterator<Item = Problem> {
+    api::violations(policy).into_iter().map(|violation| {
+        let value = violation.value.map(|value| format!("{value:?} is invalid: ")).unwrap_or_default();
+        let message = format!("{value}{}", violation.message);
+        Problem::new(Severity::Refused, Reason::Invalid, violation.path, message)
+    })
 }

@@ -18,7 +18,7 @@ impl Unit for AutoHostRewrite {
     const TARGETS: &'static [&'static str] = &["HTTPRoute"];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples =
-        super::Samples { one: "true", other: "false", merged: None, off: None, refused: "1" };
+        super::Samples { one: "true", other: "false", merged: None, off: None, refused: None };
     type Spec = bool;
 
     fn read(rewrites: bool, _: &TrafficPolicySpec) -> Result<Self, Refused> {

@@ -44,7 +44,7 @@ impl Unit for Buffer {
         other: r#"{"maxRequestSize": "32"}"#,
         merged: None,
         off: Some(r#"{"disable": {}}"#),
-        refused: r#"{"maxRequestSize": "64Mi"}"#,
+        refused: Some(r#"{"maxRequestSize": "64Mi"}"#),
     };
     type Spec = Spec;
 

@@ -59,7 +59,7 @@ const SAMPLES: super::Samples = super::Samples {
     other: r#"{"libraries": ["Brotli"]}"#,
     merged: None,
     off: Some(r#"{"disable": {}}"#),
-    refused: r#"{"libraries": ["Gzip", "Gzip"]}"#,
+    refused: Some(r#"{"libraries": ["Gzip", "Gzip"]}"#),
 };
 
 impl Unit for ResponseCompression {

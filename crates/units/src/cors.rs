@@ -64,7 +64,7 @@ impl Unit for Cors {
             r#"{"allowOrigins": ["https://other.example"], "allowMethods": ["PUT"], "maxAge": 2}"#,
         )),
         off: Some(r#"{"disable": {}}"#),
-        refused: r#"{"allowOrigins": ["a"]}"#,
+        refused: Some(r#"{"allowOrigins": ["a"]}"#),
     };
     type Spec = Spec;
 

@@ -65,7 +65,7 @@ impl Unit for Csrf {
             r#"{"percentageShadowed": 20, "additionalOrigins": [{"exact": "a"}]}"#,
         )),
         off: Some(r#"{"percentageEnabled": 0}"#),
-        refused: r#"{"additionalOrigins": [{"exact": ""}]}"#,
+        refused: Some(r#"{"additionalOrigins": [{"exact": ""}]}"#),
     };
     type Spec = Spec;
 

@@ -88,7 +88,7 @@ impl Unit for FaultInjection {
             r#"{"abort": {"httpStatus": 502}, "delay": {"fixedDelay": "1s"}}"#,
         )),
         off: Some(r#"{"disable": {}}"#),
-        refused: r#"{"abort": {}}"#,
+        refused: Some(r#"{"abort": {}}"#),
     };
     type Spec = Spec;
 

@@ -77,7 +77,7 @@ impl Unit for HeaderModifiers {
             r#"{"request": {"add": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}, "response": {"remove": ["b"]}}"#,
         )),
         off: None,
-        refused: r#"{"request": {"remove": ["host"]}}"#,
+        refused: Some(r#"{"request": {"remove": ["host"]}}"#),
     };
     type Spec = Spec;
 

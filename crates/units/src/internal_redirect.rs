@@ -55,7 +55,7 @@ impl Unit for InternalRedirect {
             r#"{"maxRedirects": 2, "redirectResponseCodes": [301], "allowCrossSchemeRedirect": true}"#,
         )),
         off: None,
-        refused: r#"{"maxRedirects": 0}"#,
+        refused: Some(r#"{"maxRedirects": 0}"#),
     };
     type Spec = Spec;
 

@@ -119,8 +119,8 @@ pub struct Samples {
     pub merged: Option<(&'static str, &'static str)>,
     /// One that switches off; none of a unit that cannot say so.
     pub off: Option<&'static str>,
-    /// One that can be written and is refused.
-    pub refused: &'static str,
+    /// One that can be written and is refused; none where each is served.
+    pub refused: Option<&'static str>,
 }
 
 /// What a unit writes: every slot of its own.
@@ -130,6 +130,31 @@ fn all_slots<U: Unit>(unit: &U) -> Vec<Slot> {
     let unused: Vec<_> = unused.map(|name| slots::off(name)).collect();
     written.extend(unused);
     written
+}
+
+/// What a policy says of one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The unit's field.
+    pub field: &'static str,
+    /// The unit, or why it cannot be served.
+    pub unit: Result<AnyUnit, Problem>,
+}
+
+impl Said {
+    /// One that is served.
+    pub fn sound(unit: AnyUnit) -> Self {
+        Self { field: unit.field(), unit: Ok(unit) }
+    }
+
+    /// The unit to which a field of a policy belongs, as a problem names it; none if to all of them.
+    pub fn unit_at(field: &str) -> Option<&'static str> {
+        let path = field.strip_prefix("spec.")?;
+        AnyUnit::FIELDS.iter().copied().find(|unit| {
+            path.strip_prefix(unit)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
+        })
+    }
 }
 
 /// Why a unit cannot be served.
@@ -300,8 +325,8 @@ units! {
 /// What a policy says, in the order of [`AnyUnit`].
 ///
 /// # Errors
-/// Where anything that it says cannot be served: nothing is served as if the policy had not asked for it.
-pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
+/// Where it says anything that is no unit: nobody knows for what that would count.
+pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<Said>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
         let prefix = format!("{name}.");
@@ -329,7 +354,9 @@ pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<AnyUnit>, Problem> {
     }
     let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
-    written.filter_map(|(field, written)| AnyUnit::read(field, written, policy).transpose()).collect()
+    let said = written
+        .filter_map(|(field, written)| Some(Said { field, unit: AnyUnit::read(field, written, policy).transpose()? }));
+    Ok(said.collect())
 }
 
 /// Refuses a policy with a target for which `U` cannot be set.

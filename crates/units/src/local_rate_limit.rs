@@ -56,7 +56,7 @@ impl Unit for LocalRateLimit {
         other: r#"{"tokenBucket": {"maxTokens": 2, "fillInterval": "1s"}, "percentEnabled": 50}"#,
         merged: None,
         off: Some("{}"),
-        refused: r#"{"percentEnabled": 50}"#,
+        refused: Some(r#"{"percentEnabled": 50}"#),
     };
     type Spec = Spec;
 

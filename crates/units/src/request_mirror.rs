@@ -40,7 +40,7 @@ impl Unit for RequestMirror {
             r#"{"hostRewriteLiteral": "other.example", "disableShadowHostSuffixAppend": false}"#,
         )),
         off: None,
-        refused: r#"{"hostRewriteLiteral": "a b"}"#,
+        refused: Some(r#"{"hostRewriteLiteral": "a b"}"#),
     };
     type Spec = Spec;
 

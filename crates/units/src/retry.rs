@@ -71,7 +71,7 @@ impl Unit for Retry {
             r#"{"retryOn": ["5xx"], "statusCodes": [503], "attempts": 3, "perTryTimeout": "1s"}"#,
         )),
         off: None,
-        refused: r#"{"attempts": 2}"#,
+        refused: Some(r#"{"attempts": 2}"#),
     };
     type Spec = Spec;
 

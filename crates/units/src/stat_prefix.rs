@@ -24,8 +24,13 @@ impl Unit for StatPrefix {
     const HOLDS_FOR_ANSWERS: bool = true;
     const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
     #[cfg(any(test, feature = "testing"))]
-    const SAMPLES: super::Samples =
-        super::Samples { one: r#""one""#, other: r#""other""#, merged: None, off: None, refused: r#""{{other}}""# };
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#""one""#,
+        other: r#""other""#,
+        merged: None,
+        off: None,
+        refused: Some(r#""{{other}}""#),
+    };
     type Spec = String;
 
     fn read(written: String, _: &TrafficPolicySpec) -> Result<Self, Refused> {

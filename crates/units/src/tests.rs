@@ -23,12 +23,15 @@ fn policy(spec: Value) -> TrafficPolicySpec {
 }
 
 fn units(spec: Value) -> Vec<AnyUnit> {
-    read(&policy(spec)).expect("units that are served")
+    let said = read(&policy(spec)).expect("units");
+    said.into_iter().map(|said| said.unit.expect("a unit that is served")).collect()
 }
 
 /// Where a policy is refused, and why.
 fn refused(spec: Value) -> (String, String) {
-    let Problem { field, message, .. } = read(&policy(spec)).expect_err("refused");
+    let said = read(&policy(spec));
+    let refused = said.map(|said| said.into_iter().find_map(|said| said.unit.err()).expect("a unit that is refused"));
+    let Problem { field, message, .. } = refused.unwrap_or_else(|problem| problem);
     (field, message)
 }
 

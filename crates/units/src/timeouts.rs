@@ -39,7 +39,7 @@ impl Unit for Timeouts {
         other: r#"{"request": "2s", "streamIdle": "3s"}"#,
         merged: Some((r#"{"request": "1s", "streamIdle": "3s"}"#, r#"{"request": "2s", "streamIdle": "3s"}"#)),
         off: None,
-        refused: r#"{"request": "soon"}"#,
+        refused: Some(r#"{"request": "soon"}"#),
     };
     type Spec = Spec;
 

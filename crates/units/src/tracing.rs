@@ -119,7 +119,7 @@ impl Unit for Tracing {
             ]}"#,
         )),
         off: Some(r#"{"disable": {}}"#),
-        refused: r#"{"clientSampling": 101}"#,
+        refused: Some(r#"{"clientSampling": 101}"#),
     };
     type Spec = Spec;
 

@@ -40,7 +40,7 @@ impl Unit for UrlRewrite {
         other: r#"{"pathRegex": {"pattern": "a", "substitution": "other"}}"#,
         merged: None,
         off: None,
-        refused: r#"{"pathRegex": {"pattern": "(", "substitution": "b"}}"#,
+        refused: Some(r#"{"pathRegex": {"pattern": "(", "substitution": "b"}}"#),
     };
     type Spec = Spec;
 

@@ -34,7 +34,7 @@ macro_rules! inherited {
                 $field: {
                     let above = levels.iter().enumerate().rev().map(|(place, level)| LevelValue {
                         by: Some(place),
-                        prefers_itself: level.prefers_parent,
+                        prefers_itself: level.priority.prefers_parent,
                         value: &level.fields.$field,
                     });
                     let Folded { value, from, overridden } = fold(own.$field, None, above);
@@ -133,7 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use api::http_route::HttpRouteRule;
-    use ir::{RouteId, rule::Timeouts};
+    use ir::{RouteId, delegation::Priority, rule::Timeouts};
     use serde_json::{Value, json};
 
     use super::*;
@@ -145,7 +145,8 @@ mod tests {
     }
 
     fn level(name: &str, rule: Value, prefers_parent: bool) -> Level {
-        Level { route: RouteId::http("ns", name), prefers_parent, fields: handling(name, rule).fields }
+        let priority = Priority { prefers_parent, ..Priority::default() };
+        Level { route: RouteId::http("ns", name), priority, fields: handling(name, rule).fields }
     }
 
     fn combine(own: Value, levels: &[Level]) -> Result<Handling, Problem> {

@@ -31,11 +31,8 @@ impl Lookup for Delegating {
             return None;
         }
         let above = placed.above.iter().flat_map(|above| above.levels.iter().cloned());
-        let level = Level {
-            route: name.clone(),
-            prefers_parent: placed.annotations.prefers_parent,
-            fields: handling.fields.clone(),
-        };
+        let level =
+            Level { route: name.clone(), priority: placed.annotations.priority, fields: handling.fields.clone() };
         Some(Delegation {
             rule_name: rule.name.clone(),
             children,

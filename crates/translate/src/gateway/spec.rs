@@ -36,7 +36,7 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
             }
         }
     }
-    if annotations::read(&gateway.metadata).prefers_parent {
+    if annotations::read(&gateway.metadata).priority.prefers_parent {
         let why = "has no effect on a Gateway: of policies the nearest to a rule holds; remove it";
         ignored.push((format!("metadata.annotations[{}]", annotations::PRIORITY), why));
     }

@@ -59,8 +59,8 @@ impl WideUnits {
     /// The policy of which `field` holds there in a slot of the filter chain, and those in whose place it does.
     pub fn policies(&self, field: &str) -> Option<(&ObjectId, Vec<&ObjectId>)> {
         let heard = self.level.heard();
-        let mut in_slots = heard.filter(|(supplied, _)| supplied.unit.is_in_slots() && supplied.unit.field() == field);
-        in_slots.next().map(|(supplied, others)| (&supplied.policy, others.collect()))
+        let mut in_slots = heard.filter(|(_, unit, _)| unit.is_in_slots() && unit.field() == field);
+        in_slots.next().map(|(policy, _, others)| (policy, others.collect()))
     }
 }
 
@@ -115,11 +115,13 @@ impl ServedRule {
     pub fn policies(&self, field: &str) -> (Vec<&ObjectId>, Vec<&ObjectId>) {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
         let mut found = (Vec::new(), Vec::new());
-        for UnitOutcome { winner, overridden, .. } in units.filter(|unit| unit.field == field) {
-            if let Winner::Policy(policy) = winner
-                && !found.0.contains(&policy)
-            {
-                found.0.push(policy);
+        for UnitOutcome { winners, overridden, .. } in units.filter(|unit| unit.field == field) {
+            for winner in winners {
+                if let Winner::Policy(policy) = winner
+                    && !found.0.contains(&policy)
+                {
+                    found.0.push(policy);
+                }
             }
             found.1.extend(overridden);
         }

@@ -55,7 +55,7 @@ impl Derived for InvalidPolicies {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         let policy = scope.get::<PolicyRow>(id)?;
-        if let Err(fault) = &policy.units {
+        if let Some(fault) = policy.faults().next() {
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         if id.kind != Kind::RewritePolicy {

@@ -8,7 +8,7 @@ use ir::{
     Problem, Reason, Severity,
     filter::{PathModifier, PrefixReplacement},
 };
-use units::{AnyUnit, UrlRewrite};
+use units::UrlRewrite;
 
 use super::target_kind;
 
@@ -36,7 +36,7 @@ fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>)
 }
 
 /// What a RewritePolicy says.
-pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Vec<AnyUnit>, Problem> {
+pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<UrlRewrite, Problem> {
     let is_route = |target: &&LocalPolicyTargetReference| {
         target_kind(api::Kind::RewritePolicy, &target.group, &target.kind).is_some()
     };
@@ -87,5 +87,5 @@ pub(super) fn rewrite(spec: &RewritePolicySpec) -> Result<Vec<AnyUnit>, Problem>
         }
         entries.push(PrefixReplacement { prefix, replacement: replacement.into() });
     }
-    Ok(vec![AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries.into()) })])
+    Ok(UrlRewrite { path: PathModifier::Prefixes(entries.into()) })
 }

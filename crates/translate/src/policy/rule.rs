@@ -6,13 +6,14 @@ use api::{Kind, ObjectId};
 use engine::{Lookup, Scope};
 use ir::{
     Chain, NsName, Problem, Reason, RouteId, Severity,
+    delegation::Priority,
     route::{ExtensionKind, ExtensionRef},
 };
-use units::AnyUnit;
+use units::{AnyUnit, Said};
 
+use super::merge::{Broken as BrokenUnit, Merged, merge};
 use crate::{
     delegation::keeper,
-    fold::{LevelValue, fold},
     tables::{
         input::object_id,
         policy::{PoliciesOf, PolicyRow, Rank, Target},
@@ -26,19 +27,21 @@ pub(crate) struct Supplied {
     /// The policy.
     pub(crate) policy: ObjectId,
     /// What it says.
-    pub(crate) unit: AnyUnit,
+    pub(crate) said: Said,
 }
 
+/// Units with the same key are one. They count in the order of their keys.
+pub(super) type UnitKey = (bool, usize);
+
 impl Supplied {
-    /// Units with the same key are one. What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and
-    /// goes before it.
-    fn key(&self) -> (bool, usize) {
-        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.unit.field());
+    /// What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
+    pub(super) fn key(&self) -> UnitKey {
+        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.said.field);
         (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
     }
 }
 
-/// Why a rule cannot be served with its policies.
+/// Why a rule cannot be served with its policies, whatever others say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Broken {
     /// The filter that is broken; none for a policy that chose the rule itself.
@@ -51,14 +54,14 @@ struct Broken {
 pub(crate) struct Level {
     /// The route, or the Gateway.
     owner: ObjectId,
-    /// Whether it wins over all below.
-    prefers_itself: bool,
+    /// How it is merged with what is below.
+    priority: Priority,
     /// The DelegationPolicy by which nothing below switches off what is inherited.
     keeper: Option<NsName>,
     /// All that they say, in the order in which it counts.
     units: Vec<Supplied>,
     /// What would switch off what is inherited, and may not.
-    kept: Vec<(Supplied, NsName)>,
+    kept: Vec<Kept>,
     broken: Option<Broken>,
     /// All of them.
     policies: Vec<ObjectId>,
@@ -67,14 +70,28 @@ pub(crate) struct Level {
 /// What all levels come to for a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Effective {
-    /// Why the rule is replaced.
+    /// Why the rule is replaced, whoever answers its requests.
     pub(crate) broken: Option<Problem>,
-    /// The units that hold, unless the rule itself says otherwise, each with those that say it too and are not heard.
-    pub(crate) units: Vec<(Supplied, Vec<ObjectId>)>,
-    /// Units that would switch off what is inherited, and are not heard: each with the DelegationPolicy that forbids it.
-    pub(crate) kept: Vec<(Supplied, NsName)>,
+    /// Why the rule is replaced if it answers its requests itself: a unit holds that is broken. Each level below may say
+    /// otherwise.
+    pub(crate) broken_unit: Option<Problem>,
+    /// The units that hold, unless the rule itself says otherwise.
+    pub(crate) units: Vec<Merged>,
+    /// Units that would switch off what is inherited, and are not heard.
+    pub(crate) kept: Vec<Kept>,
     /// All policies that apply, each once.
     pub(crate) policies: Vec<ObjectId>,
+}
+
+/// A unit that would switch off what is inherited, and is not heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Who says it.
+    pub(crate) policy: ObjectId,
+    /// What is said.
+    pub(crate) unit: AnyUnit,
+    /// The DelegationPolicy that forbids it.
+    pub(crate) keeper: NsName,
 }
 
 tables! {
@@ -127,19 +144,19 @@ impl Level {
             let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
             match &policy.units {
                 Ok(units) => {
-                    let supplied = |unit: &AnyUnit| Supplied { policy: id.clone(), unit: unit.clone() };
+                    let supplied = |said: &Said| Supplied { policy: id.clone(), said: said.clone() };
                     self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
-                    let message = format!("{id} is not valid, and nothing is served without it: {fault}");
-                    self.broken.get_or_insert(Broken { field: None, message });
+                    self.broken.get_or_insert(Broken { field: None, message: without(&id, fault) });
                 }
             }
             self.policies.push(id);
         }
     }
 
-    /// The policies of a Gateway, or of one of its listeners with those of the Gateway behind.
+    /// The policies of a Gateway, or of one of its listeners with those of the Gateway behind. A scope that has a unit which
+    /// is broken answers 500 to everything.
     pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
         let mut level = Self::new(target.object.clone());
         let whole = Target { section: None, ..target.clone() };
@@ -147,12 +164,19 @@ impl Level {
             let policies = scope.get::<PoliciesOf>(target);
             level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
         }
+        let broken =
+            level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
+        if let Some((policy, fault)) = broken {
+            let message = without(policy, fault);
+            level.broken.get_or_insert(Broken { field: None, message });
+        }
         level
     }
 
     /// The same without units that are none of these, and without what nothing is left of.
     pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
-        let units: Vec<_> = self.units.iter().filter(|supplied| wanted(&supplied.unit)).cloned().collect();
+        let is_wanted = |supplied: &&Supplied| supplied.said.unit.as_ref().is_ok_and(&wanted);
+        let units: Vec<_> = self.units.iter().filter(is_wanted).cloned().collect();
         let mut policies: Vec<_> = units.iter().map(|supplied| supplied.policy.clone()).collect();
         policies.dedup();
         Self { units, policies, ..Self::new(self.owner.clone()) }
@@ -160,14 +184,29 @@ impl Level {
 
     /// Each unit with the policy that supplies it where nobody nearer says anything, and those of this level that say it
     /// too.
-    pub(crate) fn heard(&self) -> impl Iterator<Item = (&Supplied, impl Iterator<Item = &ObjectId>)> {
+    pub(crate) fn heard(&self) -> impl Iterator<Item = (&ObjectId, &AnyUnit, impl Iterator<Item = &ObjectId>)> {
         let is_first = |at: usize| self.units[..at].iter().all(|before| before.key() != self.units[at].key());
         let firsts = (0..self.units.len()).filter(move |at| is_first(*at));
-        firsts.map(|at| {
+        firsts.filter_map(|at| {
             let first = &self.units[at];
             let others = self.units[at + 1..].iter().filter(|other| other.key() == first.key());
-            (first, others.map(|other| &other.policy))
+            Some((&first.policy, first.said.unit.as_ref().ok()?, others.map(|other| &other.policy)))
         })
+    }
+
+    /// All that is said, in the order in which it counts.
+    pub(super) fn units(&self) -> impl Iterator<Item = &Supplied> {
+        self.units.iter()
+    }
+
+    /// How it is merged with what is below.
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// The route, or the Gateway.
+    pub(super) fn owner(&self) -> &ObjectId {
+        &self.owner
     }
 
     /// Whether a policy of it is broken.
@@ -183,7 +222,7 @@ impl Level {
     fn new(owner: ObjectId) -> Self {
         Self {
             owner,
-            prefers_itself: false,
+            priority: Priority::default(),
             keeper: None,
             units: Vec::new(),
             kept: Vec::new(),
@@ -198,10 +237,7 @@ impl Level {
             self.broken.as_ref().map(|Broken { field: at, message }| (at.as_deref().unwrap_or(field), message.clone()));
         let handed_down = || {
             let (level, broken) = above.iter().find_map(|level| Some((level, level.broken.as_ref()?)))?;
-            // The policies of another namespace are not named: its owner is told of them on the route.
-            let is_own = level.owner.namespace == self.owner.namespace;
-            let what = if is_own { &*broken.message } else { "a policy is not valid or not there" };
-            Some((field, format!("{} hands down what is broken: {what}", level.owner)))
+            Some((field, self.inherits(level, &broken.message)))
         };
         let broken = broken.or_else(handed_down);
         let broken =
@@ -216,33 +252,33 @@ impl Level {
         let mut keys: Vec<_> = levels().flat_map(|level| &level.units).map(Supplied::key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let unit = |key| {
-            let first = |level: &'_ Self| level.units.iter().position(|supplied| supplied.key() == key);
-            let firsts: Vec<_> =
-                levels().map(|level| (level.prefers_itself, first(level).map(|at| &level.units[at]))).collect();
-            let above = firsts[1..].iter().map(|(prefers_itself, value)| LevelValue {
-                by: (),
-                prefers_itself: *prefers_itself,
-                value,
-            });
-            let supplied = fold(firsts[0].1, (), above).value?;
-            let mut overridden: Vec<ObjectId> = Vec::new();
-            for other in levels().flat_map(|level| &level.units).filter(|other| other.key() == key) {
-                if other.policy != supplied.policy && !overridden.contains(&other.policy) {
-                    overridden.push(other.policy.clone());
-                }
-            }
-            Some((supplied.clone(), overridden))
-        };
-        let units = keys.into_iter().filter_map(unit).collect();
+        let units: Vec<_> = keys.into_iter().filter_map(|key| merge(levels(), key)).collect();
+        let broken_unit = units.iter().find_map(|merged| merged.unit.as_ref().err());
+        let broken_unit = broken_unit.map(|BrokenUnit { policy, level, problem, .. }| {
+            let message = without(policy, problem);
+            let above = level.checked_sub(1).and_then(|place| above.get(place));
+            let message = above.map_or_else(|| message.clone(), |level| self.inherits(level, &message));
+            Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message)
+        });
         let kept = levels().flat_map(|level| &level.kept).cloned().collect();
-        Effective { broken, units, kept, policies }
+        Effective { broken, broken_unit, units, kept, policies }
+    }
+
+    /// What is told of something broken that a level above hands down. The policies of another namespace are not named: its
+    /// owner is told of them on the route.
+    fn inherits(&self, level: &Self, message: &str) -> String {
+        let is_own = level.owner.namespace == self.owner.namespace;
+        let what = if is_own { message } else { "a policy is not valid or not there" };
+        format!("{} hands down what is broken: {what}", level.owner)
     }
 
     /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
     fn kept_by(mut self, keeper: &NsName) -> Self {
-        let kept = self.units.extract_if(.., |supplied| supplied.unit.disables());
-        self.kept = kept.map(|supplied| (supplied, keeper.clone())).collect();
+        let kept = self.units.extract_if(.., |supplied| supplied.said.unit.as_ref().is_ok_and(AnyUnit::disables));
+        let kept = kept.filter_map(|Supplied { policy, said }| {
+            Some(Kept { policy, unit: said.unit.ok()?, keeper: keeper.clone() })
+        });
+        self.kept = kept.collect();
         self
     }
 }
@@ -256,7 +292,7 @@ impl Lookup for RulePolicies {
         if level.is_empty() {
             return None;
         }
-        Some(Level { prefers_itself: scope.get::<RouteHead>(name)?.annotations.prefers_parent, ..level })
+        Some(Level { priority: scope.get::<RouteHead>(name)?.annotations.priority, ..level })
     }
 }
 
@@ -277,6 +313,10 @@ impl Lookup for HandedDown {
     fn depth((chain, _): &(Chain, u32)) -> u32 {
         chain.depth()
     }
+}
+
+fn without(policy: &ObjectId, fault: &Problem) -> String {
+    format!("{policy} is not valid, and nothing is served without it: {fault}")
 }
 
 /// What a rule's own policies and those above it come to; `wide` are those of where it is served.

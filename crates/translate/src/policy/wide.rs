@@ -57,7 +57,7 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     let policies = scope.get::<PoliciesOf>(target)?;
     policies.iter().find_map(|id| {
         let policy = scope.get::<PolicyRow>(id)?;
-        let fault = policy.units.as_ref().err()?;
+        let fault = policy.faults().next()?;
         let message =
             format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}");
         Some(Fault::new(reason, message))
@@ -117,7 +117,7 @@ impl Lookup for ActionsAt {
 impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
         let level = scope.get::<WideLevel>(target)?;
-        let mut slots: Vec<_> = level.heard().flat_map(|(supplied, _)| supplied.unit.slots()).collect();
+        let mut slots: Vec<_> = level.heard().flat_map(|(_, unit, _)| unit.slots()).collect();
         slots.sort_unstable_by_key(|slot| slot.name);
         (!slots.is_empty()).then(|| slots.into())
     }
@@ -136,8 +136,8 @@ impl Lookup for ListenerSlots {
 impl Lookup for SlotHolder {
     fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<ObjectId> {
         let level = scope.get::<WideLevel>(&section(listener))?;
-        let mut in_slots = level.heard().filter(|(supplied, _)| supplied.unit.is_in_slots());
-        in_slots.find(|(supplied, _)| supplied.unit.field() == *field).map(|(supplied, _)| supplied.policy.clone())
+        let mut in_slots = level.heard().filter(|(_, unit, _)| unit.is_in_slots());
+        in_slots.find(|(_, unit, _)| unit.field() == *field).map(|(policy, ..)| policy.clone())
     }
 }
 
@@ -145,24 +145,27 @@ impl Derived for WidePolicies {
     fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
         let model = scope.get::<GatewayRow>(gateway)?;
         let of_gateway = scope.get::<PoliciesOf>(&whole(gateway));
-        for policy in of_gateway.iter().flat_map(|list| list.iter()) {
+        // What is broken holds too: it closes all of its scope.
+        let applies = |policy: &ObjectId| {
             scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
-        }
+            if scope.get::<PolicyRow>(policy).is_some_and(|policy| policy.faults().next().is_some()) {
+                scope.demand::<InForce>(policy.clone());
+            }
+        };
+        of_gateway.iter().flat_map(|list| list.iter()).for_each(applies);
         for listener in &model.listeners {
             let at = section(&ListenerId::of_gateway(gateway.clone(), listener.name.clone()));
             let Some(level) = scope.get::<WideLevel>(&at) else { continue };
             let own = scope.get::<PoliciesOf>(&at);
-            for policy in own.iter().flat_map(|list| list.iter()) {
-                scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
-            }
+            own.iter().flat_map(|list| list.iter()).for_each(applies);
             // It answers 500 to everything.
             if level.is_broken() {
                 continue;
             }
-            for (supplied, others) in level.heard() {
-                scope.demand::<InForce>(supplied.policy.clone());
-                for other in others.filter(|other| **other != supplied.policy) {
-                    scope.demand::<Overridden>((other.clone(), Winner::Policy(supplied.policy.clone())));
+            for (policy, _, others) in level.heard() {
+                scope.demand::<InForce>(policy.clone());
+                for other in others.filter(|other| *other != policy) {
+                    scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
                 }
             }
         }

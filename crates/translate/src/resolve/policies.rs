@@ -18,7 +18,10 @@ use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
 use crate::{
     budget::cost::Meter,
     delegation::describe,
-    policy::rule::{Effective, Supplied},
+    policy::{
+        merge::{Merged, Word},
+        rule::{Effective, Kept},
+    },
     tables::policy::Winner,
 };
 
@@ -40,10 +43,12 @@ pub(crate) struct Policies {
 pub(crate) struct UnitOutcome {
     /// The field.
     pub(crate) field: &'static str,
-    /// What holds.
-    pub(crate) winner: Winner,
+    /// What holds: one, or the policies that are merged deeply.
+    pub(crate) winners: Vec<Winner>,
     /// The policies that say it too and are not heard.
     pub(crate) overridden: Vec<ObjectId>,
+    /// The levels above that decided otherwise than is the default.
+    pub(crate) words: Vec<Word>,
 }
 
 impl Policies {
@@ -56,34 +61,51 @@ impl Policies {
         field: &str,
     ) -> Result<Vec<(PlacedMatch, Problem)>, Problem> {
         let mut replaced = None;
-        let units = effective.units.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
-        for (Supplied { policy, unit }, overridden) in units.collect::<Vec<_>>() {
+        let is_heard = |unit: &AnyUnit| unit.holds_for_answers() || !handling.answers();
+        let units = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().ok()?)));
+        let units: Vec<_> = units.filter(|(_, unit)| is_heard(unit)).collect();
+        let kept: Vec<_> = effective.kept.iter().filter(|kept| is_heard(&kept.unit)).collect();
+        for (Merged { from, overridden, words, .. }, unit) in units {
             let mut overridden = overridden.clone();
             let holds = unit.apply(handling.to_mut());
-            let winner = if holds {
-                Winner::Policy(policy.clone())
+            let winners = if holds {
+                from.iter().cloned().map(Winner::Policy).collect()
             } else {
-                overridden.insert(0, policy.clone());
+                overridden.splice(0..0, from.iter().cloned());
                 // What a RewritePolicy says was applied before.
                 let before = self.units.iter().find(|before| before.field == unit.field());
-                before.map_or(Winner::Rule(unit.field()), |before| before.winner.clone())
+                before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone())
             };
-            self.units.push(UnitOutcome { field: unit.field(), winner, overridden });
+            self.units.push(UnitOutcome { field: unit.field(), winners, overridden, words: words.clone() });
             if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
                 && holds
+                && let Some(policy) = from.first()
             {
                 replaced = Some((policy, entries));
             }
         }
-        let kept = effective.kept.iter().filter(|(said, _)| said.unit.holds_for_answers() || !handling.answers());
-        self.units.extend(kept.map(|(Supplied { policy, unit }, keeper)| UnitOutcome {
+        self.units.extend(kept.into_iter().map(|Kept { policy, unit, keeper }| UnitOutcome {
             field: unit.field(),
-            winner: Winner::Keeper(keeper.clone()),
+            winners: vec![Winner::Keeper(keeper.clone())],
             overridden: vec![policy.clone()],
+            words: Vec::new(),
         }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
         replaced
             .map_or_else(|| Ok(Vec::new()), |(policy, entries)| self.replace_prefixes(policy, entries, matches, field))
+    }
+
+    /// Has a rule answer by itself, since a unit holds that is broken. What else its policies say is not done.
+    pub(super) fn close(&mut self, effective: &Effective) {
+        let broken = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().err()?)));
+        self.units = broken
+            .map(|(merged, broken)| UnitOutcome {
+                field: broken.field,
+                winners: merged.from.iter().cloned().map(Winner::Policy).collect(),
+                overridden: merged.overridden.clone(),
+                words: merged.words.clone(),
+            })
+            .collect();
     }
 
     /// Notes which entries are used, and gives back the matches that have no prefix.
@@ -128,7 +150,7 @@ impl Policies {
 
     /// Those of which something holds.
     pub(crate) fn in_force(&self) -> impl Iterator<Item = &ObjectId> {
-        self.units.iter().filter_map(|unit| match &unit.winner {
+        self.units.iter().flat_map(|unit| &unit.winners).filter_map(|winner| match winner {
             Winner::Policy(policy) => Some(policy),
             Winner::Rule(_) | Winner::Keeper(_) => None,
         })
@@ -136,7 +158,9 @@ impl Policies {
 
     /// Those in whose place something else holds.
     pub(crate) fn overridden(&self) -> impl Iterator<Item = (&ObjectId, &Winner)> {
-        self.units.iter().flat_map(|unit| unit.overridden.iter().map(move |policy| (policy, &unit.winner)))
+        self.units.iter().flat_map(|unit| {
+            unit.overridden.iter().flat_map(|policy| unit.winners.iter().map(move |winner| (policy, winner)))
+        })
     }
 
     /// The RewritePolicy in force.

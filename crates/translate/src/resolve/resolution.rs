@@ -83,6 +83,10 @@ impl<'a, 'b> Resolution<'a, 'b> {
             self.resolver.handed_down(&handling.fields.mirrors);
             return Ok(AnsweredBy::Children(handling));
         }
+        if let Some(broken) = &self.effective.broken_unit {
+            self.policies.close(&self.effective);
+            return Err(broken.clone());
+        }
         let handling = terms::apply(Cow::Borrowed(handling), &terms, key.0.route().namespace(), field)?;
         if self.is_restricted(&terms, &handling) {
             return Ok(AnsweredBy::Rule);

@@ -1,7 +1,7 @@
 //! What routes say in annotations.
 
 use api::meta::ObjectMeta;
-use ir::{Problem, Reason, Severity, route::Annotations};
+use ir::{Problem, Reason, Severity, delegation::Priority, route::Annotations};
 
 const INHERIT_MATCHER: &str = "delegation.kgateway.dev/inherit-parent-matcher";
 const WEIGHT: &str = "kgateway.dev/route-weight";
@@ -14,7 +14,7 @@ pub(crate) fn read(metadata: &ObjectMeta) -> Annotations {
     Annotations {
         inherits_matcher: value(INHERIT_MATCHER).and_then(yes_or_no).unwrap_or_default(),
         weight: value(WEIGHT).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default(),
-        prefers_parent: value(PRIORITY).and_then(prefers_parent).unwrap_or_default(),
+        priority: value(PRIORITY).and_then(Priority::named).unwrap_or_default(),
     }
 }
 
@@ -22,14 +22,6 @@ fn yes_or_no(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "true" | "yes" | "enabled" => Some(true),
         "false" | "no" | "disabled" | "" => Some(false),
-        _ => None,
-    }
-}
-
-fn prefers_parent(value: &str) -> Option<bool> {
-    match value {
-        "ShallowMergePreferParent" | "DeepMergePreferParent" => Some(true),
-        "ShallowMergePreferChild" | "DeepMergePreferChild" => Some(false),
         _ => None,
     }
 }
@@ -43,7 +35,7 @@ pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
             INHERIT_MATCHER => (yes_or_no(value).is_some(), "it counts as false; use true or false"),
             WEIGHT => (is_weight(value), "it counts as 0; use a whole number of 32 bits"),
             _ => (
-                prefers_parent(value).is_some(),
+                Priority::named(value).is_some(),
                 "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, DeepMergePreferChild or \
                  DeepMergePreferParent",
             ),
@@ -97,6 +89,10 @@ mod tests {
         }
         assert!(read(&metadata(INHERIT_MATCHER, "YES")).inherits_matcher);
         assert_eq!(read(&metadata(WEIGHT, "-5")).weight, -5);
-        assert!(read(&metadata(PRIORITY, "DeepMergePreferParent")).prefers_parent);
+        for name in
+            ["ShallowMergePreferChild", "ShallowMergePreferParent", "DeepMergePreferChild", "DeepMergePreferParent"]
+        {
+            assert_eq!(read(&metadata(PRIORITY, name)).priority.as_str(), name);
+        }
     }
 }

@@ -10,7 +10,6 @@ use api::{
 };
 use engine::{Derived, Emitter, Scope};
 use ir::{Problem, Reason, Severity};
-use units::AnyUnit;
 
 use super::{
     Conditions, StatusReport,
@@ -62,7 +61,7 @@ impl Derived for PolicyStatus {
 fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> StatusReport<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     if let Some(Ok(units)) = scope.get::<PolicyRow>(id).as_ref().map(|policy| &policy.units) {
-        notes.extend(units.iter().filter_map(AnyUnit::warning));
+        notes.extend(units.iter().filter_map(|said| said.unit.as_ref().ok()?.warning()));
     }
     let missing = missing(scope, id, written);
     let gateways = scope.group::<PolicyGateways>(id);
@@ -96,21 +95,23 @@ fn conditions(
     problems: &mut Vec<Problem>,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::new(written.metadata.generation);
-    let fault = scope.get::<PolicyRow>(id).and_then(|policy| policy.units.clone().err());
-    match (scope.get::<InvalidPolicies>(id), fault) {
-        (Some(invalid), fault) => {
+    let policy = scope.get::<PolicyRow>(id);
+    let faults: Vec<_> = policy.iter().flat_map(|policy| policy.faults()).collect();
+    match (scope.get::<InvalidPolicies>(id), &faults[..]) {
+        (Some(invalid), []) => {
             conditions.no("Accepted", invalid.reason, &*invalid.error);
-            let (field, message) = match &fault {
-                Some(fault) => (&*fault.field, &*fault.message),
-                None => ("spec.replacePrefix", &*invalid.error),
-            };
-            let severity = if fault.is_some() { Severity::Refused } else { Severity::Replaced };
-            problems.push(Problem::new(severity, invalid.reason, field, message));
-            if fault.is_some() {
-                return conditions.list;
-            }
+            problems.push(Problem::new(Severity::Replaced, invalid.reason, "spec.replacePrefix", &*invalid.error));
         }
-        (None, _) => conditions.yes("Accepted", Reason::Accepted, and_notes("the policy is valid", notes)),
+        (_, [first, ..]) => {
+            let of_all = policy.as_ref().is_some_and(|policy| policy.units.is_err());
+            let all: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            let nowhere = applies && !of_all && scope.get::<InForce>(id).is_none();
+            let nowhere = if nowhere { "; it is in force nowhere, so nothing is closed by it" } else { "" };
+            conditions.no("Accepted", first.reason, format!("{}{nowhere}", all.join("; ")));
+            problems.extend(faults.into_iter().cloned());
+            return conditions.list;
+        }
+        (None, []) => conditions.yes("Accepted", Reason::Accepted, and_notes("the policy is valid", notes)),
     }
     let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
     match (&winners[..], scope.get::<InForce>(id).is_some()) {

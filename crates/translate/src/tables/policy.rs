@@ -4,7 +4,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
 use ir::{NsName, Problem, Reason, RouteId, matching::Age};
-use units::AnyUnit;
+use units::Said;
 
 tables! {
     /// Policies as those need to know them that they apply to.
@@ -82,8 +82,16 @@ pub(crate) struct Selector {
 pub(crate) struct Policy {
     /// Where it stands among others.
     pub(crate) rank: Rank,
-    /// What it says; or why nothing is served without the policy that cannot be served with it.
-    pub(crate) units: Result<Box<[AnyUnit]>, Problem>,
+    /// What it says; or why nobody knows what, so that nothing is served that it applies to.
+    pub(crate) units: Result<Box<[Said]>, Problem>,
+}
+
+impl Policy {
+    /// What is wrong with it.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = &Problem> {
+        let of_units = self.units.iter().flatten().filter_map(|said| said.unit.as_ref().err());
+        self.units.as_ref().err().into_iter().chain(of_units)
+    }
 }
 
 /// What holds in place of a policy.

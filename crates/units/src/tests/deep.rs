@@ -9,7 +9,7 @@ fn spec_of(field: &str, json: &str) -> Value {
 }
 
 fn sample(field: &str, json: &str) -> AnyUnit {
-    let units = read(&policy(spec_of(field, json))).unwrap_or_else(|problem| panic!("{field}: {json}: {problem}"));
+    let units = units(spec_of(field, json));
     let [unit] = &units[..] else { panic!("{field}: {units:?}") };
     unit.clone()
 }
@@ -44,7 +44,8 @@ fn what_switches_off_is_never_merged() {
 #[test]
 fn the_refused_sample_of_each_unit_is_refused_in_its_field() {
     for (field, samples) in AnyUnit::FIELDS.iter().zip(AnyUnit::SAMPLES) {
-        let (at, _) = refused(spec_of(field, samples.refused));
+        let Some(sample) = samples.refused else { continue };
+        let (at, _) = refused(spec_of(field, sample));
         assert!(at.starts_with(&format!("spec.{field}")), "{field}: {at}");
     }
 }

@@ -1,0 +1,127 @@
+//! What several levels say of one unit, merged.
+//!
+//! The fold goes from the rule upwards, the nearest first. Where a level and what is below it both say the unit, the word of
+//! the level's owner decides who is preferred, and whether the preferred side holds as a whole or both are merged deeply. So
+//! of those that prefer themselves the topmost wins.
+//!
+//! A unit that is broken takes part like any other: what holds in its place makes it harmless, and what would be merged with
+//! it is as broken.
+
+use api::ObjectId;
+use ir::{Problem, delegation::Priority};
+use units::AnyUnit;
+
+use super::rule::{Level, UnitKey};
+
+/// What all levels come to for one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Merged {
+    /// What holds, or why nobody knows what.
+    pub(crate) unit: Result<AnyUnit, Broken>,
+    /// The policies that supply it, the nearest first: one, or those that are merged deeply.
+    pub(crate) from: Vec<ObjectId>,
+    /// Those that say it too and are not heard.
+    pub(crate) overridden: Vec<ObjectId>,
+    /// The levels above that decided otherwise than is the default.
+    pub(crate) words: Vec<Word>,
+}
+
+/// A unit that cannot be served, and holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// The policy.
+    pub(crate) policy: ObjectId,
+    /// The unit's field.
+    pub(crate) field: &'static str,
+    /// The place of its level; 0 is the rule's own.
+    pub(crate) level: usize,
+    /// What is wrong with it.
+    pub(crate) problem: Problem,
+}
+
+/// What the owner of a level says of how it is merged with those below.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Word {
+    /// The route or Gateway.
+    pub owner: ObjectId,
+    /// What it says.
+    pub priority: Priority,
+}
+
+/// What `levels`, the nearest first, come to for a unit; none where none of them says it.
+pub(super) fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Merged> {
+    let mut merged: Option<Merged> = None;
+    for (place, level) in levels.enumerate() {
+        let Some(above) = of_level(level, place, key) else { continue };
+        merged = Some(match merged {
+            None => above,
+            Some(below) => join(below, above, level),
+        });
+    }
+    let mut merged = merged?;
+    // One policy may stand at several levels.
+    let Merged { from, overridden, .. } = &mut merged;
+    distinct(from);
+    overridden.retain(|policy| !from.contains(policy));
+    distinct(overridden);
+    Some(merged)
+}
+
+/// Within a level the first holds as a whole.
+fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
+    let mut saying = level.units().filter(|supplied| supplied.key() == key);
+    let first = saying.next()?;
+    let broken = |problem| Broken { policy: first.policy.clone(), field: first.said.field, level: place, problem };
+    Some(Merged {
+        unit: first.said.unit.clone().map_err(broken),
+        from: vec![first.policy.clone()],
+        overridden: saying.map(|other| other.policy.clone()).collect(),
+        words: Vec::new(),
+    })
+}
+
+fn join(below: Merged, above: Merged, level: &Level) -> Merged {
+    let Priority { deep, prefers_parent } = level.priority();
+    let (preferred, other) = if prefers_parent { (&above, &below) } else { (&below, &above) };
+    let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
+    let mut words = below.words.clone();
+    if level.priority() != Priority::default() {
+        words.push(Word { owner: level.owner().clone(), priority: level.priority() });
+    }
+    let overridden = || below.overridden.iter().chain(&above.overridden).cloned();
+    match joined {
+        Some(unit) => Merged {
+            unit,
+            from: below.from.iter().chain(&above.from).cloned().collect(),
+            overridden: overridden().collect(),
+            words,
+        },
+        None => Merged {
+            unit: preferred.unit.clone(),
+            from: preferred.from.clone(),
+            overridden: other.from.iter().cloned().chain(overridden()).collect(),
+            words,
+        },
+    }
+}
+
+/// What becomes of both; none where the preferred one holds as a whole.
+fn over(preferred: &Result<AnyUnit, Broken>, other: &Result<AnyUnit, Broken>) -> Option<Result<AnyUnit, Broken>> {
+    match (preferred, other) {
+        (Ok(preferred), Ok(other)) => preferred.over(other).map(Ok),
+        // What stands alone, even over itself, has nothing of the broken one.
+        (Ok(preferred), Err(broken)) => preferred.over(preferred).map(|_| Err(broken.clone())),
+        (Err(_), _) => None,
+    }
+}
+
+fn distinct(policies: &mut Vec<ObjectId>) {
+    let mut at = 0;
+    while at < policies.len() {
+        if policies[..at].contains(&policies[at]) {
+            policies.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+}
