@@ -8,6 +8,7 @@ pub(crate) mod direct_response;
 mod filters;
 mod head;
 mod http;
+mod matches;
 mod session;
 
 use engine::{Lookup, Scope};

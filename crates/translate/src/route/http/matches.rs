@@ -2,14 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use api::http_route::{
-    HeaderMatchType, HttpHeaderMatch, HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType,
-};
+use api::http_route::{HttpMethod, HttpPathMatch, HttpRouteMatch, PathMatchType, QueryParamMatchType};
 use ir::{
     Problem, Reason, Severity,
     matching::{Condition, Match, Path, ValueMatch},
 };
 use validate::{self, Invalid};
+
+use crate::route::matches::{headers, unknown_value_type};
 
 /// Reads match number `index`. One that cannot be expressed claims nothing: it is dropped, and told.
 pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Result<Match, Problem> {
@@ -53,30 +53,6 @@ fn path(written: &HttpPathMatch) -> Result<Path, Invalid> {
     }
 }
 
-/// Gateway API: of entries with an equivalent name the first counts.
-fn headers(written: &[HttpHeaderMatch]) -> Result<Vec<Condition>, (String, Invalid)> {
-    let mut seen = HashSet::new();
-    let mut conditions = Vec::new();
-    for (index, header) in written.iter().enumerate() {
-        let at = |field| move |invalid| (format!("headers[{index}].{field}"), invalid);
-        let name: Arc<str> = validate::header::match_name(&header.name).map_err(at("name"))?.into();
-        let value = match &header.r#type {
-            HeaderMatchType::Exact => {
-                validate::header::match_value(&header.value).map(|()| ValueMatch::Exact(header.value.as_ref().into()))
-            }
-            HeaderMatchType::RegularExpression => {
-                validate::regex::check(&header.value).map(|_| ValueMatch::Regex(header.value.as_ref().into()))
-            }
-            HeaderMatchType::Unknown(other) => return Err(at("type")(unknown_value_type(other))),
-        };
-        let value = value.map_err(at("value"))?;
-        if seen.insert(name.clone()) {
-            conditions.push(Condition { name, value });
-        }
-    }
-    Ok(conditions)
-}
-
 /// Gateway API: of entries with the same name the first counts.
 fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (String, Invalid)> {
     let mut seen = HashSet::new();
@@ -99,8 +75,4 @@ fn queries(written: &HttpRouteMatch) -> Result<Vec<Condition>, (String, Invalid)
         }
     }
     Ok(conditions)
-}
-
-fn unknown_value_type(written: &str) -> Invalid {
-    Invalid::new(written, "it is no type of match", "use Exact or RegularExpression")
 }

@@ -3,16 +3,16 @@
 use api::http_route::{HttpRouteMatch, HttpRouteRetry, HttpRouteRule, HttpRouteTimeouts, PathMatchType};
 use ir::{
     Problem, Reason, RouteId,
-    route::{Handling, MatchSpec, RuleSpec, Unhandled},
+    route::{Handling, RuleSpec, Unhandled},
     rule::{Retry, Timeouts},
 };
 use validate::{self, Invalid};
 
-use super::matches;
+use super::matches::read as read_match;
 use crate::route::{
     at, backends, fault,
     filters::{self, Level},
-    session,
+    matches, session,
 };
 
 /// Reads a rule of `owner` that stands at `field`.
@@ -28,20 +28,7 @@ pub(crate) fn read(rule: &HttpRouteRule, owner: &RouteId, field: &str) -> RuleSp
 pub(super) fn claims(rule: &HttpRouteRule, handling: Result<Handling, Unhandled>, field: &str) -> RuleSpec {
     let everything = [HttpRouteMatch::default()];
     let written = if rule.matches.is_empty() { &everything[..] } else { &rule.matches };
-    let (mut sound, mut dropped) = (Vec::with_capacity(written.len()), Vec::new());
-    for (index, written) in written.iter().enumerate() {
-        match matches::read(index, written, field) {
-            Ok(written) => sound.push(MatchSpec { index: u32::try_from(index).unwrap_or(u32::MAX), written }),
-            Err(problem) => dropped.push(problem),
-        }
-    }
-    RuleSpec {
-        name: rule.name.clone().filter(|name| !name.is_empty()),
-        matches: sound.into(),
-        dropped: dropped.into(),
-        ignored: Box::default(),
-        handling,
-    }
+    matches::claims(rule.name.as_ref(), written, |index, written| read_match(index, written, field), handling)
 }
 
 fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &str) -> Result<Handling, Problem> {
