@@ -25,6 +25,9 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use xds::ResourceType;
 
+#[path = "filter_chain/guards.rs"]
+mod guards;
+
 const HOST: &str = "plain.example";
 /// What Envoy adds to a request on its way, whatever its filters.
 const ADDED: [&str; 7] = [

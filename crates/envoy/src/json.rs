@@ -15,11 +15,12 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 48] = [
+pub const MESSAGES: [&str; 54] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
     "envoy.config.listener.v3.Listener",
+    "envoy.config.rbac.v3.Action",
     "envoy.config.route.v3.RouteConfiguration",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.compression.brotli.compressor.v3.Brotli",
@@ -46,6 +47,7 @@ pub const MESSAGES: [&str; 48] = [
     "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
     "envoy.extensions.filters.http.rbac.v3.RBAC",
     "envoy.extensions.filters.http.router.v3.Router",
+    "envoy.extensions.filters.http.set_metadata.v3.Config",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
     "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
@@ -54,6 +56,8 @@ pub const MESSAGES: [&str; 48] = [
     "envoy.extensions.http.injected_credentials.generic.v3.Generic",
     "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
+    "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput",
+    "envoy.extensions.matching.input_matchers.ip.v3.Ip",
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
@@ -64,13 +68,21 @@ pub const MESSAGES: [&str; 48] = [
     "envoy.service.discovery.v3.DeltaDiscoveryResponse",
     "envoy.service.discovery.v3.DiscoveryResponse",
     "google.protobuf.Empty",
+    "xds.type.matcher.v3.CelMatcher",
+    "xds.type.matcher.v3.HttpAttributesCelMatchInput",
 ];
 
 /// Costs some milliseconds and megabytes, so it waits until somebody asks.
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let set = include_bytes!("descriptors.bin").as_slice();
-    DescriptorPool::decode(set).expect("the descriptor set is a part of the program")
+    with_own(DescriptorPool::decode(set).expect("the descriptor set is a part of the program"))
 });
+
+/// The same with the messages of our own making.
+fn with_own(mut pool: DescriptorPool) -> DescriptorPool {
+    pool.add_file_descriptor_proto(crate::cel::descriptors()).expect("it needs nothing that is not there");
+    pool
+}
 
 /// Why a message has no JSON.
 #[derive(Debug, thiserror::Error)]

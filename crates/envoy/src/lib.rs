@@ -15,6 +15,7 @@ use envoy_types::pb::{
 pub mod body;
 pub mod bootstrap;
 pub mod bytes;
+pub mod cel;
 pub mod cluster;
 pub mod json;
 pub mod listener;

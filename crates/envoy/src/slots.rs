@@ -53,20 +53,34 @@ use crate::{boolean, uint32};
 
 /// The slot that delays and aborts.
 pub const FAULT: &str = "fault";
+/// The slot that looks at the addresses of clients.
+pub const ACL: &str = "acl";
 /// The slot of native CORS, and of policies of a rule.
 pub const CORS: &str = "cors";
+/// The slot of CORS for all routes of a Gateway or a listener. A route with CORS of its own switches it off.
+pub const CORS_WIDE: &str = "cors.wide";
 /// The slots that compress responses.
 pub const COMPRESS: [&str; 3] = ["compress.gzip", "compress.brotli", "compress.zstd"];
 /// The slots that decompress requests, in the same order.
 pub const DECOMPRESS: [&str; 3] = ["decompress.gzip", "decompress.brotli", "decompress.zstd"];
+/// The slot that judges requests.
+pub const RBAC: &str = "rbac";
 /// The slot that counts requests in each proxy.
 pub const LOCAL_RATE_LIMIT: &str = "rateLimit.local";
 /// The slot that changes headers: a wrapper.
 pub const HEADER_MODIFIERS: &str = "headerModifiers";
+/// The slot that changes headers as templates say: a wrapper.
+pub const TRANSFORMATION: &str = "transformation";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
 /// The slot that looks where requests come from.
 pub const CSRF: &str = "csrf";
+
+/// Whether of a slot Envoy takes some from a virtual host and some from its route configuration, so that only one of both
+/// may say anything.
+pub fn is_merged(name: &str) -> bool {
+    name == CORS_WIDE
+}
 
 /// What says a slot completely.
 pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
@@ -116,9 +130,9 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("extProc.start", wrapper()),
         (FAULT, any(&HttpFault::default())),
         ("extProc.fault", wrapper()),
-        ("acl", any(&Composite::default())),
+        (ACL, any(&Composite::default())),
         ("extProc.acl", wrapper()),
-        ("cors.wide", any(&Cors {})),
+        (CORS_WIDE, any(&Cors {})),
         (CORS, any(&Cors {})),
         (COMPRESS[0], compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
         (COMPRESS[1], compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
@@ -142,7 +156,7 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("extProc.extAuth", wrapper()),
         // jwtAuth
         ("extProc.jwtAuth", wrapper()),
-        ("rbac", any(&Rbac::default())),
+        (RBAC, any(&Rbac::default())),
         ("extProc.rbac.0", wrapper()),
         ("extProc.rbac.1", wrapper()),
         ("extProc.rbac.2", wrapper()),
@@ -151,7 +165,7 @@ fn slots() -> Vec<(&'static str, Any)> {
         ("rateLimit.global", wrapper()),
         ("extProc.rateLimit.global", wrapper()),
         (BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
-        ("transformation", wrapper()),
+        (TRANSFORMATION, wrapper()),
         // transformation.lua
         ("extProc.transformation", wrapper()),
         (HEADER_MODIFIERS, wrapper()),

@@ -227,7 +227,7 @@ metadata: {name: unsupported, namespace: web}
 spec:
   targetRefs:
   - {group: gateway.networking.k8s.io, kind: HTTPRoute, name: gone}
-  acl: {}
+  extProc: {}
 ---
 apiVersion: gateway.portcullis.dev/v1alpha1
 kind: RewritePolicy
@@ -250,7 +250,7 @@ spec:
     let report = text(&output.stdout);
     for line in [
         "a.yaml:24:5: HTTPRoute web/app: replaced: spec.rules[0]: RewritePolicy web/rewrite is not valid",
-        "b.yaml:7:3: TrafficPolicy web/unsupported: refused: spec.acl: field acl is not supported",
+        "b.yaml:7:3: TrafficPolicy web/unsupported: refused: spec.extProc: field extProc is not supported",
         "b.yaml:6:57: TrafficPolicy web/unsupported: ignored: spec.targetRefs[0].name: HTTPRoute web/gone does not exist",
         "b.yaml:16:21: RewritePolicy web/rewrite: refused: spec.replacePrefix[1].replacement",
         "b.yaml:23:16: DirectResponse web/answer: refused: spec.bodyFormat.text",

@@ -13,6 +13,7 @@
 //! Of what several levels say of one unit, one holds as a whole, or two are merged deeply: [`Unit::over`] says what becomes of
 //! them. Which of both it is, and who is preferred, is not known here.
 
+mod acl;
 mod auto_host_rewrite;
 mod buffer;
 mod compression;
@@ -22,12 +23,15 @@ mod fault_injection;
 mod header_modifiers;
 mod internal_redirect;
 mod local_rate_limit;
+mod mutations;
+mod rbac;
 mod request_mirror;
 mod retry;
 mod spec;
 mod stat_prefix;
 mod timeouts;
 mod tracing;
+mod transformation;
 mod url_rewrite;
 
 use std::fmt;
@@ -67,6 +71,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// What it says in slots, each complete; the others of `SLOTS` are switched off.
     fn slots(&self) -> Vec<Slot> {
         Vec::new()
+    }
+
+    /// What it writes for all routes of a Gateway or a listener: every slot of its own.
+    fn wide_slots(&self) -> Vec<Slot> {
+        all_slots(self)
     }
 
     /// Whether it switches off what others say.
@@ -225,11 +234,18 @@ macro_rules! units {
                 }
             }
 
-            /// What it writes in slots of the filter chain, wherever it stands: every slot of its own. None of a unit
-            /// that is part of what a route does.
+            /// What it writes in slots of the filter chain of a route: every slot of its own. None of a unit that is part
+            /// of what a route does.
             pub fn slots(&self) -> Vec<Slot> {
                 match self {
                     $(Self::$unit(unit) => all_slots(unit),)+
+                }
+            }
+
+            /// As [`Unit::wide_slots`].
+            pub fn wide_slots(&self) -> Vec<Slot> {
+                match self {
+                    $(Self::$unit(unit) => unit.wide_slots(),)+
                 }
             }
 
@@ -320,6 +336,12 @@ units! {
     AutoHostRewrite: auto_host_rewrite;
     /// Which requests are traced, and what their spans say.
     Tracing: tracing;
+    /// From which addresses requests are taken.
+    Acl: acl;
+    /// Which requests are let through.
+    Rbac: rbac;
+    /// What headers are changed by templates.
+    Transformation: transformation;
 }
 
 /// What a policy says, in the order of [`AnyUnit`].

@@ -84,6 +84,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "headerModifiers": {"request": {"remove": ["a"]}},
         "autoHostRewrite": true,
         "tracing": {},
+        "acl": {"defaultAction": "deny"},
+        "rbac": {"policy": {"matchExpressions": ["true"]}},
+        "transformation": {},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
     assert_eq!(fields, AnyUnit::FIELDS);
@@ -91,9 +94,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
 
 #[test]
 fn a_field_that_is_not_served_refuses_the_policy_and_names_all_of_them() {
-    let (field, message) = refused(json!({"transformation": {}, "acl": {}, "timeouts": {}, "rbac": {}}));
-    assert_eq!(field, "spec.acl");
-    assert!(message.starts_with("field acl is not supported, nor is rbac, nor is transformation"), "{message}");
+    let (field, message) = refused(json!({"oauth2": {}, "jwtAuth": {}, "timeouts": {}, "extProc": {}}));
+    assert_eq!(field, "spec.extProc");
+    assert!(message.starts_with("field extProc is not supported, nor is jwtAuth, nor is oauth2"), "{message}");
 }
 
 #[test]
@@ -284,6 +287,8 @@ fn what_switches_off_is_known_as_such() {
         json!({"faultInjection": {"disable": {}}}),
         json!({"rateLimit": {"local": {}}}),
         json!({"tracing": {"disable": {}}}),
+        json!({"acl": {"defaultAction": "allow"}}),
+        json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": ["10.0.0.0/8"], "action": "allow"}]}}),
     ] {
         assert!(units(spec.clone()).iter().all(AnyUnit::disables), "{spec}");
     }
@@ -304,6 +309,56 @@ fn headers_are_added_then_set_then_removed_and_a_percent_sign_is_one() {
     let words = "request: add x-add: a, set x-set: 100%, remove x-gone; response: remove content-length";
     assert_eq!(said(spec), [("headerModifiers", words.to_owned())]);
     assert_eq!(said(json!({"headerModifiers": {"request": {"add": []}}})), [("headerModifiers", "off".to_owned())]);
+}
+
+#[test]
+fn an_address_counts_to_the_narrowest_range_and_to_the_last_rule_that_names_it() {
+    let spec = json!({"acl": {
+        "defaultAction": "allow",
+        "rules": [
+            {"name": "internal", "cidrs": ["10.0.0.0/8", "10.1.2.3"], "action": "deny"},
+            {"name": "trusted", "cidrs": ["10.1.0.0/16"], "action": "allow"},
+            {"cidrs": ["10.1.2.3/32", "2001:db8::/32"], "action": "deny"},
+        ],
+        "denyResponse": {"statusCode": 451},
+    }});
+    let words = "10.1.2.3/32: 451, blocked by rule; 10.1.0.0/16: taken; 10.0.0.0/8: 451, blocked by internal; \
+                 2001:db8::/32: 451, blocked by rule; any other address: taken";
+    assert_eq!(said(spec), [("acl", words.to_owned())]);
+    let nobody = json!({"acl": {"defaultAction": "deny"}});
+    assert_eq!(said(nobody), [("acl", "any other address: 403, blocked by default".to_owned())]);
+    let all = json!({"acl": {"defaultAction": "deny", "rules": [{"cidrs": ["::/0"], "action": "allow"}]}});
+    let words = "0.0.0.0/0: 403, blocked by default; ::/0: taken; any other address: 403, blocked by default";
+    assert_eq!(said(all), [("acl", words.to_owned())]);
+}
+
+#[test]
+fn requests_are_let_through_by_any_of_several_expressions() {
+    let spec = |action: &str, expressions: &[&str]| json!({"rbac": {"action": action, "policy": {"matchExpressions": expressions}}});
+    let words = "request.path == '/a', or request.method == 'GET': let through; otherwise: 403";
+    let expressions = ["request.path == '/a'", "request.method == 'GET'"];
+    assert_eq!(said(spec("Allow", &expressions)), [("rbac", words.to_owned())]);
+    let words = "request.path.matches('^/a'): 403; otherwise: let through";
+    assert_eq!(said(spec("Deny", &["request.path.matches('^/a')"])), [("rbac", words.to_owned())]);
+    let slot = units(spec("Deny", &["request.path.matches('^/a')"]))[0].slots().remove(0);
+    assert_eq!(slot.patterns.to_vec(), ["^/a".into()]);
+}
+
+#[test]
+fn plain_texts_are_set_then_added_then_removed_and_an_empty_one_removes() {
+    let spec = json!({"transformation": {
+        "request": {
+            "remove": ["X-Gone"],
+            "add": [{"name": "x-add", "value": "50% }} %} #}\n"}],
+            "set": [{"name": "X-Set", "value": "a"}, {"name": "X-Empty", "value": ""}, {"name": "x-none"}],
+            "body": {"parseAs": "None"},
+        },
+        "response": {"set": [{"name": "server", "value": "\n"}], "body": {"parseAs": "AsString"}},
+    }});
+    let words = "request: set x-set: a, remove x-empty, remove x-none, add x-add: 50% }} %} #}, remove x-gone; \
+                 response: remove server";
+    assert_eq!(said(spec), [("transformation", words.to_owned())]);
+    assert_eq!(said(json!({"transformation": {"request": {}}})), [("transformation", "off".to_owned())]);
 }
 
 #[test]

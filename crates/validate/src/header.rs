@@ -64,6 +64,11 @@ const FRAMING: [&str; 6] =
 /// The header in which the Gateways that a request came through are noted (RFC 8586), in lower case.
 pub const PASSED: &str = "cdn-loop";
 
+/// Accepts the name of something that a header may have as its value: at most as long as the name of a header.
+pub fn at_most_name(name: &str) -> Result<(), Invalid> {
+    at_most(name, MAX_NAME)
+}
+
 /// A header name to set or add, in lower case.
 ///
 /// Beyond [`modifiable_name`], Envoy writes a length that a filter gave and then the body as it is. Whoever reads it

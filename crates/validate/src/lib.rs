@@ -8,6 +8,8 @@
 use std::fmt::Write as _;
 
 pub mod address;
+pub mod cel;
+pub mod cidr;
 pub mod cors;
 pub mod duration;
 pub mod format;

@@ -65,7 +65,7 @@ fn with_imports(file: &FileDescriptor, files: &mut BTreeSet<String>) {
 fn pruned(all: &[u8]) -> Vec<u8> {
     const NAME: u64 = 1;
     const SOURCE_CODE_INFO: u64 = 9;
-    let pool = DescriptorPool::decode(all).expect("descriptors");
+    let pool = super::with_own(DescriptorPool::decode(all).expect("descriptors"));
     let mut needed = BTreeSet::new();
     for name in MESSAGES {
         let message = pool.get_message_by_name(name).unwrap_or_else(|| panic!("{name} exists"));

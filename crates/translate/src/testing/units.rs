@@ -3,7 +3,7 @@
 use proptest::{
     collection::vec,
     option,
-    prelude::{BoxedStrategy, Just, Strategy, prop_oneof},
+    prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
     sample::select,
 };
 use serde_json::{Value, json};
@@ -28,6 +28,9 @@ pub(super) fn units() -> BoxedStrategy<Value> {
         header_modifiers(),
         prop_oneof![Just(true), Just(false)].prop_map(|rewrites| json!({"autoHostRewrite": rewrites})).boxed(),
         tracing(),
+        acl(),
+        rbac(),
+        transformation(),
     ];
     all.map(|unit| option::weighted(0.2, unit)).to_vec().prop_map(|units| merged(units.into_iter().flatten())).boxed()
 }
@@ -217,4 +220,97 @@ fn tracing() -> BoxedStrategy<Value> {
         json!({"tracing": {"clientSampling": client, "overallSampling": overall, "attributes": attributes}})
     });
     prop_oneof![4 => all, 1 => disable("tracing")].boxed()
+}
+
+fn acl() -> BoxedStrategy<Value> {
+    let action = || mostly(&["allow", "deny"], "Deny");
+    let range = mostly(
+        &["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "::/0", "2001:db8::/32", "::1", "127.0.0.0/8"],
+        "10.0.0.1/8",
+    );
+    let name =
+        || option::of(prop_oneof![8 => select(&["a", "50%", "é"][..]).prop_map(str::to_owned), 1 => values::hostile()]);
+    let rule = (name(), vec(range, 1..4), action())
+        .prop_map(|(name, cidrs, action)| json!({"name": name, "cidrs": cidrs, "action": action}));
+    let header = (prop_oneof![8 => Just("x-a".to_owned()), 1 => values::hostile()], "[a-z%]{1,3}")
+        .prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let status = option::of(mostly_number(&[200, 204, 404, 599], 199));
+    let answer = (status, vec(header, 0..3), option::of(mostly(&["X-By", "server"], ":status")))
+        .prop_map(|(status, headers, by)| json!({"statusCode": status, "headers": headers, "blockedByHeaderName": by}));
+    (action(), option::of(vec(rule, 0..4)), option::of(answer))
+        .prop_map(|(action, rules, answer)| {
+            json!({"acl": {"defaultAction": action, "rules": rules.unwrap_or_default(), "denyResponse": answer}})
+        })
+        .boxed()
+}
+
+fn rbac() -> BoxedStrategy<Value> {
+    let text = || prop_oneof![8 => select(&["a", "/a/b", "x-a"][..]).prop_map(str::to_owned), 1 => values::hostile()];
+    let value = || {
+        select(
+            &[
+                "request.path",
+                "request.url_path",
+                "request.host",
+                "request.method",
+                "request.headers['x-a']",
+                "request.headers.host",
+                "request.referer",
+                "request.useragent",
+                "request.id",
+                "source.address",
+                "destination.address",
+                "connection.requested_server_name",
+                "connection.subject_peer_certificate",
+                "metadata.filter_metadata['a']['b']",
+                "request.body",
+            ][..],
+        )
+    };
+    let quoted = move || text().prop_map(|text| format!("{text:?}"));
+    let comparison = prop_oneof![
+        3 => (value(), select(&["==", "!=", "<", ">="][..]), quoted())
+            .prop_map(|(value, sign, text)| format!("{value} {sign} {text}")),
+        2 => (value(), select(&["startsWith", "endsWith", "contains", "substring"][..]), quoted())
+            .prop_map(|(value, function, text)| format!("{value}.{function}({text})")),
+        1 => (value(), values::regex()).prop_map(|(value, pattern)| format!("{value}.matches({pattern:?})")),
+        1 => (value(), vec(quoted(), 0..4)).prop_map(|(value, list)| format!("{value} in [{}]", list.join(", "))),
+        1 => quoted().prop_map(|name| format!("{name} in request.headers")),
+        1 => select(&["has(request.referer)", "has(connection.tls_version)", "request.time.getHours() > 3"][..])
+            .prop_map(str::to_owned),
+        1 => (select(&["+", "-", "*", "/", "%"][..]), any::<i64>())
+            .prop_map(|(sign, number)| format!("size(request.query) {sign} {number} == source.port")),
+        1 => select(&["request.size > 9223372036854775807", "double(request.query) < 1e308", "1u < uint('2')", "null == null",
+            "duration('1h') > duration('30m')", "request.time < timestamp('2030-02-28T00:00:00Z')", "b'\\xff' == b'a'",
+            "true", "[1, 2][5] == 1", "connection.mtls"][..]).prop_map(str::to_owned),
+    ];
+    let expression = comparison.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            3 => (vec(inner.clone(), 2..6), select(&[" && ", " || "][..]))
+                .prop_map(|(parts, sign)| format!("({})", parts.join(sign))),
+            1 => inner.clone().prop_map(|inner| format!("!({inner})")),
+            1 => (inner.clone(), inner.clone(), inner).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+        ]
+    });
+    (vec(expression, 1..4), option::of(mostly(&["Allow", "Deny"], "deny")))
+        .prop_map(
+            |(expressions, action)| json!({"rbac": {"policy": {"matchExpressions": expressions}, "action": action}}),
+        )
+        .boxed()
+}
+
+fn transformation() -> BoxedStrategy<Value> {
+    let name = || prop_oneof![8 => select(&["x-a", "X-B", "te"][..]).prop_map(str::to_owned), 1 => values::hostile()];
+    let value = || mostly(&["a", "100%", "%REQ(x)%", "", "}}", "{ {", "a\n"], "{{ header('a') }}");
+    let header = move || (name(), option::of(value())).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let removed = mostly(&["x-a", "content-length", "cookie"], "host");
+    let body = option::weighted(0.2, mostly(&["None", "AsString"], "AsJson"));
+    let changes =
+        (vec(header(), 0..3), vec(header(), 0..2), vec(removed, 0..3), body).prop_map(|(set, add, remove, body)| {
+            let body = body.map(|parsed| json!({"parseAs": parsed}));
+            json!({"set": set, "add": add, "remove": remove, "body": body})
+        });
+    (option::of(changes.clone()), option::of(changes))
+        .prop_map(|(request, response)| json!({"transformation": {"request": request, "response": response}}))
+        .boxed()
 }

@@ -139,7 +139,7 @@ fn without_replacement_a_broken_policy_drops_the_rules_that_it_applies_to_and_no
     let mut named = forward("/b");
     named["name"] = json!("b");
     let by_rule = json!({"targetRefs": [
-        {"group": GATEWAY_API, "kind": "HTTPRoute", "name": "root", "sectionName": "b"}], "acl": {}});
+        {"group": GATEWAY_API, "kind": "HTTPRoute", "name": "root", "sectionName": "b"}], "extProc": {}});
     let objects = [root(json!([forward("/a"), named])), policy(&by_rule)];
     let [replaced, dropped] = replaced_and_dropped(&objects);
     assert_eq!(routes(&replaced), ["root.0.0 /a", "root.1.0 /b 500", "root.2.0 /"]);
@@ -147,7 +147,7 @@ fn without_replacement_a_broken_policy_drops_the_rules_that_it_applies_to_and_no
     assert_eq!(dropped.route("apps/root", 0, "kgateway.dev/Programmed"), "False RouteRuleDropped");
     assert_eq!(dropped.route("apps/root", 0, "Accepted"), "True Accepted");
 
-    let of_route = json!({"targetRefs": [{"group": GATEWAY_API, "kind": "HTTPRoute", "name": "leaf"}], "acl": {}});
+    let of_route = json!({"targetRefs": [{"group": GATEWAY_API, "kind": "HTTPRoute", "name": "leaf"}], "extProc": {}});
     let objects = [
         root(json!([to("/a", &["leaf", "other"])])),
         child("leaf", json!([forward("/a/x"), forward("/a/y")])),
@@ -198,7 +198,7 @@ fn nothing_goes_past_a_broken_policy_to_a_backend_unless_dropping_is_asked_for()
         (json!({}), false, true),
     ];
     let regex = json!({"pattern": "(", "substitution": "/"});
-    let faults = [json!({"acl": {}}), json!({"urlRewrite": {"pathRegex": regex}})];
+    let faults = [json!({"extProc": {}}), json!({"urlRewrite": {"pathRegex": regex}})];
     for ((place, by_mid, by_leaf), fault) in
         places.iter().flat_map(|place| faults.iter().map(move |fault| (place, fault)))
     {

@@ -53,7 +53,7 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"urlRewrite": {"pathRegex": {"pattern": "o", "substitution": "0"}}}),
         json!({"urlRewrite": {"pathRegex": {"pattern": "(?=o)", "substitution": "0"}}}),
         json!({"urlRewrite": {"pathRegex": {"pattern": "o", "substitution": "\\1"}}}),
-        json!({"acl": {}}),
+        json!({"extProc": {}}),
         json!({}),
         json!({"timeouts": {"request": "5s"}}),
         json!({"timeouts": {"streamIdle": "5s"}, "retry": {"retryOn": ["5xx"], "perTryTimeout": "1s"}}),

@@ -237,3 +237,106 @@ fn what_is_wrong_with_bodies_limits_and_headers_is_told_with_its_field() {
         ),
     ]);
 }
+
+#[test]
+fn what_is_wrong_with_addresses_is_told_with_its_field() {
+    let rule = |cidrs: Value| json!({"acl": {"defaultAction": "deny", "rules": [{"cidrs": cidrs, "action": "allow"}]}});
+    let answer = |response: Value| json!({"acl": {"defaultAction": "deny", "denyResponse": response}});
+    let named = |name: &str, response: Value| {
+        let rules = json!([{"name": name, "cidrs": ["10.0.0.0/8"], "action": "deny"}]);
+        json!({"acl": {"defaultAction": "allow", "rules": rules, "denyResponse": response}})
+    };
+    are_refused([
+        (json!({"acl": {}}), "spec.acl.defaultAction", "missing"),
+        (json!({"acl": {"defaultAction": "Deny"}}), "spec.acl.defaultAction", "allow or deny"),
+        (
+            json!({"acl": {"defaultAction": "deny", "rules": [{"cidrs": ["::/0"]}]}}),
+            "spec.acl.rules[0].action",
+            "missing",
+        ),
+        (rule(json!([])), "spec.acl.rules[0].cidrs", "empty"),
+        (rule(json!(["::/0", "10.0.0.1/8"])), "spec.acl.rules[0].cidrs[1]", "write 10.0.0.0/8"),
+        (rule(json!(["10.0.0.0/33"])), "spec.acl.rules[0].cidrs[0]", "not a range"),
+        (rule(json!(["::ffff:10.0.0.0/104"])), "spec.acl.rules[0].cidrs[0]", "write 10.0.0.0/8"),
+        (rule(json!(vec!["::/0"; 1025])), "spec.acl.rules", "1025 ranges"),
+        (answer(json!({})), "spec.acl.denyResponse", "says nothing"),
+        (answer(json!({"statusCode": 199})), "spec.acl.denyResponse.statusCode", "200"),
+        (
+            answer(json!({"headers": [{"name": "a", "value": "b"}, {"name": "Content-Length", "value": "9"}]})),
+            "spec.acl.denyResponse.headers[1].name",
+            "frames",
+        ),
+        (answer(json!({"headers": [{"name": "a", "value": "b\n"}]})), "spec.acl.denyResponse.headers[0].value", "line"),
+        (answer(json!({"blockedByHeaderName": ":status"})), "spec.acl.denyResponse.blockedByHeaderName", "':'"),
+        (named("a\nb", json!({"blockedByHeaderName": "x"})), "spec.acl.rules[0].name", "line"),
+        (named(&"a".repeat(257), json!({"statusCode": 403})), "spec.acl.rules[0].name", "256"),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_expressions_is_told_with_its_field() {
+    let rbac = |action: &str, expressions: Value| json!({"rbac": {"action": action, "policy": {"matchExpressions": expressions}}});
+    let first = "spec.rbac.policy.matchExpressions[0]";
+    let all = "spec.rbac.policy.matchExpressions";
+    let part = "true".to_owned() + &"||true".repeat(150);
+    are_refused([
+        (json!({"rbac": {}}), all, "there is none"),
+        (rbac("Allow", json!([])), all, "there is none"),
+        (rbac("deny", json!(["true"])), "spec.rbac.action", "Allow or Deny"),
+        (rbac("Allow", json!(["true", "request.path ="])), "spec.rbac.policy.matchExpressions[1]", "means nothing"),
+        (rbac("Allow", json!(["request.path.substring(1) == 'a'"])), first, "no function substring()"),
+        (rbac("Deny", json!(["request.headers['a'] != 'b'"])), first, "would be let through"),
+        (rbac("Allow", json!(vec!["true"; 257])), all, "257 entries"),
+        (rbac("Allow", json!(["a".repeat(65_536)])), all, "65536 bytes"),
+        (rbac("Allow", json!(["a".repeat(10_000)])), first, "10000 bytes"),
+        (rbac("Allow", json!([part, part, part, part])), all, "1024 parts"),
+        (rbac("Allow", json!(["(".repeat(1_000) + "true" + &")".repeat(1_000)])), first, "deep"),
+    ]);
+}
+
+#[test]
+fn what_is_no_text_in_a_template_is_told_with_its_field() {
+    let set =
+        |name: &str, value: &str| json!({"transformation": {"request": {"set": [{"name": name, "value": value}]}}});
+    let value = "spec.transformation.request.set[0].value";
+    are_refused([
+        (set("a", "{{ header(\"b\") }}"), value, "{{ begins"),
+        (set("a", "x{%if true%}y{%endif%}"), value, "{% begins"),
+        (set("a", "b{# c #}"), value, "{# begins"),
+        (set("a", "{{"), value, "not evaluated yet"),
+        (set("a", "b\nc"), value, "line breaks"),
+        (set(":path", "/"), "spec.transformation.request.set[0].name", "':'"),
+        (set("host", ""), "spec.transformation.request.set[0].name", "Host"),
+        (set("x-forwarded-for", "10.0.0.1"), "spec.transformation.request.set[0].name", "cannot send"),
+        (
+            json!({"transformation": {"response": {"add": [{"name": "a"}]}}}),
+            "spec.transformation.response.add[0].value",
+            "empty",
+        ),
+        (
+            json!({"transformation": {"response": {"remove": [":status"]}}}),
+            "spec.transformation.response.remove[0]",
+            "':'",
+        ),
+        (
+            json!({"transformation": {"request": {"body": {"value": "a"}}}}),
+            "spec.transformation.request.body.value",
+            "not changed yet",
+        ),
+        (
+            json!({"transformation": {"request": {"body": {"parseAs": "AsJson"}}}}),
+            "spec.transformation.request.body.parseAs",
+            "not read yet",
+        ),
+        (
+            json!({"transformation": {"request": {"dynamicMetadata": [{"namespace": "a"}]}}}),
+            "spec.transformation.request.dynamicMetadata",
+            "not written yet",
+        ),
+        (
+            json!({"transformation": {"request": {"remove": vec!["a"; 17]}}}),
+            "spec.transformation.request.remove",
+            "17 entries",
+        ),
+    ]);
+}

@@ -1,0 +1,179 @@
+//! `rbac`: which requests are let through, by expressions in CEL.
+
+mod parsed;
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy::{
+    bytes::any,
+    cel::{CelMatcher, HttpAttributesCelMatchInput},
+    slots,
+};
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            rbac::v3::{Action as RbacAction, rbac::Action as Kind},
+            route::v3::Route,
+        },
+        extensions::filters::http::rbac::v3::{Rbac as RbacFilter, RbacPerRoute},
+    },
+    google::protobuf::Any,
+    xds::{
+        core::v3::TypedExtensionConfig as XdsExtension,
+        r#type::matcher::v3::{
+            Matcher,
+            matcher::{
+                MatcherList, MatcherType, OnMatch,
+                matcher_list::{
+                    FieldMatcher, Predicate,
+                    predicate::{MatchType, PredicateList, SinglePredicate, single_predicate},
+                },
+                on_match,
+            },
+        },
+    },
+};
+use ir::rule::Slot;
+use prost::Message;
+use serde::Deserialize;
+use validate::{
+    Invalid,
+    cel::{self, Use},
+};
+
+use super::{Refused, Unit, spec};
+
+/// As the CRD has it.
+const MOST_EXPRESSIONS: usize = 256;
+
+/// Parts of all expressions together. A proxy looks at each for each request.
+const MOST_PARTS: usize = 1024;
+
+/// Bytes of all expressions together.
+const MOST_BYTES: usize = 16_384;
+
+/// Which requests are let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rbac {
+    slot: Slot,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    policy: Option<Policy>,
+    action: Option<String>,
+}
+
+/// What requests are told by.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Policy {
+    #[serde(default)]
+    match_expressions: Vec<String>,
+}
+
+impl Unit for Rbac {
+    const FIELD: &'static str = "rbac";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    const SLOTS: &'static [&'static str] = &[slots::RBAC];
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        let usage = match written.action.as_deref() {
+            None | Some("Allow") => Use::Allow,
+            Some("Deny") => Use::Deny,
+            Some(other) => {
+                return Err(Refused::at("action")(Invalid::new(other, "it is no action", "use Allow or Deny")));
+            }
+        };
+        let field = "policy.matchExpressions";
+        let expressions = written.policy.map(|policy| policy.match_expressions).unwrap_or_default();
+        if expressions.is_empty() {
+            return Err(Refused::new(field, "there is none; write one, or remove rbac"));
+        }
+        spec::at_most(&expressions, field, MOST_EXPRESSIONS)?;
+        let bytes: usize = expressions.iter().map(String::len).sum();
+        if bytes > MOST_BYTES {
+            let message = format!("they have {bytes} bytes together, and {MOST_BYTES} are the most; shorten them");
+            return Err(Refused::new(field, message));
+        }
+        let (mut predicates, mut patterns, mut parts) = (Vec::new(), Vec::new(), 0);
+        for (index, text) in expressions.into_iter().enumerate() {
+            let at = || format!("{field}[{index}]");
+            let expression = cel::parse(&text).map_err(|invalid| Refused::at(&at())(invalid))?;
+            parts += expression.count();
+            if parts > MOST_PARTS {
+                let message = format!("they have more than {MOST_PARTS} parts together; make them simpler");
+                return Err(Refused::new(field, message));
+            }
+            let found = cel::check(&text, &expression, usage).map_err(|invalid| Refused::at(&at())(invalid))?;
+            patterns.extend(found.into_iter().map(Into::into));
+            predicates.push(holds(parsed::expression(&expression), text));
+        }
+        let (action, otherwise) =
+            if usage == Use::Allow { (Kind::Allow, Kind::Deny) } else { (Kind::Deny, Kind::Allow) };
+        let matcher = FieldMatcher { predicate: Some(any_of(predicates)), on_match: Some(on_match(action)) };
+        let matcher = Matcher {
+            matcher_type: Some(MatcherType::MatcherList(MatcherList { matchers: vec![matcher] })),
+            on_no_match: Some(Box::new(on_match(otherwise))),
+        };
+        let filter = RbacFilter { matcher: Some(matcher), ..RbacFilter::default() };
+        let slot = slots::slot(slots::RBAC, &RbacPerRoute { rbac: Some(filter) });
+        Ok(Self { slot: Slot { patterns: patterns.into(), ..slot } })
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![self.slot.clone()]
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        words(&spec::said::<RbacPerRoute>(route, slots::RBAC)?.rbac?.matcher?)
+    }
+}
+
+fn extension(name: &str, config: Any) -> XdsExtension {
+    XdsExtension { name: name.into(), typed_config: Some(config) }
+}
+
+/// Whether an expression holds of a request.
+fn holds(expression: envoy_types::pb::xds::r#type::v3::CelExpression, text: String) -> Predicate {
+    let matcher = CelMatcher { expr_match: Some(expression), description: text };
+    let predicate = SinglePredicate {
+        input: Some(extension("request", any(&HttpAttributesCelMatchInput {}))),
+        matcher: Some(single_predicate::Matcher::CustomMatch(extension("expression", any(&matcher)))),
+    };
+    Predicate { match_type: Some(MatchType::SinglePredicate(predicate)) }
+}
+
+fn any_of(mut predicates: Vec<Predicate>) -> Predicate {
+    if predicates.len() == 1 {
+        return predicates.swap_remove(0);
+    }
+    Predicate { match_type: Some(MatchType::OrMatcher(PredicateList { predicate: predicates })) }
+}
+
+fn on_match(action: Kind) -> OnMatch {
+    let name = if action == Kind::Allow { "allow" } else { "deny" };
+    let action = RbacAction { name: name.into(), action: action as i32 };
+    OnMatch { on_match: Some(on_match::OnMatch::Action(extension(name, any(&action)))), ..OnMatch::default() }
+}
+
+fn words(matcher: &Matcher) -> Option<String> {
+    let Some(MatcherType::MatcherList(list)) = &matcher.matcher_type else { return None };
+    let entry = list.matchers.first()?;
+    let on_match::OnMatch::Action(action) = entry.on_match.as_ref()?.on_match.as_ref()? else { return None };
+    let becomes = if action.name == "allow" { "let through" } else { "403" };
+    let otherwise = if action.name == "allow" { "403" } else { "let through" };
+    let single = |predicate: &Predicate| {
+        let Some(MatchType::SinglePredicate(predicate)) = &predicate.match_type else { return None };
+        let single_predicate::Matcher::CustomMatch(matcher) = predicate.matcher.as_ref()? else { return None };
+        CelMatcher::decode(&*matcher.typed_config.as_ref()?.value).ok().map(|matcher| matcher.description)
+    };
+    let predicate = entry.predicate.as_ref()?;
+    let expressions: Vec<_> = match &predicate.match_type {
+        Some(MatchType::OrMatcher(list)) => list.predicate.iter().map(single).collect::<Option<_>>()?,
+        _ => vec![single(predicate)?],
+    };
+    Some(format!("{}: {becomes}; otherwise: {otherwise}", expressions.join(", or ")))
+}

@@ -1,0 +1,125 @@
+//! Policies that keep requests out: whom they hold, and what they go by.
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::client::{Connection, Protocol, Request, Target, send};
+use portcullis_tests::echo::Echo;
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::{objects, ports};
+
+use tokio::sync::Mutex;
+
+use super::{HOST, route};
+
+/// A policy of the Gateway.
+fn policy(spec: &str) -> String {
+    format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{namespace: infra, name: guard}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: Gateway, name: gateway}}]
+  {spec}
+"
+    )
+}
+
+/// A route of a Gateway, and a proxy of it.
+struct World {
+    portcullis: Portcullis,
+    envoy: Envoy,
+    target: Target,
+    _echo: Echo,
+}
+
+impl World {
+    async fn start(policy: &str, arguments: &[&str]) -> Result<Self> {
+        let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+        let port = ports::free_port()?;
+        let files = [
+            ("a-gateway.yaml", objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")])),
+            ("b-backend.yaml", objects::service("backend", &echo)),
+            ("policy.yaml", policy.to_owned()),
+            ("route.yaml", route("")),
+        ];
+        let files = files.map(|(name, content)| (name.to_owned(), content));
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let portcullis = Portcullis::start_with(&files, &arguments).await?;
+        let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+        Ok(Self { portcullis, envoy, target: Target::local(port), _echo: echo })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Result<()> {
+    let mut world = World::start("", &[]).await?;
+    let get = Request::get(HOST, "/");
+    let of = |protocol| Target { protocol, ..world.target.clone() };
+    let mut connections = Vec::new();
+    for target in [of(Protocol::Http1), of(Protocol::H2)] {
+        eventually(PATIENCE, async || {
+            ensure!(send(&target, &get).await?.status == 200, "not yet");
+            Ok(())
+        })
+        .await?;
+        let mut connection = Connection::open(&target).await?;
+        ensure!(connection.send(&get).await?.status == 200, "not served");
+        connections.push(Mutex::new(connection));
+    }
+    let policies = [
+        ("acl: {defaultAction: deny}", 403),
+        ("acl: {defaultAction: allow}", 200),
+        ("rbac: {policy: {matchExpressions: ['false']}}", 403),
+        ("rbac: {policy: {matchExpressions: ['true']}}", 200),
+    ];
+    for (spec, status) in policies {
+        world.portcullis.write("policy.yaml", &policy(spec))?;
+        for connection in &connections {
+            eventually(PATIENCE, async || {
+                let response = connection.lock().await.send(&get).await?;
+                ensure!(response.status == status, "{spec}: {response:?}");
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    ensure!(connections.into_iter().all(|connection| connection.into_inner().is_open()), "a connection was closed");
+    world.envoy.check().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_trusted_hops_an_address_is_what_they_say_in_whatever_form() -> Result<()> {
+    let rules =
+        "[{name: ten, cidrs: [10.0.0.0/8, '2001:db8::/32'], action: deny}, {cidrs: [10.1.0.0/16], action: allow}]";
+    let spec = format!("acl: {{defaultAction: allow, rules: {rules}, denyResponse: {{blockedByHeaderName: x-by}}}}");
+    let mut world = World::start(&policy(&spec), &["--trusted-hops", "1"]).await?;
+    let status = async |forwarded_for: &str| -> Result<u16> {
+        let request = Request::get(HOST, "/").header("x-forwarded-for", forwarded_for);
+        Ok(send(&world.target, &request).await?.status)
+    };
+    eventually(PATIENCE, async || {
+        ensure!(status("10.2.0.1").await? == 403, "not yet");
+        Ok(())
+    })
+    .await?;
+    for (forwarded_for, expected) in [
+        ("10.1.0.1", 200),
+        ("192.0.2.1", 200),
+        ("::ffff:10.2.0.1", 403),
+        ("::ffff:a02:1", 403),
+        ("::ffff:10.1.0.1", 200),
+        ("[::ffff:10.2.0.1]:80", 200),
+        ("10.2.0.1:80", 200),
+        ("2001:db8::1", 403),
+        ("2001:db9::1", 200),
+        ("10.2.0.1, 192.0.2.1", 200),
+        ("192.0.2.1, 10.2.0.1", 403),
+    ] {
+        ensure!(status(forwarded_for).await? == expected, "{forwarded_for}");
+    }
+    world.portcullis.check().context("a fault")?;
+    world.envoy.check().await
+}
