@@ -7,6 +7,7 @@ use envoy::{
     body::Body,
     bytes::{self, Hash, Host},
     resource::Encoded,
+    slots::is_merged,
 };
 use ir::{
     Hostname, NsName, Port, RouteConfigId,
@@ -121,8 +122,7 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
         ((*hosts).clone(), page.hashes())
     });
     let misdirected = misdirected(scope, id);
-    let slots = slots.as_deref().map_or(&[][..], |slots| slots);
-    bytes::route_configuration(&id.resource_name(), slots, pieces.chain(misdirected.as_ref().map(alone)))
+    bytes::route_configuration(&id.resource_name(), &slots, pieces.chain(misdirected.as_ref().map(alone)))
 }
 
 /// A virtual host as a piece of its own.
@@ -131,8 +131,12 @@ fn alone(host: &Host) -> (Body, &[Hash]) {
 }
 
 /// The slots that hold for all of a route configuration.
-fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Arc<Box<[Slot]>>> {
-    scope.get::<WideSlots>(&id.listener_id().map_or_else(|| whole(&id.gateway), |listener| section(&listener)))
+fn slots(scope: &Scope<'_>, id: &RouteConfigId) -> Vec<Slot> {
+    let listener = id.listener_id();
+    let slots = scope.get::<WideSlots>(&listener.as_ref().map_or_else(|| whole(&id.gateway), section));
+    let slots = slots.iter().flat_map(|slots| slots.iter());
+    // Where listeners share it, some stand on their virtual hosts alone.
+    slots.filter(|slot| listener.is_some() || !is_merged(slot.name)).cloned().collect()
 }
 
 /// Whether a policy of the Gateway is broken, or one of the listener that has the route configuration for itself.

@@ -51,9 +51,7 @@ pub struct Spec {
 impl Unit for Cors {
     const FIELD: &'static str = "cors";
     const HOLDS_FOR_ANSWERS: bool = false;
-    /// Of two scopes Envoy would take some of either, so that it stands on routes alone.
-    const TARGETS: &'static [&'static str] = &["GRPCRoute", "HTTPRoute"];
-    const SLOTS: &'static [&'static str] = &[slots::CORS];
+    const SLOTS: &'static [&'static str] = &[slots::CORS, slots::CORS_WIDE];
     const DEEP: Deep = Deep::Leaves;
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
@@ -104,6 +102,12 @@ impl Unit for Cors {
         Some(Self { cors: Some(Said { cors, credentials: by_credentials.credentials, age: by_age.age }) })
     }
 
+    /// Of two scopes Envoy would take some of either, so that what holds for all routes has a slot of its own.
+    fn wide_slots(&self) -> Vec<Slot> {
+        let wide = |said: &Said| Slot { name: slots::CORS_WIDE, ..envoy::route::cors(&said.cors) };
+        vec![self.cors.as_ref().map_or_else(|| slots::off(slots::CORS_WIDE), wide)]
+    }
+
     /// A filter of the rule wins as a whole.
     fn apply(&self, rule: &mut Handling) -> bool {
         let holds = rule.fields.cors.is_none();
@@ -114,7 +118,7 @@ impl Unit for Cors {
     }
 
     fn explain(route: &Route) -> Option<String> {
-        let has_it = route.typed_per_filter_config.contains_key(slots::CORS);
+        let has_it = Self::SLOTS.iter().any(|slot| route.typed_per_filter_config.contains_key(*slot));
         has_it.then(|| "answers preflight requests, and tells browsers who may read".into())
     }
 }

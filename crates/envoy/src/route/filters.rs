@@ -142,13 +142,15 @@ fn back_off(longest_first: Duration) -> RetryBackOff {
 
 /// Configuration of the filters that a rule switches on, by filter.
 pub(super) fn per_filter_config(source: &Source, rule: &Rule) -> Vec<(&'static str, Vec<u8>)> {
-    let cors = rule.filters.cors.as_ref().map(|cors| (slots::CORS, any(&cors_policy(cors)).encode_to_vec()));
+    let cors = rule.filters.cors.iter().flat_map(|written| {
+        [cors(written), slots::off(slots::CORS_WIDE)].map(|slot| (slot.name, slot.config.to_vec()))
+    });
     let session = rule
         .session
         .as_ref()
         .map(|session| (extension::STATEFUL_SESSION, any(&stateful_session(source, session)).encode_to_vec()));
     let slots = rule.slots.iter().map(|Slot { name, config, .. }| (*name, config.to_vec()));
-    cors.into_iter().chain(session).chain(slots).collect()
+    cors.chain(session).chain(slots).collect()
 }
 
 /// What rules for other origins say in their slot, with the expressions in it.

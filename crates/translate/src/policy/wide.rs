@@ -2,13 +2,14 @@
 //!
 //! What such a policy says in slots of the filter chain stands where Envoy looks behind the row of a route: the Gateway's on
 //! each of its route configurations, an HTTPS listener's on its own one, and an HTTP listener's, which shares its route
-//! configuration with others, on its virtual hosts. Rows know nothing of it, so that it wakes none. What is part of a route's
+//! configuration with others, on its virtual hosts. What Envoy would merge of both stands on virtual hosts alone. Rows know nothing of it, so that it wakes none. What is part of a route's
 //! action has no wider place in Envoy, so rows of routes are written with it.
 //!
 //! A broken policy has all of its scope replaced.
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
+use envoy::slots::is_merged;
 use ir::{ListenerId, NsName, Reason, rule::Slot};
 
 use super::rule::Level;
@@ -34,7 +35,9 @@ tables! {
     ActionsAt: ListenerId => Target;
     /// The slots of a Gateway, or of a listener with those of its Gateway, sorted; absent where there are none.
     WideSlots: Target => Box<[Slot]>;
-    /// Those of a listener that its Gateway has otherwise or not at all; absent where there are none.
+    /// Those of a listener that are not on the route configuration which it shares with others: what its Gateway has
+    /// otherwise or not at all, and what stands on virtual hosts alone ([`envoy::slots::is_merged`]). Absent where there are
+    /// none.
     ListenerSlots: ListenerId => Box<[Slot]>;
     /// The policy that supplies a field in slots of a listener's routes which say nothing of it; absent where none does.
     SlotHolder: (ListenerId, &'static str) => ObjectId;
@@ -117,7 +120,7 @@ impl Lookup for ActionsAt {
 impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
         let level = scope.get::<WideLevel>(target)?;
-        let mut slots: Vec<_> = level.heard().flat_map(|(_, unit, _)| unit.slots()).collect();
+        let mut slots: Vec<_> = level.heard().flat_map(|(_, unit, _)| unit.wide_slots()).collect();
         slots.sort_unstable_by_key(|slot| slot.name);
         (!slots.is_empty()).then(|| slots.into())
     }
@@ -127,7 +130,8 @@ impl Lookup for ListenerSlots {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[Slot]>> {
         let own = scope.get::<WideSlots>(&section(listener))?;
         let of_gateway = scope.get::<WideSlots>(&whole(&listener.gateway));
-        let is_shared = |slot: &&Slot| of_gateway.as_ref().is_some_and(|shared| shared.contains(slot));
+        let is_shared =
+            |slot: &&Slot| !is_merged(slot.name) && of_gateway.as_ref().is_some_and(|shared| shared.contains(slot));
         let others: Box<[_]> = own.iter().filter(|slot| !is_shared(slot)).cloned().collect();
         (!others.is_empty()).then_some(others)
     }
