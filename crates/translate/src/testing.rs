@@ -8,7 +8,7 @@ mod policy;
 mod rule;
 pub mod scene;
 pub mod tenant;
-mod units;
+pub mod units;
 pub mod values;
 pub mod world;
 

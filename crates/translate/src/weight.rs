@@ -103,6 +103,7 @@ mod tests {
     use std::sync::Arc;
 
     use ir::rule::{StatPart, StatPrefix};
+    use serde_json::json;
 
     use super::*;
 
@@ -117,5 +118,29 @@ mod tests {
         let checked = Rule { slots: vec![pattern.clone()], ..plain };
         assert!(of_rule(&checked) > EXPRESSION);
         assert!(slots(&[pattern]) > of_rule(&checked));
+    }
+
+    /// What a policy says in slots counts with three times what Envoy has allocated for it.
+    fn counts(spec: serde_json::Value, allocated: u64) {
+        let spec = serde_json::from_value(spec).expect("a spec");
+        let said = units::read(&spec).expect("a policy").remove(0).slots();
+        let counted = slots(&said);
+        assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
+    }
+
+    #[test]
+    fn guards_count_with_what_envoy_was_measured_to_take() {
+        let range = |index: usize| format!("10.{}.{}.0/24", index / 256, index % 256);
+        let rule = |name: String, cidrs: Vec<String>| json!({"name": name, "cidrs": cidrs, "action": "deny"});
+        let acl = |rules: Vec<serde_json::Value>| json!({"acl": {"defaultAction": "allow", "rules": rules, "denyResponse": {"blockedByHeaderName": "x-blocked-by"}}});
+        counts(acl(vec![rule("a".into(), vec![range(0)])]), 6_900);
+        counts(acl(vec![rule("a".into(), (0..1_000).map(range).collect())]), 285_000);
+        counts(acl((0..100).map(|index| rule(format!("n{index}"), vec![range(index)])).collect()), 533_000);
+        let expression = |count: usize| {
+            let parts: Vec<_> = (0..count).map(|index| format!("request.path == '/{index}'")).collect();
+            json!({"rbac": {"policy": {"matchExpressions": [parts.join(" || ")]}}})
+        };
+        counts(expression(1), 4_700);
+        counts(expression(100), 156_000);
     }
 }

@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use translate::testing::Draws;
 use validate::{cors, duration, format, header, hostname, name, number, path, regex, tls};
 
+#[path = "envoy_accepts/units.rs"]
+mod units;
+
 /// How many values are generated for each check; most are refused by most checks.
 const VALUES: usize = 300;
 

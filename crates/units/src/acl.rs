@@ -51,7 +51,7 @@ use prost::{Message, Name};
 use serde::Deserialize;
 use validate::{Invalid, cidr, cidr::Cidr, header, number};
 
-use super::{Refused, Unit, spec};
+use super::{Deep, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_RULES: usize = 256;
@@ -149,6 +149,31 @@ impl Unit for Acl {
     const FIELD: &'static str = "acl";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::ACL];
+    /// Rules have their ranges as keys. Where what there is but once contradicts, nothing is merged.
+    const DEEP: Deep = Deep::Leaves;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.0/8", "10.1.0.0/16"], "action": "allow"}]}"#,
+        other: r#"{
+            "defaultAction": "deny",
+            "rules": [{"cidrs": ["10.1.0.0/16"], "action": "deny"}, {"cidrs": ["::1"], "action": "allow"}],
+            "denyResponse": {"statusCode": 404}
+        }"#,
+        merged: Some((
+            r#"{
+                "defaultAction": "deny",
+                "rules": [{"cidrs": ["10.0.0.0/8", "10.1.0.0/16", "::1"], "action": "allow"}],
+                "denyResponse": {"statusCode": 404}
+            }"#,
+            r#"{
+                "defaultAction": "deny",
+                "rules": [{"cidrs": ["10.0.0.0/8", "::1"], "action": "allow"}, {"cidrs": ["10.1.0.0/16"], "action": "deny"}],
+                "denyResponse": {"statusCode": 404}
+            }"#,
+        )),
+        off: None,
+        refused: r#"{"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.1/8"], "action": "allow"}]}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -159,6 +184,17 @@ impl Unit for Acl {
 
     fn slots(&self) -> Vec<Slot> {
         self.slot.clone().into_iter().collect()
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        let (own, other) = (&*self.said, &*other.said);
+        let answer = own.answer.over(&other.answer)?;
+        if own.otherwise != other.otherwise {
+            return None;
+        }
+        let mut ranges = other.ranges.clone();
+        ranges.extend(own.ranges.iter().map(|(range, outcome)| (*range, outcome.clone())));
+        Some(Self::of(Said { ranges, otherwise: own.otherwise.clone(), answer }))
     }
 
     fn explain(route: &Route) -> Option<String> {
@@ -256,6 +292,19 @@ impl DenyResponse {
 }
 
 impl Answer {
+    /// What becomes of it where another one is merged; none where they contradict.
+    fn over(&self, other: &Self) -> Option<Self> {
+        fn one<T: Clone + PartialEq>(own: Option<&T>, other: Option<&T>) -> Option<Option<T>> {
+            (own.is_none() || other.is_none() || own == other).then(|| own.or(other).cloned())
+        }
+        let further = other.headers.iter().filter(|(name, _)| self.headers.iter().all(|(own, _)| own != name));
+        Some(Self {
+            status: one(self.status.as_ref(), other.status.as_ref())?,
+            headers: self.headers.iter().chain(further).cloned().collect(),
+            blocked_by: one(self.blocked_by.as_ref(), other.blocked_by.as_ref())?,
+        })
+    }
+
     /// What is done with a request that is refused by what is named, or taken.
     fn on_match(&self, refused_by: Option<&str>) -> OnMatch {
         let action = match refused_by {

@@ -5,27 +5,20 @@ use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{
         common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
-        core::v3::{HeaderValue, HeaderValueOption, TypedExtensionConfig, header_value_option::HeaderAppendAction},
+        core::v3::{HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
         route::v3::Route,
     },
-    extensions::filters::http::{
-        filter_chain::v3::{FilterChain, FilterChainConfigPerRoute},
-        header_mutation::v3::{HeaderMutation as MutationFilter, Mutations},
-    },
+    extensions::filters::http::header_mutation::v3::Mutations,
 };
 use ir::rule::Slot;
-use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 use validate::{Invalid, header};
 
-use super::{Deep, Refused, Unit, spec};
+use super::{Deep, Refused, Unit, mutations, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
-
-/// The name of the filter within its wrapper.
-const INNER: &str = "headerModifiers";
 
 /// Reads the name of a header that is set.
 type Name = fn(&str) -> Result<String, Invalid>;
@@ -88,12 +81,12 @@ impl Unit for HeaderModifiers {
         let changes = |changes: Option<&Changes>, field: &str, name: Name| {
             changes.map_or(Ok(Vec::new()), |all| all.read(field, name))
         };
-        let mutations = Mutations {
+        let changed = Mutations {
             request_mutations: changes(written.request.as_ref(), "request", header::client_name)?,
             response_mutations: changes(written.response.as_ref(), "response", header::settable_name)?,
             ..Mutations::default()
         };
-        Ok(Self::of(mutations))
+        Ok(Self { slot: mutations::slot(slots::HEADER_MODIFIERS, changed) })
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -102,42 +95,13 @@ impl Unit for HeaderModifiers {
 
     /// One that changes nothing adds nothing to what the other does.
     fn over(&self, other: &Self) -> Option<Self> {
-        let mut all = other.mutations().unwrap_or_default();
-        let own = self.mutations().unwrap_or_default();
-        all.request_mutations.extend(own.request_mutations);
-        all.response_mutations.extend(own.response_mutations);
-        Some(Self::of(all))
+        let slot = mutations::after(slots::HEADER_MODIFIERS, self.slot.as_ref(), other.slot.as_ref());
+        Some(Self { slot })
     }
 
     fn explain(route: &Route) -> Option<String> {
-        let mutations = mutations(spec::said(route, slots::HEADER_MODIFIERS)?)?;
-        let of = |what: &str, mutations: &[HeaderMutation]| {
-            let words: Vec<_> = mutations.iter().filter_map(words).collect();
-            (!words.is_empty()).then(|| format!("{what}: {}", words.join(", ")))
-        };
-        let directions = [of("request", &mutations.request_mutations), of("response", &mutations.response_mutations)];
-        Some(directions.into_iter().flatten().collect::<Vec<_>>().join("; "))
+        mutations::said(route, slots::HEADER_MODIFIERS)
     }
-}
-
-impl HeaderModifiers {
-    fn of(mutations: Mutations) -> Self {
-        let changes_any = !(mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty());
-        let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
-        let inner = TypedExtensionConfig { name: INNER.into(), typed_config: Some(envoy::bytes::any(&filter)) };
-        let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
-        Self { slot: changes_any.then(|| slots::slot(slots::HEADER_MODIFIERS, &chain)) }
-    }
-
-    fn mutations(&self) -> Option<Mutations> {
-        mutations(spec::decoded(self.slot.as_ref()?)?)
-    }
-}
-
-fn mutations(slot: FilterChainConfigPerRoute) -> Option<Mutations> {
-    let chain = slot.filter_chain?;
-    let filter = chain.filters.first()?.typed_config.as_ref()?;
-    MutationFilter::decode(&*filter.value).ok()?.mutations
 }
 
 impl Changes {
@@ -187,17 +151,5 @@ impl Header {
         let key = read_name(name).map_err(Refused::at(&format!("{field}.name")))?;
         let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
         Ok(HeaderValue { key, value, ..HeaderValue::default() })
-    }
-}
-
-fn words(mutation: &HeaderMutation) -> Option<String> {
-    match mutation.action.as_ref()? {
-        Action::Remove(name) => Some(format!("remove {name}")),
-        Action::Append(option) => {
-            let header = option.header.as_ref()?;
-            let verb = if option.append_action() == HeaderAppendAction::AppendIfExistsOrAdd { "add" } else { "set" };
-            Some(format!("{verb} {}: {}", header.key, header.value.replace("%%", "%")))
-        }
-        Action::RemoveOnMatch(_) => None,
     }
 }

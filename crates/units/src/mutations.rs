@@ -28,6 +28,19 @@ pub(crate) fn slot(name: &'static str, mutations: Mutations) -> Option<Slot> {
     Some(slots::slot(name, &chain))
 }
 
+/// What such a slot says.
+fn of(slot: Option<&Slot>) -> Mutations {
+    slot.and_then(spec::decoded).and_then(mutations).unwrap_or_default()
+}
+
+/// What such a slot says once what another one says is done.
+pub(crate) fn after(name: &'static str, own: Option<&Slot>, other: Option<&Slot>) -> Option<Slot> {
+    let (mut all, own) = (of(other), of(own));
+    all.request_mutations.extend(own.request_mutations);
+    all.response_mutations.extend(own.response_mutations);
+    slot(name, all)
+}
+
 /// One change.
 pub(crate) fn change(action: Action) -> HeaderMutation {
     HeaderMutation { action: Some(action) }

@@ -48,6 +48,9 @@ const MOST_EXPRESSIONS: usize = 256;
 /// Parts of all expressions together. A proxy looks at each for each request.
 const MOST_PARTS: usize = 1024;
 
+/// How often all expressions together search for a text. For a header of 50 kB Envoy takes 0.3 ms each time.
+const MOST_SEARCHES: usize = 16;
+
 /// Bytes of all expressions together.
 const MOST_BYTES: usize = 16_384;
 
@@ -77,6 +80,14 @@ impl Unit for Rbac {
     const FIELD: &'static str = "rbac";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::RBAC];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"policy": {"matchExpressions": ["request.method == 'GET'"]}}"#,
+        other: r#"{"action": "Deny", "policy": {"matchExpressions": ["request.headers['x-user'] == 'mallory'"]}}"#,
+        merged: None,
+        off: None,
+        refused: r#"{"policy": {"matchExpressions": ["request.path.substring(1) == 'a'"]}}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -98,7 +109,8 @@ impl Unit for Rbac {
             let message = format!("they have {bytes} bytes together, and {MOST_BYTES} are the most; shorten them");
             return Err(Refused::new(field, message));
         }
-        let (mut predicates, mut patterns, mut parts) = (Vec::new(), Vec::new(), 0);
+        let (mut predicates, mut patterns) = (Vec::new(), Vec::new());
+        let (mut parts, mut searches) = (0, 0);
         for (index, text) in expressions.into_iter().enumerate() {
             let at = || format!("{field}[{index}]");
             let expression = cel::parse(&text).map_err(|invalid| Refused::at(&at())(invalid))?;
@@ -107,8 +119,15 @@ impl Unit for Rbac {
                 let message = format!("they have more than {MOST_PARTS} parts together; make them simpler");
                 return Err(Refused::new(field, message));
             }
-            let found = cel::check(&text, &expression, usage).map_err(|invalid| Refused::at(&at())(invalid))?;
-            patterns.extend(found.into_iter().map(Into::into));
+            let costs = cel::check(&text, &expression, usage).map_err(|invalid| Refused::at(&at())(invalid))?;
+            searches += costs.searches;
+            if searches > MOST_SEARCHES {
+                let message = format!(
+                    "they call contains() more than {MOST_SEARCHES} times together; use startsWith, endsWith and in"
+                );
+                return Err(Refused::new(field, message));
+            }
+            patterns.extend(costs.patterns.into_iter().map(Into::into));
             predicates.push(holds(parsed::expression(&expression), text));
         }
         let (action, otherwise) =

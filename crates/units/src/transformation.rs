@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use validate::{Invalid, header};
 
-use super::{Refused, Unit, mutations, spec};
+use super::{Deep, Refused, Unit, mutations, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
@@ -76,6 +76,18 @@ impl Unit for Transformation {
     const FIELD: &'static str = "transformation";
     const HOLDS_FOR_ANSWERS: bool = true;
     const SLOTS: &'static [&'static str] = &[slots::TRANSFORMATION];
+    const DEEP: Deep = Deep::Operations;
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"request": {"set": [{"name": "a", "value": ""}], "add": [{"name": "b", "value": "1"}]}}"#,
+        other: r#"{"response": {"remove": ["c"]}}"#,
+        merged: Some((
+            r#"{"request": {"set": [{"name": "a"}], "add": [{"name": "b", "value": "1"}]}, "response": {"remove": ["c"]}}"#,
+            r#"{"request": {"set": [{"name": "a"}], "add": [{"name": "b", "value": "1"}]}, "response": {"remove": ["c"]}}"#,
+        )),
+        off: None,
+        refused: r#"{"request": {"set": [{"name": "a", "value": "{{ b }}"}]}}"#,
+    };
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
@@ -92,6 +104,11 @@ impl Unit for Transformation {
 
     fn slots(&self) -> Vec<Slot> {
         self.slot.clone().into_iter().collect()
+    }
+
+    fn over(&self, other: &Self) -> Option<Self> {
+        let slot = mutations::after(slots::TRANSFORMATION, self.slot.as_ref(), other.slot.as_ref());
+        Some(Self { slot })
     }
 
     fn explain(route: &Route) -> Option<String> {

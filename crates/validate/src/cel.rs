@@ -13,7 +13,7 @@ mod token;
 
 use super::Invalid;
 
-pub use check::{Use, check};
+pub use check::{Costs, Use, check};
 
 /// Longest expression, in bytes. Texts in it are searched for in headers.
 pub const MAX_LENGTH: usize = 8192;

@@ -12,7 +12,13 @@ use super::values;
 
 /// A spec with some of them.
 pub(super) fn units() -> BoxedStrategy<Value> {
-    let all = [
+    let some: Vec<_> = each().into_iter().map(|unit| option::weighted(0.2, unit)).collect();
+    some.prop_map(|units| merged(units.into_iter().flatten())).boxed()
+}
+
+/// Specs with one unit, a strategy for each unit.
+pub fn each() -> Vec<BoxedStrategy<Value>> {
+    vec![
         timeouts(),
         retry(),
         buffer(),
@@ -31,8 +37,7 @@ pub(super) fn units() -> BoxedStrategy<Value> {
         acl(),
         rbac(),
         transformation(),
-    ];
-    all.map(|unit| option::weighted(0.2, unit)).to_vec().prop_map(|units| merged(units.into_iter().flatten())).boxed()
+    ]
 }
 
 /// What all of them say. Groups of units are joined.

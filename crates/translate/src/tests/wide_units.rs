@@ -144,6 +144,41 @@ fn a_slot_of_a_listener_stands_where_its_routes_alone_are() {
     }
 }
 
+/// The origin that pages may have, by what says so: `CONFIG` or `CONFIG DOMAIN`; empty where nothing is said.
+fn origins(scene: &Scene, name: &str) -> BTreeMap<String, String> {
+    let config = config(scene, name);
+    let hosts = config["virtualHosts"].as_array().into_iter().flatten();
+    let hosts = hosts.map(|host| (format!("{name} {}", host["name"].as_str().expect("text")), host));
+    let all = std::iter::once((name.to_owned(), &config)).chain(hosts);
+    all.filter_map(|(at, message)| {
+        let said = message.get("typedPerFilterConfig")?.get("cors.wide")?;
+        Some((at, said["allowOriginStringMatch"][0]["exact"].as_str().unwrap_or_default().to_owned()))
+    })
+    .collect()
+}
+
+#[test]
+fn what_envoy_would_merge_stands_on_virtual_hosts_where_listeners_share_a_route_configuration() {
+    let cors = |origin: &str| json!({"cors": {"allowOrigins": [origin]}});
+    let of_gateway = on_gateway("p", cors("https://a"));
+    let mut scene = scene([of_gateway.clone(), on_listener("q", "two", cors("https://b"))]);
+    let expected = |origins: &[(&str, &str)]| {
+        origins.iter().map(|(at, origin)| ((*at).to_owned(), (*origin).to_owned())).collect::<BTreeMap<_, _>>()
+    };
+    let of_80 = |two| expected(&[("http/80 one.example.com", "https://a"), ("http/80 two.example.com", two)]);
+    assert_eq!(origins(&scene, "http/80"), of_80("https://b"));
+    assert_eq!(origins(&scene, "https/443/tls"), expected(&[("https/443/tls", "https://a")]));
+    scene.put(on_listener("q", "two", json!({"cors": {"disable": {}}})));
+    assert_eq!(origins(&scene, "http/80"), of_80(""));
+    for table in ["ResolvedRule", "ResolvedAt", "Placement", "Rows"] {
+        assert_eq!(computed(&scene, table), 0, "{table}");
+    }
+    scene.remove(on_listener("q", "two", json!({})));
+    assert_eq!(origins(&scene, "http/80"), of_80("https://a"));
+    scene.remove(of_gateway);
+    assert_eq!(origins(&scene, "http/80"), BTreeMap::new());
+}
+
 #[test]
 fn a_rule_writes_what_it_says_and_what_it_switches_off_over_wider_scopes() {
     let of = |name: &str, route: &str, spec: Value| policy("TrafficPolicy", name, with(at("HTTPRoute", route), spec));

@@ -86,3 +86,22 @@ fn origins_alone_are_checked_by_the_share_of_another_level() {
         assert!(!merged.expect("merged").disables());
     }
 }
+
+#[test]
+fn ranges_are_merged_unless_what_there_is_but_once_contradicts() {
+    let acl = |spec: Value| units(json!({"acl": spec}))[0].clone();
+    let deny = |more: Value| {
+        let mut spec = json!({"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.0/8"], "action": "allow"}]});
+        spec["denyResponse"] = more;
+        acl(spec)
+    };
+    let allow = acl(json!({"defaultAction": "allow", "rules": [{"cidrs": ["10.0.0.0/8"], "action": "deny"}]}));
+    let plain = deny(Value::Null);
+    assert_eq!((plain.over(&allow), allow.over(&plain)), (None, None));
+    let (missing, gone) = (deny(json!({"statusCode": 404})), deny(json!({"statusCode": 410})));
+    assert_eq!((missing.over(&gone), plain.over(&gone)), (None, Some(gone)));
+    let (a, b) = (deny(json!({"blockedByHeaderName": "a"})), deny(json!({"blockedByHeaderName": "b"})));
+    assert_eq!((a.over(&b), a.over(&missing).is_some()), (None, true));
+    let header = |value: &str| deny(json!({"headers": [{"name": "x", "value": value}]}));
+    assert_eq!(header("a").over(&header("b")), Some(header("a")));
+}

@@ -67,6 +67,21 @@ const ATTRIBUTES: [(&str, &str, Type, bool); 28] = [
     ("metadata", "filter_metadata", Type::Metadata, false),
 ];
 
+/// Most instructions of a regular expression in CEL, which Envoy bounds by itself.
+const MAX_INSTRUCTIONS: u32 = 100;
+
+/// Longest text that is searched for, in bytes. Envoy compares it with what stands at each place.
+const MAX_SEARCHED: usize = 256;
+
+/// What takes time in proportion to what a client sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Regular expressions.
+    pub patterns: Vec<String>,
+    /// How often a text is searched for.
+    pub searches: usize,
+}
+
 /// Functions that take parts of a time.
 const PARTS_OF_TIMES: [&str; 10] = [
     "getDate",
@@ -81,13 +96,13 @@ const PARTS_OF_TIMES: [&str; 10] = [
     "getSeconds",
 ];
 
-/// Accepts an expression that Envoy can evaluate and that says whether something holds; gives the regular expressions in it.
+/// Accepts an expression that Envoy can evaluate and that says whether something holds; gives what in it takes time.
 ///
 /// Where it is to keep requests out, refused is also what would let one through because it cannot be evaluated: what a
 /// client can make so, and what is said of something that may be missing other than that it has a value.
-pub fn check(text: &str, expression: &Expression, usage: Use) -> Result<Vec<String>, Invalid> {
-    let mut patterns = Vec::new();
-    let checked = type_of(expression, &mut patterns).and_then(|kind| match kind {
+pub fn check(text: &str, expression: &Expression, usage: Use) -> Result<Costs, Invalid> {
+    let mut costs = Costs::default();
+    let checked = type_of(expression, &mut costs).and_then(|kind| match kind {
         Type::Bool | Type::Unknown => Ok(()),
         _ => Err(Fault::new("it does not say whether something holds", "compare it with something, as by ==")),
     });
@@ -96,7 +111,7 @@ pub fn check(text: &str, expression: &Expression, usage: Use) -> Result<Vec<Stri
         Use::Deny => closes(expression, false, &[]),
     });
     checked.map_err(|Fault { why, remedy }| Invalid::new(text, why, remedy))?;
-    Ok(patterns)
+    Ok(costs)
 }
 
 fn attribute(root: &str, field: &str) -> Option<&'static (&'static str, &'static str, Type, bool)> {
@@ -108,7 +123,7 @@ fn fields_of(root: &str) -> Vec<&'static str> {
     fields.map(|(_, name, ..)| *name).collect()
 }
 
-fn type_of(expression: &Expression, patterns: &mut Vec<String>) -> Result<Type, Fault> {
+fn type_of(expression: &Expression, costs: &mut Costs) -> Result<Type, Fault> {
     match expression {
         Expression::Literal(literal) => Ok(match literal {
             Literal::Null => Type::Null,
@@ -123,7 +138,7 @@ fn type_of(expression: &Expression, patterns: &mut Vec<String>) -> Result<Type, 
         Expression::Field(of, field) | Expression::Has(of, field) => {
             let kind = match &**of {
                 Expression::Name(root) => field_of(root, field)?,
-                of => match type_of(of, patterns)? {
+                of => match type_of(of, costs)? {
                     Type::Headers => Type::String,
                     Type::Metadata | Type::Unknown => Type::Unknown,
                     _ => return Err(Fault::new(format!("there is no field {field} there"), "leave it out")),
@@ -131,7 +146,7 @@ fn type_of(expression: &Expression, patterns: &mut Vec<String>) -> Result<Type, 
             };
             Ok(if matches!(expression, Expression::Has(..)) { Type::Bool } else { kind })
         }
-        Expression::Index(of, key) => match (type_of(of, patterns)?, type_of(key, patterns)?) {
+        Expression::Index(of, key) => match (type_of(of, costs)?, type_of(key, costs)?) {
             (Type::Headers, Type::String) => Ok(Type::String),
             (Type::Metadata, Type::String) | (Type::Unknown, _) => Ok(Type::Unknown),
             (Type::List(of), Type::Int) => Ok(*of),
@@ -140,7 +155,7 @@ fn type_of(expression: &Expression, patterns: &mut Vec<String>) -> Result<Type, 
         Expression::List(parts) => {
             let mut of = None;
             for part in parts {
-                let kind = type_of(part, patterns)?;
+                let kind = type_of(part, costs)?;
                 match &of {
                     None => of = Some(kind),
                     Some(first) if *first == kind => {}
@@ -151,15 +166,15 @@ fn type_of(expression: &Expression, patterns: &mut Vec<String>) -> Result<Type, 
         }
         Expression::All(parts) | Expression::Any(parts) => {
             for part in parts {
-                is_bool(&type_of(part, patterns)?)?;
+                is_bool(&type_of(part, costs)?)?;
             }
             Ok(Type::Bool)
         }
         Expression::Operator(function, parts) => {
-            let types: Vec<_> = parts.iter().map(|part| type_of(part, patterns)).collect::<Result<_, _>>()?;
+            let types: Vec<_> = parts.iter().map(|part| type_of(part, costs)).collect::<Result<_, _>>()?;
             operator(function, &types)
         }
-        Expression::Call(of, function, arguments) => call(of.as_deref(), function, arguments, patterns),
+        Expression::Call(of, function, arguments) => call(of.as_deref(), function, arguments, costs),
     }
 }
 
@@ -233,29 +248,36 @@ fn operator(function: &str, types: &[Type]) -> Result<Type, Fault> {
     }
 }
 
-fn call(
-    of: Option<&Expression>,
-    function: &str,
-    arguments: &[Expression],
-    patterns: &mut Vec<String>,
-) -> Result<Type, Fault> {
+fn call(of: Option<&Expression>, function: &str, arguments: &[Expression], costs: &mut Costs) -> Result<Type, Fault> {
     if ["all", "exists", "exists_one", "map", "filter"].contains(&function) {
         let remedy = "write out what is compared, with && and ||, or use in";
         return Err(Fault::new(format!("Envoy does not go through lists, as {function}() would"), remedy));
     }
     // What stands before a function is its first argument.
     let all: Vec<&Expression> = of.into_iter().chain(arguments).collect();
-    let types: Vec<_> = all.iter().map(|part| type_of(part, patterns)).collect::<Result<_, _>>()?;
+    let types: Vec<_> = all.iter().map(|part| type_of(part, costs)).collect::<Result<_, _>>()?;
     let literal = |at: usize| match all.get(at) {
         Some(Expression::Literal(Literal::String(text))) => Ok(text.as_str()),
         _ => Err(Fault::new(format!("{function}() takes a text that is written out"), "write it in quotes")),
     };
     use Type::{Bool, Double, Duration, Int, List, String, Time, Uint, Unknown};
     match (function, of.is_some(), &types[..]) {
-        ("startsWith" | "endsWith" | "contains", true, [String | Unknown, String]) => Ok(Bool),
+        ("startsWith" | "endsWith", true, [String | Unknown, String]) => Ok(Bool),
+        ("contains", true, [String | Unknown, String]) => {
+            if literal(1)?.len() > MAX_SEARCHED {
+                let why = format!("contains() takes a text of {MAX_SEARCHED} bytes at most");
+                return Err(Fault::new(why, "use a shorter one, or =="));
+            }
+            costs.searches += 1;
+            Ok(Bool)
+        }
         ("matches", _, [String | Unknown, String]) => {
             let pattern = regex::check(literal(1)?).map_err(|Invalid { why, remedy, .. }| Fault { why, remedy })?;
-            patterns.push(pattern.into_string());
+            if pattern.program_size() > MAX_INSTRUCTIONS {
+                let why = format!("of matches() Envoy takes no more than {MAX_INSTRUCTIONS} instructions");
+                return Err(Fault::new(why, "use bounds below 100, or startsWith, endsWith and contains"));
+            }
+            costs.patterns.push(pattern.into_string());
             Ok(Bool)
         }
         ("size", _, [String | Type::Bytes | List(_) | Type::Headers]) => Ok(Int),

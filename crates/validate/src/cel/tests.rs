@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn accepts(text: &str, usage: Use) -> Result<Vec<String>, Invalid> {
+fn accepts(text: &str, usage: Use) -> Result<Costs, Invalid> {
     parse(text).and_then(|expression| check(text, &expression, usage))
 }
 
@@ -64,7 +64,8 @@ fn what_envoy_evaluates_is_accepted() {
     ] {
         accepts(text, Use::Allow).unwrap_or_else(|refused| panic!("{refused}"));
     }
-    assert_eq!(accepts("request.path.matches('a+')", Use::Allow), Ok(vec!["a+".to_owned()]));
+    let costs = Costs { patterns: vec!["a+".to_owned()], searches: 1 };
+    assert_eq!(accepts("request.path.matches('a+') || request.path.contains('a')", Use::Allow), Ok(costs));
 }
 
 #[test]
@@ -95,8 +96,11 @@ fn what_envoy_refuses_or_could_never_evaluate_is_refused_by_name() {
         ("request.path && true", "stand between"),
         ("request.path + 'a' == 'b'", "does not join texts"),
         ("request.path.matches('(')", "("),
+        ("request.path.matches('[a-z]{1,50}')", "no more than 100 instructions"),
         ("request.path.matches(request.query)", "written out"),
         ("request.path.startsWith()", "does not take"),
+        ("request.path.contains(request.query)", "written out"),
+        (&format!("request.path.contains('{}')", "a".repeat(257)), "256 bytes"),
         ("request.headers[1] == 'a'", "no key"),
         ("request.time.getHours('Europe/Berlin') == 1", "time zones"),
         ("timestamp('soon') < request.time", "no time"),

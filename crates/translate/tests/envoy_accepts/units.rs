@@ -1,0 +1,38 @@
+//! What policies say in slots of the filter chain.
+
+use api::traffic_policy::TrafficPolicySpec;
+use envoy::{bytes::Fields, json};
+use serde_json::{Value, json};
+use translate::testing::{Draws, units::each};
+
+use super::{VALUES, bootstrap, host, judge, prefix, route, values};
+
+/// Routes that say what a unit says, one for each of its places; none where it is refused.
+fn routes_of(spec: &Value) -> Vec<Value> {
+    let spec: TrafficPolicySpec = serde_json::from_value(spec.clone()).unwrap();
+    let units = ::units::read(&spec).unwrap_or_default();
+    let places = units.iter().flat_map(|unit| [unit.slots(), unit.wide_slots()]);
+    let of = |slots: Vec<ir::rule::Slot>| {
+        let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
+        let typed = envoy_types::pb::envoy::config::route::v3::Route::default();
+        let message = Fields::of(&typed).map(13, slots).into_bytes();
+        let said = json::value("envoy.config.route.v3.Route", &message).unwrap();
+        route(&prefix(), json!({"typed_per_filter_config": said["typedPerFilterConfig"]}))
+    };
+    places.filter(|slots| !slots.is_empty()).map(of).collect()
+}
+
+#[test]
+fn units_that_pass_make_routes_that_envoy_takes() {
+    let mut draws = Draws::new();
+    for strategy in each() {
+        let specs = values(&mut draws, VALUES, &strategy);
+        let routes: Vec<_> = specs.iter().flat_map(routes_of).collect();
+        let (taken, output) = judge(&bootstrap(&[host(&["*"], &routes)], &[]));
+        let field = specs[0].as_object().and_then(|spec| spec.keys().next()).unwrap();
+        assert!(taken, "{field}: {output}");
+        // Others are part of what a route does.
+        let in_slots = ["acl", "rbac", "transformation", "cors", "csrf", "headerModifiers"];
+        assert!(!in_slots.contains(&&**field) || routes.len() > VALUES / 3, "{field}: {} routes", routes.len());
+    }
+}
