@@ -1,0 +1,139 @@
+//! What units of policies cost: a route with one in a proxy's memory and on its main thread, and a request.
+//!
+//! `cargo bench -p portcullis-tests --bench units` runs an Envoy with many routes that say the same, and sends requests to the
+//! first. It counts the time on the processor, which other programs on the machine turn less than the time that passes.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
+
+use anyhow::{Context, Result, ensure};
+use api::traffic_policy::TrafficPolicySpec;
+use envoy::{bytes::Fields, json as envoy_json, listener, testing::samples};
+use envoy_types::pb::envoy::config::route::v3::Route;
+use ir::settings::Edge;
+use portcullis_tests::{
+    client::{Connection, Request, Target},
+    envoy::Envoy,
+    ports,
+};
+use serde_json::{Value, json};
+
+const ROUTES: u32 = 200;
+const REQUESTS: u32 = 3_000;
+
+/// Policies, and how they are told.
+fn policies() -> Vec<(&'static str, Value)> {
+    let range = |index: usize| format!("10.{}.{}.0/24", index / 256, index % 256);
+    let acl = |rules: Vec<Vec<String>>| {
+        let rules = rules.into_iter().enumerate();
+        let rule = |(index, cidrs)| json!({"name": format!("rule{index}"), "cidrs": cidrs, "action": "deny"});
+        json!({"acl": {"defaultAction": "allow", "rules": rules.map(rule).collect::<Vec<_>>()}})
+    };
+    let rbac = |parts: usize, part: &dyn Fn(usize) -> String| {
+        let expression: Vec<_> = (0..parts).map(part).collect();
+        json!({"rbac": {"action": "Deny", "policy": {"matchExpressions": [expression.join(" || ")]}}})
+    };
+    let headers: Vec<_> = (0..16).map(|index| json!({"name": format!("x-{index}"), "value": "v".repeat(64)})).collect();
+    vec![
+        ("nothing", json!({})),
+        ("acl, 1 range", acl(vec![vec![range(0)]])),
+        ("acl, 1,000 ranges", acl(vec![(0..1_000).map(range).collect()])),
+        ("acl, 256 rules", acl((0..256).map(|index| vec![range(index)]).collect())),
+        ("rbac, 1 comparison", rbac(1, &|index| format!("request.path == '/none/{index}'"))),
+        ("rbac, 100 comparisons", rbac(100, &|index| format!("request.path == '/none/{index}'"))),
+        ("rbac, 60 headers", rbac(60, &|index| format!("request.headers['x-{index}'] == 'a'"))),
+        ("rbac, 16 searches", rbac(16, &|_| format!("request.headers['x-long'].contains('{}b')", "a".repeat(80)))),
+        ("transformation, 16 headers", json!({"transformation": {"request": {"set": headers}}})),
+        ("headerModifiers, 16 headers", json!({"headerModifiers": {"request": {"set": headers}}})),
+        (
+            "rateLimit.local",
+            json!({"rateLimit": {"local": {"tokenBucket": {"maxTokens": 1_000_000_000, "fillInterval": "1s"}}}}),
+        ),
+        ("csrf", json!({"csrf": {"percentageEnabled": 100}})),
+        ("buffer", json!({"buffer": {"maxRequestSize": "1Mi"}})),
+    ]
+}
+
+/// The configuration of an Envoy with so many routes that say this.
+fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
+    let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
+    let units = units::read(&spec).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let slots = units.iter().flat_map(units::AnyUnit::slots).map(|slot| (slot.name, slot.config.to_vec()));
+    let message = Fields::of(&Route::default()).map(13, slots.collect::<Vec<_>>()).into_bytes();
+    let said = envoy_json::value("envoy.config.route.v3.Route", &message)?;
+    let routes = (0..ROUTES).map(|number| {
+        let answer = json!({"status": 200, "body": {"inlineString": "ok"}});
+        let mut route = json!({"match": {"path": format!("/{number}")}, "directResponse": answer});
+        route["typedPerFilterConfig"] = said.get("typedPerFilterConfig").cloned().unwrap_or_else(|| json!({}));
+        route
+    });
+    let sample = &samples::listeners(&[])[0];
+    let built = listener::listener(sample, &Edge { access_log: false, ..Edge::default() });
+    let mut built = envoy_json::value("envoy.config.listener.v3.Listener", &built.body.to_bytes())?;
+    let manager = built.pointer_mut("/filterChains/0/filters/0/typedConfig").context("no connection manager")?;
+    manager.as_object_mut().context("no message")?.remove("rds");
+    let host = json!({"name": "all", "domains": ["*"], "routes": routes.collect::<Vec<_>>()});
+    manager["routeConfig"] = json!({"virtualHosts": [host]});
+    built["address"]["socketAddress"]["portValue"] = json!(port);
+    Ok(json!({"staticResources": {"listeners": [built]}}))
+}
+
+/// Microseconds on the processor so far: of the main thread, and of all.
+fn processor(envoy: &Envoy) -> Result<(f64, f64)> {
+    let id = envoy.id().context("Envoy has ended")?;
+    let (mut main, mut all) = (0.0, 0.0);
+    for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+        let thread = thread?;
+        let times = std::fs::read_to_string(thread.path().join("schedstat"))?;
+        let nanos = times.split(' ').next().context("no times")?.parse()?;
+        let micros = std::time::Duration::from_nanos(nanos).as_secs_f64() * 1e6;
+        all += micros;
+        if thread.file_name().to_string_lossy() == id.to_string() {
+            main = micros;
+        }
+    }
+    Ok((main, all))
+}
+
+async fn requests(target: &Target, header: &str) -> Result<()> {
+    let mut connection = Connection::open(target).await?;
+    for _ in 0..REQUESTS / 10 {
+        let response = connection.send(&Request::get("example.com", "/0").header("x-long", header)).await?;
+        ensure!(response.status == 200, "{}", response.status);
+    }
+    Ok(())
+}
+
+/// Memory and time of the main thread, of all routes; time of a request, with a short header and with a long one.
+async fn measure(policy: &Value) -> Result<[f64; 4]> {
+    let port = ports::free_port()?;
+    let envoy = Envoy::start(&bootstrap(port, policy)?).await?;
+    let memory: Value = serde_json::from_str(&envoy.admin("/memory").await?.body)?;
+    let memory = memory["allocated"].as_str().context("no memory")?.parse()?;
+    let (main, _) = processor(&envoy)?;
+    let target = Target::local(port);
+    requests(&target, "a").await?;
+    let mut times = [0.0; 2];
+    for (time, header) in times.iter_mut().zip(["a".to_owned(), "a".repeat(50_000)]) {
+        let (_, before) = processor(&envoy)?;
+        requests(&target, &header).await?;
+        *time = (processor(&envoy)?.1 - before) / f64::from(REQUESTS / 10);
+    }
+    Ok([memory, main, times[0], times[1]])
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    println!(
+        "{:<28} {:>10} {:>12} {:>11} {:>16}",
+        "a route with", "memory", "main thread", "a request", "header of 50 kB"
+    );
+    let mut nothing = None;
+    for (name, policy) in policies() {
+        let [memory, main, short, long] = measure(&policy).await?;
+        let [memory_of_none, main_of_none, ..] = *nothing.get_or_insert([memory, main, short, long]);
+        let memory = (memory - memory_of_none) / f64::from(ROUTES) / 1e3;
+        let main = (main - main_of_none) / f64::from(ROUTES);
+        println!("{name:<28} {memory:>7.1} kB {main:>9.0} us {short:>8.1} us {long:>13.1} us");
+    }
+    Ok(())
+}
