@@ -57,7 +57,10 @@ fn policies() -> Vec<(&'static str, Value)> {
 fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
     let units = units::read(&spec).map_err(|problem| anyhow::anyhow!("{problem}"))?;
-    let slots = units.iter().flat_map(units::AnyUnit::slots).map(|slot| (slot.name, slot.config.to_vec()));
+    let slots = units
+        .iter()
+        .flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default())
+        .map(|slot| (slot.name, slot.config.to_vec()));
     let message = Fields::of(&Route::default()).map(13, slots.collect::<Vec<_>>()).into_bytes();
     let said = envoy_json::value("envoy.config.route.v3.Route", &message)?;
     let routes = (0..ROUTES).map(|number| {

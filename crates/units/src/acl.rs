@@ -172,7 +172,7 @@ impl Unit for Acl {
             }"#,
         )),
         off: None,
-        refused: r#"{"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.1/8"], "action": "allow"}]}"#,
+        refused: Some(r#"{"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.1/8"], "action": "allow"}]}"#),
     };
     type Spec = Spec;
 

@@ -86,7 +86,7 @@ impl Unit for Rbac {
         other: r#"{"action": "Deny", "policy": {"matchExpressions": ["request.headers['x-user'] == 'mallory'"]}}"#,
         merged: None,
         off: None,
-        refused: r#"{"policy": {"matchExpressions": ["request.path.substring(1) == 'a'"]}}"#,
+        refused: Some(r#"{"policy": {"matchExpressions": ["request.path.substring(1) == 'a'"]}}"#),
     };
     type Spec = Spec;
 

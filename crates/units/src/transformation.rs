@@ -86,7 +86,7 @@ impl Unit for Transformation {
             r#"{"request": {"set": [{"name": "a"}], "add": [{"name": "b", "value": "1"}]}, "response": {"remove": ["c"]}}"#,
         )),
         off: None,
-        refused: r#"{"request": {"set": [{"name": "a", "value": "{{ b }}"}]}}"#,
+        refused: Some(r#"{"request": {"set": [{"name": "a", "value": "{{ b }}"}]}}"#),
     };
     type Spec = Spec;
 

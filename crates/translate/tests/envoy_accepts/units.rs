@@ -10,8 +10,8 @@ use super::{VALUES, bootstrap, host, judge, prefix, route, values};
 /// Routes that say what a unit says, one for each of its places; none where it is refused.
 fn routes_of(spec: &Value) -> Vec<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(spec.clone()).unwrap();
-    let units = ::units::read(&spec).unwrap_or_default();
-    let places = units.iter().flat_map(|unit| [unit.slots(), unit.wide_slots()]);
+    let units = ::units::read(&spec).unwrap_or_default().into_iter().filter_map(|said| said.unit.ok());
+    let places = units.flat_map(|unit| [unit.slots(), unit.wide_slots()]);
     let of = |slots: Vec<ir::rule::Slot>| {
         let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
         let typed = envoy_types::pb::envoy::config::route::v3::Route::default();
