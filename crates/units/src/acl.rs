@@ -151,6 +151,7 @@ impl Unit for Acl {
     const SLOTS: &'static [&'static str] = &[slots::ACL];
     /// Rules have their ranges as keys. Where what there is but once contradicts, nothing is merged.
     const DEEP: Deep = Deep::Leaves;
+    const ADDS_UP: bool = true;
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"defaultAction": "deny", "rules": [{"cidrs": ["10.0.0.0/8", "10.1.0.0/16"], "action": "allow"}]}"#,

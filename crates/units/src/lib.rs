@@ -59,6 +59,8 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     const SLOTS: &'static [&'static str] = &[];
     /// What deep merging does to it. Any but `Whole` needs [`Unit::over`].
     const DEEP: Deep = Deep::Whole;
+    /// Whether policies of one level that say it are merged deeply, the first preferred; of others the first holds.
+    const ADDS_UP: bool = false;
     /// Values by which tests show how it is merged.
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: Samples;
@@ -260,6 +262,13 @@ macro_rules! units {
             pub fn disables(&self) -> bool {
                 match self {
                     $(Self::$unit(unit) => unit.disables(),)+
+                }
+            }
+
+            /// As [`Unit::ADDS_UP`].
+            pub fn adds_up(&self) -> bool {
+                match self {
+                    $(Self::$unit(_) => <$module::$unit as Unit>::ADDS_UP,)+
                 }
             }
 

@@ -147,3 +147,36 @@ async fn routes_of_two_hosts_are_counted_apart_under_one_prefix() -> Result<()> 
     stage.is_unharmed().await?;
     stage.reports(&[]).await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guards_that_cost_others_or_could_not_be_judged_are_refused() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let rbac = |action: &str, expression: &str| {
+        format!("rbac: {{action: {action}, policy: {{matchExpressions: [\"{expression}\"]}}}}")
+    };
+    let (all, first) = ("spec.rbac.policy.matchExpressions", "spec.rbac.policy.matchExpressions[0]");
+    let nested = "(".repeat(1_000) + "true" + &")".repeat(1_000);
+    let searches = vec!["request.path.contains('a')"; 17].join(" || ");
+    for (says, field, words) in [
+        (rbac("Allow", &"a".repeat(65_536)), all, "65536 bytes"),
+        (rbac("Allow", &nested), first, "deep"),
+        (rbac("Allow", &"!".repeat(8_000)), first, "deep"),
+        (rbac("Allow", &("true".to_owned() + &"||true".repeat(600))), first, "512 parts"),
+        (rbac("Allow", &searches), all, "contains()"),
+        (rbac("Allow", "request.path.matches('[a-z]{1,99}[a-z]{1,99}')"), first, "100 instructions"),
+        // Envoy would refuse all of its configuration.
+        (rbac("Allow", "request.path.substring(1) == 'a'"), first, "substring()"),
+        (rbac("Allow", "[1].exists(x, x == 1)"), first, "exists()"),
+        // Envoy would let these requests through.
+        (rbac("Deny", "request.headers['x-token'] != 'a'"), first, "would be let through"),
+        (rbac("Deny", "int(request.headers['x-age']) < 18"), first, "would be let through"),
+        (rbac("Deny", "request.body == 'a'"), first, "no field body"),
+    ] {
+        refuses(&mut stage, &says, field, words).await?;
+    }
+    let ranges: Vec<_> = (0..1_025).map(|index| format!("10.{}.{}.0/24", index / 256, index % 256)).collect();
+    let acl = |ranges: &str| format!("acl: {{defaultAction: allow, rules: [{{cidrs: [{ranges}], action: deny}}]}}");
+    refuses(&mut stage, &acl(&ranges.join(", ")), "spec.acl.rules", "1024 are the most").await?;
+    let mapped = "'::ffff:10.0.0.0/104'";
+    refuses(&mut stage, &acl(mapped), "spec.acl.rules[0].cidrs[0]", "write 10.0.0.0/8").await
+}

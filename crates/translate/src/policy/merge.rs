@@ -67,14 +67,14 @@ pub(super) fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -
     Some(merged)
 }
 
-/// Within a level the first holds as a whole.
+/// Within a level the first holds as a whole, with those that add to it.
 fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     let mut saying = level.units().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
     let broken = |problem| Broken { policy: first.policy.clone(), field: first.said.field, level: place, problem };
     Some(Merged {
         unit: first.said.unit.clone().map_err(broken),
-        from: vec![first.policy.clone()],
+        from: std::iter::once(&first.policy).chain(&first.with).cloned().collect(),
         overridden: saying.map(|other| other.policy.clone()).collect(),
         words: Vec::new(),
     })

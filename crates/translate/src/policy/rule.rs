@@ -28,6 +28,8 @@ pub(crate) struct Supplied {
     pub(crate) policy: ObjectId,
     /// What it says.
     pub(crate) said: Said,
+    /// The policies of the same level that add to it.
+    pub(crate) with: Vec<ObjectId>,
 }
 
 /// Units with the same key are one. They count in the order of their keys.
@@ -132,7 +134,37 @@ impl Level {
         }
         let of_route = scope.get::<PoliciesOf>(&target(None));
         level.add(scope, of_route.iter().flat_map(|list| list.iter().cloned()));
+        level.add_up(0);
         level
+    }
+
+    /// Has the first of the units from `start` on that add up say what all of them say.
+    fn add_up(&mut self, start: usize) {
+        let rest = self.units.split_off(start);
+        for supplied in rest {
+            let key = supplied.key();
+            let before = self.units[start..].iter_mut().find(|before| before.key() == key);
+            let Some(first) = before else {
+                self.units.push(supplied);
+                continue;
+            };
+            let joined = match (&first.said.unit, &supplied.said.unit) {
+                (Ok(unit), Ok(other)) if unit.adds_up() => unit.over(other),
+                (Ok(unit), Err(_)) if unit.adds_up() => {
+                    // What is merged with something broken is as broken.
+                    *first = supplied;
+                    continue;
+                }
+                _ => None,
+            };
+            match joined {
+                Some(unit) => {
+                    first.said.unit = Ok(unit);
+                    first.with.push(supplied.policy);
+                }
+                None => self.units.push(supplied),
+            }
+        }
     }
 
     /// The next policies; those before count first.
@@ -144,7 +176,7 @@ impl Level {
             let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
             match &policy.units {
                 Ok(units) => {
-                    let supplied = |said: &Said| Supplied { policy: id.clone(), said: said.clone() };
+                    let supplied = |said: &Said| Supplied { policy: id.clone(), said: said.clone(), with: Vec::new() };
                     self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
@@ -162,7 +194,9 @@ impl Level {
         let whole = Target { section: None, ..target.clone() };
         for target in [target, &whole] {
             let policies = scope.get::<PoliciesOf>(target);
+            let start = level.units.len();
             level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
+            level.add_up(start);
         }
         let broken =
             level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
@@ -177,7 +211,9 @@ impl Level {
     pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
         let is_wanted = |supplied: &&Supplied| supplied.said.unit.as_ref().is_ok_and(&wanted);
         let units: Vec<_> = self.units.iter().filter(is_wanted).cloned().collect();
-        let mut policies: Vec<_> = units.iter().map(|supplied| supplied.policy.clone()).collect();
+        let of =
+            |supplied: &Supplied| std::iter::once(&supplied.policy).chain(&supplied.with).cloned().collect::<Vec<_>>();
+        let mut policies: Vec<_> = units.iter().flat_map(of).collect();
         policies.dedup();
         Self { units, policies, ..Self::new(self.owner.clone()) }
     }
@@ -192,6 +228,12 @@ impl Level {
             let others = self.units[at + 1..].iter().filter(|other| other.key() == first.key());
             Some((&first.policy, first.said.unit.as_ref().ok()?, others.map(|other| &other.policy)))
         })
+    }
+
+    /// The policies that add to what one of them says of a unit.
+    pub(super) fn adding<'a>(&'a self, policy: &'a ObjectId, field: &'a str) -> impl Iterator<Item = &'a ObjectId> {
+        let of = self.units.iter().filter(move |supplied| supplied.policy == *policy && supplied.said.field == field);
+        of.flat_map(|supplied| &supplied.with)
     }
 
     /// All that is said, in the order in which it counts.
@@ -275,7 +317,7 @@ impl Level {
     /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
     fn kept_by(mut self, keeper: &NsName) -> Self {
         let kept = self.units.extract_if(.., |supplied| supplied.said.unit.as_ref().is_ok_and(AnyUnit::disables));
-        let kept = kept.filter_map(|Supplied { policy, said }| {
+        let kept = kept.filter_map(|Supplied { policy, said, .. }| {
             Some(Kept { policy, unit: said.unit.ok()?, keeper: keeper.clone() })
         });
         self.kept = kept.collect();

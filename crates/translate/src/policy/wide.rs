@@ -166,10 +166,14 @@ impl Derived for WidePolicies {
             if level.is_broken() {
                 continue;
             }
-            for (policy, _, others) in level.heard() {
-                scope.demand::<InForce>(policy.clone());
+            for (policy, unit, others) in level.heard() {
+                for policy in std::iter::once(policy).chain(level.adding(policy, unit.field())) {
+                    scope.demand::<InForce>(policy.clone());
+                }
                 for other in others.filter(|other| *other != policy) {
-                    scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
+                    for other in std::iter::once(other).chain(level.adding(other, unit.field())) {
+                        scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
+                    }
                 }
             }
         }

@@ -180,6 +180,51 @@ fn what_envoy_would_merge_stands_on_virtual_hosts_where_listeners_share_a_route_
 }
 
 #[test]
+fn address_ranges_of_policies_in_one_place_add_up_and_each_of_them_holds() {
+    let acl = |range: &str, more: Value| {
+        let rules = json!([{"cidrs": [range], "action": "allow"}]);
+        let mut acl = json!({"defaultAction": "deny", "rules": rules});
+        acl.as_object_mut().expect("a mapping").extend(more.as_object().cloned().into_iter().flatten());
+        json!({"acl": acl})
+    };
+    let said = |message: &Value| {
+        let text = message["typedPerFilterConfig"]["acl"].to_string();
+        ["10.0.0.0", "11.0.0.0", "12.0.0.0"].map(|range| text.contains(&format!("\"{range}\"")))
+    };
+    let mut scene =
+        scene([on_gateway("p", acl("10.0.0.0/8", json!({}))), on_gateway("q", acl("11.0.0.0/8", json!({})))]);
+    assert_eq!(said(&config(&scene, "http/80")), [true, true, false]);
+    for name in ["infra/p", "infra/q"] {
+        assert!(conditions(&scene, name).1.starts_with("True Attached"), "{name}");
+    }
+    // A listener is another place, and so is a route.
+    scene.put(on_listener("r", "two", acl("12.0.0.0/8", json!({}))));
+    let hosts = config(&scene, "http/80")["virtualHosts"].clone();
+    let two = hosts.as_array().into_iter().flatten().find(|host| host["name"] == "two.example.com").expect("a host");
+    assert_eq!(said(two), [false, false, true]);
+    for name in ["infra/p", "infra/q"] {
+        assert!(conditions(&scene, name).1.starts_with("True Merged"), "{name}");
+    }
+    let of_route = |name: &str, range: &str, more: Value| {
+        policy("TrafficPolicy", name, with(at("HTTPRoute", "one"), acl(range, more)))
+    };
+    scene.put(of_route("a", "10.0.0.0/8", json!({})));
+    scene.put(of_route("b", "12.0.0.0/8", json!({})));
+    let of_one = |scene: &Scene| {
+        let hosts = config(scene, "http/80")["virtualHosts"].clone();
+        let one = hosts.as_array().into_iter().flatten().find(|host| host["name"] == "one.example.com").cloned();
+        one.expect("a host")["routes"][0].clone()
+    };
+    assert_eq!(said(&of_one(&scene)), [true, false, true]);
+    assert!(conditions(&scene, "apps/b").1.starts_with("True Attached"));
+    // Where they contradict, the first holds; one that is broken closes both.
+    scene.put(of_route("b", "12.0.0.0/8", json!({"defaultAction": "allow"})));
+    assert_eq!(said(&of_one(&scene)), [true, false, false]);
+    scene.put(of_route("b", "12.0.0.1/8", json!({})));
+    assert_eq!(of_one(&scene)["directResponse"]["status"], 500);
+}
+
+#[test]
 fn a_rule_writes_what_it_says_and_what_it_switches_off_over_wider_scopes() {
     let of = |name: &str, route: &str, spec: Value| policy("TrafficPolicy", name, with(at("HTTPRoute", route), spec));
     let scene = scene([

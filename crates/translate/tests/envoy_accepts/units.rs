@@ -14,8 +14,7 @@ fn routes_of(spec: &Value) -> Vec<Value> {
     let places = units.flat_map(|unit| [unit.slots(), unit.wide_slots()]);
     let of = |slots: Vec<ir::rule::Slot>| {
         let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
-        let typed = envoy_types::pb::envoy::config::route::v3::Route::default();
-        let message = Fields::of(&typed).map(13, slots).into_bytes();
+        let message = Fields::default().map(13, slots).into_bytes();
         let said = json::value("envoy.config.route.v3.Route", &message).unwrap();
         route(&prefix(), json!({"typed_per_filter_config": said["typedPerFilterConfig"]}))
     };

@@ -272,7 +272,13 @@ fn call(of: Option<&Expression>, function: &str, arguments: &[Expression], costs
             Ok(Bool)
         }
         ("matches", _, [String | Unknown, String]) => {
-            let pattern = regex::check(literal(1)?).map_err(|Invalid { why, remedy, .. }| Fault { why, remedy })?;
+            let text = literal(1)?;
+            let pattern = regex::check(text).map_err(|Invalid { why, remedy, .. }| Fault { why, remedy })?;
+            // Here Envoy matches characters and not bytes, so that these would take many more instructions.
+            if !text.is_ascii() || text.contains(r"\p") || text.contains(r"\P") || regex::ignores_case(text) {
+                let why = "matches() knows no letters outside ASCII, no classes of them, and does not ignore case";
+                return Err(Fault::new(why, "name the letters, as in [aA]"));
+            }
             if pattern.program_size() > MAX_INSTRUCTIONS {
                 let why = format!("of matches() Envoy takes no more than {MAX_INSTRUCTIONS} instructions");
                 return Err(Fault::new(why, "use bounds below 100, or startsWith, endsWith and contains"));

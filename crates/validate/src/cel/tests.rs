@@ -97,6 +97,8 @@ fn what_envoy_refuses_or_could_never_evaluate_is_refused_by_name() {
         ("request.path + 'a' == 'b'", "does not join texts"),
         ("request.path.matches('(')", "("),
         ("request.path.matches('[a-z]{1,50}')", "no more than 100 instructions"),
+        (r"request.path.matches('\\p{Greek}')", "outside ASCII"),
+        ("request.path.matches('(?i)a')", "does not ignore case"),
         ("request.path.matches(request.query)", "written out"),
         ("request.path.startsWith()", "does not take"),
         ("request.path.contains(request.query)", "written out"),
