@@ -295,14 +295,18 @@ impl DenyResponse {
 impl Answer {
     /// What becomes of it where another one is merged; none where they contradict.
     fn over(&self, other: &Self) -> Option<Self> {
-        fn one<T: Clone + PartialEq>(own: Option<&T>, other: Option<&T>) -> Option<Option<T>> {
-            (own.is_none() || other.is_none() || own == other).then(|| own.or(other).cloned())
+        fn agree<T: PartialEq>(own: Option<&T>, other: Option<&T>) -> bool {
+            own.is_none() || other.is_none() || own == other
+        }
+        let (by, others) = (self.blocked_by.as_ref(), other.blocked_by.as_ref());
+        if !agree(self.status.as_ref(), other.status.as_ref()) || !agree(by, others) {
+            return None;
         }
         let further = other.headers.iter().filter(|(name, _)| self.headers.iter().all(|(own, _)| own != name));
         Some(Self {
-            status: one(self.status.as_ref(), other.status.as_ref())?,
+            status: self.status.or(other.status),
             headers: self.headers.iter().chain(further).cloned().collect(),
-            blocked_by: one(self.blocked_by.as_ref(), other.blocked_by.as_ref())?,
+            blocked_by: by.or(others).cloned(),
         })
     }
 

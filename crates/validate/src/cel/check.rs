@@ -225,13 +225,13 @@ fn operator(function: &str, types: &[Type]) -> Result<Type, Fault> {
         ("_==_" | "_!=_", [left, right]) if left == right && *left != Type::Headers && *left != Type::Metadata => {
             Ok(Bool)
         }
-        ("_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_", [Unknown, _] | [_, Unknown]) => Ok(Bool),
+        ("_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_", [Unknown, _] | [_, Unknown])
+        | ("@in", [String | Unknown, Type::Headers] | [_, Unknown]) => Ok(Bool),
         ("_<_" | "_<=_" | "_>_" | "_>=_", [left @ (Int | Uint | Double | String | Time | Duration), right])
             if left == right =>
         {
             Ok(Bool)
         }
-        ("@in", [String | Unknown, Type::Headers] | [_, Unknown]) => Ok(Bool),
         ("@in", [left, List(of)]) if *left == **of || **of == Unknown || *left == Unknown => Ok(Bool),
         ("_+_", [String | Type::Bytes | List(_), _]) => {
             Err(Fault::new("Envoy does not join texts here", "write the text whole, or use startsWith and endsWith"))
@@ -249,6 +249,8 @@ fn operator(function: &str, types: &[Type]) -> Result<Type, Fault> {
 }
 
 fn call(of: Option<&Expression>, function: &str, arguments: &[Expression], costs: &mut Costs) -> Result<Type, Fault> {
+    use Type::{Bool, Double, Duration, Int, List, String, Time, Uint, Unknown};
+
     if ["all", "exists", "exists_one", "map", "filter"].contains(&function) {
         let remedy = "write out what is compared, with && and ||, or use in";
         return Err(Fault::new(format!("Envoy does not go through lists, as {function}() would"), remedy));
@@ -260,7 +262,6 @@ fn call(of: Option<&Expression>, function: &str, arguments: &[Expression], costs
         Some(Expression::Literal(Literal::String(text))) => Ok(text.as_str()),
         _ => Err(Fault::new(format!("{function}() takes a text that is written out"), "write it in quotes")),
     };
-    use Type::{Bool, Double, Duration, Int, List, String, Time, Uint, Unknown};
     match (function, of.is_some(), &types[..]) {
         ("startsWith" | "endsWith", true, [String | Unknown, String]) => Ok(Bool),
         ("contains", true, [String | Unknown, String]) => {
@@ -286,8 +287,8 @@ fn call(of: Option<&Expression>, function: &str, arguments: &[Expression], costs
             costs.patterns.push(pattern.into_string());
             Ok(Bool)
         }
-        ("size", _, [String | Type::Bytes | List(_) | Type::Headers]) => Ok(Int),
-        ("int", false, [Int | Uint | Double | String | Time]) => Ok(Int),
+        ("size", _, [String | Type::Bytes | List(_) | Type::Headers])
+        | ("int", false, [Int | Uint | Double | String | Time]) => Ok(Int),
         ("uint", false, [Int | Uint | Double | String]) => Ok(Uint),
         ("double", false, [Int | Uint | Double | String]) => Ok(Double),
         ("duration", false, [String]) => is_duration(literal(0)?).map(|()| Duration),

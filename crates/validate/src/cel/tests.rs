@@ -13,7 +13,7 @@ fn an_expression_is_read_by_the_strength_of_its_operators() {
     let name = |name: &str| Expression::Name(name.into());
     let operator = |function, parts: &[Expression]| Expression::Operator(function, parts.to_vec());
     let (a, b, c) = (name("a"), name("b"), name("c"));
-    let not_a = operator("!_", &[a.clone()]);
+    let not_a = operator("!_", std::slice::from_ref(&a));
     for (text, expected) in [
         ("a || b && c", Expression::Any(vec![a.clone(), Expression::All(vec![b.clone(), c.clone()])])),
         ("(a || b) && c", Expression::All(vec![Expression::Any(vec![a.clone(), b.clone()]), c.clone()])),
