@@ -171,6 +171,9 @@ pub struct Effect {
     /// The rules that say otherwise and are not heard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<String>,
+    /// By whose word it is so, where an object above has it merged otherwise than is the default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
 }
 
 /// The Envoy routes of a virtual host, as far as they were tried.

@@ -26,17 +26,24 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
         let mut from: Vec<_> = field.map(|field| field.from.iter().map(rule_of).collect()).unwrap_or_default();
         let mut overridden: Vec<_> =
             field.map(|field| field.overridden.iter().map(rule_of).collect()).unwrap_or_default();
+        let mut by = Vec::new();
         if let Some((holding, others)) = lineage.rule.as_ref().map(|rule| rule.policies(what)) {
             from.extend(holding.into_iter().map(ToString::to_string));
             overridden.extend(others.into_iter().map(ToString::to_string));
         }
+        by.extend(lineage.rule.iter().flat_map(|rule| rule.words(what)));
         if let Some((holding, others)) = lineage.wide.as_ref().and_then(|wide| wide.policies(what)) {
-            // What is nearer says all of it.
-            let holds = if from.is_empty() { &mut from } else { &mut overridden };
-            holds.push(holding.to_string());
-            overridden.extend(others.into_iter().map(ToString::to_string));
+            // What is nearer says all of it, that included which it is merged with.
+            let is_said = !from.is_empty();
+            let holding = holding.iter().map(ToString::to_string).filter(|wide| !from.contains(wide));
+            let holding: Vec<_> = holding.collect();
+            let holds = if is_said { &mut overridden } else { &mut from };
+            holds.extend(holding);
+            overridden.extend(others.iter().map(ToString::to_string));
+            let words = lineage.wide.iter().flat_map(|wide| wide.words(what)).filter(|_| !is_said);
+            by.extend(words.filter(|word| !by.contains(word)).collect::<Vec<_>>());
         }
-        Effect { what, value, from, overridden }
+        Effect { what, value, from, overridden, by }
     });
     effects.collect()
 }

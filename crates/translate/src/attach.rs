@@ -13,7 +13,7 @@ use ir::{
 
 use crate::{
     delegation, internal,
-    resolve::ResolvedRule,
+    resolve::{fault_everywhere, ways},
     tables::{
         attachment::{
             Attached, AttachedRoutes, Attachment, NamespaceLabels, ParentState, ServedHostname, Unacceptable,
@@ -297,8 +297,11 @@ fn unacceptable(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Opti
     let chain = Chain::root(route.clone());
     let mut first = None;
     for rule in 0..attached.rules {
-        let Some(rule) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
-        let problem = rule.fault()?;
+        let ways = ways(scope, &chain, rule, None);
+        if ways.is_empty() {
+            continue;
+        }
+        let problem = fault_everywhere(&ways)?;
         first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
     }
     first

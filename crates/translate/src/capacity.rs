@@ -20,7 +20,7 @@ use fit::{Claim, fit};
 use crate::{
     backend::most_endpoints,
     policy::wide::ListenerSlots,
-    resolve::{EnvoyRoute, Resolved, ResolvedRule},
+    resolve::{EnvoyRoute, Resolved, resolved_at},
     share::Payer,
     tables::{
         attachment::{Attached, Attachment},
@@ -157,7 +157,7 @@ impl Lookup for Overflow {
         let rules = claims.iter().filter_map(|(key, weight)| {
             let (chain, rule, listener) = key;
             let created = scope.get::<RouteHead>(chain.route())?.created;
-            let asked = (scope.get::<Attachment>(chain.top())?, scope.get::<ResolvedRule>(&(chain.clone(), *rule))?);
+            let asked = (scope.get::<Attachment>(chain.top())?, resolved_at(scope, key)?);
             Some(((created, chain.route(), chain, rule, listener), weight.routes, asked))
         });
         let mut rules: Vec<_> = rules.collect();

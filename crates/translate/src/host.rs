@@ -6,7 +6,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use api::ObjectId;
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::{
     self,
@@ -20,7 +19,7 @@ use ir::{
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
-    policy::wide::{BrokenListener, ListenerSlots, SlotHolder},
+    policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, resolved_at},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
@@ -188,11 +187,16 @@ fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, list
     }
     // A wider scope does not know the rules that have the same slots.
     for unit in &policies.units {
-        let winners = unit.winners.iter().filter(|winner| !matches!(winner, Winner::Keeper(_)));
-        for winner in winners {
-            if let Some(wide) = scope.get::<SlotHolder>(&(listener.clone(), unit.field)) {
-                scope.demand::<Overridden>((ObjectId::clone(&wide), winner.clone()));
+        let Some(wide) = scope.get::<SlotHolders>(&(listener.clone(), unit.field)) else { continue };
+        let wide = || wide.iter().cloned();
+        if unit.winners.is_empty() {
+            for policy in &unit.overridden {
+                wide().for_each(|winner| scope.demand::<Overridden>((policy.clone(), Winner::Policy(winner))));
             }
+        }
+        for winner in unit.winners.iter().filter(|winner| !matches!(winner, Winner::Keeper(_))) {
+            let others = wide().filter(|wide| !unit.winners.iter().any(|winner| winner.is(wide)));
+            others.for_each(|wide| scope.demand::<Overridden>((wide, winner.clone())));
         }
     }
     for (policy, winner) in policies.overridden() {

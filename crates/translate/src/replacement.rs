@@ -7,14 +7,15 @@ use ir::ListenerId;
 use crate::{
     capacity,
     policy::wide::{BrokenGateway, BrokenListener},
-    resolve::ResolvedRule,
+    resolve::ways,
     tables::replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
 };
 
 impl Derived for Replaced {
     fn compute(scope: &Emitter<'_>, key: &ReplacedRule) -> Option<Replacement> {
-        let rule = scope.get::<ResolvedRule>(&(key.route.clone(), key.rule))?;
-        let broken = rule.findings.as_ref().and_then(|findings| findings.replaced.clone());
+        let ways = ways(scope, &key.route, key.rule, Some(&key.gateway));
+        let mut findings = ways.iter().filter_map(|way| way.findings.as_ref());
+        let broken = findings.find_map(|findings| findings.replaced.clone());
         let problem = broken.or_else(|| capacity::no_room(scope, &key.route, key.rule, &key.gateway))?;
         Some(Replacement { reason: problem.reason, error: problem.to_string().into() })
     }

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use engine::{Lookup, Scope};
+use engine::{Engine, Lookup, Scope, Table};
 use envoy::bytes::Row;
 use ir::{
-    Chain, ListenerId, Problem,
+    Chain, ListenerId, NsName, Problem,
     delegation::PlacedMatch,
     matching::{Origin, Step},
     route::Unhandled,
@@ -15,11 +15,9 @@ use ir::{
 
 use crate::{
     budget::cost::Cost,
-    policy::{
-        rule::Level,
-        wide::{ActionsAt, WideActions},
-    },
+    policy::wide::{ActionsAt, SlotWordAt, WidePriority},
     tables::{
+        attachment::Attachment,
         backend::{ClusterId, SessionCluster, Shares},
         policy::Target,
     },
@@ -125,6 +123,22 @@ impl Resolved {
         }
     }
 
+    /// Where policies of a listener or its Gateway say what it does there, if any do.
+    fn told_at(&self, reader: &impl Reader, listener: &ListenerId) -> Option<Target> {
+        let policies = self.policies.as_deref();
+        let is_closed = policies.is_some_and(|policies| policies.is_closed);
+        // What sends nothing to a backend has no action that policies of a Gateway say more of.
+        let acts = !self.clusters.is_empty() || is_closed;
+        let actions = acts.then(|| reader.row::<ActionsAt>(listener)).flatten();
+        let slots = policies.map_or(&[][..], |policies| &policies.slots);
+        let any = !slots.is_empty() && reader.row::<WidePriority>(&listener.gateway).is_some();
+        let slots = slots.iter().filter(|_| any);
+        let words = slots.filter_map(|field| reader.row::<SlotWordAt>(&(listener.clone(), *field)));
+        // Of both the listener, which has what its Gateway says behind.
+        let target = actions.into_iter().chain(words).max_by_key(|target| target.section.is_some())?;
+        Some(Target::clone(&target))
+    }
+
     /// Why the rule serves nothing that it says, if so.
     pub(crate) fn fault(&self) -> Option<&Problem> {
         let findings = self.findings.as_ref()?;
@@ -135,13 +149,14 @@ impl Resolved {
 tables! {
     /// Rules by route, where it stands, and place.
     ResolvedRule: (Chain, u32) => Resolved;
-    /// Those that send to backends once more, as what policies of a Gateway or listener say of their action has them.
+    /// Those once more of which policies of a Gateway or listener say what they do: of what is part of a route's action, and
+    /// of slots by the word of the Gateway.
     ResolvedAt: (Chain, u32, Target) => Resolved;
 }
 
 impl Lookup for ResolvedRule {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Resolved> {
-        resolve(scope, key, None)
+        resolve(scope, key, By::Routes)
     }
 
     /// It answers 500 to what it matches. The children of one that delegates go on.
@@ -155,8 +170,8 @@ impl Lookup for ResolvedRule {
 }
 
 impl Lookup for ResolvedAt {
-    fn compute(scope: &Scope<'_>, (chain, rule, actions): &Self::Key) -> Option<Resolved> {
-        resolve(scope, &(chain.clone(), *rule), scope.get::<WideActions>(actions))
+    fn compute(scope: &Scope<'_>, (chain, rule, at): &Self::Key) -> Option<Resolved> {
+        resolve(scope, &(chain.clone(), *rule), By::All(at))
     }
 
     fn poisoned(scope: &Scope<'_>, (chain, rule, _): &Self::Key, _: &engine::Fault) -> Option<Resolved> {
@@ -164,37 +179,96 @@ impl Lookup for ResolvedAt {
     }
 }
 
-/// A rule as a listener serves it.
-pub(crate) fn resolved_at(
-    scope: &Scope<'_>,
-    (chain, rule, listener): &(Chain, u32, ListenerId),
-) -> Option<Arc<Resolved>> {
-    let key = (chain.clone(), *rule);
-    let resolved = scope.get::<ResolvedRule>(&key)?;
-    // What sends nothing to a backend has no action that policies of a Gateway say more of.
-    if resolved.clusters.is_empty() {
-        return Some(resolved);
-    }
-    match scope.get::<ActionsAt>(listener) {
-        None => Some(resolved),
-        Some(actions) => scope.get::<ResolvedAt>(&(key.0, *rule, Target::clone(&actions))),
+/// Who reads rows: a row, or who looks from outside.
+pub(crate) trait Reader {
+    /// A row of a table.
+    fn row<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>>;
+}
+
+impl Reader for Scope<'_> {
+    fn row<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
+        self.get::<T>(key)
     }
 }
 
-/// A rule; `wide` is what policies of where it is served say of its action.
-fn resolve(scope: &Scope<'_>, key: &(Chain, u32), wide: Option<Arc<Level>>) -> Option<Resolved> {
+impl Reader for Engine {
+    fn row<T: Table>(&self, key: &T::Key) -> Option<Arc<T::Value>> {
+        self.get::<T>(key)
+    }
+}
+
+/// A rule as a listener serves it.
+pub(crate) fn resolved_at(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Arc<Resolved>> {
+    served_at(scope, key)
+}
+
+/// The same for whoever reads it.
+pub(crate) fn served_at(
+    reader: &impl Reader,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+) -> Option<Arc<Resolved>> {
+    let key = (chain.clone(), *rule);
+    let resolved = reader.row::<ResolvedRule>(&key)?;
+    match resolved.told_at(reader, listener) {
+        None => Some(resolved),
+        Some(target) => reader.row::<ResolvedAt>(&(key.0, *rule, target)),
+    }
+}
+
+/// A rule as listeners serve it, each way once; as it is where none does. Most are the same everywhere. `gateway` leaves those
+/// of others out.
+pub(crate) fn ways(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: Option<&NsName>) -> Vec<Arc<Resolved>> {
+    let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { return Vec::new() };
+    let attached = scope.get::<Attachment>(chain.top());
+    let listeners = attached.iter().flat_map(|attached| &attached.served);
+    let listeners = listeners.filter(|listener| gateway.is_none_or(|gateway| listener.gateway == *gateway));
+    let mut told: Vec<_> = listeners.map(|listener| resolved.told_at(scope, listener)).collect();
+    told.sort_unstable();
+    told.dedup();
+    let way = |at: Option<Target>| match at {
+        None => Some(resolved.clone()),
+        Some(target) => scope.get::<ResolvedAt>(&(chain.clone(), rule, target)),
+    };
+    if told.is_empty() { vec![resolved] } else { told.into_iter().filter_map(way).collect() }
+}
+
+/// Why a rule serves nothing that it says, wherever it is served; none where it does somewhere.
+pub(crate) fn fault_everywhere(ways: &[Arc<Resolved>]) -> Option<&Problem> {
+    ways.iter().map(|way| way.fault()).reduce(|one, other| one.and(other)).flatten()
+}
+
+/// Whose policies count.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    /// Nobody's: for what they say nothing of.
+    Nobody,
+    /// Those of routes.
+    Routes,
+    /// Those of a Gateway, or of a listener and its Gateway, too.
+    All(&'a Target),
+}
+
+/// A rule by the policies that count.
+fn resolve(scope: &Scope<'_>, key: &(Chain, u32), by: By<'_>) -> Option<Resolved> {
     let placed = PlacedRule::of(scope, key)?;
     let handling = match &placed.spec.handling {
         Ok(handling) => Ok(handling),
         Err(Unhandled::Invalid(problem)) => Err(problem),
         Err(Unhandled::Unknown) => return Some(placed.closed(scope)),
     };
-    Some(Resolution::new(scope, &placed, wide).resolve(handling))
+    Some(Resolution::new(scope, &placed, by).resolve(handling))
 }
 
 impl Lookup for SessionCluster {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32)) -> Option<Shares> {
-        Some(Shares::clone(scope.get::<ResolvedRule>(key)?.session.as_ref()?))
+        let resolved = scope.get::<ResolvedRule>(key)?;
+        if let Some(shares) = &resolved.session {
+            return Some(Shares::clone(shares));
+        }
+        // Where a broken unit closes it, it may be served at a Gateway that prefers its own.
+        let is_closed = resolved.policies.as_ref().is_some_and(|policies| policies.is_closed);
+        let sound = is_closed.then(|| resolve(scope, key, By::Nobody)).flatten()?;
+        sound.session.map(|shares| *shares)
     }
 }
 

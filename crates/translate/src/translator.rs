@@ -30,8 +30,8 @@ use crate::{
     policy::{
         rule::{HandedDown, RulePolicies},
         wide::{
-            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolder, WideActions, WideLevel, WidePolicies,
-            WideSlots,
+            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
+            WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
         },
     },
     resolve::{ResolvedAt, ResolvedRule},
@@ -345,12 +345,16 @@ fn tables() -> Engine {
         .lookup::<Sections>()
         .lookup::<BrokenGateway>()
         .lookup::<BrokenListener>()
+        .lookup::<WidePriority>()
         .lookup::<WideLevel>()
+        .lookup::<WideUnits>()
         .lookup::<WideActions>()
         .lookup::<ActionsAt>()
         .lookup::<WideSlots>()
         .lookup::<ListenerSlots>()
-        .lookup::<SlotHolder>()
+        .lookup::<SlotWords>()
+        .lookup::<SlotWordAt>()
+        .lookup::<SlotHolders>()
         .lookup::<OurClasses>()
         .derived_for_each::<GrantRow, Grants>(same)
         .group::<GrantsBetween>()

@@ -218,6 +218,27 @@ macro_rules! units {
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
 
+            /// What deep merging does to the unit of a field.
+            pub fn deep_at(field: &str) -> Option<Deep> {
+                Self::FIELDS.iter().position(|known| *known == field).map(|at| Self::DEEP[at])
+            }
+
+            /// The kinds of objects for which the unit of a field can be set.
+            pub fn targets_at(field: &str) -> &'static [&'static str] {
+                match field {
+                    $(<$module::$unit as Unit>::FIELD => <$module::$unit as Unit>::TARGETS,)+
+                    _ => &[],
+                }
+            }
+
+            /// Whether the unit of a field stands in slots of the filter chain.
+            pub fn is_slot_at(field: &str) -> bool {
+                match field {
+                    $(<$module::$unit as Unit>::FIELD => !<$module::$unit as Unit>::SLOTS.is_empty(),)+
+                    _ => false,
+                }
+            }
+
             /// The samples of each unit, in the order of `FIELDS`.
             #[cfg(any(test, feature = "testing"))]
             pub const SAMPLES: &'static [Samples] = &[$(<$module::$unit as Unit>::SAMPLES),+];

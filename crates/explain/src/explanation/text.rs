@@ -30,11 +30,12 @@ impl fmt::Display for Explanation {
             let selects = selects.as_ref().map(|selects| format!(" -> {selects}")).unwrap_or_default();
             writeln!(f, "{head:<11}{:depth$}{route} rule {rule}{name}: {written}{selects}", "", depth = 2 * depth)?;
         }
-        for Effect { what, value, from, overridden } in effects {
+        for Effect { what, value, from, overridden, by } in effects {
             let from = if from.is_empty() { String::new() } else { format!(", from {}", from.join(" and ")) };
             let over = overridden.join(" and ");
             let over = if over.is_empty() { over } else { format!(", not {over}") };
-            writeln!(f, "           {what}: {value}{from}{over}")?;
+            let by = if by.is_empty() { String::new() } else { format!(", by {}", by.join(" and ")) };
+            writeln!(f, "           {what}: {value}{from}{over}{by}")?;
         }
         write_outcome(f, outcome)?;
         if !tried.missed.is_empty() {

@@ -28,6 +28,51 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn what_a_gateway_prefers_or_merges_is_told_with_its_word() {
+    let edge = |mode: &str| {
+        let mut edge = gateway("edge", json!([http("plain", 80, "")]));
+        edge["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": mode});
+        edge
+    };
+    let headers = |value: &str| json!({"request": {"set": [{"name": "x", "value": value}]}});
+    let said_by = |mode: &str, field: &str| {
+        let of = |namespace: &str, name: &str, target: (&str, &str), bytes: u32| {
+            let spec = json!({
+                "buffer": {"maxRequestSize": bytes}, "headerModifiers": headers(name),
+                "timeouts": {"request": format!("{bytes}s")},
+            });
+            policy(namespace, name, target, None, &spec)
+        };
+        let scene = Scene::new([
+            edge(mode),
+            service("s"),
+            route("shop", json!({"hostnames": ["shop.example.com"], "rules": [forward("/")]})),
+            of("infra", "gateway", ("Gateway", "edge"), 16),
+            of("apps", "route", ("HTTPRoute", "shop"), 32),
+        ]);
+        let effects = get(&scene, "http://shop.example.com/").effects.into_iter();
+        let effect = effects.into_iter().find(|effect| effect.what == field).expect("an effect");
+        (effect.value, effect.from, effect.overridden, effect.by)
+    };
+    let word = |mode: &str| vec![format!("{mode} of Gateway infra/edge")];
+    let (shallow, deep) = ("ShallowMergePreferParent", "DeepMergePreferParent");
+    for mode in [shallow, deep] {
+        let (value, from, overridden, by) = said_by(mode, "buffer");
+        assert!(value.contains("16 bytes"), "{value}");
+        assert_eq!((from, overridden, by), (names(&["infra/gateway"]), names(&["apps/route"]), word(mode)), "{mode}");
+        let (value, from, _, by) = said_by(mode, "timeouts");
+        assert!(value.starts_with("request 16s"), "{value}");
+        assert!(from.contains(&names(&["infra/gateway"])[0]), "{from:?}");
+        assert_eq!(by, word(mode));
+    }
+    let (value, from, overridden, by) = said_by(deep, "headerModifiers");
+    assert_eq!(value, "request: set x: route, set x: gateway");
+    assert_eq!((from, overridden, by), (names(&["apps/route", "infra/gateway"]), Vec::new(), word(deep)));
+    let (_, from, overridden, by) = said_by("Sometimes", "buffer");
+    assert_eq!((from, overridden, by), (names(&["apps/route"]), names(&["infra/gateway"]), Vec::new()));
+}
+
+#[test]
 fn what_holds_is_told_with_the_policy_of_the_gateway_listener_or_rule_that_says_it() {
     let rules = json!([
         forward("/plain"),

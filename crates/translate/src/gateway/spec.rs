@@ -36,9 +36,8 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
             }
         }
     }
-    if annotations::read(&gateway.metadata).priority.prefers_parent {
-        let why = "has no effect on a Gateway: of policies the nearest to a rule holds; remove it";
-        ignored.push((format!("metadata.annotations[{}]", annotations::PRIORITY), why));
+    if !annotations::priority_is_sound(&gateway.metadata) {
+        ignored.push((format!("metadata.annotations[{}]", annotations::PRIORITY), annotations::PRIORITY_REMEDY));
     }
     let addresses = match addresses(gateway) {
         Ok(addresses) => addresses,

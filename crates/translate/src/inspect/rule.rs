@@ -9,13 +9,14 @@ use ir::{Chain, ListenerId, Problem, backend::ServicePort, matching::Origin, rul
 use super::Inspector;
 use crate::{
     policy::{
-        rule::Level,
-        wide::{ActionsAt, WideLevel, WideSlots, section},
+        self,
+        merge::Merged,
+        wide::{WideSlots, section},
     },
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedAt, ResolvedRule, UnitOutcome},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
     tables::{
         backend::{ClusterId, Shares},
-        policy::{Target, Winner},
+        policy::Winner,
     },
 };
 
@@ -26,7 +27,7 @@ pub struct ServedRule(Arc<Resolved>);
 /// What policies of a listener and of its Gateway say for all routes there.
 #[derive(Clone)]
 pub struct WideUnits {
-    level: Arc<Level>,
+    units: Arc<Box<[Merged]>>,
     slots: Option<Arc<Box<[Slot]>>>,
 }
 
@@ -38,15 +39,15 @@ impl Inspector<'_> {
 
     /// The same as a listener serves it.
     pub fn rule_at(self, chain: &Chain, rule: u32, listener: &ListenerId) -> Option<ServedRule> {
-        let actions = self.engine.get::<ActionsAt>(listener);
-        let there = actions.and_then(|at| self.engine.get::<ResolvedAt>(&(chain.clone(), rule, Target::clone(&at))));
+        let there = served_at(self.engine, &(chain.clone(), rule, listener.clone()));
         there.map(ServedRule).or_else(|| self.rule(chain, rule))
     }
 
     /// What policies of a listener and of its Gateway say for all routes there; none where they say nothing.
     pub fn wide_units(self, listener: &ListenerId) -> Option<WideUnits> {
         let at = section(listener);
-        Some(WideUnits { level: self.engine.get::<WideLevel>(&at)?, slots: self.engine.get::<WideSlots>(&at) })
+        let units = self.engine.get::<policy::wide::WideUnits>(&at)?;
+        Some(WideUnits { units, slots: self.engine.get::<WideSlots>(&at) })
     }
 }
 
@@ -56,11 +57,16 @@ impl WideUnits {
         self.slots.as_deref().map_or(&[], |slots| slots)
     }
 
-    /// The policy of which `field` holds there in a slot of the filter chain, and those in whose place it does.
-    pub fn policies(&self, field: &str) -> Option<(&ObjectId, Vec<&ObjectId>)> {
-        let heard = self.level.heard();
-        let mut in_slots = heard.filter(|(_, unit, _)| unit.is_in_slots() && unit.field() == field);
-        in_slots.next().map(|(policy, _, others)| (policy, others.collect()))
+    /// The policies of which `field` holds there in a slot of the filter chain, and those in whose place they do.
+    pub fn policies(&self, field: &str) -> Option<(&[ObjectId], &[ObjectId])> {
+        let merged = self.units.iter().find(|merged| merged.is_slot(field))?;
+        Some((&merged.from, &merged.overridden))
+    }
+
+    /// By whose word that is so, where the Gateway has it merged otherwise than is the default.
+    pub fn words(&self, field: &str) -> Vec<String> {
+        let merged = self.units.iter().filter(|merged| merged.is_slot(field));
+        merged.flat_map(|merged| &merged.words).map(ToString::to_string).collect()
     }
 }
 
@@ -109,6 +115,12 @@ impl ServedRule {
                 Some(shares.clone())
             }
         }
+    }
+
+    /// By whose word `field` is as it is, where an object above has it merged otherwise than is the default.
+    pub fn words(&self, field: &str) -> Vec<String> {
+        let units = self.0.policies.iter().flat_map(|policies| &policies.units).filter(|unit| unit.field == field);
+        units.flat_map(|unit| &unit.words).map(ToString::to_string).collect()
     }
 
     /// The policies of which `field` holds, and those in whose place something else does.

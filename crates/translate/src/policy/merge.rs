@@ -7,6 +7,8 @@
 //! A unit that is broken takes part like any other: what holds in its place makes it harmless, and what would be merged with
 //! it is as broken.
 
+use std::fmt;
+
 use api::ObjectId;
 use ir::{Problem, delegation::Priority};
 use units::AnyUnit;
@@ -24,6 +26,18 @@ pub(crate) struct Merged {
     pub(crate) overridden: Vec<ObjectId>,
     /// The levels above that decided otherwise than is the default.
     pub(crate) words: Vec<Word>,
+}
+
+impl Merged {
+    /// The unit's field.
+    pub(crate) fn field(&self) -> &'static str {
+        self.unit.as_ref().map_or_else(|broken| broken.field, AnyUnit::field)
+    }
+
+    /// Whether it is this field, in slots of the filter chain.
+    pub(crate) fn is_slot(&self, field: &str) -> bool {
+        self.unit.as_ref().is_ok_and(|unit| unit.is_in_slots() && unit.field() == field)
+    }
 }
 
 /// A unit that cannot be served, and holds.
@@ -46,6 +60,12 @@ pub(crate) struct Word {
     pub owner: ObjectId,
     /// What it says.
     pub priority: Priority,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.priority.as_str(), self.owner)
+    }
 }
 
 /// What `levels`, the nearest first, come to for a unit; none where none of them says it.
@@ -85,8 +105,9 @@ fn join(below: Merged, above: Merged, level: &Level) -> Merged {
     let (preferred, other) = if prefers_parent { (&above, &below) } else { (&below, &above) };
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
-    if level.priority() != Priority::default() {
-        words.push(Word { owner: level.owner().clone(), priority: level.priority() });
+    let word = Word { owner: level.owner().clone(), priority: level.priority() };
+    if level.priority() != Priority::default() && !words.contains(&word) {
+        words.push(word);
     }
     let overridden = || below.overridden.iter().chain(&above.overridden).cloned();
     match joined {

@@ -11,7 +11,10 @@ use ir::{
 };
 use units::{AnyUnit, Said};
 
-use super::merge::{Broken as BrokenUnit, Merged, merge};
+use super::{
+    merge::{Broken as BrokenUnit, Merged, Word, merge},
+    wide::{SlotWord, SlotWords, WideActions, WidePriority},
+};
 use crate::{
     delegation::keeper,
     tables::{
@@ -81,8 +84,48 @@ pub(crate) struct Effective {
     pub(crate) units: Vec<Merged>,
     /// Units that would switch off what is inherited, and are not heard.
     pub(crate) kept: Vec<Kept>,
+    /// Units that hold for the listener or its Gateway, which prefers what it says itself.
+    pub(crate) given_way: Vec<GivenWay>,
+    /// The fields that the rule has in slots, by its own policies or those of rules above.
+    pub(crate) slots: Vec<&'static str>,
     /// All policies that apply, each once.
     pub(crate) policies: Vec<ObjectId>,
+}
+
+/// A unit that gives way to what a listener or its Gateway says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GivenWay {
+    /// The field.
+    pub(crate) field: &'static str,
+    /// Who says it of the rule.
+    pub(crate) policies: Vec<ObjectId>,
+    /// The levels that decided, the Gateway last.
+    pub(crate) words: Vec<Word>,
+}
+
+/// Where a rule is served, as far as policies there change the rule itself.
+struct Wide<'a, 'b> {
+    scope: &'a Scope<'b>,
+    target: &'a Target,
+}
+
+impl Wide<'_, '_> {
+    /// What becomes of these fields.
+    fn words(&self, fields: &[&'static str]) -> Vec<(&'static str, Arc<SlotWord>)> {
+        let word = |field| self.scope.get::<SlotWords>(&(self.target.clone(), field));
+        fields.iter().filter_map(|field| Some((*field, word(field)?))).collect()
+    }
+
+    /// What is said of a route's action. How that is merged is of interest to those that say something themselves.
+    fn actions(&self, is_said: bool) -> Vec<Arc<Level>> {
+        let actions = self.scope.get::<WideActions>(self.target);
+        let actions = actions.iter().flat_map(|levels| levels.iter().cloned());
+        let priority = || self.scope.get::<WidePriority>(&super::key_of(&self.target.object));
+        match if is_said { priority() } else { None } {
+            None => actions.collect(),
+            Some(priority) => actions.map(|level| Arc::new(Level::clone(&level).merged_by(*priority))).collect(),
+        }
+    }
 }
 
 /// A unit that would switch off what is inherited, and is not heard.
@@ -134,16 +177,15 @@ impl Level {
         }
         let of_route = scope.get::<PoliciesOf>(&target(None));
         level.add(scope, of_route.iter().flat_map(|list| list.iter().cloned()));
-        level.add_up(0);
+        level.add_up();
         level
     }
 
-    /// Has the first of the units from `start` on that add up say what all of them say.
-    fn add_up(&mut self, start: usize) {
-        let rest = self.units.split_off(start);
-        for supplied in rest {
+    /// Has the first of the units that add up say what all of them say.
+    fn add_up(&mut self) {
+        for supplied in std::mem::take(&mut self.units) {
             let key = supplied.key();
-            let before = self.units[start..].iter_mut().find(|before| before.key() == key);
+            let before = self.units.iter_mut().find(|before| before.key() == key);
             let Some(first) = before else {
                 self.units.push(supplied);
                 continue;
@@ -187,17 +229,13 @@ impl Level {
         }
     }
 
-    /// The policies of a Gateway, or of one of its listeners with those of the Gateway behind. A scope that has a unit which
-    /// is broken answers 500 to everything.
+    /// The policies of a Gateway, or of one of its listeners alone. A scope that has a unit which is broken answers 500 to
+    /// everything.
     pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
         let mut level = Self::new(target.object.clone());
-        let whole = Target { section: None, ..target.clone() };
-        for target in [target, &whole] {
-            let policies = scope.get::<PoliciesOf>(target);
-            let start = level.units.len();
-            level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
-            level.add_up(start);
-        }
+        let policies = scope.get::<PoliciesOf>(target);
+        level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
+        level.add_up();
         let broken =
             level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
         if let Some((policy, fault)) = broken {
@@ -215,25 +253,12 @@ impl Level {
             |supplied: &Supplied| std::iter::once(&supplied.policy).chain(&supplied.with).cloned().collect::<Vec<_>>();
         let mut policies: Vec<_> = units.iter().flat_map(of).collect();
         policies.dedup();
-        Self { units, policies, ..Self::new(self.owner.clone()) }
+        Self { units, policies, ..Self::new(self.owner.clone()) }.merged_by(self.priority)
     }
 
-    /// Each unit with the policy that supplies it where nobody nearer says anything, and those of this level that say it
-    /// too.
-    pub(crate) fn heard(&self) -> impl Iterator<Item = (&ObjectId, &AnyUnit, impl Iterator<Item = &ObjectId>)> {
-        let is_first = |at: usize| self.units[..at].iter().all(|before| before.key() != self.units[at].key());
-        let firsts = (0..self.units.len()).filter(move |at| is_first(*at));
-        firsts.filter_map(|at| {
-            let first = &self.units[at];
-            let others = self.units[at + 1..].iter().filter(|other| other.key() == first.key());
-            Some((&first.policy, first.said.unit.as_ref().ok()?, others.map(|other| &other.policy)))
-        })
-    }
-
-    /// The policies that add to what one of them says of a unit.
-    pub(super) fn adding<'a>(&'a self, policy: &'a ObjectId, field: &'a str) -> impl Iterator<Item = &'a ObjectId> {
-        let of = self.units.iter().filter(move |supplied| supplied.policy == *policy && supplied.said.field == field);
-        of.flat_map(|supplied| &supplied.with)
+    /// The same where it is merged so with what is below.
+    pub(super) fn merged_by(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     /// All that is said, in the order in which it counts.
@@ -273,8 +298,9 @@ impl Level {
         }
     }
 
-    /// This level below others, from the nearest on; `field` is that of its rule.
-    pub(crate) fn below(self, above: &[Arc<Self>], field: &str) -> Effective {
+    /// This level below others, from the nearest on; `field` is that of its rule, `wide` what it has to know of where it is
+    /// served.
+    fn below(self, above: &[Arc<Self>], wide: Option<&Wide<'_, '_>>, field: &str) -> Effective {
         let broken =
             self.broken.as_ref().map(|Broken { field: at, message }| (at.as_deref().unwrap_or(field), message.clone()));
         let handed_down = || {
@@ -284,17 +310,34 @@ impl Level {
         let broken = broken.or_else(handed_down);
         let broken =
             broken.map(|(at, message)| Problem::new(Severity::Replaced, Reason::UnsupportedValue, at, message));
-        let levels = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
+        let own = || std::iter::once(&self).chain(above.iter().map(AsRef::as_ref));
+        // The slots that rules above and the rule itself have decide what else is read of where it is served.
+        let slots = slot_fields(own());
+        let words: Vec<_> = wide.map(|wide| wide.words(&slots)).unwrap_or_default();
+        let merged = words
+            .iter()
+            .filter_map(|(_, word)| if let SlotWord::Merged(levels) = &**word { Some(levels) } else { None });
+        let says_actions = || own().flat_map(Self::units).any(|supplied| !AnyUnit::is_slot_at(supplied.said.field));
+        let actions = wide.map(|wide| wide.actions(says_actions())).unwrap_or_default();
+        let merged = merged.flat_map(|levels| levels.iter().cloned());
+        let wider: Vec<_> = actions.into_iter().chain(merged).collect();
+        let levels = || own().chain(wider.iter().map(AsRef::as_ref));
         let mut policies: Vec<ObjectId> = Vec::new();
         for policy in levels().flat_map(|level| &level.policies) {
             if !policies.contains(policy) {
                 policies.push(policy.clone());
             }
         }
-        let mut keys: Vec<_> = levels().flat_map(|level| &level.units).map(Supplied::key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let units: Vec<_> = keys.into_iter().filter_map(|key| merge(levels(), key)).collect();
+        let mut units: Vec<_> = all_merged(levels()).collect();
+        // Whatever it is, nothing of it is written.
+        let given_way = words.iter().filter_map(|(field, word)| {
+            let SlotWord::Preferred(word) = &**word else { return None };
+            let Merged { from, overridden, mut words, .. } =
+                units.extract_if(.., |merged| merged.field() == *field).next()?;
+            words.push(word.clone());
+            Some(GivenWay { field, policies: from.into_iter().chain(overridden).collect(), words })
+        });
+        let given_way = given_way.collect();
         let broken_unit = units.iter().find_map(|merged| merged.unit.as_ref().err());
         let broken_unit = broken_unit.map(|BrokenUnit { policy, level, problem, .. }| {
             let message = without(policy, problem);
@@ -303,7 +346,7 @@ impl Level {
             Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message)
         });
         let kept = levels().flat_map(|level| &level.kept).cloned().collect();
-        Effective { broken, broken_unit, units, kept, policies }
+        Effective { broken, broken_unit, units, kept, given_way, slots, policies }
     }
 
     /// What is told of something broken that a level above hands down. The policies of another namespace are not named: its
@@ -357,18 +400,40 @@ impl Lookup for HandedDown {
     }
 }
 
+/// What levels come to for each unit that any of them says, in the order of units.
+fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
+    let mut keys: Vec<_> = levels.clone().flat_map(|level| &level.units).map(Supplied::key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
+}
+
+/// The fields that levels have in slots, each once.
+fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<&'static str> {
+    let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.said.field).collect();
+    fields.retain(|field| AnyUnit::is_slot_at(field));
+    fields.sort_unstable();
+    fields.dedup();
+    fields
+}
+
+/// What units that say something come to at a Gateway, or at a listener below it; none of those is broken.
+pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
+    all_merged(levels).filter(|merged| merged.unit.is_ok())
+}
+
 fn without(policy: &ObjectId, fault: &Problem) -> String {
     format!("{policy} is not valid, and nothing is served without it: {fault}")
 }
 
-/// What a rule's own policies and those above it come to; `wide` are those of where it is served.
+/// What a rule's own policies and those above it come to; `wide` is where it is served, if that matters.
 pub(crate) fn effective(
     scope: &Scope<'_>,
     chain: &Chain,
     rule: Option<&Arc<str>>,
     extensions: &[ExtensionRef],
     field: &str,
-    wide: Option<Arc<Level>>,
+    wide: Option<&Target>,
 ) -> Effective {
     let own = Level::of(scope, chain.route(), rule, extensions);
     let above = above(scope, chain);
@@ -377,11 +442,10 @@ pub(crate) fn effective(
         Some(keeper) => own.kept_by(keeper),
         None => own,
     };
-    match wide {
-        None if above.is_empty() && own.is_empty() => Effective::default(),
-        None => own.below(above, field),
-        Some(wide) => own.below(&[above, &[wide]].concat(), field),
+    if wide.is_none() && above.is_empty() && own.is_empty() {
+        return Effective::default();
     }
+    own.below(above, wide.map(|target| Wide { scope, target }).as_ref(), field)
 }
 
 /// The DelegationPolicy by which nothing below these levels switches off what it inherits, if there is one.

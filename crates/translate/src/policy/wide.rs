@@ -2,21 +2,34 @@
 //!
 //! What such a policy says in slots of the filter chain stands where Envoy looks behind the row of a route: the Gateway's on
 //! each of its route configurations, an HTTPS listener's on its own one, and an HTTP listener's, which shares its route
-//! configuration with others, on its virtual hosts. What Envoy would merge of both stands on virtual hosts alone. Rows know nothing of it, so that it wakes none. What is part of a route's
-//! action has no wider place in Envoy, so rows of routes are written with it.
+//! configuration with others, on its virtual hosts. What Envoy would merge of both stands on virtual hosts alone. Rows know
+//! nothing of it, so that it wakes none. What is part of a route's action has no wider place in Envoy, so rows of routes are
+//! written with it.
+//!
+//! By its annotation a Gateway may prefer what it says, or have it merged deeply, against the order in which Envoy looks. Then
+//! rows leave a unit out that the Gateway prefers, and write one that is merged: [`SlotWords`] tells them which. It is absent
+//! by default, and of a unit that is left out it does not say what holds, so that no row is woken by that.
 //!
 //! A broken policy has all of its scope replaced.
+
+use std::sync::Arc;
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
 use envoy::slots::is_merged;
-use ir::{ListenerId, NsName, Reason, rule::Slot};
+use ir::{ListenerId, NsName, Reason, delegation::Priority, rule::Slot};
+use units::{AnyUnit, Deep};
 
-use super::rule::Level;
+use super::{
+    merge::{Merged, Word},
+    rule::{Level, heard},
+};
 use crate::{
     internal,
+    route::annotations,
     tables::{
         gateway::{Fault, GatewayRow},
+        input::Gateways,
         policy::{InForce, Overridden, PoliciesOf, PolicyAt, PolicyRow, Target, Winner},
     },
 };
@@ -26,10 +39,20 @@ tables! {
     BrokenGateway: NsName => Fault;
     /// Why everything of a listener answers by itself, apart from its Gateway.
     BrokenListener: ListenerId => Fault;
-    /// The policies of a Gateway, or of a listener with those of its Gateway behind; absent where there are none.
-    WideLevel: Target => Level;
-    /// What of it is part of a route's action; absent where that is nothing.
-    WideActions: Target => Level;
+    /// How what a Gateway says is merged with what its listeners and routes say; absent for the default.
+    WidePriority: NsName => Priority;
+    /// The policies of a Gateway, or of a listener alone; absent where there are none.
+    WideLevel: Target => Arc<Level>;
+    /// What routes say nothing of comes to at a Gateway, or at a listener with its Gateway above; absent where nothing is said.
+    WideUnits: Target => Box<[Merged]>;
+    /// What of a Gateway, or of a listener and its Gateway, is part of a route's action, the nearer first; absent where that is
+    /// nothing.
+    WideActions: Target => Box<[Arc<Level>]>;
+    /// What rows have to know of a field that they have in slots, at a Gateway or at a listener; absent where they hold as they
+    /// are.
+    SlotWords: (Target, &'static str) => SlotWord;
+    /// Where that is found for a listener's routes: with its Gateway where it has the same. Absent where rows hold.
+    SlotWordAt: (ListenerId, &'static str) => Target;
     /// Where the actions of a listener's routes are found in [`WideActions`]: with its Gateway where it has no others, so
     /// that routes are written once for all of these listeners. Absent where there are none.
     ActionsAt: ListenerId => Target;
@@ -39,10 +62,19 @@ tables! {
     /// otherwise or not at all, and what stands on virtual hosts alone ([`envoy::slots::is_merged`]). Absent where there are
     /// none.
     ListenerSlots: ListenerId => Box<[Slot]>;
-    /// The policy that supplies a field in slots of a listener's routes which say nothing of it; absent where none does.
-    SlotHolder: (ListenerId, &'static str) => ObjectId;
+    /// The policies that supply a field in slots of a listener's routes which say nothing of it; absent where none does.
+    SlotHolders: (ListenerId, &'static str) => Box<[ObjectId]>;
     /// Has the policies on a Gateway and on its listeners know that it is there, and where they hold.
     WidePolicies: NsName => ();
+}
+
+/// What becomes of a field that a row has in slots, by the word of the Gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlotWord {
+    /// The Gateway prefers what is said there: the row leaves it out.
+    Preferred(Word),
+    /// The row writes it merged with what is said there, the nearer level first.
+    Merged(Box<[Arc<Level>]>),
 }
 
 /// A Gateway as a target of policies.
@@ -88,17 +120,81 @@ impl Lookup for BrokenListener {
     }
 }
 
+impl Lookup for WidePriority {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Priority> {
+        let priority = annotations::read(&scope.get::<Gateways>(gateway)?.metadata).priority;
+        (priority != Priority::default()).then_some(priority)
+    }
+}
+
 impl Lookup for WideLevel {
-    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Level> {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Arc<Level>> {
         let level = Level::wide(scope, target);
-        (!level.is_empty()).then_some(level)
+        if level.is_empty() {
+            return None;
+        }
+        let gateway = super::key_of(&target.object);
+        let priority = scope.get::<WidePriority>(&gateway).map(|priority| *priority);
+        Some(Arc::new(level.merged_by(priority.unwrap_or_default())))
+    }
+}
+
+/// The levels that say something at a Gateway, or at a listener, the nearer first.
+fn levels(scope: &Scope<'_>, target: &Target) -> impl Iterator<Item = Arc<Level>> {
+    let above = target.section.is_some().then(|| Target { section: None, ..target.clone() });
+    let all = [scope.get::<WideLevel>(target), above.and_then(|above| scope.get::<WideLevel>(&above))];
+    all.into_iter().flatten().map(|level| Arc::clone(&*level))
+}
+
+impl Lookup for WideUnits {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Merged]>> {
+        let levels: Vec<_> = levels(scope, target).collect();
+        let units: Box<[_]> = heard(levels.iter().map(AsRef::as_ref)).collect();
+        (!units.is_empty()).then_some(units)
     }
 }
 
 impl Lookup for WideActions {
-    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Level> {
-        let actions = scope.get::<WideLevel>(target)?.only(|unit| !unit.is_in_slots());
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Arc<Level>]>> {
+        let actions = levels(scope, target).map(|level| level.only(|unit| !unit.is_in_slots()));
+        let actions: Vec<_> = actions.filter(|level| !level.is_empty()).collect();
+        // One level is merged with nobody but the rows that say the same, and they know how.
+        let is_alone = actions.len() == 1;
+        let alone = |level: Level| if is_alone { level.merged_by(Priority::default()) } else { level };
+        let actions: Box<[_]> = actions.into_iter().map(alone).map(Arc::new).collect();
         (!actions.is_empty()).then_some(actions)
+    }
+}
+
+impl Lookup for SlotWords {
+    fn compute(scope: &Scope<'_>, (target, field): &(Target, &'static str)) -> Option<SlotWord> {
+        let gateway = super::key_of(&target.object);
+        let priority = *scope.get::<WidePriority>(&gateway)?;
+        let said = levels(scope, target).map(|level| level.only(|unit| unit.is_in_slots() && unit.field() == *field));
+        let said: Box<[_]> = said.filter(|level| !level.is_empty()).map(Arc::new).collect();
+        let is_whole = !priority.deep || AnyUnit::deep_at(field) == Some(Deep::Whole);
+        match (&said[..], is_whole) {
+            ([], _) => None,
+            (_, false) => Some(SlotWord::Merged(said)),
+            (_, true) => {
+                priority.prefers_parent.then(|| SlotWord::Preferred(Word { owner: target.object.clone(), priority }))
+            }
+        }
+    }
+}
+
+impl Lookup for SlotWordAt {
+    fn compute(scope: &Scope<'_>, (listener, field): &(ListenerId, &'static str)) -> Option<Target> {
+        let own = section(listener);
+        let word = scope.get::<SlotWords>(&(own.clone(), *field))?;
+        let of_gateway = whole(&listener.gateway);
+        let is_same = scope.get::<SlotWords>(&(of_gateway.clone(), *field)).is_some_and(|other| other == word);
+        Some(if is_same { of_gateway } else { own })
+    }
+
+    /// Who looks there finds no answer, and closes.
+    fn poisoned(_: &Scope<'_>, (listener, _): &(ListenerId, &'static str), _: &engine::Fault) -> Option<Target> {
+        Some(section(listener))
     }
 }
 
@@ -119,8 +215,8 @@ impl Lookup for ActionsAt {
 
 impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
-        let level = scope.get::<WideLevel>(target)?;
-        let mut slots: Vec<_> = level.heard().flat_map(|(_, unit, _)| unit.wide_slots()).collect();
+        let units = scope.get::<WideUnits>(target)?;
+        let mut slots: Vec<_> = units.iter().flat_map(|merged| &merged.unit).flat_map(AnyUnit::wide_slots).collect();
         slots.sort_unstable_by_key(|slot| slot.name);
         (!slots.is_empty()).then(|| slots.into())
     }
@@ -137,11 +233,10 @@ impl Lookup for ListenerSlots {
     }
 }
 
-impl Lookup for SlotHolder {
-    fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<ObjectId> {
-        let level = scope.get::<WideLevel>(&section(listener))?;
-        let mut in_slots = level.heard().filter(|(_, unit, _)| unit.is_in_slots());
-        in_slots.find(|(_, unit, _)| unit.field() == *field).map(|(policy, ..)| policy.clone())
+impl Lookup for SlotHolders {
+    fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<Box<[ObjectId]>> {
+        let units = scope.get::<WideUnits>(&section(listener))?;
+        units.iter().find(|merged| merged.is_slot(field)).map(|merged| merged.from.clone().into())
     }
 }
 
@@ -159,21 +254,19 @@ impl Derived for WidePolicies {
         of_gateway.iter().flat_map(|list| list.iter()).for_each(applies);
         for listener in &model.listeners {
             let at = section(&ListenerId::of_gateway(gateway.clone(), listener.name.clone()));
-            let Some(level) = scope.get::<WideLevel>(&at) else { continue };
             let own = scope.get::<PoliciesOf>(&at);
             own.iter().flat_map(|list| list.iter()).for_each(applies);
             // It answers 500 to everything.
-            if level.is_broken() {
+            if levels(scope, &at).any(|level| level.is_broken()) {
                 continue;
             }
-            for (policy, unit, others) in level.heard() {
-                for policy in std::iter::once(policy).chain(level.adding(policy, unit.field())) {
-                    scope.demand::<InForce>(policy.clone());
-                }
-                for other in others.filter(|other| *other != policy) {
-                    for other in std::iter::once(other).chain(level.adding(other, unit.field())) {
-                        scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
-                    }
+            let units = scope.get::<WideUnits>(&at);
+            for Merged { from, overridden, .. } in units.iter().flat_map(|units| units.iter()) {
+                from.iter().for_each(|policy| scope.demand::<InForce>(policy.clone()));
+                for (other, policy) in
+                    overridden.iter().flat_map(|other| from.iter().map(move |policy| (other, policy)))
+                {
+                    scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
                 }
             }
         }

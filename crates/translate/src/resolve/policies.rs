@@ -20,7 +20,7 @@ use crate::{
     delegation::describe,
     policy::{
         merge::{Merged, Word},
-        rule::{Effective, Kept},
+        rule::{Effective, GivenWay, Kept},
     },
     tables::policy::Winner,
 };
@@ -32,6 +32,10 @@ pub(crate) struct Policies {
     pub(crate) all: Box<[ObjectId]>,
     /// What became of each unit that any of them has. Nothing where the rule does nothing of what it says.
     pub(crate) units: Vec<UnitOutcome>,
+    /// The fields that it has in slots, whatever a Gateway prefers.
+    pub(crate) slots: Box<[&'static str]>,
+    /// Whether a unit that is broken closes the rule.
+    pub(crate) is_closed: bool,
     /// The entries of the RewritePolicy in force that are used, sorted.
     pub(crate) entries: Vec<u32>,
     /// Whether there are matches that the RewritePolicy in force cannot hold for.
@@ -43,7 +47,7 @@ pub(crate) struct Policies {
 pub(crate) struct UnitOutcome {
     /// The field.
     pub(crate) field: &'static str,
-    /// What holds: one, or the policies that are merged deeply.
+    /// What holds: one, or the policies that are merged deeply; none where that is what a listener or its Gateway says.
     pub(crate) winners: Vec<Winner>,
     /// The policies that say it too and are not heard.
     pub(crate) overridden: Vec<ObjectId>,
@@ -60,6 +64,7 @@ impl Policies {
         matches: &mut Vec<PlacedMatch>,
         field: &str,
     ) -> Result<Vec<(PlacedMatch, Problem)>, Problem> {
+        self.slots = effective.slots.clone().into();
         let mut replaced = None;
         let is_heard = |unit: &AnyUnit| unit.holds_for_answers() || !handling.answers();
         let units = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().ok()?)));
@@ -90,6 +95,13 @@ impl Policies {
             overridden: vec![policy.clone()],
             words: Vec::new(),
         }));
+        let given_way = effective.given_way.iter();
+        self.units.extend(given_way.map(|GivenWay { field, policies, words }| UnitOutcome {
+            field,
+            winners: Vec::new(),
+            overridden: policies.clone(),
+            words: words.clone(),
+        }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
         replaced
             .map_or_else(|| Ok(Vec::new()), |(policy, entries)| self.replace_prefixes(policy, entries, matches, field))
@@ -98,6 +110,7 @@ impl Policies {
     /// Has a rule answer by itself, since a unit holds that is broken. What else its policies say is not done.
     pub(super) fn close(&mut self, effective: &Effective) {
         let broken = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().err()?)));
+        (self.slots, self.is_closed) = (effective.slots.clone().into(), true);
         self.units = broken
             .map(|(merged, broken)| UnitOutcome {
                 field: broken.field,

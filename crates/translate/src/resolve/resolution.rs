@@ -1,18 +1,18 @@
 //! A rule with its references followed.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use engine::Scope;
 use ir::{Problem, Reason, Severity, delegation::PlacedMatch, filter::PathModifier, matching::Path, route::Handling};
 
 use super::{
-    EnvoyRoutes, Findings, Policies, Resolved, backends::Resolver, delegating, placed_rule::PlacedRule, policies,
+    By, EnvoyRoutes, Findings, Policies, Resolved, backends::Resolver, delegating, placed_rule::PlacedRule, policies,
     session, terms, unwritten::Unwritten,
 };
 use crate::{
     budget::cost::{Limits, Meter, affordable},
     delegation::{combine, not_allowed},
-    policy::rule::{Effective, Level, effective},
+    policy::rule::{Effective, effective},
     tables::terms::Terms,
 };
 
@@ -40,8 +40,7 @@ enum AnsweredBy<'a> {
 }
 
 impl<'a, 'b> Resolution<'a, 'b> {
-    /// `wide` is what policies of where it is served say of its action.
-    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>, wide: Option<Arc<Level>>) -> Self {
+    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>, by: By<'_>) -> Self {
         let PlacedRule { key, spec, field, config, .. } = placed;
         let mut findings = placed.findings();
         let handling = spec.handling.as_ref().ok();
@@ -49,13 +48,21 @@ impl<'a, 'b> Resolution<'a, 'b> {
             findings.warnings.push(session::warning(persistence, field));
         }
         let extensions = handling.map_or(&[][..], |handling| &handling.extensions);
+        let effective = |by| {
+            let wide = match by {
+                By::Nobody => return Effective::default(),
+                By::Routes => None,
+                By::All(target) => Some(target),
+            };
+            effective(scope, &key.0, spec.name.as_ref(), extensions, field, wide)
+        };
         Self {
             scope,
             placed,
             unwritten: placed.unwritten(),
             meter: Meter::new(scope, Limits::of(config)),
             resolver: Resolver::new(scope, key),
-            effective: effective(scope, &key.0, spec.name.as_ref(), extensions, field, wide),
+            effective: effective(by),
             policies: Policies::default(),
             prefixless: Vec::new(),
             findings,

@@ -26,6 +26,15 @@ fn yes_or_no(value: &str) -> Option<bool> {
     }
 }
 
+/// What is told of a priority that means nothing.
+pub(crate) const PRIORITY_REMEDY: &str = "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, \
+                                          DeepMergePreferChild or DeepMergePreferParent";
+
+/// Whether the priority of an object means something, if it has one.
+pub(crate) fn priority_is_sound(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.get(PRIORITY).is_none_or(|value| Priority::named(value).is_some())
+}
+
 /// The annotations whose value means nothing.
 pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
     let is_weight = |value: &str| value.trim().parse::<i32>().is_ok();
@@ -34,11 +43,7 @@ pub(super) fn problems(metadata: &ObjectMeta) -> Vec<Problem> {
         let (sound, remedy) = match name {
             INHERIT_MATCHER => (yes_or_no(value).is_some(), "it counts as false; use true or false"),
             WEIGHT => (is_weight(value), "it counts as 0; use a whole number of 32 bits"),
-            _ => (
-                Priority::named(value).is_some(),
-                "it counts as ShallowMergePreferChild; use that, ShallowMergePreferParent, DeepMergePreferChild or \
-                 DeepMergePreferParent",
-            ),
+            _ => (priority_is_sound(metadata), PRIORITY_REMEDY),
         };
         if sound {
             return None;

@@ -105,6 +105,13 @@ pub(crate) enum Winner {
     Keeper(NsName),
 }
 
+impl Winner {
+    /// Whether it is this policy.
+    pub(crate) fn is(&self, policy: &ObjectId) -> bool {
+        matches!(self, Self::Policy(winner) if winner == policy)
+    }
+}
+
 /// Why a policy is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicy {

@@ -32,6 +32,12 @@ fn labelled(mut object: Value, name: &str, value: &str) -> Value {
     object
 }
 
+/// One that prefers what it says, and has it merged.
+fn annotated(mut object: Value) -> Value {
+    object["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": "DeepMergePreferParent"});
+    object
+}
+
 fn in_namespace(mut object: Value, namespace: &str) -> Value {
     object["metadata"]["namespace"] = json!(namespace);
     object
@@ -62,7 +68,7 @@ pub fn one_of_each() -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kids"}}),
         secret("one"),
         secret("two"),
-        gateway(
+        annotated(gateway(
             "edge",
             json!([
                 http("web", 80, ""),
@@ -70,7 +76,7 @@ pub fn one_of_each() -> Vec<Value> {
                 https("tls", 443, "*.example.com", "one"),
                 https("own", 443, "own.example.com", "two"),
             ]),
-        ),
+        )),
         // One of its listeners has no routes.
         gateway(
             "other",
@@ -180,7 +186,10 @@ pub fn one_of_each() -> Vec<Value> {
             "traffic",
             ("HTTPRoute", "leafy"),
             json!({
-            "urlRewrite": {"pathRegex": {"pattern": "^/named", "substitution": "/renamed"}}}),
+                "urlRewrite": {"pathRegex": {"pattern": "^/named", "substitution": "/renamed"}},
+                "buffer": {"maxRequestSize": "2Mi"},
+                "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "leafy"}]}},
+            }),
         ),
         policy(
             "TrafficPolicy",
@@ -194,7 +203,11 @@ pub fn one_of_each() -> Vec<Value> {
                 "TrafficPolicy",
                 "wide",
                 ("Gateway", "edge"),
-                json!({"timeouts": {"request": "30s"}, "buffer": {"maxRequestSize": "1Mi"}}),
+                json!({
+                    "timeouts": {"request": "30s"},
+                    "buffer": {"maxRequestSize": "1Mi"},
+                    "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "edge"}]}},
+                }),
             ),
             "infra",
         ),

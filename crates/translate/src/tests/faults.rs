@@ -244,7 +244,9 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             "PortRival",
             "WideActions",
             "WideLevel",
-            "WideSlots"
+            "WidePriority",
+            "WideSlots",
+            "WideUnits"
         ]
     );
     let tables = world.translator.engine().stats();

@@ -10,8 +10,8 @@ use units::{AnyUnit, Deep, Samples};
 use crate::Change;
 
 use super::{
-    policies::{at, policy, with},
-    scene::{Scene, child, forward, gateway, http, route, service, to},
+    policies::{at, at_section, policy, with},
+    scene::{Scene, child, forward, gateway, http, https, route, secret, service, to},
 };
 
 const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
@@ -126,6 +126,154 @@ fn every_unit_of_two_routes_is_merged_as_the_parents_mode_says() {
             }
         }
     }
+}
+
+/// A policy of the Gateway's namespace on it, or on a listener of it.
+fn on_gateway(name: &str, listener: Option<&str>, spec: Value) -> Value {
+    let target = listener.map_or_else(|| at("Gateway", "edge"), |listener| at_section("Gateway", "edge", listener));
+    let mut policy = policy("TrafficPolicy", name, with(target, spec));
+    policy["metadata"]["namespace"] = json!("infra");
+    policy
+}
+
+fn edge(mode: &str) -> Value {
+    let listeners = json!([http("web", 80, ""), http("other", 81, ""), https("tls", 443, "", "cert")]);
+    annotated(gateway("edge", listeners), mode)
+}
+
+/// What requests of a route meet at a listener: its Envoy route, with the slots that hold for it.
+fn met(scene: &Scene, config: &str) -> Value {
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, config).expect("routes");
+    let host = &config["virtualHosts"][0];
+    let mut route = host["routes"][0].clone();
+    for wider in [host, &config] {
+        for (slot, said) in wider["typedPerFilterConfig"].as_object().into_iter().flatten() {
+            if route["typedPerFilterConfig"].get(slot).is_none() {
+                route["typedPerFilterConfig"][slot] = said.clone();
+            }
+        }
+    }
+    route
+}
+
+const CONFIGS: [&str; 3] = ["http/80", "http/81", "https/443/tls"];
+
+#[test]
+fn every_unit_of_a_gateway_and_its_listeners_is_merged_as_the_gateways_mode_says() {
+    type On = fn(&str, Value) -> Value;
+    let of_gateway: On = |name, spec| on_gateway(name, None, spec);
+    let of_web: On = |name, spec| on_gateway(name, Some("web"), spec);
+    let of_tls: On = |name, spec| on_gateway(name, Some("tls"), spec);
+    let of_route: On = |name, spec| on(name, "r", spec);
+    let pairs: [(&str, On, On, &[&str]); 5] = [
+        ("Gateway and route", of_gateway, of_route, &CONFIGS),
+        ("Gateway and listener", of_gateway, of_web, &["http/80"]),
+        ("Gateway and listener with TLS", of_gateway, of_tls, &["https/443/tls"]),
+        ("listener and route", of_web, of_route, &["http/80"]),
+        ("listener with TLS and route", of_tls, of_route, &["https/443/tls"]),
+    ];
+    let rules = json!({"rules": [mirrored("/a")]});
+    let mut scene = Scene::new([edge(MODES[0]), secret("cert"), service("s"), route("r", rules)]);
+    let plain = scene.0.resources();
+    let all = AnyUnit::FIELDS.iter().zip(AnyUnit::DEEP).zip(AnyUnit::SAMPLES);
+    let all = all.filter(|((field, _), _)| AnyUnit::targets_at(field).contains(&"Gateway"));
+    for ((field, deep), samples) in all {
+        for (mode_at, mode) in MODES.into_iter().enumerate() {
+            scene.put(edge(mode));
+            for (what, upper, lower, configs) in pairs {
+                for (case, parent, child, expected) in cases(*deep, *samples) {
+                    let case = format!("{field}: {what}: {case}, {mode}");
+                    let put = |scene: &mut Scene, policy: On, name: &str, said: Option<&str>| match said {
+                        Some(json) => scene.put(policy(name, spec_of(field, json))),
+                        None => scene.remove(policy(name, json!({}))),
+                    };
+                    put(&mut scene, upper, "parent", parent);
+                    put(&mut scene, lower, "child", child);
+                    let merged: Vec<_> = configs.iter().map(|config| met(&scene, config)).collect();
+                    // A wide scope that is broken closes as a whole, whatever is preferred.
+                    let is_wide = |said: Option<&str>| said.is_some() && said == samples.refused;
+                    let closed = is_wide(parent) || (is_wide(child) && !what.ends_with("route"));
+                    let expected = if closed { None } else { expected[mode_at] };
+                    let Some(expected) = expected else {
+                        for route in merged {
+                            assert_eq!(route["directResponse"]["status"], 500, "{case}: {route}");
+                        }
+                        continue;
+                    };
+                    put(&mut scene, upper, "parent", None);
+                    put(&mut scene, lower, "child", Some(expected));
+                    for (config, merged) in configs.iter().zip(merged) {
+                        assert_eq!(merged, met(&scene, config), "{case} at {config}");
+                        assert!(merged.get("route").is_some(), "{case}: {merged}");
+                    }
+                }
+                scene.remove(upper("parent", json!({})));
+                scene.remove(lower("child", json!({})));
+            }
+        }
+    }
+    scene.put(edge(MODES[0]));
+    assert_eq!(scene.0.resources(), plain);
+}
+
+#[test]
+fn what_a_gateway_prefers_wakes_no_row_by_what_it_says() {
+    let objects = [edge(MODES[1]), secret("cert"), service("s")];
+    let routes = (0..20).map(|at| route(&format!("r{at}"), json!({"rules": [forward(&format!("/r{at}"))]})));
+    let own = (0..5).map(|at| on(&format!("p{at}"), &format!("r{at}"), json!({"buffer": {"maxRequestSize": 1}})));
+    let mut scene = Scene::new(objects.into_iter().chain(routes).chain(own));
+    let buffer = |bytes: u32| json!({"buffer": {"maxRequestSize": bytes}});
+    scene.put(on_gateway("wide", None, buffer(16)));
+    assert_eq!(computed(&scene, "ResolvedAt"), 5, "those with the unit leave it out");
+    scene.put(on_gateway("wide", None, buffer(17)));
+    for table in ["ResolvedRule", "ResolvedAt", "Placement", "Rows", "VirtualHost"] {
+        assert_eq!(computed(&scene, table), 0, "{table}");
+    }
+    scene.put(edge(MODES[0]));
+    assert_eq!(
+        (computed(&scene, "ResolvedRule"), computed(&scene, "ResolvedAt")),
+        (0, 5),
+        "those with units of their own"
+    );
+    assert_eq!(computed(&scene, "Placement"), 15, "at three listeners");
+    scene.put(edge(MODES[3]));
+    assert_eq!((computed(&scene, "ResolvedRule"), computed(&scene, "ResolvedAt")), (0, 5));
+    scene.put(on_gateway("another", None, json!({"faultInjection": {"abort": {"httpStatus": 503}}})));
+    for table in ["ResolvedRule", "ResolvedAt"] {
+        assert_eq!(computed(&scene, table), 0, "{table}: nobody has the new one");
+    }
+}
+
+#[test]
+fn a_rule_that_a_gateway_keeps_open_is_told_as_open() {
+    let broken = json!({"timeouts": {"request": "soon"}, "buffer": {"maxRequestSize": "64Mi"}});
+    let said = json!({"timeouts": {"request": "9s"}, "buffer": {"maxRequestSize": 16}});
+    let objects = [
+        edge(MODES[0]),
+        secret("cert"),
+        service("s"),
+        route("r", json!({"rules": [forward("/a")]})),
+        on("own", "r", broken),
+        on_gateway("wide", None, said),
+    ];
+    let mut scene = Scene::new(objects);
+    assert_eq!(met(&scene, "http/80")["directResponse"]["status"], 500);
+    assert_eq!(scene.route("apps/r", 0, "Accepted"), "False UnsupportedValue");
+    scene.put(edge(MODES[1]));
+    for config in CONFIGS {
+        assert_eq!(met(&scene, config)["route"]["timeout"], "9s", "{config}");
+        assert!(met(&scene, config)["typedPerFilterConfig"].get("buffer").is_some(), "{config}");
+    }
+    assert_eq!(scene.route("apps/r", 0, "Accepted"), "True Accepted");
+    let told = conditions(&scene, "apps/own");
+    assert!(told[0].starts_with("Accepted=False Invalid") && told[0].contains("in force nowhere"), "{told:?}");
+    assert!(conditions(&scene, "infra/wide")[1].starts_with("Attached=True"), "{:?}", conditions(&scene, "infra/wide"));
+}
+
+/// How many rows of a table were computed by the last change.
+fn computed(scene: &Scene, table: &str) -> usize {
+    let stats = scene.0.engine().stats();
+    stats.iter().find(|stats| stats.name == table).expect("a table").computed
 }
 
 fn conditions(scene: &Scene, name: &str) -> Vec<String> {

@@ -427,13 +427,19 @@ fn what_a_child_may_not_switch_off_may_be_its_gateways() {
 }
 
 #[test]
-fn a_gateway_whose_policies_shall_win_over_those_of_rules_is_told_that_they_do_not() {
+fn a_gateway_of_which_nobody_knows_what_it_prefers_is_told() {
     let mut scene = scene([on_gateway("p", timeouts("9s"))]);
     scene.put(policy("TrafficPolicy", "near", with(at("HTTPRoute", "two"), timeouts("2s"))));
-    let mut edge = gateway("edge", json!([http("plain", 81, "two.example.com")]));
-    edge["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": "ShallowMergePreferParent"});
-    scene.put(edge);
+    let edge = |mode: &str| {
+        let mut edge = gateway("edge", json!([http("plain", 81, "two.example.com")]));
+        edge["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": mode});
+        edge
+    };
+    scene.put(edge("PreferParent"));
     assert_eq!(request_timeouts(&scene, "http/81", "two.example.com"), ["2s"]);
     let message = scene.gateway_message("infra/edge", "Accepted");
-    assert!(message.starts_with("True Accepted") && message.contains("has no effect on a Gateway"), "{message}");
+    assert!(message.starts_with("True Accepted") && message.contains("counts as ShallowMergePreferChild"), "{message}");
+    scene.put(edge("ShallowMergePreferParent"));
+    assert_eq!(request_timeouts(&scene, "http/81", "two.example.com"), ["9s"]);
+    assert!(!scene.gateway_message("infra/edge", "Accepted").contains("counts as"));
 }

@@ -8,7 +8,7 @@ use ir::{Chain, Problem, Reason, Severity, route::ParentRef};
 use super::{Parent, problems::RouteProblems, reference_of};
 use crate::{
     delegation::{beyond, beyond_fault, published_unasked},
-    resolve::ResolvedRule,
+    resolve::{fault_everywhere, ways},
     status::listed,
     tables::{
         attachment::Attached,
@@ -89,8 +89,11 @@ fn nothing_works(scope: &Scope<'_>, places: &[(&Chain, &Place)]) -> Option<Fault
     for (chain, place) in places {
         let rules: BTreeSet<_> = place.served.iter().map(|(rule, _)| *rule).collect();
         for rule in rules {
-            let Some(rule) = scope.get::<ResolvedRule>(&((*chain).clone(), rule)) else { continue };
-            let problem = rule.fault()?;
+            let ways = ways(scope, chain, rule, None);
+            if ways.is_empty() {
+                continue;
+            }
+            let problem = fault_everywhere(&ways)?;
             first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
         }
     }

@@ -9,7 +9,7 @@ use super::MAX_PARENTS;
 use crate::{
     budget::left_out,
     capacity::Overruns,
-    resolve::{Findings, ResolvedRule},
+    resolve::{Findings, ways},
     tables::{attachment::Attached, delegation::TruncatedChildren, route::RouteHead},
     words::MAX_LISTED,
 };
@@ -52,23 +52,25 @@ impl RouteProblems {
                     all.replaced |= problem.severity == Severity::Replaced;
                     add(&mut all.faults, &problem);
                 }
-                let Some(resolved) = scope.get::<ResolvedRule>(&(chain.clone(), rule)) else { continue };
-                let left_out = if resolved.costs_time() { left_out(scope, chain, rule) } else { None };
+                let ways = ways(scope, chain, rule, None);
+                let costs_time = ways.iter().any(|way| way.costs_time());
+                let left_out = if costs_time { left_out(scope, chain, rule) } else { None };
                 if let Some(problem) = left_out {
                     add(&mut all.faults, &problem);
                 }
-                let Some(findings) = &resolved.findings else { continue };
-                let Findings { replaced, shares, closed, empty, .. } = &**findings;
-                all.replaced |= replaced.is_some() || !(shares.is_empty() && closed.is_empty() && empty.is_empty());
-                let of_rule = findings.dropped.iter().chain(replaced).chain(shares);
-                for problem in of_rule.chain(closed.iter().map(|(_, problem)| problem)) {
-                    add(&mut all.faults, problem);
+                for findings in ways.iter().filter_map(|way| way.findings.as_ref()) {
+                    let Findings { replaced, shares, closed, empty, .. } = &**findings;
+                    all.replaced |= replaced.is_some() || !(shares.is_empty() && closed.is_empty() && empty.is_empty());
+                    let of_rule = findings.dropped.iter().chain(replaced).chain(shares);
+                    for problem in of_rule.chain(closed.iter().map(|(_, problem)| problem)) {
+                        add(&mut all.faults, problem);
+                    }
+                    for (_, problem) in empty {
+                        add(&mut all.empty, problem);
+                    }
+                    findings.unresolved.iter().for_each(|problem| add(&mut all.unresolved, problem));
+                    findings.warnings.iter().for_each(|problem| add(&mut all.warnings, problem));
                 }
-                for (_, problem) in empty {
-                    add(&mut all.empty, problem);
-                }
-                findings.unresolved.iter().for_each(|problem| add(&mut all.unresolved, problem));
-                findings.warnings.iter().for_each(|problem| add(&mut all.warnings, problem));
             }
         }
         all.warnings.extend(truncated_at.and_then(|chain| truncated_children(scope, chain.route())));

@@ -1,0 +1,109 @@
+//! Worlds with policies: on one rule, on a Gateway, on each level of a tree.
+
+use api::Object;
+use serde_json::{Value, json};
+
+use crate::{
+    tree::{Scene, Step, Tree},
+    world::{World, decode, gateway_with},
+};
+
+const ROUTES: &[usize] = &[1_000, 10_000];
+
+pub(crate) const STEPS: [Step; 4] = [
+    Step {
+        name: "a policy of one rule changed",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, [on("apps", "HTTPRoute", "route-7", "own", &buffer(1))]),
+            change: Box::new(|turn| on("apps", "HTTPRoute", "route-7", "own", &buffer(turn + 2))),
+        },
+    },
+    Step {
+        name: "a filter of a Gateway changed",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, [on("infra", "Gateway", "gateway-0", "wide", &buffer(1))]),
+            change: Box::new(|turn| on("infra", "Gateway", "gateway-0", "wide", &buffer(turn + 2))),
+        },
+    },
+    Step {
+        name: "a filter that a Gateway prefers changed",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, owners().chain([edge(1), on("infra", "Gateway", "gateway-0", "wide", &buffer(1))])),
+            change: Box::new(|turn| on("infra", "Gateway", "gateway-0", "wide", &buffer(turn + 2))),
+        },
+    },
+    Step {
+        name: "a Gateway's annotation, ten routes with fields",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, owners().chain([on("infra", "Gateway", "gateway-0", "wide", &buffer(1))])),
+            change: Box::new(edge),
+        },
+    },
+];
+
+/// Routes of one Gateway, and more.
+fn with(routes: usize, more: impl IntoIterator<Item = Object>) -> Vec<Object> {
+    World::at_one_gateway(routes).objects().into_iter().chain(more).collect()
+}
+
+/// Ten policies of routes.
+fn owners() -> impl Iterator<Item = Object> {
+    (0..10).map(|at| on("apps", "HTTPRoute", &format!("route-{}", at * 50), &format!("own-{at}"), &buffer(9)))
+}
+
+/// The Gateway, which prefers itself now and then.
+fn edge(turn: usize) -> Object {
+    let listener = json!({
+        "name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}},
+    });
+    let Object::Gateway(mut gateway) = gateway_with("gateway-0", &json!([listener])) else {
+        unreachable!("it is a Gateway")
+    };
+    let mode = if turn % 2 == 0 { "ShallowMergePreferChild" } else { "ShallowMergePreferParent" };
+    gateway.metadata.annotations.insert("kgateway.dev/inherited-policy-priority".into(), mode.into());
+    Object::Gateway(gateway)
+}
+
+fn buffer(bytes: usize) -> Value {
+    json!({"buffer": {"maxRequestSize": bytes}})
+}
+
+fn on(namespace: &str, kind: &str, target: &str, name: &str, said: &Value) -> Object {
+    let mut spec = said.clone();
+    spec["targetRefs"] = json!([{"group": "gateway.networking.k8s.io", "kind": kind, "name": target}]);
+    decode(json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec,
+    }))
+}
+
+/// A tree whose routes above the leaves have policies with five fields each.
+pub(crate) fn tree(leaves: usize) -> Vec<Object> {
+    let objects = Tree::new(leaves).objects();
+    let parents = objects.iter().filter_map(|object| match object {
+        Object::HttpRoute(route) if !route.spec.rules[0].backend_refs[0].name.starts_with("service-") => {
+            Some(route.metadata.name.to_string())
+        }
+        _ => None,
+    });
+    let policies = parents.enumerate().map(|(at, name)| {
+        let said = json!({
+            "timeouts": {"request": format!("{}s", at % 60 + 1)},
+            "buffer": {"maxRequestSize": at % 1_000 + 1},
+            "csrf": {"percentageEnabled": 100},
+            "faultInjection": {"abort": {"httpStatus": 503, "percentage": 0}},
+            "headerModifiers": {"request": {"set": [{"name": "x-level", "value": name}]}},
+        });
+        on("apps", "HTTPRoute", &name, &format!("of-{name}"), &said)
+    });
+    let policies: Vec<_> = policies.collect();
+    objects.into_iter().chain(policies).collect()
+}
