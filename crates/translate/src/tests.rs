@@ -10,6 +10,7 @@ mod faults;
 mod gateways;
 mod listeners;
 mod modes;
+mod modes_at_random;
 mod policies;
 mod properties;
 mod proxies;
