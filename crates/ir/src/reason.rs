@@ -135,6 +135,8 @@ reasons! {
     UnsupportedValue,
     /// No route uses an entry of a RewritePolicy.
     UnusedReplacement,
+    /// Nothing is wrong with the policy: kgateway's word.
+    Valid,
 }
 
 impl fmt::Display for Reason {

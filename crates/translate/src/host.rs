@@ -184,6 +184,9 @@ pub(crate) fn place(attached: &Attached, served: &ServedHostname, chain: &Chain,
 fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, listener: &ListenerId) {
     for policy in &policies.all {
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
+        if let Some(standing) = policies.standing(policy) {
+            standing.tell(scope, policy);
+        }
     }
     // A wider scope does not know the rules that have the same slots.
     for unit in &policies.units {

@@ -54,8 +54,8 @@ use crate::{
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
         policy::{
-            InForce, InvalidPolicies, InvalidPolicy, Overridden, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
-            Prefixless, Sections, Selecting, Targeting, UsedEntry, Winners, WithoutPrefix,
+            InForce, InvalidPolicies, InvalidPolicy, Losing, Overridden, PoliciesOf, PolicyAt, PolicyGateways,
+            PolicyRow, Prefixless, Sections, Selecting, Sharing, Targeting, UsedEntry, Winners, WithoutPrefix,
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
@@ -453,6 +453,8 @@ fn tables() -> Engine {
         .derived::<PolicyAt>()
         .group::<PolicyGateways>()
         .derived::<InForce>()
+        .derived::<Sharing>()
+        .derived::<Losing>()
         .derived::<Overridden>()
         .group::<Winners>()
         .derived::<UsedEntry>()

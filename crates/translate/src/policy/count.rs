@@ -9,8 +9,8 @@ use super::key_of;
 use crate::{
     delegation::PolicyDirectives,
     tables::policy::{
-        InForce, InvalidPolicies, InvalidPolicy, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
-        UsedEntry, Winner, Winners, WithoutPrefix,
+        InForce, InvalidPolicies, InvalidPolicy, Losing, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
+        Sharing, UsedEntry, Winner, Winners, WithoutPrefix,
     },
     words::MAX_LISTED,
 };
@@ -23,6 +23,18 @@ impl Derived for PolicyAt {
 }
 
 impl Derived for InForce {
+    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Derived for Sharing {
+    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Derived for Losing {
     fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
         Some(())
     }

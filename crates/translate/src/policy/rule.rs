@@ -88,7 +88,7 @@ pub(crate) struct Effective {
     pub(crate) given_way: Vec<GivenWay>,
     /// The fields that the rule has in slots, by its own policies or those of rules above.
     pub(crate) slots: Vec<&'static str>,
-    /// All policies that apply, each once.
+    /// All policies that apply, each once, but for those of where the rule is served.
     pub(crate) policies: Vec<ObjectId>,
 }
 
@@ -323,7 +323,7 @@ impl Level {
         let wider: Vec<_> = actions.into_iter().chain(merged).collect();
         let levels = || own().chain(wider.iter().map(AsRef::as_ref));
         let mut policies: Vec<ObjectId> = Vec::new();
-        for policy in levels().flat_map(|level| &level.policies) {
+        for policy in own().flat_map(|level| &level.policies) {
             if !policies.contains(policy) {
                 policies.push(policy.clone());
             }

@@ -30,7 +30,7 @@ use crate::{
     tables::{
         gateway::{Fault, GatewayRow},
         input::Gateways,
-        policy::{InForce, Overridden, PoliciesOf, PolicyAt, PolicyRow, Target, Winner},
+        policy::{InForce, Overridden, PoliciesOf, PolicyAt, PolicyRow, Standing, Target, Winner},
     },
 };
 
@@ -261,6 +261,13 @@ impl Derived for WidePolicies {
                 continue;
             }
             let units = scope.get::<WideUnits>(&at);
+            for policy in own.iter().chain(&of_gateway).flat_map(|list| list.iter()) {
+                let fields = units.iter().flat_map(|units| units.iter());
+                let fields = fields.map(|merged| (merged.from.clone(), merged.overridden.contains(policy)));
+                if let Some(standing) = Standing::of(policy, fields) {
+                    standing.tell(scope, policy);
+                }
+            }
             for Merged { from, overridden, .. } in units.iter().flat_map(|units| units.iter()) {
                 from.iter().for_each(|policy| scope.demand::<InForce>(policy.clone()));
                 for (other, policy) in

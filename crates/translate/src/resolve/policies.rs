@@ -22,13 +22,13 @@ use crate::{
         merge::{Merged, Word},
         rule::{Effective, GivenWay, Kept},
     },
-    tables::policy::Winner,
+    tables::policy::{Standing, Winner},
 };
 
 /// The policies of a rule and what became of what they say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policies {
-    /// Those that apply.
+    /// Those that apply, but for those of where the rule is served.
     pub(crate) all: Box<[ObjectId]>,
     /// What became of each unit that any of them has. Nothing where the rule does nothing of what it says.
     pub(crate) units: Vec<UnitOutcome>,
@@ -158,7 +158,7 @@ impl Policies {
     /// What is kept of it; most rules have no policies.
     pub(super) fn found(self, effective: Effective) -> Option<Box<Self>> {
         let all: Box<[_]> = effective.policies.into();
-        (!all.is_empty()).then(|| Box::new(Self { all, ..self }))
+        (!(all.is_empty() && self.units.is_empty())).then(|| Box::new(Self { all, ..self }))
     }
 
     /// Those of which something holds.
@@ -174,6 +174,18 @@ impl Policies {
         self.units.iter().flat_map(|unit| {
             unit.overridden.iter().flat_map(|policy| unit.winners.iter().map(move |winner| (policy, winner)))
         })
+    }
+
+    /// How one of those that apply stands here. What a Gateway or a listener says is no part of it.
+    pub(crate) fn standing(&self, policy: &ObjectId) -> Option<Standing> {
+        let fields = self.units.iter().map(|unit| {
+            let winners = unit.winners.iter().filter_map(|winner| match winner {
+                Winner::Policy(winner) if self.all.contains(winner) => Some(winner.clone()),
+                _ => None,
+            });
+            (winners.collect(), unit.overridden.contains(policy))
+        });
+        Standing::of(policy, fields)
     }
 
     /// The RewritePolicy in force.

@@ -20,7 +20,9 @@ use crate::{
     policy::{key_of, section, target_kind, weight_problem},
     tables::{
         input::{RewritePolicies, TrafficPolicies},
-        policy::{InForce, InvalidPolicies, PolicyGateways, PolicyRow, Sections, UsedEntry, Winner, Winners},
+        policy::{
+            InForce, InvalidPolicies, Losing, PolicyGateways, PolicyRow, Sections, Sharing, UsedEntry, Winner, Winners,
+        },
     },
 };
 
@@ -111,20 +113,12 @@ fn conditions(
             problems.extend(faults.into_iter().cloned());
             return conditions.list;
         }
-        (None, []) => conditions.yes("Accepted", Reason::Accepted, and_notes("the policy is valid", notes)),
-    }
-    let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
-    match (&winners[..], scope.get::<InForce>(id).is_some()) {
-        ([], _) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
-        (_, true) => {
-            let message =
-                format!("it holds at some rules or in part, and is overridden elsewhere, by {}", listed(&winners));
-            conditions.yes("Attached", Reason::Merged, message);
-        }
-        (_, false) => {
-            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(&winners)));
+        (None, []) => {
+            let reason = if is_of_kgateway(id) { Reason::Valid } else { Reason::Accepted };
+            conditions.yes("Accepted", reason, and_notes("the policy is valid", notes));
         }
     }
+    attached(scope, id, &mut conditions);
     let is_unused =
         |index: usize| u32::try_from(index).is_ok_and(|index| scope.get::<UsedEntry>(&(id.clone(), index)).is_none());
     let unused = written.entries.iter().enumerate().filter(|(index, _)| is_unused(*index));
@@ -141,6 +135,35 @@ fn conditions(
         problems.push(Problem::new(Severity::Warning, Reason::UnusedReplacement, &unused[0].0, message));
     }
     conditions.list
+}
+
+/// Whether it is a kind of kgateway, whose conditions mean what they mean there.
+fn is_of_kgateway(id: &ObjectId) -> bool {
+    id.kind == Kind::TrafficPolicy
+}
+
+/// Whether the policy holds: the worst of all places counts for a kind of kgateway, and for others the best.
+fn attached(scope: &Scope<'_>, id: &ObjectId, conditions: &mut Conditions) {
+    let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
+    let is_in_force = scope.get::<InForce>(id).is_some();
+    let loses = is_of_kgateway(id) && scope.get::<Losing>(id).is_some();
+    let shares = is_of_kgateway(id) && scope.get::<Sharing>(id).is_some();
+    match (&winners[..], is_in_force) {
+        ([], _) if shares => conditions.yes("Attached", Reason::Merged, "it holds beside other policies"),
+        ([], _) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
+        (_, true) if loses => {
+            let message = format!("it holds at some places, and nothing of it at others, by {}", listed(&winners));
+            conditions.no("Attached", Reason::Overridden, message);
+        }
+        (_, true) => {
+            let message =
+                format!("it holds at some rules or in part, and is overridden elsewhere, by {}", listed(&winners));
+            conditions.yes("Attached", Reason::Merged, message);
+        }
+        (_, false) => {
+            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(&winners)));
+        }
+    }
 }
 
 /// A winner, as the owner of a policy may know it.

@@ -3,6 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
+use engine::Emitter;
 use ir::{NsName, Problem, Reason, RouteId, matching::Age};
 use units::Said;
 
@@ -18,6 +19,10 @@ tables! {
     PolicyAt: (ObjectId, NsName) => ();
     /// A policy that holds somewhere.
     InForce: ObjectId => ();
+    /// A policy that holds somewhere in part, or beside others.
+    Sharing: ObjectId => ();
+    /// A policy of which nothing holds somewhere, since something holds in its place.
+    Losing: ObjectId => ();
     /// What holds somewhere in place of a policy.
     Overridden: (ObjectId, Winner) => ();
     /// An entry of a RewritePolicy that is used, by its place.
@@ -109,6 +114,46 @@ impl Winner {
     /// Whether it is this policy.
     pub(crate) fn is(&self, policy: &ObjectId) -> bool {
         matches!(self, Self::Policy(winner) if winner == policy)
+    }
+}
+
+/// How a policy stands at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// All that holds there by policies is its own.
+    Alone,
+    /// Some of it is.
+    Shared,
+    /// Nothing of it is.
+    Lost,
+}
+
+impl Standing {
+    /// How `policy` stands among `fields`, each with the policies that supply it and whether this one says it and is not
+    /// heard. None where it says nothing that matters there.
+    pub(crate) fn of(policy: &ObjectId, fields: impl Iterator<Item = (Vec<ObjectId>, bool)>) -> Option<Self> {
+        let (mut alone, mut shared, mut lost) = (false, false, false);
+        for (winners, is_overridden) in fields {
+            let supplies = winners.contains(policy);
+            alone |= supplies;
+            shared |= winners.iter().any(|winner| winner != policy);
+            lost |= is_overridden;
+        }
+        match (alone, shared || lost, lost) {
+            (true, false, _) => Some(Self::Alone),
+            (true, true, _) => Some(Self::Shared),
+            (false, _, true) => Some(Self::Lost),
+            (false, _, false) => None,
+        }
+    }
+
+    /// Has the policy know.
+    pub(crate) fn tell(self, scope: &Emitter<'_>, policy: &ObjectId) {
+        match self {
+            Self::Alone => {}
+            Self::Shared => scope.demand::<Sharing>(policy.clone()),
+            Self::Lost => scope.demand::<Losing>(policy.clone()),
+        }
     }
 }
 

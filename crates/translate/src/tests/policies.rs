@@ -175,7 +175,7 @@ fn a_policy_is_attached_to_a_route_or_to_one_rule_of_it() {
     let rules = json!([rule("/a", json!({"name": "first"})), rule("/b", json!({}))]);
     let mut scene = scene([route("r", json!({"rules": rules})), traffic("p", at("HTTPRoute", "r"))]);
     assert_eq!(paths(&scene), ["/a /p", "/b /p"]);
-    assert_eq!(said(&scene, "p"), ["edge Accepted=True Accepted", "edge Attached=True Attached"]);
+    assert_eq!(said(&scene, "p"), ["edge Accepted=True Valid", "edge Attached=True Attached"]);
     scene.put(traffic("p", at_section("HTTPRoute", "r", "first")));
     assert_eq!(paths(&scene), ["/a /p", "/b as it is"]);
     scene.put(traffic("p", at("HTTPRoute", "other")));
@@ -235,7 +235,7 @@ fn on_one_target_the_heavier_counts_then_the_older_then_the_first_by_name() {
         aged(traffic("a", at("HTTPRoute", "r")), 2),
     ]);
     assert_eq!(paths(&scene), ["/a /a"]);
-    assert_eq!(said(&scene, "b"), ["edge Accepted=True Accepted", "edge Attached=False Overridden"]);
+    assert_eq!(said(&scene, "b"), ["edge Accepted=True Valid", "edge Attached=False Overridden"]);
     scene.put(aged(traffic("b", at("HTTPRoute", "r")), 1));
     assert_eq!(paths(&scene), ["/a /b"]);
     scene.put(annotated(aged(traffic("a", at("HTTPRoute", "r")), 2), "kgateway.dev/policy-weight", "1"));
@@ -267,7 +267,7 @@ fn the_nearer_level_counts_and_the_loser_is_told_who_won() {
     assert_eq!(paths(&scene), ["/a /named", "/b /of-rule", "/c /of-route"]);
     assert_eq!(
         conditions(&scene, Kind::TrafficPolicy, "of-rule", true)[1],
-        "edge Attached=True Merged: it holds at some rules or in part, and is overridden elsewhere, by TrafficPolicy apps/named"
+        "edge Attached=False Overridden: it holds at some places, and nothing of it at others, by TrafficPolicy apps/named"
     );
 }
 
@@ -301,7 +301,7 @@ fn what_an_ancestor_says_counts_where_nothing_below_says_it_unless_it_prefers_it
         traffic("leaf", at_section("HTTPRoute", "leaf", "x")),
     ]);
     assert_eq!(paths(&scene), ["/a/x /leaf", "/a /mid"]);
-    assert_eq!(said(&scene, "root"), ["edge Accepted=True Accepted", "edge Attached=False Overridden"]);
+    assert_eq!(said(&scene, "root"), ["edge Accepted=True Valid", "edge Attached=False Overridden"]);
     scene.put(parent("DeepMergePreferParent"));
     assert_eq!(paths(&scene), ["/a/x /root", "/a /root"]);
     scene.remove(traffic("root", json!({})));
@@ -327,7 +327,7 @@ fn a_filter_is_stronger_than_a_rewrite_policy_and_that_than_a_traffic_policy() {
         rewrite("w", at("HTTPRoute", "r"), json!([{"replacement": "/w"}])),
     ]);
     assert_eq!(paths(&scene), ["/a /filter", "/b /w", "/c /w"]);
-    assert_eq!(said(&scene, "t"), ["edge Accepted=True Accepted", "edge Attached=False Overridden"]);
+    assert_eq!(said(&scene, "t"), ["edge Accepted=True Valid", "edge Attached=False Overridden"]);
     assert_eq!(said(&scene, "w"), ["edge Accepted=True Accepted", "edge Attached=True Merged"]);
     scene.remove(rewrite("w", json!({}), json!([])));
     assert_eq!(paths(&scene), ["/a /filter", "/b /t", "/c /t"]);

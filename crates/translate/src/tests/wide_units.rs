@@ -312,8 +312,9 @@ fn conditions(scene: &Scene, name: &str) -> (String, String) {
 fn the_owner_of_a_wide_policy_is_told_where_it_holds_and_who_overrides_it() {
     let mut scene = scene([on_gateway("p", buffer(16)), on_listener("q", "two", buffer(32))]);
     let (accepted, attached) = conditions(&scene, "infra/p");
-    assert!(accepted.starts_with("True Accepted"), "{accepted}");
-    assert!(attached.starts_with("True Merged") && attached.contains("TrafficPolicy infra/q"), "{attached}");
+    assert!(accepted.starts_with("True Valid"), "{accepted}");
+    assert!(attached.starts_with("False Overridden") && attached.contains("TrafficPolicy infra/q"), "{attached}");
+    assert!(attached.contains("holds at some places"), "{attached}");
     assert!(conditions(&scene, "infra/q").1.starts_with("True Attached"));
     for listener in ["one", "plain", "tls", "other"] {
         scene.put(on_listener(listener, listener, buffer(32)));
@@ -340,7 +341,7 @@ fn a_policy_on_something_that_is_not_served_is_told_and_holds_at_its_other_targe
     let scene = scene([wide("p", target, buffer(16))]);
     assert_eq!(sizes(&scene).get("http/80"), Some(&16));
     let (accepted, _) = conditions(&scene, "infra/p");
-    assert!(accepted.starts_with("True Accepted") && accepted.contains("ListenerSet"), "{accepted}");
+    assert!(accepted.starts_with("True Valid") && accepted.contains("ListenerSet"), "{accepted}");
 }
 
 #[test]
@@ -398,7 +399,7 @@ fn what_a_child_may_not_switch_off_holds_and_its_owner_is_told() {
     assert_eq!(tree_sizes(&scene), [Some(16), Some(16)]);
     for name in ["apps/of-child", "apps/of-grand"] {
         let (accepted, attached) = conditions(&scene, name);
-        assert!(accepted.starts_with("True Accepted"), "{accepted}");
+        assert!(accepted.starts_with("True Valid"), "{accepted}");
         assert!(attached.starts_with("False Overridden"), "{attached}");
         assert!(attached.contains("DelegationPolicy apps/keep, which lets no child switch off"), "{attached}");
     }
