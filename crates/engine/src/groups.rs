@@ -265,13 +265,12 @@ impl<G: Group> Store for GroupStore<G> {
     }
 
     fn find_described(&self, key: &str) -> Option<NodeId> {
-        let data = self.data.borrow();
-        data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+        self.data.borrow().rows.find_described(key)
     }
 
     #[cfg(debug_assertions)]
     fn keys(&self) -> Vec<String> {
-        self.data.borrow().rows.iter().map(|slot| format!("{:?}", slot.key)).collect()
+        self.data.borrow().rows.described()
     }
 
     fn emitted_by(&self, emitter: NodeId) -> Vec<String> {

@@ -46,6 +46,17 @@ impl<K: Key, P> Rows<K, P> {
         self.find(key).map(|row| self.slot(row))
     }
 
+    /// The node of the row whose key prints so.
+    pub(crate) fn find_described(&self, key: &str) -> Option<NodeId> {
+        self.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+    }
+
+    /// All keys, as they print.
+    #[cfg(debug_assertions)]
+    pub(crate) fn described(&self) -> Vec<String> {
+        self.iter().map(|slot| format!("{:?}", slot.key)).collect()
+    }
+
     pub(crate) fn slot(&self, row: Row) -> &Slot<K, P> {
         self.slots[row as usize].as_ref().expect(USED)
     }

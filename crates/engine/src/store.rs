@@ -338,13 +338,12 @@ impl<T: Table> Store for TableStore<T> {
     }
 
     fn find_described(&self, key: &str) -> Option<NodeId> {
-        let data = self.data.borrow();
-        data.rows.iter().find(|slot| format!("{:?}", slot.key) == key).map(|slot| slot.node)
+        self.data.borrow().rows.find_described(key)
     }
 
     #[cfg(debug_assertions)]
     fn keys(&self) -> Vec<String> {
-        self.data.borrow().rows.iter().map(|slot| format!("{:?}", slot.key)).collect()
+        self.data.borrow().rows.described()
     }
 
     fn emitted_by(&self, _emitter: NodeId) -> Vec<String> {

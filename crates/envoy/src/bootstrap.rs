@@ -198,7 +198,6 @@ fn xds_cluster(xds: &XdsAddress, filters: Vec<HttpFilter>) -> Cluster {
             (socket_address(host, *port), discovery)
         }
     };
-    let endpoint = Endpoint { address: Some(address), ..Endpoint::default() };
     // A controller that is gone is noticed, and another replica tried, within a minute.
     let keepalive = KeepaliveSettings {
         interval: Some(duration(Duration::from_secs(30))),
@@ -216,11 +215,24 @@ fn xds_cluster(xds: &XdsAddress, filters: Vec<HttpFilter>) -> Cluster {
         ..HttpProtocolOptions::default()
     };
     Cluster {
-        name: XDS_CLUSTER.into(),
+        typed_extension_protocol_options: [(extension::HTTP_PROTOCOL_OPTIONS.into(), any(&options))].into(),
+        upstream_connection_options: Some(UpstreamConnectionOptions {
+            tcp_keepalive: Some(tcp_keepalive()),
+            ..UpstreamConnectionOptions::default()
+        }),
+        ..cluster(XDS_CLUSTER, discovery, address)
+    }
+}
+
+/// A cluster of one endpoint.
+fn cluster(name: &str, discovery: DiscoveryType, address: Address) -> Cluster {
+    let endpoint = Endpoint { address: Some(address), ..Endpoint::default() };
+    Cluster {
+        name: name.into(),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery as i32)),
         connect_timeout: Some(duration(Duration::from_secs(5))),
         load_assignment: Some(ClusterLoadAssignment {
-            cluster_name: XDS_CLUSTER.into(),
+            cluster_name: name.into(),
             endpoints: vec![LocalityLbEndpoints {
                 lb_endpoints: vec![LbEndpoint {
                     host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
@@ -229,11 +241,6 @@ fn xds_cluster(xds: &XdsAddress, filters: Vec<HttpFilter>) -> Cluster {
                 ..LocalityLbEndpoints::default()
             }],
             ..ClusterLoadAssignment::default()
-        }),
-        typed_extension_protocol_options: [(extension::HTTP_PROTOCOL_OPTIONS.into(), any(&options))].into(),
-        upstream_connection_options: Some(UpstreamConnectionOptions {
-            tcp_keepalive: Some(tcp_keepalive()),
-            ..UpstreamConnectionOptions::default()
         }),
         ..Cluster::default()
     }

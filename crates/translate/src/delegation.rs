@@ -30,7 +30,7 @@ pub use select::published_unasked;
 pub(crate) use allowed::not_allowed;
 pub(crate) use bound::{
     HasTooManyMatches, MatchClaims, OverShareAt, RouteClaims, SelectsTooMany, TooManyMatches, TooManyRoutes,
-    UsedMatches, UsedRoutes, beyond, beyond_fault, why_too_many,
+    UsedMatches, UsedRoutes, excess_fault, excess_of, why_too_many,
 };
 pub(crate) use branch::{BucketSelection, ChildSelection, grow};
 pub(crate) use index::{BucketRow, Buckets, ChildHead, Filled, Members, file};

@@ -42,8 +42,8 @@ use crate::{
         backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, Delegating, FitsBelow, Fitting, Growth, Handed,
-            OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
+            AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, ContributedBelow, Contributions, Delegating, Growth,
+            Handed, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -415,10 +415,10 @@ fn tables() -> Engine {
         .group::<OverShareAt>()
         .derived::<ServedChain>()
         .group::<Selections>()
-        .group::<Fitting>()
+        .group::<Contributions>()
         .group::<AsMuch>()
         .group::<Handed>()
-        .lookup::<FitsBelow>()
+        .lookup::<ContributedBelow>()
         .lookup::<Referred>()
         .group::<Places>()
         .derived::<TruncatedStatus>()

@@ -6,11 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use envoy_types::pb::envoy::{
     config::{
-        cluster::v3::{
-            Cluster,
-            cluster::{ClusterDiscoveryType, DiscoveryType},
-        },
-        endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier},
+        cluster::v3::{Cluster, cluster::DiscoveryType},
         listener::v3::{Filter, FilterChain, Listener, filter, listener::DrainType},
         route::v3::{
             HeaderMatcher, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
@@ -26,7 +22,7 @@ use envoy_types::pb::envoy::{
     r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
 };
 
-use super::{AdminAddress, pipe};
+use super::{AdminAddress, cluster, pipe};
 use crate::bytes::any;
 use crate::{boolean, duration, extension, ip_address, socket_address, uint32};
 
@@ -113,22 +109,5 @@ pub(super) fn admin_cluster(admin: &AdminAddress) -> Cluster {
         AdminAddress::Tcp { address, port } => socket_address(&address.to_string(), *port),
         AdminAddress::Unix(path) => pipe(path),
     };
-    let endpoint = Endpoint { address: Some(address), ..Endpoint::default() };
-    Cluster {
-        name: ADMIN_CLUSTER.into(),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Static as i32)),
-        connect_timeout: Some(duration(Duration::from_secs(5))),
-        load_assignment: Some(ClusterLoadAssignment {
-            cluster_name: ADMIN_CLUSTER.into(),
-            endpoints: vec![LocalityLbEndpoints {
-                lb_endpoints: vec![LbEndpoint {
-                    host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
-                    ..LbEndpoint::default()
-                }],
-                ..LocalityLbEndpoints::default()
-            }],
-            ..ClusterLoadAssignment::default()
-        }),
-        ..Cluster::default()
-    }
+    cluster(ADMIN_CLUSTER, DiscoveryType::Static, address)
 }

@@ -20,7 +20,7 @@ use ir::{Chain, Reason, RouteId};
 
 use super::share::{Claim, Without, without};
 use crate::tables::{
-    delegation::{Beyond, ChildrenOverShare, OverShare},
+    delegation::{ChildrenOverShare, Excess, OverShare},
     gateway::Fault,
     input::Config,
 };
@@ -60,7 +60,7 @@ groups! {
     /// Holds something for a route that selects too many for any of them to be looked at.
     SelectsTooMany: Chain, () => (), at depth Chain::depth;
     /// What becomes of a route that goes without.
-    OverShareAt: Chain, () => Beyond;
+    OverShareAt: Chain, () => Excess;
 }
 
 impl Lookup for UsedMatches {
@@ -185,39 +185,39 @@ impl Derived for OverShare {
         let closed: HashSet<_> =
             outcome.filter(|(_, without)| *without == Without::Nothing).map(|(chain, _)| chain).collect();
         for chain in &**over {
-            let beyond = match (is_below(chain), closed.contains(chain)) {
-                (true, _) => Beyond::Below,
-                (false, true) => Beyond::Closed,
-                (false, false) => Beyond::LeftOut,
+            let excess = match (is_below(chain), closed.contains(chain)) {
+                (true, _) => Excess::Below,
+                (false, true) => Excess::Closed,
+                (false, false) => Excess::LeftOut,
             };
             let (parent, rule) = chain.above()?;
-            scope.emit::<ChildrenOverShare>((parent.clone(), rule), chain.route().clone(), beyond);
-            scope.emit::<OverShareAt>(chain.clone(), (), beyond);
+            scope.emit::<ChildrenOverShare>((parent.clone(), rule), chain.route().clone(), excess);
+            scope.emit::<OverShareAt>(chain.clone(), (), excess);
         }
         Some(())
     }
 }
 
 /// What becomes of a route where it stands, if it goes without.
-pub(crate) fn beyond(scope: &Scope<'_>, chain: &Chain) -> Option<Beyond> {
+pub(crate) fn excess_of(scope: &Scope<'_>, chain: &Chain) -> Option<Excess> {
     chain.above()?;
     scope.get::<OverShare>(chain.top());
     scope.group::<OverShareAt>(chain).get(&()).copied()
 }
 
 /// Why it does, where a tree may have `bound` matches.
-pub(crate) fn beyond_fault(bound: u32, beyond: Beyond) -> Fault {
-    match beyond {
-        Beyond::Below => {
+pub(crate) fn excess_fault(bound: u32, excess: Excess) -> Fault {
+    match excess {
+        Excess::Below => {
             let message = format!(
                 "a route above this one asks for more than its share of the {bound} matches that a tree of routes may \
                  have, so nothing below it is served; its owner must ask for less"
             );
             Fault::new(Reason::NotAllowedByParent, message)
         }
-        Beyond::Closed | Beyond::LeftOut => {
-            let instead = match beyond {
-                Beyond::LeftOut => {
+        Excess::Closed | Excess::LeftOut => {
+            let instead = match excess {
+                Excess::LeftOut => {
                     "and they are too many to answer by themselves, so what is left of the parent's match answers 500"
                 }
                 _ => "so they answer 500",

@@ -5,7 +5,7 @@ use engine::{Derived, Emitter, Scope};
 use ir::{Chain, RouteId, delegation::Children, route::Head, settings::Consent};
 
 use super::{
-    bound::{RouteClaims, TooManyMatches, TooManyRoutes, beyond, has_too_many_matches, selects_too_many},
+    bound::{RouteClaims, TooManyMatches, TooManyRoutes, excess_of, has_too_many_matches, selects_too_many},
     index::{Buckets, ChildHead, Filled, Members, buckets},
     policy::directives_for,
     select::consents,
@@ -14,7 +14,7 @@ use super::{
 use crate::tables::{
     attachment::{Attached, Attachment},
     delegation::{
-        Beyond, Candidate, Delegating, Delegation, Growth, OverShare, Selection, Selections, ServedChain, Serving,
+        Candidate, Delegating, Delegation, Excess, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
     host::Placement,
     input::Config,
@@ -122,10 +122,10 @@ impl Derived for ServedChain {
 
 /// How a route is served at its place; none where it is not.
 fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
-    match beyond(scope, chain) {
+    match excess_of(scope, chain) {
         None => Some(Serving::AsWritten),
-        Some(Beyond::Closed) => Some(Serving::Closed),
-        Some(Beyond::LeftOut | Beyond::Below) => None,
+        Some(Excess::Closed) => Some(Serving::Closed),
+        Some(Excess::LeftOut | Excess::Below) => None,
     }
 }
 

@@ -13,8 +13,8 @@ use crate::{
     internal,
     tables::{
         delegation::{
-            AsMuch, Candidate, Delegating, Fit, Fitting, Handed, Place, Places, Selection, Selections, ServedChain,
-            TruncatedStatus,
+            AsMuch, Candidate, Contribution, Contributions, Delegating, Handed, Place, Places, Selection, Selections,
+            ServedChain, TruncatedStatus,
         },
         input::Config,
         route::{RouteHead, RouteRule},
@@ -60,7 +60,7 @@ impl Derived for Candidate {
 struct Judged {
     place: Place,
     /// By the parent's match.
-    fits: Vec<(u32, Fit)>,
+    contributions: Vec<(u32, Contribution)>,
     /// By the parent's match, the place of the last of its own that asks for no more, of a rule that delegates no further.
     as_much: BTreeMap<u32, Arc<[Step]>>,
     /// The matches of its delegating rules that ask for no more than the parent's: the number of that, the rule, the number
@@ -110,21 +110,22 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         below.extend(placed.above.iter().flat_map(|above| (0..).zip(&above.matches)).map(|(at, _)| at));
     }
     let is_sound = placed.fault.is_none();
-    let fit = if is_sound { Fit::Serves } else { Fit::Broken };
-    let mut fits: Vec<_> = below.into_iter().map(|matching| (matching, fit)).collect();
-    fits.extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Fit::Barred)));
+    let contribution = if is_sound { Contribution::Serves } else { Contribution::Broken };
+    let mut contributions: Vec<_> = below.into_iter().map(|matching| (matching, contribution)).collect();
+    contributions
+        .extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Contribution::Barred)));
     let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
     let claim = Claim { count: count as u64, created: head.created };
-    Some(Judged { place, fits, as_much, handed, claim, allowed })
+    Some(Judged { place, contributions, as_much, handed, claim, allowed })
 }
 
 /// Tells it to its parent, its own status and the bounds of the tree.
 fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
-    let Judged { place, fits, as_much, handed, claim, allowed } = judged;
+    let Judged { place, contributions, as_much, handed, claim, allowed } = judged;
     let (parent, parent_rule) = chain.above()?;
     let name = chain.route();
-    for (matching, fit) in fits {
-        scope.emit::<Fitting>((parent.clone(), parent_rule, matching), name.clone(), fit);
+    for (matching, contribution) in contributions {
+        scope.emit::<Contributions>((parent.clone(), parent_rule, matching), name.clone(), contribution);
     }
     for (matching, last) in as_much {
         scope.emit::<AsMuch>((parent.clone(), parent_rule, matching), (last, name.clone()), ());

@@ -6,10 +6,10 @@ use ir::{Chain, RouteId, delegation::Children, matching::Match, route::RuleSpec}
 
 use super::{Fault, Inspector, Provenance, Serving};
 use crate::{
-    delegation::beyond_fault,
+    delegation::excess_fault,
     tables::{
         delegation::{
-            self, ChildrenOverShare, Delegating, FitsBelow, Place, Places, Selection, Selections, ServedChain,
+            self, ChildrenOverShare, ContributedBelow, Delegating, Place, Places, Selection, Selections, ServedChain,
         },
         input::Config,
     },
@@ -54,7 +54,9 @@ impl Inspector<'_> {
 
     /// Whether children serve anything below a match of a delegating rule, by its index in [`Delegation::matches`].
     pub fn has_children_below(self, chain: &Chain, rule: u32, matching: u32) -> bool {
-        self.engine.get::<FitsBelow>(&(chain.clone(), rule, matching)).is_some_and(|fits| fits.serves)
+        self.engine
+            .get::<ContributedBelow>(&(chain.clone(), rule, matching))
+            .is_some_and(|contributed| contributed.serves)
     }
 
     /// The routes that a reference of a delegating rule selects, by its index in `backendRefs`, sorted by name. Whoever does
@@ -85,7 +87,7 @@ impl Inspector<'_> {
         let excess = chain.above().and_then(|(parent, rule)| {
             let excess = self.engine.group::<ChildrenOverShare>(&(parent.clone(), rule));
             let bound = self.engine.get::<Config>(&())?.delegation.max_matches;
-            Some(beyond_fault(bound, *excess.get(chain.route())?))
+            Some(excess_fault(bound, *excess.get(chain.route())?))
         });
         Some(ChildState { place, excess })
     }

@@ -13,7 +13,7 @@ use crate::{
     budget::cost::Meter,
     delegation::{describe, why_too_many},
     internal,
-    tables::delegation::{AsMuchBelow, Delegating, FitsBelow, Referred, Selection, ServedChain},
+    tables::delegation::{AsMuchBelow, ContributedBelow, Delegating, Referred, Selection, ServedChain},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -38,13 +38,13 @@ pub(super) fn answers(
     let References { missing, selected } = references(scope, unwritten, handling, findings);
     let (mut broken, mut empty, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for (placed, matching) in unwritten.matches.iter().zip(0..) {
-        let Some(fits) = scope.get::<FitsBelow>(&(chain.clone(), rule, matching)) else { continue };
+        let Some(contributed) = scope.get::<ContributedBelow>(&(chain.clone(), rule, matching)) else { continue };
         let field = || format!("{field}.matches[{}]", placed.index);
         let left = || {
             let last = scope.get::<AsMuchBelow>(&(chain.clone(), rule, matching));
             placed.behind(delegation.terms.sort, last.as_deref().map(|last| &**last))
         };
-        if fits.barred {
+        if contributed.barred {
             let message = format!(
                 "{} is no prefix, so only children that inherit it can stand below, and not all do; use PathPrefix, or \
                  annotate the children",
@@ -53,12 +53,12 @@ pub(super) fn answers(
             let problem = Problem::new(Severity::Replaced, Reason::UnsupportedValue, field(), message);
             findings.closed.push((placed.index, problem));
         }
-        if fits.serves {
-            if missing || fits.barred || fits.left_out {
+        if contributed.serves {
+            if missing || contributed.barred || contributed.left_out {
                 behind.push(left());
             }
-        } else if missing || !selected || fits.broken || fits.barred || fits.left_out {
-            broken.push(if fits.broken { left() } else { placed.clone() });
+        } else if missing || !selected || contributed.broken || contributed.barred || contributed.left_out {
+            broken.push(if contributed.broken { left() } else { placed.clone() });
         } else {
             let message = format!(
                 "no match of a child lies below {}, so it answers 404; correct the matches of the children, or this one",

@@ -13,10 +13,10 @@ use ir::{
 use super::{ANYWHERE, EnvoyRoutes, Findings, Resolved, unwritten::Unwritten};
 use crate::{
     budget::cost::{Limits, Meter},
-    delegation::{PlacedRoute, beyond_fault},
+    delegation::{PlacedRoute, excess_fault},
     internal,
     tables::{
-        delegation::{Beyond, ServedChain, Serving},
+        delegation::{Excess, ServedChain, Serving},
         gateway::Fault,
         input::Config,
         route::{RouteHead, RouteRule},
@@ -121,5 +121,5 @@ impl<'a> PlacedRule<'a> {
 fn no_room(scope: &Scope<'_>, chain: &Chain, config: &Settings) -> Option<Fault> {
     chain.above()?;
     let closed = *scope.get::<ServedChain>(chain)? == Serving::Closed;
-    closed.then(|| beyond_fault(config.delegation.max_matches, Beyond::Closed))
+    closed.then(|| excess_fault(config.delegation.max_matches, Excess::Closed))
 }

@@ -26,7 +26,7 @@ tables! {
     TruncatedStatus: RouteId => ();
     /// What the children of a delegating rule have below one of its matches. Of the many that come and go the rule knows
     /// this, so that few wake it.
-    FitsBelow: (Chain, u32, u32) => Fits;
+    ContributedBelow: (Chain, u32, u32) => Contributed;
     /// Where the last of those stands that are served below a match of a delegating rule, at any depth, and ask for no more
     /// than the match.
     AsMuchBelow: (Chain, u32, u32) => Arc<[Step]>;
@@ -36,7 +36,7 @@ tables! {
 
 groups! {
     /// The children of a delegating rule that go without. Whoever reads it reads [`OverShare`] as well, for its poison.
-    ChildrenOverShare: (Chain, u32), RouteId => Beyond;
+    ChildrenOverShare: (Chain, u32), RouteId => Excess;
     /// Where below others a route stands.
     Places: RouteId, Chain => Arc<Place>;
     /// The children below a match of their parent that have a match which asks for no more, of a rule that delegates no
@@ -124,33 +124,33 @@ impl engine::Lookup for Referred {
 }
 
 /// What the children of a delegating rule have below one of its matches.
-pub(crate) struct Fitting;
+pub(crate) struct Contributions;
 
-impl Group for Fitting {
-    const NAME: &'static str = "Fitting";
+impl Group for Contributions {
+    const NAME: &'static str = "Contributions";
     type Key = (Chain, u32, u32);
     type Sort = RouteId;
-    type Entry = Fit;
-    type Summary = FitCounts;
+    type Entry = Contribution;
+    type Summary = ContributionCounts;
 
-    fn summary(fit: &Fit) -> FitCounts {
-        match fit {
-            Fit::Serves => FitCounts { serving: 1, ..FitCounts::default() },
-            Fit::Broken => FitCounts { broken: 1, ..FitCounts::default() },
-            Fit::Barred => FitCounts { barred: 1, ..FitCounts::default() },
+    fn summary(contribution: &Contribution) -> ContributionCounts {
+        match contribution {
+            Contribution::Serves => ContributionCounts { serving: 1, ..ContributionCounts::default() },
+            Contribution::Broken => ContributionCounts { broken: 1, ..ContributionCounts::default() },
+            Contribution::Barred => ContributionCounts { barred: 1, ..ContributionCounts::default() },
         }
     }
 }
 
 /// How many children there are of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FitCounts {
+pub(crate) struct ContributionCounts {
     serving: u64,
     broken: u64,
     barred: u64,
 }
 
-impl Summary for FitCounts {
+impl Summary for ContributionCounts {
     fn add(&mut self, Self { serving, broken, barred }: &Self) {
         self.serving += serving;
         self.broken += broken;
@@ -166,7 +166,7 @@ impl Summary for FitCounts {
 
 /// What a child has below a match of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum Contribution {
     /// A match that it serves.
     Serves,
     /// Nothing that it serves, since the child as a whole is broken or not allowed.
@@ -186,7 +186,7 @@ pub enum Serving {
 
 /// What becomes of a route for which there is no room in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beyond {
+pub(crate) enum Excess {
     /// Its matches answer 500.
     Closed,
     /// There is no room for that either: its matches claim nothing, and what is left of its parent's answers 500.
@@ -198,7 +198,7 @@ pub(crate) enum Beyond {
 /// What all children have below a match of their parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each says something of its own")]
-pub(crate) struct Fits {
+pub(crate) struct Contributed {
     /// Somebody serves something.
     pub(crate) serves: bool,
     /// Somebody would serve if it were sound.
@@ -209,28 +209,28 @@ pub(crate) struct Fits {
     pub(crate) left_out: bool,
 }
 
-impl engine::Lookup for FitsBelow {
+impl engine::Lookup for ContributedBelow {
     /// By the place of the match.
-    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Fits> {
-        let children = scope.group::<Fitting>(key);
+    fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Contributed> {
+        let children = scope.group::<Contributions>(key);
         let (chain, rule, _) = key;
         scope.get::<OverShare>(chain.top());
         let excess = scope.group::<ChildrenOverShare>(&(chain.clone(), *rule));
         let (counts, left_out) =
             if excess.is_empty() { (*children.summary(), false) } else { without(&children, &excess) };
-        let FitCounts { serving, broken, barred } = counts;
-        Some(Fits { serves: serving > 0, broken: broken > 0, barred: barred > 0, left_out })
+        let ContributionCounts { serving, broken, barred } = counts;
+        Some(Contributed { serves: serving > 0, broken: broken > 0, barred: barred > 0, left_out })
     }
 }
 
 /// How many children there are of each kind where some go without, and whether one of them is left out.
-fn without(children: &View<Fitting>, excess: &View<ChildrenOverShare>) -> (FitCounts, bool) {
-    let (mut counts, mut left_out) = (FitCounts::default(), false);
-    for (child, fit) in children.iter() {
-        match (excess.get(child), fit) {
-            (Some(Beyond::Closed), Fit::Serves) => counts.add(&Fitting::summary(&Fit::Broken)),
-            (Some(Beyond::LeftOut | Beyond::Below), Fit::Serves | Fit::Broken) => left_out = true,
-            (_, fit) => counts.add(&Fitting::summary(fit)),
+fn without(children: &View<Contributions>, excess: &View<ChildrenOverShare>) -> (ContributionCounts, bool) {
+    let (mut counts, mut left_out) = (ContributionCounts::default(), false);
+    for (child, contribution) in children.iter() {
+        match (excess.get(child), contribution) {
+            (Some(Excess::Closed), Contribution::Serves) => counts.add(&Contributions::summary(&Contribution::Broken)),
+            (Some(Excess::LeftOut | Excess::Below), Contribution::Serves | Contribution::Broken) => left_out = true,
+            (_, contribution) => counts.add(&Contributions::summary(contribution)),
         }
     }
     (counts, left_out)

@@ -2,9 +2,10 @@
 
 use super::{
     Node, Pattern,
+    route::PARENT_REFERENCE,
     values::{
-        ANY_MAP, ANY_TEXT, CONTROLLER_NAME, GROUP, KIND, NAME, NAMESPACE, PORT, SECTION_NAME, list, map_list, matching,
-        number, one_of, optional, required, text,
+        ANY_MAP, ANY_TEXT, CONTROLLER_NAME, GROUP, KIND, NAME, SECTION_NAME, list, map_list, matching, number, one_of,
+        optional, required, text,
     },
 };
 
@@ -26,17 +27,9 @@ pub(crate) static TARGET_SELECTOR: Node = Node::Object(&[
 pub(super) static POLICY_STATUS: Node = Node::Object(&[required("ancestors", &ANCESTORS)]);
 static ANCESTORS: Node = list(0, 16, &ANCESTOR);
 static ANCESTOR: Node = Node::Object(&[
-    required("ancestorRef", &ANCESTOR_REF),
+    required("ancestorRef", &PARENT_REFERENCE),
     required("controllerName", &CONTROLLER_NAME),
     required("conditions", &CONDITIONS),
-]);
-static ANCESTOR_REF: Node = Node::Object(&[
-    optional("group", &GROUP),
-    optional("kind", &KIND),
-    optional("namespace", &NAMESPACE),
-    required("name", &NAME),
-    optional("sectionName", &SECTION_NAME),
-    optional("port", &PORT),
 ]);
 static CONDITIONS: Node = map_list(1, 8, "type", &CONDITION);
 static CONDITION: Node = Node::Object(&[

@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(crate) static PARENT_REFS: Node = list(0, 32, &PARENT_REFERENCE);
-static PARENT_REFERENCE: Node = Node::Object(&[
+pub(crate) static PARENT_REFERENCE: Node = Node::Object(&[
     optional("group", &GROUP),
     optional("kind", &KIND),
     optional("namespace", &NAMESPACE),

@@ -7,7 +7,7 @@ use ir::{Chain, Problem, Reason, Severity, route::ParentRef};
 
 use super::{Parent, problems::RouteProblems, reference_of};
 use crate::{
-    delegation::{beyond, beyond_fault, published_unasked},
+    delegation::{excess_fault, excess_of, published_unasked},
     resolve::{fault_everywhere, ways},
     status::listed,
     tables::{
@@ -34,7 +34,7 @@ pub(super) fn child(
     // At one of its places there may be room for it, and at another not.
     let no_room = || {
         let bound = scope.get::<Config>(&())?.delegation.max_matches;
-        places.iter().find_map(|(chain, _)| Some(beyond_fault(bound, beyond(scope, chain)?)))
+        places.iter().find_map(|(chain, _)| Some(excess_fault(bound, excess_of(scope, chain)?)))
     };
     if served.is_empty() {
         let fault = places.iter().find_map(|(_, place)| place.fault.clone());
