@@ -18,7 +18,7 @@ use portcullis_tests::{
     objects,
     portcullis::Portcullis,
     ports,
-    wait::{PATIENCE, eventually},
+    wait::{TIMEOUT, eventually},
 };
 
 /// A kind of expression, and where it stands.
@@ -82,7 +82,7 @@ async fn main() -> Result<()> {
         for proxy in 0..PROXIES {
             let envoy = Envoy::start(&bootstrap).await?;
             let target = Target::local(port);
-            eventually(10 * PATIENCE, async || {
+            eventually(10 * TIMEOUT, async || {
                 let status = client::send(&target, &Request::get("plain.other.net", "/")).await?.status;
                 ensure!(status == 500, "{status}");
                 Ok::<_, anyhow::Error>(())

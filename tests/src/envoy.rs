@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{self, Request, Target};
 use crate::process::{Process, envoy_binary};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{TIMEOUT, eventually};
 use crate::{certificates, ports};
 
 /// A running Envoy; it is killed when this is dropped.
@@ -123,7 +123,7 @@ impl Envoy {
             if std::fs::read_to_string(thread.join("comm"))?.trim() != "wrk:worker_0" {
                 continue;
             }
-            eventually(PATIENCE, async || {
+            eventually(TIMEOUT, async || {
                 let stat = std::fs::read_to_string(thread.join("stat"))?;
                 ensure!(stat.contains(" S "), "the worker is at work: {stat}");
                 anyhow::Ok(())

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::client::{self, Request, Target};
 use crate::ports;
 use crate::process::{Process, portcullis_binary};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// How long a start may take. A debug build computes for seconds what the largest trees of the tests come to, while others
 /// run.
@@ -112,7 +112,7 @@ impl Portcullis {
     /// Waits until everything was read once and every kind can be watched: one whose definition is new cannot for a
     /// moment.
     pub async fn wait_until_fresh(&self) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let ready = self.admin("/readyz").await?;
             ensure!(ready.body == "ready\n", "{}", ready.body);
             Ok(())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::process::{Child, Command};
 
-use crate::wait::{PATIENCE, PAUSE};
+use crate::wait::{POLL_INTERVAL, TIMEOUT};
 
 /// The top of the checkout.
 pub fn root() -> &'static Path {
@@ -149,11 +149,11 @@ impl Process {
     where
         F: Future<Output = Result<()>>,
     {
-        self.wait_until_within(PATIENCE, attempt).await
+        self.wait_until_within(TIMEOUT, attempt).await
     }
 
     /// The same for a program that takes longer to start.
-    pub async fn wait_until_within<F>(&mut self, patience: Duration, mut attempt: impl FnMut() -> F) -> Result<()>
+    pub async fn wait_until_within<F>(&mut self, timeout: Duration, mut attempt: impl FnMut() -> F) -> Result<()>
     where
         F: Future<Output = Result<()>>,
     {
@@ -164,10 +164,10 @@ impl Process {
             self.check_alive()?;
             match attempted {
                 Ok(()) => return Ok(()),
-                Err(error) if start.elapsed() >= patience => {
+                Err(error) if start.elapsed() >= timeout => {
                     return Err(error.context(self.log_tail()));
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -222,9 +222,9 @@ impl Drop for Process {
             return;
         };
         let sent = std::process::Command::new("kill").arg(id.to_string()).status();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while sent.is_ok() && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::statuses::StatusExpectation;
 use crate::wait::eventually;
 
 /// What rows may take together until they hold; a row that fails after that is tried once.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// `requests.yaml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -255,14 +255,14 @@ impl World {
             let mut row = row.clone();
             row.request.gateway = Some(gateway);
             row.request.port = Some(port);
-            let left = PATIENCE.saturating_sub(start.elapsed());
+            let left = TIMEOUT.saturating_sub(start.elapsed());
             if let Err(error) = eventually(left, || row.check(&self.stage)).await {
                 failures.push(format!("{label}{error:#}"));
             }
         }
         let (portcullis, envoys) = self.running.as_mut().context("not started")?;
         for expected in statuses {
-            let left = PATIENCE.saturating_sub(start.elapsed());
+            let left = TIMEOUT.saturating_sub(start.elapsed());
             let checked = eventually(left, async || expected.check(&portcullis.snapshot().await?));
             if let Err(error) = checked.await {
                 failures.push(format!("{label}{error:#}"));

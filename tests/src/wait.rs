@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 /// How long a condition may take that normally holds within milliseconds.
 ///
 /// Generous, because it is only ever used up by a test that fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between two looks.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Calls `attempt` until it returns `Ok`, and gives its last error once `patience` is used up.
+/// Calls `attempt` until it returns `Ok`, and gives its last error once `timeout` is used up.
 ///
 /// There is always at least one attempt.
-pub async fn eventually<T, E, F>(patience: Duration, mut attempt: impl FnMut() -> F) -> Result<T, E>
+pub async fn eventually<T, E, F>(timeout: Duration, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     E: Display,
     F: Future<Output = Result<T, E>>,
@@ -24,8 +24,8 @@ where
     loop {
         match attempt().await {
             Ok(value) => return Ok(value),
-            Err(error) if start.elapsed() >= patience => return Err(error),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(error) if start.elapsed() >= timeout => return Err(error),
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, Client};
 use portcullis_tests::api_server::{ApiServer, Channel};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 const GATEWAY: &str = "
 apiVersion: gateway.networking.k8s.io/v1
@@ -116,7 +116,7 @@ subjects: [{kind: ServiceAccount, name: reader}]
     let client = server.client_of(&namespace, "reader").await?;
     let allowed: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     // The server itself learns of new rules by watching.
-    eventually(PATIENCE, async || allowed.list(&ListParams::default()).await).await?;
+    eventually(TIMEOUT, async || allowed.list(&ListParams::default()).await).await?;
     let forbidden: Api<Secret> = Api::namespaced(client, &namespace);
     match forbidden.list(&ListParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
@@ -137,7 +137,7 @@ async fn objects_outlive_an_api_server_that_is_killed_or_stopped() -> Result<()>
         ensure!(api.get("kept").await.is_err(), "{how} and answers");
         server.restart().await?;
         // The same client finds the same object at the same address.
-        let object = eventually(PATIENCE, async || api.get("kept").await).await?;
+        let object = eventually(TIMEOUT, async || api.get("kept").await).await?;
         ensure!(object.data == config_map("since", "before").data, "{how}: {object:?}");
     }
     Ok(())
@@ -186,7 +186,7 @@ async fn nothing_is_left_of_a_server_that_was_dropped() -> Result<()> {
     ensure!(ids.iter().all(|id| runs(id)), "{ids:?} do not run");
     drop(server);
     ensure!(!folder.exists(), "{} is still there", folder.display());
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(!ids.iter().any(|id| runs(id)), "some of {ids:?} still run");
         Ok(())
     })

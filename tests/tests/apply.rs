@@ -19,7 +19,7 @@ use kube::{
 };
 use portcullis_tests::{
     api_server::ApiServer,
-    wait::{PATIENCE, eventually},
+    wait::{TIMEOUT, eventually},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ impl Scene {
         let patch = json!({"metadata": {"labels": {label: null}}});
         let api = self.api::<K>();
         api.patch("other-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let object = api.get_metadata("other-portcullis").await?;
             ensure!(object.metadata.labels.is_some_and(|labels| labels.contains_key(label)), "the label is not back");
             Ok(())
@@ -129,7 +129,7 @@ impl Scene {
             ensure!(pending == 0, "{pending} pending; {:?}", self.reports.lock().expect("no panic"));
             Ok(())
         };
-        eventually(PATIENCE, pending).await
+        eventually(TIMEOUT, pending).await
     }
 
     /// Waits until the last report is of that many failures, and gives their messages.
@@ -140,7 +140,7 @@ impl Scene {
             ensure!(last.failures.len() == count, "{last:?}");
             Ok(last.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message)).collect())
         };
-        eventually(PATIENCE, look).await
+        eventually(TIMEOUT, look).await
     }
 
     /// What a Gateway may have.
@@ -227,7 +227,7 @@ async fn pods_pass_the_restricted_pod_security_standard() -> Result<()> {
         ensure!(refused.contains("violates PodSecurity"), "{refused}");
         Ok::<_, anyhow::Error>(())
     };
-    eventually(PATIENCE, refused).await?;
+    eventually(TIMEOUT, refused).await?;
     pods.create(&dry, &pod(&scene.plan())?).await?;
     Ok(())
 }
@@ -287,7 +287,7 @@ async fn what_somebody_changes_is_put_right() -> Result<()> {
     scene.settled().await?;
     let services: Api<Service> = scene.api();
     let only_port = async |wanted: i32| {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let service: Service = scene.get().await?;
             let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
             let ports: Vec<_> = ports.iter().map(|port| port.port).collect();
@@ -320,7 +320,7 @@ async fn what_somebody_changes_is_put_right() -> Result<()> {
         for value in [json!("somebody"), Value::Null] {
             let patch = json!({"metadata": {"labels": {label: value}}});
             services.patch("web-portcullis", &PatchParams::default(), &Patch::Merge(&patch)).await?;
-            eventually(PATIENCE, async || {
+            eventually(TIMEOUT, async || {
                 let service: Service = scene.get().await?;
                 let now = service.metadata.labels.and_then(|labels| labels.get(label).cloned());
                 ensure!(now.as_ref() == Some(&before), "{now:?}; {:?}", scene.reports);
@@ -404,7 +404,7 @@ async fn who_does_not_lead_puts_nothing_right_and_does_once_it_leads() -> Result
     ensure!(services.get_opt("web-portcullis").await?.is_none() && scene.applied("Service") == before);
     leader.applier.lead(false);
     scene.applier.lead(true);
-    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    eventually(TIMEOUT, async || services.get("web-portcullis").await).await?;
     Ok(())
 }
 
@@ -417,15 +417,15 @@ async fn what_somebody_deletes_is_made_again() -> Result<()> {
     let accounts: Api<ServiceAccount> = scene.api();
     services.delete("web-portcullis", &DeleteParams::default()).await?;
     accounts.delete("web-portcullis", &DeleteParams::default()).await?;
-    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
-    eventually(PATIENCE, async || accounts.get("web-portcullis").await).await?;
+    eventually(TIMEOUT, async || services.get("web-portcullis").await).await?;
+    eventually(TIMEOUT, async || accounts.get("web-portcullis").await).await?;
     scene.settled().await?;
 
     // Deleted, and something else changes before the watch has a word of it: what we believed to know is wrong.
     services.delete("web-portcullis", &DeleteParams::default()).await?;
     let ports = vec![deploy::Port { name: "http".into(), port: 8080, target: 8080 }];
     scene.desire(&deploy::Plan { ports, ..scene.plan() })?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let service: Service = scene.get().await?;
         let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
         ensure!(ports.len() == 1 && ports[0].port == 8080, "{ports:?}");
@@ -442,7 +442,7 @@ async fn what_somebody_deletes_is_made_again_where_all_namespaces_are_read() -> 
     scene.settled().await?;
     let services: Api<Service> = scene.api();
     services.delete("web-portcullis", &DeleteParams::default()).await?;
-    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    eventually(TIMEOUT, async || services.get("web-portcullis").await).await?;
     Ok(())
 }
 
@@ -456,8 +456,8 @@ async fn what_happened_while_the_watch_was_cut_is_put_right_too() -> Result<()> 
     server.kill().await?;
     server.restart().await?;
     let services: Api<Service> = scene.api();
-    eventually(PATIENCE, async || services.delete("web-portcullis", &DeleteParams::default()).await).await?;
-    eventually(PATIENCE, async || services.get("web-portcullis").await).await?;
+    eventually(TIMEOUT, async || services.delete("web-portcullis", &DeleteParams::default()).await).await?;
+    eventually(TIMEOUT, async || services.get("web-portcullis").await).await?;
     Ok(())
 }
 
@@ -519,7 +519,7 @@ async fn what_a_gateway_left_that_went_while_nobody_led_goes_once_all_were_told_
     next.settled().await?;
     next.get::<Deployment>().await?;
     next.applier.complete();
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let left = next.api::<Deployment>().get_opt("web-portcullis").await?;
         ensure!(left.is_none(), "still there");
         Ok(())

@@ -213,7 +213,7 @@ async fn what_is_no_controller_or_not_ready_is_told() -> Result<()> {
     let kubeconfig = world.stranger().await?;
     let waiting = Portcullis::start_in_cluster(&kubeconfig, &world.namespace, &["--deploy-proxies", "false"])?;
     let address = waiting.admin_address().to_string();
-    let early = portcullis_tests::wait::eventually(portcullis_tests::wait::PATIENCE, async || {
+    let early = portcullis_tests::wait::eventually(portcullis_tests::wait::TIMEOUT, async || {
         let early = text(&["tree", "--address", &address]).await?;
         ensure!(early.err.contains("not ready"), "{early:?}");
         anyhow::Ok(early)

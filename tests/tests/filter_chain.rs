@@ -15,7 +15,7 @@ use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::statuses::StatusExpectation;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, ports};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -117,7 +117,7 @@ async fn a_request_that_no_route_does_anything_to_passes_every_filter_as_it_came
     }
     for target in &targets {
         let get = Request::get(HOST, "/");
-        eventually(PATIENCE, async || as_sent(target, &get, &client::send(target, &get).await?)).await?;
+        eventually(TIMEOUT, async || as_sent(target, &get, &client::send(target, &get).await?)).await?;
         for request in requests() {
             as_sent(target, &request, &client::send(target, &request).await?)?;
         }
@@ -127,7 +127,7 @@ async fn a_request_that_no_route_does_anything_to_passes_every_filter_as_it_came
     portcullis.write("route.yaml", &route(&format!(", {cors}")))?;
     let request = Request::get(HOST, "/").header("origin", "https://other.example");
     for target in &targets {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let allowed = client::send(target, &request).await?.header("access-control-allow-origin");
             ensure!(allowed.as_deref() == Some("https://other.example"), "{allowed:?}");
             Ok(())
@@ -174,7 +174,7 @@ impl Proxy {
 
     /// Takes the next response; gives the name of its type.
     async fn take(&mut self) -> Result<&'static str> {
-        let response = timeout(PATIENCE, self.responses.message()).await.context("nothing came")??;
+        let response = timeout(TIMEOUT, self.responses.message()).await.context("nothing came")??;
         let response = response.context("the stream has ended")?;
         let kind = ResourceType::from_type_url(&response.type_url).context(response.type_url.clone())?;
         let ack = DeltaDiscoveryRequest {
@@ -208,7 +208,7 @@ async fn an_envoy_that_is_too_old_is_told_on_its_gateway_and_is_sent_no_listener
             "conditions": {"Programmed": status},
             "messages": {"Programmed": words},
         }))?;
-        eventually(PATIENCE, async || expected.check(&portcullis.snapshot().await?)).await
+        eventually(TIMEOUT, async || expected.check(&portcullis.snapshot().await?)).await
     };
     let mut recent = Proxy::connect(&portcullis, 40).await?;
     ensure!([recent.take().await?, recent.take().await?] == ["Cluster", "Listener"], "in another order");

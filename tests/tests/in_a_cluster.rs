@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::DeleteParams;
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use world::{World, condition};
 
@@ -40,9 +40,9 @@ async fn what_runs_proxies_is_put_right_and_metrics_tell_what_goes_on() -> Resul
     world.apply_gateway("edge").await?;
     let name = format!("edge-{}", world.namespace);
     let services: Api<Service> = Api::namespaced(server.client().await?, &world.namespace);
-    let made = eventually(PATIENCE, async || services.get(&name).await).await?;
+    let made = eventually(TIMEOUT, async || services.get(&name).await).await?;
     services.delete(&name, &DeleteParams::default()).await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let again = services.get(&name).await?;
         ensure!(again.metadata.uid != made.metadata.uid, "it is not gone yet");
         anyhow::Ok(())
@@ -93,7 +93,7 @@ async fn an_api_server_that_is_away_costs_no_request_and_is_told() -> Result<()>
         ensure!(metric(&format!("{sent}{{type=\"Listener\"}}")).await? >= 1.0, "{sent}");
     }
     server.kill().await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let ready = portcullis.admin("/readyz").await?;
         ensure!(ready.status == 200 && ready.body.contains("stale: HTTPRoute"), "{} {}", ready.status, ready.body);
         anyhow::Ok(())

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ impl Replica {
 
     /// Waits until it leads, or no longer does.
     async fn until(&mut self, leads: bool) -> Result<()> {
-        let turned = timeout(PATIENCE, self.leadership.wait_for(|leadership| leadership.leads() == leads)).await;
+        let turned = timeout(TIMEOUT, self.leadership.wait_for(|leadership| leadership.leads() == leads)).await;
         turned.with_context(|| format!("it never turned to {leads}"))??;
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Replica {
     /// Asks it to end, and waits until it has.
     async fn end(mut self) -> Result<()> {
         drop(self.shutdown.take());
-        Ok(timeout(PATIENCE, &mut self.task).await??)
+        Ok(timeout(TIMEOUT, &mut self.task).await??)
     }
 }
 
@@ -79,11 +79,11 @@ async fn a_leader_that_ends_hands_over_before_its_lease_is_over() -> Result<()> 
     let namespace = server.namespace().await?;
     let leases = leases(server.client().await?, &namespace);
     // Nobody waits for so long: the follower does not lead because the lease ran out.
-    let long = PATIENCE * 10;
+    let long = TIMEOUT * 10;
     let mut first = Replica::start(server, &namespace, "first", long).await?;
     first.until(true).await?;
     let mut second = Replica::start(server, &namespace, "second", long).await?;
-    timeout(PATIENCE, second.leadership.wait_for(|leadership| leadership.holder.as_deref() == Some("first"))).await??;
+    timeout(TIMEOUT, second.leadership.wait_for(|leadership| leadership.holder.as_deref() == Some("first"))).await??;
     ensure!(!second.leads());
     ensure!(holder(&leases).await?.as_deref() == Some("first"));
 
@@ -119,7 +119,7 @@ async fn of_several_that_start_at_once_one_leads() -> Result<()> {
     let mut holders = Vec::new();
     for replica in &mut replicas {
         let leadership =
-            timeout(PATIENCE, replica.leadership.wait_for(|leadership| leadership.holder.is_some())).await??;
+            timeout(TIMEOUT, replica.leadership.wait_for(|leadership| leadership.holder.is_some())).await??;
         holders.push(leadership.holder.clone());
     }
     holders.dedup();
@@ -138,7 +138,7 @@ async fn a_lease_that_is_relabelled_or_deleted_stays_with_its_holder() -> Result
     let second = Replica::start(server, &namespace, "second", Duration::from_secs(30)).await?;
     first.leadership.mark_unchanged();
     let renewed = async |after: Option<String>| {
-        let lease = server.wait_for(&leases, LEASE, PATIENCE, |lease| {
+        let lease = server.wait_for(&leases, LEASE, TIMEOUT, |lease| {
             let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|t| t.0.to_string());
             renewed.is_some() && renewed != after
         });

@@ -10,7 +10,7 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::manifests;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 use translate::testing::Draws;
@@ -50,7 +50,7 @@ fn file(mut world: Vec<Value>, port: u16, number: usize) -> Result<(String, Stri
 
 /// The snapshot, once it is that of the world of this number.
 async fn snapshot(portcullis: &Portcullis, number: usize) -> Result<Value> {
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let snapshot = portcullis.snapshot().await?;
         let read = entry(&snapshot, SENTINEL)
             .is_some_and(|entry| entry["routes"].to_string().contains(&format!("\"/world/{number}\"")));
@@ -193,7 +193,7 @@ async fn whatever_is_written_into_the_folder() -> Result<()> {
         for (gateway, envoy) in &mut envoys {
             let expected = expected(&snapshot, gateway);
             served += expected.len();
-            let taken = eventually(PATIENCE, async || {
+            let taken = eventually(TIMEOUT, async || {
                 let difference = difference(&expected, &actual(envoy).await?);
                 ensure!(difference.is_none(), "world {number}, {gateway}: {}", difference.unwrap_or_default());
                 Ok(())

@@ -9,7 +9,7 @@ use portcullis_tests::{
     envoy::Envoy,
     ports::free_port,
     process::envoy_binary,
-    wait::{PATIENCE, eventually},
+    wait::{TIMEOUT, eventually},
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -92,7 +92,7 @@ async fn the_hook_that_ends_a_proxy_fails_its_readiness_and_ends_connections_wit
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let ready = envoy.admin("/ready").await?;
         ensure!(ready.status == 503, "{ready:?}");
         Ok::<_, anyhow::Error>(())
@@ -112,12 +112,12 @@ async fn the_hook_that_ends_a_proxy_fails_its_readiness_and_ends_connections_wit
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, goes).await.context("HTTP/2 goes on")??;
+    tokio::time::timeout(TIMEOUT, goes).await.context("HTTP/2 goes on")??;
     // Who does not know yet that the proxy goes is served.
     let response = Connection::open(&target).await?.send(&request).await?;
     ensure!(response.status == 200, "{response:?}");
 
-    let ended = tokio::time::timeout(PATIENCE, hook.wait()).await.context("the hook does not end")??;
+    let ended = tokio::time::timeout(TIMEOUT, hook.wait()).await.context("the hook does not end")??;
     ensure!(ended.success(), "{ended}");
     envoy.check().await
 }

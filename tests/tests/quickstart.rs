@@ -8,7 +8,7 @@ use portcullis_tests::client::{self, Connection, Request, Target};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::envoy_binary;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{ports, process};
 
 /// The files of the example with ports that are free.
@@ -48,7 +48,7 @@ async fn the_quickstart_serves_follows_an_edit_without_a_failed_request_and_ends
     let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
     let target = Target::local(port);
     let request = Request::get("localhost", "/");
-    let first = eventually(PATIENCE, || client::send(&target, &request)).await;
+    let first = eventually(TIMEOUT, || client::send(&target, &request)).await;
     first.with_context(|| portcullis.log_tail())?;
 
     let mut connection = Connection::open(&target).await?;
@@ -98,7 +98,7 @@ async fn a_file_that_does_not_parse_keeps_its_last_good_objects_and_holds_nothin
     let mut portcullis = Portcullis::start_with(&files, &envoy).await?;
     let target = Target::local(port);
     let by_header = Request::get("localhost", "/").header("version", "b");
-    let first = eventually(PATIENCE, || client::send(&target, &by_header)).await;
+    let first = eventually(TIMEOUT, || client::send(&target, &by_header)).await;
     first.with_context(|| portcullis.log_tail())?;
 
     portcullis.write("routes.yaml", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n  metadata: [")?;
@@ -115,7 +115,7 @@ spec:
   - backendRefs: [{name: a, port: 80}]
 ",
     )?;
-    let served = eventually(PATIENCE, async || {
+    let served = eventually(TIMEOUT, async || {
         let response = client::send(&target, &Request::get("more.example", "/")).await?;
         let seen = response.echoed.with_context(|| format!("{} {}", response.status, response.body))?;
         ensure!(seen.backend == "a", "{} answers", seen.backend);
@@ -125,7 +125,7 @@ spec:
     let response = client::send(&target, &by_header).await?;
     let seen = response.echoed.context("the broken file took its routes away")?;
     assert_eq!(seen.backend, "b");
-    let told = eventually(PATIENCE, async || {
+    let told = eventually(TIMEOUT, async || {
         let told = portcullis.log().contains("routes.yaml:");
         ensure!(told, "nothing tells where the file is broken\n{}", portcullis.log());
         Ok(())
@@ -143,13 +143,13 @@ async fn an_envoy_that_dies_is_started_again() -> Result<()> {
     let portcullis = Portcullis::start_with(&example(port, [&a, &b])?, &envoy).await?;
     let target = Target::local(port);
     let request = Request::get("localhost", "/");
-    let served = || eventually(PATIENCE, || client::send(&target, &request));
+    let served = || eventually(TIMEOUT, || client::send(&target, &request));
     served().await.with_context(|| portcullis.log_tail())?;
 
     let before = portcullis.children()?;
     ensure!(before.len() == 1, "one Envoy for one Gateway, not {before:?}");
     process::kill(before[0]).await?;
-    let replaced = eventually(PATIENCE, async || {
+    let replaced = eventually(TIMEOUT, async || {
         let now = portcullis.children()?;
         ensure!(now.len() == 1 && now != before, "children are {now:?}");
         Ok::<_, anyhow::Error>(())

@@ -419,7 +419,7 @@ async fn thousands_of_routes_get_their_status_with_one_write_each() -> Result<()
         controller.desire(&namespace, &format!("r{n}"), "words");
     }
     let told = start.elapsed();
-    let patience = portcullis_tests::wait::PATIENCE * 30;
+    let patience = portcullis_tests::wait::TIMEOUT * 30;
     let written = eventually(patience, async || {
         let written = controller.writes("written");
         if written == ROUTES as u64 { Ok(()) } else { Err(format!("{written} statuses were written")) }

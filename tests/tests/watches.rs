@@ -295,7 +295,7 @@ async fn kinds_come_and_go_with_their_crds() -> Result<()> {
         version.served = version.name == "v1beta1";
     }
     let recreate = async || crds.create(&PostParams::default(), &crd).await;
-    portcullis_tests::wait::eventually(portcullis_tests::wait::PATIENCE, recreate).await?;
+    portcullis_tests::wait::eventually(portcullis_tests::wait::TIMEOUT, recreate).await?;
     seen.until_synced(&[Kind::HttpRoute]).await?;
     let old = EVERYTHING.split("---").find(|text| text.contains("kind: HTTPRoute, metadata")).context("no route")?;
     server.apply_in("default", &old.replace("k8s.io/v1,", "k8s.io/v1beta1,")).await?;

@@ -25,7 +25,7 @@ use kube::api::{DeleteParams, PostParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::certificates::{Certificate, KeyKind};
 use portcullis_tests::client::{self, Request, Target};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use prost::{Message as _, Name as _};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -169,7 +169,7 @@ async fn a_proxy_comes_back_to_a_controller_that_was_restarted() -> Result<()> {
     let proxy = world.proxy("edge", &world.token(EDGE).await?).await?;
     proxy.has("edge-cluster").await?;
     world.stop().await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(proxy.envoy.stats().await?.get("control_plane.connected_state") == Some(&0), "still connected");
         anyhow::Ok(())
     })
@@ -196,7 +196,7 @@ async fn the_authority_is_replaced_without_a_dropped_stream() -> Result<()> {
     proxy.trusts(&both).await?;
     // It signs now, and who connects now believes it.
     world.pass(10 * MINUTE);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let bundle = world.bundle(2).await?;
         ensure!(bundle != both, "it does not sign");
         anyhow::Ok(())
@@ -276,7 +276,7 @@ async fn a_proxy_shows_two_pages_and_nothing_else() -> Result<()> {
     let world = World::new(ApiServer::shared().await?).await?;
     let proxy = world.proxy("edge", &world.token(EDGE).await?).await?;
     proxy.has("edge-cluster").await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let ready = proxy.observe("GET", "/ready").await?;
         ensure!(ready.status == 200 && ready.body.trim() == "LIVE", "{ready:?}");
         anyhow::Ok(())
@@ -332,7 +332,7 @@ async fn replicas_show_what_the_leader_made_and_it_outlives_the_leader() -> Resu
     };
     let bundle_of = async |trust: &Trust, wanted: &(dyn Fn(&str) -> bool + Sync)| -> Result<String> {
         let mut bundle = trust.bundle();
-        let found = tokio::time::timeout(PATIENCE, bundle.wait_for(|bundle| bundle.as_deref().is_some_and(wanted)));
+        let found = tokio::time::timeout(TIMEOUT, bundle.wait_for(|bundle| bundle.as_deref().is_some_and(wanted)));
         Ok(found.await??.as_deref().unwrap_or_default().to_owned())
     };
     // It is there and empty, as where nobody may create any.
@@ -343,7 +343,7 @@ async fn replicas_show_what_the_leader_made_and_it_outlives_the_leader() -> Resu
     let (leader, _lead_first, first) = replica(true);
     let made = bundle_of(&leader, &|_| true).await?;
     ensure!(bundle_of(&follower, &|_| true).await? == made);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(follower.certificate.is_set() && leader.certificate.is_set(), "nothing to show");
         anyhow::Ok(())
     })

@@ -10,7 +10,7 @@ use portcullis_tests::client::{Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, objects::service, ports};
 use tokio::task::JoinSet;
 
@@ -115,7 +115,7 @@ async fn a_route_that_moves_to_new_backends_loses_no_request() -> Result<()> {
             let moved = echo.latest(|seen| seen.header(MOVE).as_ref() == Some(&number));
             moved.map(drop).with_context(|| format!("no request by move {number}"))
         };
-        if let Err(error) = eventually(PATIENCE, arrived).await {
+        if let Err(error) = eventually(TIMEOUT, arrived).await {
             // A request that failed ends the load, and is the reason.
             load.finish().await?;
             return Err(error.context(portcullis.log_tail()));
@@ -130,7 +130,7 @@ async fn a_route_that_moves_to_new_backends_loses_no_request() -> Result<()> {
 
 /// What no route uses any more does not pile up.
 async fn clusters_go_with_their_routes(envoy: &Envoy) -> Result<()> {
-    let checked = eventually(PATIENCE, async || {
+    let checked = eventually(TIMEOUT, async || {
         let active = envoy.stats().await?.get("cluster_manager.active_clusters").copied();
         let active = active.context("no cluster_manager.active_clusters")?;
         ensure!(active < 10, "{active} clusters are left after {MOVES} moves");
@@ -163,7 +163,7 @@ async fn certificates_that_rotate_lose_no_request() -> Result<()> {
         let start = Instant::now();
         // Every handshake until then, and the request after it, has to succeed too.
         while shown_certificate(&target).await? != next.der {
-            ensure!(start.elapsed() < PATIENCE, "rotation {rotation} is not shown\n{}", portcullis.log_tail());
+            ensure!(start.elapsed() < TIMEOUT, "rotation {rotation} is not shown\n{}", portcullis.log_tail());
         }
     }
     let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
@@ -194,7 +194,7 @@ async fn a_restart_of_the_control_plane_loses_no_request_and_changes_nothing() -
     let before = updates(&envoy).await?;
 
     portcullis.restart().await?;
-    let connected = eventually(PATIENCE, async || {
+    let connected = eventually(TIMEOUT, async || {
         let state = envoy.stats().await?.get("control_plane.connected_state").copied();
         ensure!(state == Some(1), "control_plane.connected_state is {state:?}");
         Ok::<_, anyhow::Error>(())
@@ -202,7 +202,7 @@ async fn a_restart_of_the_control_plane_loses_no_request_and_changes_nothing() -
     connected.await.with_context(|| portcullis.log_tail())?;
     // A change that arrives shows that whatever was sent on the new stream before it has arrived too.
     portcullis.write("route.yaml", &format!("{}{}", service("b-0", &echo), route(1, "b-0")))?;
-    let arrived = eventually(PATIENCE, async || {
+    let arrived = eventually(TIMEOUT, async || {
         let moved = echo.latest(|seen| seen.header(MOVE).as_deref() == Some("1"));
         moved.map(drop).context("the change does not arrive")
     });

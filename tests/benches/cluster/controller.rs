@@ -10,7 +10,7 @@ use portcullis_tests::process::{Memory, memory};
 use crate::world::CONTROLLER;
 
 /// How long ten thousand statuses may take at most.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 /// Between two looks, which cost the controller something too.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What is still for so long is taken to be done.
@@ -105,7 +105,7 @@ impl Controller {
             if writes > last.0 || queue > 0.0 {
                 last = (writes, Instant::now());
             }
-            ensure!(began.elapsed() < PATIENCE, "{queue} statuses wait");
+            ensure!(began.elapsed() < TIMEOUT, "{queue} statuses wait");
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())

@@ -37,7 +37,7 @@ use crate::world::World;
 
 /// What Envoy allows a stream to have under way.
 const WINDOW: u32 = 256 << 20;
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How many reads of a socket are remembered.
 const READS: usize = 4_096;
 
@@ -68,7 +68,7 @@ impl Envoy {
     }
 
     pub(crate) async fn connect_with(controller: &Controller, world: &World, authority: &[u8]) -> Result<Self> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             match Self::open(controller, world, authority).await {
                 Ok(mut this) => {
@@ -153,7 +153,7 @@ impl Envoy {
 
     /// The next response, which is acknowledged.
     pub(crate) async fn next(&mut self) -> Result<Arrived> {
-        let response = timeout(PATIENCE, self.responses.message()).await.context("nothing comes")??;
+        let response = timeout(TIMEOUT, self.responses.message()).await.context("nothing comes")??;
         let (response, at) = (response.context("the stream ended")?, Instant::now());
         let ack = DeltaDiscoveryRequest { response_nonce: response.nonce.clone(), ..ask_url(&response.type_url) };
         self.requests.send(ack).await?;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, TypeMeta};
 use kube::{Api, Client};
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 const CLASS: &str = "bench";
@@ -56,7 +56,7 @@ impl World {
     /// The authority of the controller, once there is one.
     pub(crate) async fn authority(&self) -> Result<Vec<u8>> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let secret = eventually(PATIENCE, async || secrets.get("portcullis-xds-authority").await).await?;
+        let secret = eventually(TIMEOUT, async || secrets.get("portcullis-xds-authority").await).await?;
         Ok(secret.data.unwrap_or_default().remove("ca.crt").context("no ca.crt")?.0)
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::ApiServer;
 use crate::manifests;
 use crate::process::root;
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// The release of Gateway API whose CRDs are used.
 const GATEWAY_API: &str = "sigs.k8s.io/gateway-api@v1.6.1";
@@ -78,7 +78,7 @@ impl ApiServer {
         ensure!(!names.is_empty(), "no CRDs");
         let crds: Api<CustomResourceDefinition> = Api::all(self.client().await?);
         for name in names {
-            self.wait_for(&crds, &name, PATIENCE, |crd| crd.is_some_and(established)).await?;
+            self.wait_for(&crds, &name, TIMEOUT, |crd| crd.is_some_and(established)).await?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ async fn api_of(client: &Client, object: &DynamicObject, namespace: &str) -> Res
     let types = object.types.as_ref().context("an object without a kind")?;
     let kind = GroupVersionKind::try_from(types)?;
     // A CRD that was applied a moment ago is not known at once.
-    let found = eventually(PATIENCE, async || pinned_kind(client, &kind).await).await;
+    let found = eventually(TIMEOUT, async || pinned_kind(client, &kind).await).await;
     let (resource, capabilities) = found.with_context(|| format!("no kind {} {}", types.api_version, types.kind))?;
     Ok(match capabilities.scope {
         Scope::Cluster => Api::all_with(client.clone(), &resource),

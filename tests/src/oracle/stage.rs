@@ -15,7 +15,7 @@ use crate::manifests::{self, PortMapping, Renderer};
 use crate::portcullis::Portcullis;
 use crate::ports;
 use crate::process::{Process, envoy_binary};
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// How long the regular expressions of one request may take. The oracle knows no share of a namespace, so that none leaves
 /// anything out: a tree of expressions joined with expressions is beyond the default.
@@ -90,7 +90,7 @@ impl Stage {
             for port in ports {
                 let target = Target::local(self.renderer.port(gateway, *port)?);
                 let request = Request::get(SENTINEL, &format!("/world/{number}"));
-                let served = eventually(PATIENCE, async || {
+                let served = eventually(TIMEOUT, async || {
                     let response = client::send(&target, &request).await?;
                     // A route of the world before may redirect too.
                     let location = response.header("location").unwrap_or_default();
@@ -123,7 +123,7 @@ impl Stage {
         for envoy in self.envoys.values_mut() {
             envoy.check_alive()?;
         }
-        let routes = eventually(PATIENCE, async || {
+        let routes = eventually(TIMEOUT, async || {
             let logs = self.envoys.values().map(Process::log);
             let routes: BTreeMap<String, Option<String>> = logs.flat_map(|log| routes(&log)).collect();
             let routes = (0..requests.len()).map(|index| routes.get(&id(self.number, index)).cloned());

@@ -9,7 +9,7 @@ use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports;
 use portcullis_tests::process::portcullis_binary;
 use portcullis_tests::statuses::StatusExpectation;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use crate::manifests::{HEALTHY, backend, gateway, route, secret};
@@ -105,7 +105,7 @@ impl Stage {
     /// The same for any request.
     pub(crate) async fn answers_to(&self, request: &Request, status: u16) -> Result<()> {
         // A debug build is a while with ten thousand routes.
-        let answered = eventually(3 * PATIENCE, async || {
+        let answered = eventually(3 * TIMEOUT, async || {
             let response = client::send(&self.http, request).await?;
             let (host, path) = (&request.host, &request.path);
             ensure!(response.status == status, "{host}{path}: {} and not {status}: {}", response.status, response.body);
@@ -117,7 +117,7 @@ impl Stage {
     /// Whether a host of an HTTPS listener is served: its certificate is shown, and its route answers.
     pub(crate) async fn answers_over_tls(&self, host: &str, served: bool) -> Result<()> {
         let target = over_tls(self.https.address.port(), host);
-        let answered = eventually(PATIENCE, async || {
+        let answered = eventually(TIMEOUT, async || {
             let response = client::send(&target, &Request::get(host, "/")).await;
             let answered = response.as_ref().is_ok_and(|response| response.status == 200);
             ensure!(answered == served && response.is_err() != served, "{host}: {response:?}");
@@ -148,7 +148,7 @@ impl Stage {
 
     async fn healthy_serves(&self) -> Result<()> {
         for target in [&self.http, &self.https] {
-            let served = eventually(PATIENCE, async || {
+            let served = eventually(TIMEOUT, async || {
                 let response = client::send(target, &Request::get(HEALTHY, "/")).await?;
                 ensure!(response.status == 200, "{}", response.status);
                 Ok(())
@@ -197,7 +197,7 @@ impl Stage {
 
     /// The log of the running program tells these words.
     pub(crate) async fn logs(&self, words: &str) -> Result<()> {
-        let told = eventually(PATIENCE, async || {
+        let told = eventually(TIMEOUT, async || {
             ensure!(self.portcullis.log().contains(words), "nothing tells {words:?}");
             Ok(())
         });
@@ -207,7 +207,7 @@ impl Stage {
     /// A status, or a part of one, says this.
     pub(crate) async fn status(&self, expectation: &str) -> Result<()> {
         let expectation: StatusExpectation = serde_saphyr::from_str(expectation)?;
-        eventually(PATIENCE, async || expectation.check(&self.portcullis.snapshot().await?)).await
+        eventually(TIMEOUT, async || expectation.check(&self.portcullis.snapshot().await?)).await
     }
 }
 

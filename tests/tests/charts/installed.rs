@@ -181,7 +181,7 @@ async fn definitions_are_upgraded_with_their_release_and_outlive_it() -> Result<
             let conditions = crd.and_then(|crd| crd.status.as_ref()?.conditions.as_ref());
             conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
         };
-        cluster.server.wait_for(all, &name, portcullis_tests::wait::PATIENCE, accepted).await?;
+        cluster.server.wait_for(all, &name, portcullis_tests::wait::TIMEOUT, accepted).await?;
     }
 
     // An upgrade sees that they are its own, and renders them again.

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use portcullis_tests::api_server::{ApiServer, Channel, loose_crd};
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::root;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use super::world::{World, text};
@@ -132,7 +132,7 @@ spec: {{}}
     ensure!(controller.metric(refused).await? == Some(2.0));
 
     api.apply(&objects("418", "TableWeight")).await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(controller.metric(refused).await? == Some(0.0));
         anyhow::Ok(())
     })

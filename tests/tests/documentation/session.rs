@@ -10,7 +10,7 @@ use portcullis_tests::echo::Echo;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
 use portcullis_tests::process::{envoy_binary, portcullis_binary, root};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::claim::{Answer, copied};
 use crate::page::Block;
@@ -204,13 +204,13 @@ impl Session {
         let asked = self.adapted(&command.text).replacen("curl ", "curl -sS -i --max-time 20 ", 1);
         let said = self.adapted(&command.said);
         let receiver = copied(&said).and_then(|name| self.backends.iter().find(|backend| backend.name() == name));
-        let answer = eventually(PATIENCE, async || {
+        let answer = eventually(TIMEOUT, async || {
             let seen = receiver.map(|receiver| receiver.count(|_| true));
             let answer = Answer::read(&text(&self.bash(&asked).await?))?;
             answer.is(&said, self.before.as_deref())?;
             if let (Some(receiver), Some(seen)) = (receiver, seen) {
                 let copy = async || if receiver.count(|_| true) > seen { Ok(()) } else { Err("no copy came") };
-                eventually(PATIENCE, copy).await.map_err(anyhow::Error::msg)?;
+                eventually(TIMEOUT, copy).await.map_err(anyhow::Error::msg)?;
             }
             Ok::<_, anyhow::Error>(answer)
         });
@@ -223,7 +223,7 @@ impl Session {
     /// Runs a command that is shown with what it prints.
     async fn print(&self, command: &Command) -> Result<()> {
         let (script, expected) = (self.adapted(&command.text), self.adapted(&command.said));
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let printed = text(&self.bash(&script).await?);
             ensure!(printed.trim_end() == expected.trim_end(), "prints\n{printed}");
             Ok(())

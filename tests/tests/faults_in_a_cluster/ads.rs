@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use portcullis_tests::client::{Grpc, Protocol, Target, Tls};
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 use prost::Message;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -50,7 +50,7 @@ async fn open(address: SocketAddr, method: &str, token: &str) -> Result<Grpc> {
 }
 
 async fn next<M: Message + Default>(stream: &mut Grpc) -> Result<M> {
-    let message = timeout(PATIENCE, stream.next()).await.context("nothing came")??;
+    let message = timeout(TIMEOUT, stream.next()).await.context("nothing came")??;
     Ok(M::decode(&*message.context("the stream has ended")?)?)
 }
 

@@ -7,7 +7,7 @@ use http::Method;
 use kube::api::DeleteParams;
 use portcullis_tests::api_server::{ApiServer, Verdict};
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 use serde_json::json;
 
 use super::objects::{gateway, http, route};
@@ -51,7 +51,7 @@ fn asked(replica: &Replica) -> BTreeSet<(String, String)> {
 /// Waits until there is an object, or none.
 async fn is_there(world: &World<'_>, namespace: &str, kind: &str, name: &str, there: bool) -> Result<()> {
     let objects = world.objects_in(namespace, kind).await?;
-    let awaited = world.api.wait_for(&objects, name, PATIENCE, |found| found.is_some() == there).await;
+    let awaited = world.api.wait_for(&objects, name, TIMEOUT, |found| found.is_some() == there).await;
     awaited.with_context(|| format!("{kind} {name}, log: {}", world.replica.portcullis.log_tail()))?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::certificates::{Certificate, KeyKind};
 use portcullis_tests::client::{Connection, Protocol, Target, Tls};
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use super::objects::{class, gateway, http, https, route, rule, rules, service};
 use super::world::{World, backend};
@@ -78,7 +78,7 @@ async fn a_secret_that_goes_takes_its_listener_alone_and_one_that_comes_back_bri
             ensure!(shown(port).await? == certificate.der, "another certificate");
             anyhow::Ok(())
         };
-        eventually(PATIENCE, shown).await
+        eventually(TIMEOUT, shown).await
     };
     world.apply(&secret(&first)).await?;
     world.apply(&gateway("edge", &world.name, &[http(edge.port), https(port)])).await?;
@@ -86,7 +86,7 @@ async fn a_secret_that_goes_takes_its_listener_alone_and_one_that_comes_back_bri
 
     world.delete("Secret", "certificate").await?;
     world.says("Gateway", "edge", "ResolvedRefs", "False InvalidCertificateRef").await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(shown(port).await.is_err(), "a certificate is shown that is gone");
         anyhow::Ok(())
     })
@@ -141,7 +141,7 @@ async fn a_gateway_that_is_made_again_is_served_by_the_proxies_that_wait_for_it(
     proxy.answers("/found", 200).await?;
 
     world.delete("Gateway", "other").await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(Connection::open(&proxy.target).await.is_err(), "the listener is there");
         anyhow::Ok(())
     })
@@ -172,7 +172,7 @@ async fn gateways_of_one_name_and_class_in_two_namespaces_have_nothing_in_common
         found.map(ToString::to_string).ok_or_else(|| anyhow::anyhow!("no {gateway}: {snapshot:#}"))
     };
     let (ours, other) = (format!("{}/edge", world.name), format!("{namespace}/edge"));
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let theirs = snapshot(other.clone()).await?;
         ensure!(theirs.contains("/theirs") && !theirs.contains("/healthy\""), "{theirs}");
         anyhow::Ok(())
@@ -182,7 +182,7 @@ async fn gateways_of_one_name_and_class_in_two_namespaces_have_nothing_in_common
     // The token of one is none for the other.
     edge.proxy.answers("/theirs", 404).await?;
     api.apply_in(&namespace, &gateway("edge", "nobodys", &ports)).await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(snapshot(other.clone()).await.is_err(), "it is served");
         anyhow::Ok(())
     })

@@ -7,7 +7,7 @@ use http::Method;
 use kube::api::{Patch, PatchParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::envoy::Envoy;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::json;
 
 use super::ads::{self, Delta, Known};
@@ -45,7 +45,7 @@ async fn a_client_that_moves_to_another_replica_is_sent_nothing_that_it_has() ->
     let token = world.token("edge").await?;
     let [here, there] = [&world.replica, &second].map(|replica| replica.portcullis.xds_address());
     // A replica does not have to have read what another one has: it is asked until it serves the same.
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let (first, second) = (world.replica.portcullis.snapshot().await?, second.portcullis.snapshot().await?);
         ensure!(first == second, "{first:#} is not {second:#}");
         anyhow::Ok(())
@@ -149,7 +149,7 @@ async fn a_controller_that_crashes_while_nobody_answers_takes_nothing_from_its_p
     world.replica.way.refuse(500, None);
     world.replica.portcullis.crash().await?;
     // It lives, its proxies ask it, and it knows nothing to say.
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let alive = world.replica.portcullis.admin("/healthz").await?;
         let ready = world.replica.portcullis.admin("/readyz").await?;
         ensure!(alive.status == 200 && ready.status == 503, "{} {}", alive.status, ready.status);

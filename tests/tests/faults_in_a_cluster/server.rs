@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use kube::api::DeleteParams;
 use portcullis_tests::api_server::{ApiServer, Channel, Verdict};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use super::objects::{route, service};
 use super::world::{World, backend};
@@ -95,7 +95,7 @@ async fn statuses_that_cannot_be_written_hold_up_nothing_and_are_written_later()
         let name = format!("other-{code}");
         world.apply(&route(&name, "edge", "other", 80)).await?;
         edge.proxy.reaches(&format!("/{name}"), &other).await?;
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let exchanges = world.replica.way.exchanges();
             ensure!(exchanges.iter().any(|exchange| exchange.status == code), "nothing was refused with {code}");
             anyhow::Ok(())
@@ -158,7 +158,7 @@ async fn a_proxy_whose_token_expires_goes_on_and_is_served_again_with_the_next()
         anyhow::Ok(())
     };
     // The API server itself remembers for ten seconds what it said of a token.
-    eventually(2 * PATIENCE, expired).await?;
+    eventually(2 * TIMEOUT, expired).await?;
     world.apply(&route("after", "edge", "other", 80)).await?;
     world.says("HTTPRoute", "after", "Accepted", "True").await?;
     edge.proxy.answers("/after", 404).await?;

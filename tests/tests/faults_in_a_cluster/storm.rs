@@ -11,7 +11,7 @@ use kube::api::{Patch, PatchParams};
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::echo::Echo;
 use portcullis_tests::process::memory;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -78,7 +78,7 @@ async fn a_storm_of_endpoints_ends_in_the_last_ones_and_holds_up_no_route() -> R
     ensure!(served > 1, "no route was served before the storm was over");
 
     let endpoint = format!("::{}::", target.address());
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let clusters = edge.proxy.envoy.admin("/clusters").await?.body;
         let of_storm = clusters.lines().filter(|line| line.contains("storm") && line.contains("::cx_active::"));
         let all: Vec<_> = of_storm.collect();

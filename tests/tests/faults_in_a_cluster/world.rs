@@ -14,7 +14,7 @@ use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::{free_port, own_address};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use super::objects::{class, gateway, http, route, service};
@@ -34,7 +34,7 @@ pub(crate) struct Replica {
 impl Replica {
     /// Waits until the controller says that it is ready, and this.
     pub(crate) async fn is_ready_and_says(&self, words: &str) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let ready = self.portcullis.admin("/readyz").await?;
             let said = if words.is_empty() { ready.body == "ready\n" } else { ready.body.contains(words) };
             ensure!(ready.status == 200 && said, "{} {}", ready.status, ready.body);
@@ -45,7 +45,7 @@ impl Replica {
 
     /// Waits until a metric has this value.
     pub(crate) async fn counts(&self, series: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let value = self.portcullis.metric(series).await?;
             ensure!(value.is_some_and(&wanted), "{series} is {value:?}");
             anyhow::Ok(())
@@ -128,7 +128,7 @@ impl<'a> World<'a> {
     /// count: of the object, its listeners, parents and ancestors. It must be about the object as it is.
     pub(crate) async fn says(&self, kind: &str, name: &str, r#type: &str, wanted: &str) -> Result<()> {
         let objects = self.objects(kind).await?;
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let object = objects.get(name).await?;
             let status = &object.data["status"];
             let said = conditions(status, r#type, object.metadata.generation.unwrap_or_default());
@@ -169,7 +169,7 @@ impl<'a> World<'a> {
         object.metadata.name = Some(account.clone());
         let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await?, &self.name);
         if self.deploys {
-            self.api.wait_for(&accounts, &account, PATIENCE, |account| account.is_some()).await?;
+            self.api.wait_for(&accounts, &account, TIMEOUT, |account| account.is_some()).await?;
         } else {
             match accounts.create(&PostParams::default(), &object).await {
                 Ok(_) => {}
@@ -269,7 +269,7 @@ impl Proxy {
     }
 
     async fn answer(&self, path: &str, wanted: &str) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let answer = client::send(&self.target, &Request::get("localhost", path)).await?;
             let backend = answer.echoed.map(|echoed| echoed.backend).unwrap_or_default();
             let got = format!("{} {backend}", answer.status);

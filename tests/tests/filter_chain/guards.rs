@@ -5,7 +5,7 @@ use portcullis_tests::client::{Connection, Protocol, Request, Target, send};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, ports};
 
 use tokio::sync::Mutex;
@@ -60,7 +60,7 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
     let of = |protocol| Target { protocol, ..world.target.clone() };
     let mut connections = Vec::new();
     for target in [of(Protocol::Http1), of(Protocol::H2)] {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             ensure!(send(&target, &get).await?.status == 200, "not yet");
             Ok(())
         })
@@ -78,7 +78,7 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
     for (spec, status) in policies {
         world.portcullis.write("policy.yaml", &policy(spec))?;
         for connection in &connections {
-            eventually(PATIENCE, async || {
+            eventually(TIMEOUT, async || {
                 let response = connection.lock().await.send(&get).await?;
                 ensure!(response.status == status, "{spec}: {response:?}");
                 Ok(())
@@ -100,7 +100,7 @@ async fn behind_trusted_hops_an_address_is_what_they_say_in_whatever_form() -> R
         let request = Request::get(HOST, "/").header("x-forwarded-for", forwarded_for);
         Ok(send(&world.target, &request).await?.status)
     };
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(status("10.2.0.1").await? == 403, "not yet");
         Ok(())
     })

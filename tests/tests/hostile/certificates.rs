@@ -10,7 +10,7 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::objects;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ async fn each_certificate_is_served_as_it_is_or_refused_alone_and_told() -> Resu
     for part in numbered.chunks(AT_ONCE) {
         let (name, content) = file(part)?;
         portcullis.write(&name, &content)?;
-        let snapshot = eventually(PATIENCE, async || {
+        let snapshot = eventually(TIMEOUT, async || {
             let snapshot = portcullis.snapshot().await?;
             let said = |number: usize| condition(&snapshot, &format!("c{number}"), "ResolvedRefs").is_some();
             ensure!(part.iter().all(|(number, _)| said(*number)), "the certificates are not read");
@@ -122,7 +122,7 @@ async fn judge(snapshot: &Value, number: usize, case: &Case, port: u16) -> Resul
     }
     ensure!(resolved.starts_with("True"), "it is told {resolved}");
     let leaf = CertificateDer::from_pem_slice(&case.chain)?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let connection = Connection::open(&target).await?;
         ensure!(connection.certificate.as_deref() == Some(&*leaf), "another certificate is shown");
         Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use portcullis_tests::client::{self, Request};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::objects::service;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::manifests::rules;
 use crate::stage::{Finding, Stage};
@@ -48,7 +48,7 @@ async fn a_request_that_goes_in_circles_is_answered_508_after_three_rounds() -> 
     let response = client::send(stage.http(), &request).await?;
     ensure!((response.status, &*response.body) == (508, "loop detected"), "{response:?}");
     let rounds = || counter.count(|request| request.path == "/counted");
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(rounds() == 3, "{} rounds", rounds());
         Ok(())
     })
@@ -57,7 +57,7 @@ async fn a_request_that_goes_in_circles_is_answered_508_after_three_rounds() -> 
     let told = request.clone().header("cdn-loop", "cdn.example;a=\"b\"").header("cdn-loop", "other");
     let response = client::send(stage.http(), &told).await?;
     ensure!(response.status == 508, "{response:?}");
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         ensure!(rounds() == 6, "{} rounds", rounds());
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use portcullis_tests::objects::{Route, grant};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::stage::Stage;
 
@@ -27,7 +27,7 @@ async fn who_is_published_without_having_asked_for_it_sees_it() -> Result<()> {
     let mut stage = Stage::start().await?;
     let gauge = async |stage: &Stage, count: u32| {
         let line = format!("portcullis_routes_published_unasked {count}");
-        let told = eventually(PATIENCE, async || {
+        let told = eventually(TIMEOUT, async || {
             let metrics = stage.portcullis.admin("/metrics").await?.body;
             ensure!(metrics.lines().any(|other| other == line), "no {line:?} in\n{metrics}");
             Ok(())

@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::process::memory;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 /// How many of each kind, and the bytes in each.
 const OBJECTS: usize = 48;
@@ -78,7 +78,7 @@ async fn two_installations_with_one_controller_name_soon_write_rarely_and_name_e
     let first = controller(api, &one, &name, "false").await?;
     let second = controller(api, &other, &name, "true").await?;
     for (portcullis, rival) in [(&first, &other), (&second, &one)] {
-        let told = eventually(PATIENCE, async || {
+        let told = eventually(TIMEOUT, async || {
             let ready = portcullis.admin("/readyz").await?.body;
             let by = format!("is overwritten by \"portcullis.{rival}\"; only one installation");
             let told = ready.contains("contested: GatewayClass") && ready.contains(&by) && ready.contains(&name);

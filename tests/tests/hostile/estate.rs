@@ -7,7 +7,7 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::manifests;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 use translate::testing::tenant::{HEALTHY, NEIGHBOUR, OWNED_HOST, Place, SHARED, TREE_HOST, victims};
 
@@ -57,7 +57,7 @@ impl Estate {
         });
         self.portcullis.write("z-later.json", &file(&[later])?)?;
         let target = Target::local(self.place.http);
-        let served = eventually(PATIENCE, async || {
+        let served = eventually(TIMEOUT, async || {
             let status = client::send(&target, &Request::get("later.test", &path)).await?.status;
             ensure!(status == 200, "batch {} is not served: {status}", self.batches);
             anyhow::Ok(())
@@ -97,7 +97,7 @@ impl Estate {
 
     /// Waits until all victims are served.
     pub(crate) async fn serves(&self) -> Result<()> {
-        eventually(PATIENCE, async || self.answers().await.map(drop)).await
+        eventually(TIMEOUT, async || self.answers().await.map(drop)).await
     }
 
     /// The virtual hosts of a route configuration, as Envoy has them.

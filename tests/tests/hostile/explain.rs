@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use http::{HeaderName, HeaderValue, Uri};
 use portcullis_tests::client::{self, Request, Target};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
 use serde_json::Value;
@@ -171,7 +171,7 @@ async fn explain_says_which_route_takes_a_request_whatever_a_tenant_wrote() -> R
             let (id, status) = done?;
             unread.extend((status == Some(400)).then_some(id));
         }
-        let seen = eventually(PATIENCE, async || {
+        let seen = eventually(TIMEOUT, async || {
             let seen = routes(&estate.envoy.log());
             // Of a request that Envoy cannot read nothing is logged that tells which it was.
             let missing: Vec<_> =

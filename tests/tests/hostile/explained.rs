@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 use portcullis_tests::client::{self, Request};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use crate::manifests::rules;
@@ -68,7 +68,7 @@ async fn expressions_of_headers_are_explained_as_envoy_matches_them_byte_by_byte
                 escaped(&url),
                 escaped(&header)
             );
-            let explained = eventually(PATIENCE, async || {
+            let explained = eventually(TIMEOUT, async || {
                 let response = stage.portcullis.admin(&asked).await?;
                 ensure!(response.status == 200, "{}", response.body);
                 Ok(serde_json::from_str::<Value>(&response.body)?)

@@ -22,7 +22,7 @@ const END_HEADERS: u8 = 4;
 const FRAMES: u32 = 20_000;
 
 /// How long one may take to be sent.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How many frames are written at once.
 const AT_ONCE: usize = 500;
@@ -140,7 +140,7 @@ pub(crate) async fn flood(flood: Flood, port: u16, host: &str) -> Result<End> {
         }
         std::io::Result::Ok(())
     };
-    let cut = match timeout(PATIENCE, sent).await {
+    let cut = match timeout(TIMEOUT, sent).await {
         Ok(sent) => sent.is_err(),
         // It reads no more.
         Err(_) => false,
@@ -150,7 +150,7 @@ pub(crate) async fn flood(flood: Flood, port: u16, host: &str) -> Result<End> {
     }
     // Whatever it said, at the end of it the connection is open or not.
     let mut rest = Vec::new();
-    match timeout(PATIENCE, stream.read_to_end(&mut rest)).await {
+    match timeout(TIMEOUT, stream.read_to_end(&mut rest)).await {
         Ok(_) => Ok(End::Cut),
         Err(_) => Ok(End::Endured),
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{Connection, Request, Target};
 use portcullis_tests::echo::Echo;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -76,7 +76,7 @@ async fn a_grant_that_is_withdrawn_under_load_lets_no_later_request_through() ->
     let theirs = Echo::start("theirs", ([127, 0, 0, 1], 0).into()).await?;
     let target = Target::local(estate.place.http);
     let once = async |wanted: &str| {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let answer = Connection::open(&target).await?.send(&Request::get("shares.test", "/")).await?;
             let backend = answer.echoed.map(|echoed| echoed.backend).unwrap_or_default();
             ensure!(format!("{} {backend}", answer.status).trim_end() == wanted, "{} {backend}", answer.status);
@@ -93,7 +93,7 @@ async fn a_grant_that_is_withdrawn_under_load_lets_no_later_request_through() ->
             clients.spawn(ask(target.clone(), Arc::clone(&stop)));
         }
         let asked = theirs.count(|_| true);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             ensure!(theirs.count(|_| true) > asked + 20, "nobody asks");
             anyhow::Ok(())
         })
@@ -102,7 +102,7 @@ async fn a_grant_that_is_withdrawn_under_load_lets_no_later_request_through() ->
         once("500").await.with_context(|| format!("round {round}, withdrawn"))?;
         let withdrawn = Instant::now();
         let (before, own) = (theirs.count(|_| true), estate.backend.count(|_| true));
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             ensure!(estate.backend.count(|_| true) > own + AFTER, "too few requests came after the withdrawal");
             anyhow::Ok(())
         })

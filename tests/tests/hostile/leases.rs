@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config};
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -80,11 +80,11 @@ async fn a_lease_stolen_for_68_years_is_taken_back_after_four_durations() -> Res
     let (elector, mut leadership) = LeaderElector::new(settings);
     let (shutdown, ended) = oneshot::channel::<()>();
     let task = tokio::spawn(elector.run(cluster::status::client(config)?, async { drop(ended.await) }));
-    timeout(PATIENCE, leadership.wait_for(cluster::lease::Leadership::leads))
+    timeout(TIMEOUT, leadership.wait_for(cluster::lease::Leadership::leads))
         .await
         .context("it waits for 68 years")??;
     drop(shutdown);
-    timeout(PATIENCE, task).await??;
+    timeout(TIMEOUT, task).await??;
     let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(server.client().await?, &namespace);
     let spec = leases.get("portcullis").await?.spec.unwrap_or_default();
     ensure!(spec.holder_identity.is_none(), "it was given back: {spec:?}");

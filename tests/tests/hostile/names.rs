@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use crate::deployed::{World, condition};
@@ -58,7 +58,7 @@ async fn a_newcomer_whose_proxies_would_share_a_name_takes_no_object_and_heals_w
         anyhow::Ok(owners.into_iter().flatten().next().context("it has no owner")?.name)
     };
     let belongs_to = async |gateway: &str| {
-        let owned = eventually(2 * PATIENCE, async || {
+        let owned = eventually(2 * TIMEOUT, async || {
             let owner = owner().await?;
             ensure!(owner == gateway, "it belongs to {owner}");
             Ok(())
@@ -90,7 +90,7 @@ async fn a_proxy_is_served_as_before_when_a_newcomer_would_share_its_account() -
     let proxy = world.proxy("web-internal").await?;
     proxy.answers("/first", 301).await?;
     // Nothing runs that Portcullis has made, so age alone decides, which is in seconds.
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
         ensure!(now > world.created("Gateway", "web-internal").await?, "another would be as old");
         Ok(())

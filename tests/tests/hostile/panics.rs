@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::Request;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::manifests::{HEALTHY, rule, rules};
 use crate::stage::Stage;
@@ -20,7 +20,7 @@ fn guilty(matches: &[&str]) -> String {
 
 /// Waits until these many rows are panicking, and so many panics were counted in all.
 async fn counts(stage: &Stage, now: f64, ever: f64) -> Result<()> {
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let metric = async |name: &str| anyhow::Ok(stage.portcullis.metric(name).await?.unwrap_or_default());
         let counted = (metric("portcullis_poisoned_rows").await?, metric("portcullis_internal_faults_total").await?);
         ensure!(counted == (now, ever), "{counted:?}");

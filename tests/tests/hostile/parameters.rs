@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::PostParams;
 use portcullis_tests::api_server::{ApiServer, loose_crd};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::{Value, json};
 
 use crate::deployed::{World, condition};
@@ -90,7 +90,7 @@ async fn parameters_that_reach_for_what_is_others_change_nothing_that_runs_and_t
     let services: Api<Service> = Api::namespaced(client, &world.namespace);
     let name = format!("edge-{}", world.namespace);
     let has = async |replicas: i32| {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let deployment = deployments.get(&name).await?;
             let spec = serde_json::to_value(deployment.spec)?;
             ensure!(spec["replicas"] == replicas, "{spec:#}\n{}", world.portcullis.log_tail());
@@ -129,7 +129,7 @@ async fn a_gateway_that_begins_with_such_parameters_gets_nothing_and_others_get_
     }
     world.apply_gateway("victim").await?;
     let victim = format!("victim-{}", world.namespace);
-    eventually(PATIENCE, async || deployments.get(&victim).await).await?;
+    eventually(TIMEOUT, async || deployments.get(&victim).await).await?;
     let made = deployments.list(&kube::api::ListParams::default()).await?;
     let made: Vec<_> = made.items.into_iter().filter_map(|deployment| deployment.metadata.name).collect();
     ensure!(made == [victim], "{made:?}");
@@ -155,7 +155,7 @@ async fn pods_of_restricted_parameters_pass_the_restricted_standard_of_kubernete
     let client = world.api.client().await?;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &world.namespace);
     let name = format!("edge-{}", world.namespace);
-    let made = eventually(PATIENCE, async || deployments.get(&name).await).await?;
+    let made = eventually(TIMEOUT, async || deployments.get(&name).await).await?;
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     namespaces.patch(&world.namespace, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(label)).await?;
@@ -169,7 +169,7 @@ async fn pods_of_restricted_parameters_pass_the_restricted_standard_of_kubernete
         spec: pod.spec.clone().map(|spec| k8s_openapi::api::core::v1::PodSpec { host_pid: Some(true), ..spec }),
         ..pod.clone()
     };
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let refused = pods.create(&dry, &root).await;
         ensure!(
             refused.is_err_and(|error| error.to_string().contains("violates PodSecurity")),

@@ -6,7 +6,7 @@ use portcullis_tests::api_server::{ApiServer, Verdict};
 use portcullis_tests::certificates::{Certificate, KeyKind};
 use portcullis_tests::client::{Connection, Protocol, Target, Tls};
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::objects::{gateway, http, https};
 use crate::world::World;
@@ -23,7 +23,7 @@ fn secret(name: &str, certificate: &Certificate) -> String {
 async fn shows(port: u16, certificate: &Certificate) -> Result<()> {
     let tls = Tls { server_name: Some("example.com".to_owned()), key: None };
     let target = Target { address: ([127, 0, 0, 1], port).into(), protocol: Protocol::Http1, tls: Some(tls) };
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let connection = Connection::open(&target).await?;
         ensure!(connection.certificate.as_ref() == Some(&certificate.der), "another certificate");
         anyhow::Ok(())
@@ -34,7 +34,7 @@ async fn shows(port: u16, certificate: &Certificate) -> Result<()> {
 /// Waits until the status of listener `of-0` in a namespace says this of its certificate.
 async fn resolved(world: &World<'_>, namespace: &str, wanted: &str) -> Result<()> {
     let gateways = world.objects_in(namespace, "Gateway").await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let status = gateways.get("closed").await?.data["status"].take();
         let conditions = status["listeners"][0]["conditions"].as_array().cloned().unwrap_or_default();
         let is_wanted = conditions.iter().any(|each| each["type"] == "ResolvedRefs" && each["status"] == wanted);
@@ -66,7 +66,7 @@ async fn secrets_that_cannot_be_read_hold_up_neither_those_of_others_nor_a_start
     }
     api.apply_in(&closed, &secrets.join("---\n")).await?;
     api.apply_in(&closed, &gateway("closed", &world.class, &listeners)).await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let asked = world.replica.way.exchanges().iter().filter(|exchange| exchange.status == 403).count();
         ensure!(asked > 0, "nothing was asked for");
         anyhow::Ok(())
@@ -90,7 +90,7 @@ async fn secrets_that_cannot_be_read_hold_up_neither_those_of_others_nor_a_start
 
     world.replica.way.pass();
     resolved(&world, &closed, "True").await?;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let why = told().await?;
         ensure!(!why.contains("it cannot be read"), "{why}");
         anyhow::Ok(())

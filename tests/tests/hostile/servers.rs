@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use portcullis_tests::client::{self, Request, Target};
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -57,13 +57,13 @@ async fn idle_connections_end_neither_liveness_nor_xds_nor_the_reading_of_files(
     ensure!(limited.success(), "{limited}");
     let (admin, xds) = (stage.portcullis.admin_address(), stage.portcullis.xds_address());
     let held = (idle(admin, 1100).await, idle(xds, 1100).await);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let health = stage.portcullis.admin("/healthz").await?;
         ensure!(health.status == 200, "{}", health.status);
         Ok(())
     })
     .await?;
-    eventually(PATIENCE, async || speaks_http2(xds).await).await?;
+    eventually(TIMEOUT, async || speaks_http2(xds).await).await?;
     stage.write(&route("beside", "beside.example", "/")).await?;
     stage.answers("beside.example", "/", 200).await?;
     let log = stage.portcullis.log();
@@ -124,12 +124,12 @@ async fn a_proxy_that_asks_for_thousands_of_names_writes_few_lines() -> Result<(
     requests.send(ask("guess-0".into())).await?;
     let mut responses = ads.delta_aggregated_resources(ReceiverStream::new(receiver)).await?.into_inner();
     for number in 1..=NAMES {
-        let response = timeout(PATIENCE, responses.message()).await??.context("it ended")?;
+        let response = timeout(TIMEOUT, responses.message()).await??.context("it ended")?;
         let mut next = ask(format!("guess-{number}"));
         next.response_nonce = response.nonce;
         requests.send(next).await?;
     }
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let counted = stage.portcullis.metric("portcullis_xds_unknown_names_total{gateway=\"infra/gateway\"}").await?;
         ensure!(counted >= Some(f64::from(NAMES)), "{counted:?}");
         Ok(())

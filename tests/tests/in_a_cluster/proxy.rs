@@ -11,7 +11,7 @@ use kube::Api;
 use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 
 use crate::mount::Mount;
 
@@ -56,7 +56,7 @@ pub(crate) async fn launch(
 async fn authority(api: &ApiServer, home: &str) -> Result<String> {
     let secrets: Api<Secret> = Api::namespaced(api.client().await?, home);
     let made = |secret: Option<&Secret>| secret.is_some_and(|secret| secret.data.is_some());
-    let secret = api.wait_for(&secrets, "portcullis-xds-authority", PATIENCE, made).await?;
+    let secret = api.wait_for(&secrets, "portcullis-xds-authority", TIMEOUT, made).await?;
     let bundle = secret.and_then(|secret| secret.data?.remove("ca.crt")).context("the Secret has no ca.crt")?;
     Ok(String::from_utf8(bundle.0)?)
 }

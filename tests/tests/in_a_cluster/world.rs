@@ -11,7 +11,7 @@ use portcullis_tests::client::{self, Request, Target};
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
 
 use crate::mount::Mount;
@@ -112,7 +112,7 @@ impl<'a> World<'a> {
     /// Waits until the status of an object is as wanted.
     pub(crate) async fn says(&self, kind: &str, name: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
         let objects = self.objects(self.api.client().await?, kind);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let object = objects.get(name).await?;
             let status = &object.data["status"];
             ensure!(wanted(status), "{kind} {name} says {status:#}\n{}", self.portcullis.log_tail());
@@ -165,7 +165,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Waits until a request is answered with this status.
     pub(crate) async fn answers(&self, path: &str, status: u16) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let answer = client::send(&self.target, &Request::get("localhost", path)).await?;
             ensure!(answer.status == status, "{path} answers {}\n{}", answer.status, self.envoy.log_tail());
             anyhow::Ok(())

@@ -16,7 +16,7 @@ use kube::api::{
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -245,7 +245,7 @@ pub(crate) async fn says(routes: &Api<DynamicObject>, name: &str, expected: &[(&
 pub(crate) async fn until<T, F: Future<Output = Result<T>>>(attempt: impl FnMut() -> F) -> Result<T> {
     let text = |error: anyhow::Error| format!("{error:#}");
     let mut attempt = attempt;
-    let result = eventually(PATIENCE, move || {
+    let result = eventually(TIMEOUT, move || {
         let attempt = attempt();
         async move { attempt.await.map_err(text) }
     });

@@ -10,7 +10,7 @@ use cluster::watch::{self, Handle, Limits, Observed, Options, Stored};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use portcullis_tests::api_server::ApiServer;
-use portcullis_tests::wait::PATIENCE;
+use portcullis_tests::wait::TIMEOUT;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -78,7 +78,7 @@ impl Seen {
 
     /// Listens until `condition` holds.
     pub(crate) async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !condition(self) {
             let batch = timeout_at(until, self.inbox.recv()).await;
             let batch = batch.map_err(|_| anyhow!("waited for {what}: {:#?}", self.log))?;

@@ -20,7 +20,7 @@ use portcullis_tests::api_server::ApiServer;
 use portcullis_tests::client::{self, Request, Response, Target};
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::ports::free_port;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 use prost::Message as _;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -162,7 +162,7 @@ impl<'a> World<'a> {
     pub(crate) async fn event<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> Result<T> {
         let events = &mut self.controller.as_mut().context("it runs")?.events;
         let mut seen = Vec::new();
-        let found = timeout(2 * PATIENCE, async {
+        let found = timeout(2 * TIMEOUT, async {
             while let Some(event) = events.recv().await {
                 if let Some(found) = wanted(&event) {
                     return Some(found);
@@ -207,7 +207,7 @@ impl<'a> World<'a> {
         let wanted = |bundle: &Option<Arc<str>>| {
             bundle.as_ref().is_some_and(|bundle| bundle.matches("BEGIN CERTIFICATE").count() == authorities)
         };
-        let found = timeout(PATIENCE, bundle.wait_for(wanted)).await.context("it never has so many")??;
+        let found = timeout(TIMEOUT, bundle.wait_for(wanted)).await.context("it never has so many")??;
         Ok(found.as_deref().unwrap_or_default().to_owned())
     }
 
@@ -289,7 +289,7 @@ impl Proxy {
 
     /// Waits until Envoy has a cluster.
     pub(crate) async fn has(&self, cluster: &str) -> Result<()> {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let clusters = self.envoy.admin("/clusters").await?.body;
             ensure!(clusters.contains(&format!("{cluster}::")), "only {clusters}\n{}", self.envoy.log_tail());
             anyhow::Ok(())
@@ -311,7 +311,7 @@ impl Proxy {
     pub(crate) async fn trusts(&mut self, bundle: &str) -> Result<()> {
         let before = self.authorities_read().await?;
         self.authorities.replace(&[("ca.crt", bundle)])?;
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             ensure!(self.authorities_read().await? > before, "it was not read");
             anyhow::Ok(())
         })

@@ -1,7 +1,7 @@
 //! `portcullis run --envoy` with a real Envoy: the one at `PORTCULLIS_ENVOY`, or the one that `make envoy` installs.
 
 use super::{
-    running::{PATIENCE, Running, eventually, signal},
+    running::{Running, TIMEOUT, eventually, signal},
     *,
 };
 
@@ -52,7 +52,7 @@ fn free_port() -> u16 {
 /// The status of `GET /`, if anybody answers.
 fn status(port: u16) -> Option<u16> {
     let mut socket = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    socket.set_read_timeout(Some(TIMEOUT)).ok()?;
     socket.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).ok()?;

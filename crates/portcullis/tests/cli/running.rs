@@ -3,7 +3,7 @@
 use super::*;
 
 /// How long anything may take on a slow machine.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running `portcullis run`, stopped when it is dropped.
 pub(super) struct Running {
@@ -36,7 +36,7 @@ impl Running {
     /// Waits for a line of the log whose message has this text.
     pub(super) fn wait_for(&self, part: &str) -> Value {
         loop {
-            let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{part} is not logged"));
+            let line = self.log.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{part} is not logged"));
             if line["message"].as_str().is_some_and(|message| message.contains(part)) {
                 return line;
             }
@@ -77,7 +77,7 @@ pub(super) fn signal(signal: &str, process: u64) {
 }
 
 pub(super) fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < end, "{what}");
         thread::sleep(Duration::from_millis(10));
