@@ -12,6 +12,7 @@ pub mod hostname;
 pub mod id;
 pub mod listener;
 pub mod matching;
+mod priority;
 pub mod problem;
 pub mod reason;
 pub mod route;

@@ -4,11 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    delegation::Priority,
     filter::{Cors, HeaderModifier, Redirect, Rewrite},
     hostname::Hostname,
     id::{GATEWAY_API, NsName, ParentId, RouteId, RouteKind},
     matching::Match,
+    priority::Priority,
     problem::Problem,
     rule::{PolicyFields, Retry, SessionPersistence, Slot, Timeouts},
 };
