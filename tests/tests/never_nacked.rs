@@ -189,7 +189,7 @@ async fn whatever_is_written_into_the_folder() -> Result<()> {
             let (name, content) = file(next()?, sentinel, number)?;
             portcullis.write(&name, &content)?;
         }
-        let snapshot = snapshot(&portcullis, number).await?;
+        let snapshot = snapshot(&portcullis, number).await.with_context(|| portcullis.log_tail())?;
         for (gateway, envoy) in &mut envoys {
             let expected = expected(&snapshot, gateway);
             served += expected.len();
