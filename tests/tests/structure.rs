@@ -22,6 +22,20 @@ fn crates() -> Result<Vec<String>> {
     Ok(crates)
 }
 
+#[test]
+fn every_file_that_the_architecture_names_is_there() -> Result<()> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
+    let of_ours = |name: &&str| {
+        name.split_once('/').is_some_and(|(folder, _)| !folder.is_empty() && root().join(folder).is_dir())
+    };
+    let names: Vec<_> = page.split('`').skip(1).step_by(2).filter(of_ours).collect();
+    ensure!(names.len() > 50, "the page must name files, it names {names:?}");
+    for name in names {
+        ensure!(root().join(name).exists(), "ARCHITECTURE.md names {name}, which is not there");
+    }
+    Ok(())
+}
+
 /// Sources without those of tests, with their text.
 fn sources(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Objects of every kind that is read, and how they are named: what follows from the [list of kinds](super).
+//! Objects of every kind that is read, and how they are named: what follows from the list of kinds.
 
 use std::{fmt, sync::Arc};
 
