@@ -17,7 +17,7 @@ use portcullis_tests::{
 };
 use serde_json::{Value, json};
 
-const ROUTES: u32 = 200;
+const ROUTES: u32 = 20;
 const REQUESTS: u32 = 3_000;
 
 /// Policies, and how they are told.
