@@ -1,6 +1,6 @@
 //! What is said of a request.
 
-mod text;
+pub(crate) mod text;
 
 use ir::{RouteId, RouteKind};
 use serde::Serialize;

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use api::ObjectId;
 use ir::{Hostname, RouteId, filter::Scheme, matching::Origin};
 use serde::Serialize;
 use translate::{
@@ -116,12 +117,31 @@ pub struct Rule {
     pub name: Option<String>,
     /// Its matches, those of its parents counted in.
     pub matches: Vec<Match>,
+    /// Whose fields of policies hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<Held>,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Finding>,
     /// Whom it delegates to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
+}
+
+/// A field of policies on a rule, on those above it or, where it is part of a route's action, on where it is served.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    /// The field.
+    pub what: &'static str,
+    /// The policies that supply it; none where the rule itself does, or where it is served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
+    /// Those that say it and are not heard.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<String>,
+    /// By whose word it is so, where an object above has it merged otherwise than is the default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
 }
 
 /// A match of a rule.
@@ -260,11 +280,22 @@ fn rules(rows: &NodeRows, left_out: &[(u32, u32, String)]) -> Vec<Rule> {
             rule: index,
             name: head.name.as_ref().map(ToString::to_string),
             matches,
+            policies: rule.served.as_ref().map(held).unwrap_or_default(),
             problems: problems.collect(),
             references: references.collect(),
         }
     });
     rules.collect()
+}
+
+/// Whose fields of policies hold for a rule.
+fn held(rule: &ServedRule) -> Vec<Held> {
+    let held = rule.fields().into_iter().map(|what| {
+        let (from, overridden) = rule.policies(what);
+        let names = |policies: Vec<&ObjectId>| policies.into_iter().map(ToString::to_string).collect();
+        Held { what, from: names(from), overridden: names(overridden), by: rule.words(what) }
+    });
+    held.collect()
 }
 
 /// The matches that stand at a place.

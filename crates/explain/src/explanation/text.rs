@@ -31,11 +31,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "{head:<11}{:depth$}{route} rule {rule}{name}: {written}{selects}", "", depth = 2 * depth)?;
         }
         for Effect { what, value, from, overridden, by } in effects {
-            let from = if from.is_empty() { String::new() } else { format!(", from {}", from.join(" and ")) };
-            let over = overridden.join(" and ");
-            let over = if over.is_empty() { over } else { format!(", not {over}") };
-            let by = if by.is_empty() { String::new() } else { format!(", by {}", by.join(" and ")) };
-            writeln!(f, "           {what}: {value}{from}{over}{by}")?;
+            writeln!(f, "           {what}: {value}{}", whose(from, overridden, by))?;
         }
         write_outcome(f, outcome)?;
         if !tried.missed.is_empty() {
@@ -53,6 +49,12 @@ impl fmt::Display for Explanation {
         }
         Ok(())
     }
+}
+
+/// Whom something comes from, who is not heard, and by whose word.
+pub(crate) fn whose(from: &[String], overridden: &[String], by: &[String]) -> String {
+    let said = [("from", from), ("not", overridden), ("by", by)].into_iter().filter(|(_, names)| !names.is_empty());
+    said.map(|(what, names)| format!(", {what} {}", names.join(" and "))).collect()
 }
 
 fn write_considered(f: &mut fmt::Formatter<'_>, considered: &Considered) -> fmt::Result {

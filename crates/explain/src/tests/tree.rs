@@ -189,3 +189,30 @@ fn as_json_the_tree_has_the_same() {
             {"kind": "backends", "backends": [{"service": "apps/s", "port": 80, "weight": 1}]}}])
     );
 }
+
+#[test]
+fn whose_fields_of_policies_hold_is_told_of_each_rule_in_each_place() {
+    let policy = |name: &str, target: &str, seconds: u32| {
+        json!({
+            "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+            "metadata": {"namespace": "apps", "name": name},
+            "spec": {
+                "targetRefs": [{"group": GATEWAY_API, "kind": "HTTPRoute", "name": target}],
+                "timeouts": {"request": format!("{seconds}s")}, "buffer": {"maxRequestSize": seconds},
+            },
+        })
+    };
+    let root = |name: &str, path: &str| route(name, json!({"rules": [to(path, &["leaf"])]}));
+    let mut strict = root("strict", "/a/strict");
+    strict["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": "DeepMergePreferParent"});
+    let leaf = child("leaf", json!([forward("/a/strict/x"), forward("/a/plain/x")]));
+    let objects = [root("plain", "/a/plain"), strict, leaf, policy("own", "leaf", 1), policy("above", "strict", 2)];
+    let text = text(&scene(json!([http("web", 80, "")]), objects));
+    for line in [
+        "timeouts, from TrafficPolicy apps/own and TrafficPolicy apps/above, by DeepMergePreferParent of HTTPRoute apps/strict\n",
+        "buffer, from TrafficPolicy apps/above, not TrafficPolicy apps/own, by DeepMergePreferParent of HTTPRoute apps/strict\n",
+        "buffer, from TrafficPolicy apps/own\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use ir::RouteId;
 
-use super::{Gateway, Listener, Match, Node, Reference, Root, Rule, State, Tree};
-use crate::finding::Finding;
+use super::{Gateway, Held, Listener, Match, Node, Reference, Root, Rule, State, Tree};
+use crate::{explanation::text::whose, finding::Finding};
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +96,9 @@ fn write_rule(f: &mut fmt::Formatter<'_>, depth: usize, rule: &Rule) -> fmt::Res
                 line(f, depth + 1, format_args!("match {index}: {written} -> {}", outcome(matching)))?;
             }
         }
+    }
+    for Held { what, from, overridden, by } in &rule.policies {
+        line(f, depth + 1, format_args!("{what}{}", whose(from, overridden, by)))?;
     }
     findings(f, depth + 1, &rule.problems)?;
     rule.references.iter().try_for_each(|reference| write_reference(f, depth + 1, reference))

@@ -117,6 +117,14 @@ impl ServedRule {
         }
     }
 
+    /// The fields of which policies say something that matters there, each once.
+    pub fn fields(&self) -> Vec<&'static str> {
+        let units = self.0.policies.iter().flat_map(|policies| &policies.units);
+        let mut fields: Vec<_> = units.map(|unit| unit.field).collect();
+        fields.dedup();
+        fields
+    }
+
     /// By whose word `field` is as it is, where an object above has it merged otherwise than is the default.
     pub fn words(&self, field: &str) -> Vec<String> {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units).filter(|unit| unit.field == field);
