@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench translate` prints times; with `-- instructions` it counts instructions by running itself under
 //! valgrind, which no other load on the machine disturbs. `-- trees` has the times of delegated routes alone, and
-//! `-- tree-instructions` their instructions. With `report` behind the arguments of one run it says which rows it computed.
+//! `-- tree-instructions` their instructions, both with those of policies. `-- policies` has the latter alone. With `report` behind the arguments of one run it says which rows it computed.
 
 use std::{
     hint::black_box,
@@ -14,6 +14,7 @@ use api::Object;
 use ir::Settings;
 use translate::{Change, Translator};
 
+mod policies;
 mod tree;
 mod world;
 
@@ -48,9 +49,16 @@ fn main() {
             cold("leaves of a tree", parse(leaves), Tree::settings(), Tree::new(parse(leaves)).objects());
         }
         // Within the bounds that there are.
+        ["cold", "policies", leaves] => {
+            cold("leaves of a tree with policies", parse(leaves), Tree::settings(), policies::tree(parse(leaves)));
+        }
         ["cold", "wildcards"] => cold("routes that delegate to *", 12, World::settings(), tree::wildcards()),
         ["cold", routes] => cold("routes", parse(routes), World::settings(), World::new(parse(routes)).objects()),
         ["trees"] => tree_times(),
+        ["policies"] => {
+            policies::STEPS.iter().for_each(|step| instructions_of(step.name, step.sizes));
+            ["tree", "policies"].iter().for_each(|what| cold_apart(&["cold", what, "10000"]));
+        }
         _ => {
             times();
             tree_times();
@@ -124,8 +132,8 @@ fn tree_times() {
         "{:<40} {:>20} {:>10} {:>10} {:>10} {:>8} {:>10}",
         "change", "of", "p50", "p99", "max", "rows", "p50 each"
     );
-    for tree::Step { name, of, sizes, scene } in tree::STEPS {
-        for &size in sizes {
+    for tree::Step { name, of, sizes, scene } in steps() {
+        for &size in *sizes {
             let Scene { objects, change } = scene(size);
             let mut translator = translator_with(Tree::settings(), objects);
             let mut computed = 0;
@@ -155,7 +163,13 @@ fn tree_times() {
     for leaves in ["1000", "10000", "100000"] {
         cold_apart(&["cold", "tree", leaves]);
     }
+    cold_apart(&["cold", "policies", "10000"]);
     cold_apart(&["cold", "wildcards"]);
+}
+
+/// Changes of trees and of policies.
+fn steps() -> impl Iterator<Item = &'static tree::Step> {
+    tree::STEPS.iter().chain(&policies::STEPS)
 }
 
 /// In a process of its own, so that memory is that of one world.
@@ -222,7 +236,7 @@ fn resident() -> u64 {
 }
 
 fn run(step: &str, size: usize, times: usize) -> Translator {
-    let Scene { objects, change } = match tree::STEPS.iter().find(|known| known.name == step) {
+    let Scene { objects, change } = match steps().find(|known| known.name == step) {
         Some(known) => (known.scene)(size),
         None => plain(step, size),
     };
@@ -261,7 +275,7 @@ fn instructions() {
 const CHANGES: usize = 200;
 
 fn tree_instructions() {
-    for tree::Step { name, sizes, .. } in tree::STEPS {
+    for tree::Step { name, sizes, .. } in steps() {
         instructions_of(name, sizes);
     }
 }

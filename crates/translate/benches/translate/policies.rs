@@ -89,7 +89,7 @@ fn on(namespace: &str, kind: &str, target: &str, name: &str, said: &Value) -> Ob
 pub(crate) fn tree(leaves: usize) -> Vec<Object> {
     let objects = Tree::new(leaves).objects();
     let parents = objects.iter().filter_map(|object| match object {
-        Object::HttpRoute(route) if !route.spec.rules[0].backend_refs[0].name.starts_with("service-") => {
+        Object::HttpRoute(route) if !route.spec.rules[0].backend_refs[0].backend_ref.name.starts_with("service-") => {
             Some(route.metadata.name.to_string())
         }
         _ => None,

@@ -20,6 +20,11 @@ impl World {
         Self { routes, per_host: 10, per_gateway: PER_GATEWAY }
     }
 
+    /// All routes at one Gateway.
+    pub(crate) fn at_one_gateway(routes: usize) -> Self {
+        Self { routes, per_host: 10, per_gateway: routes }
+    }
+
     /// All routes on one hostname of one Gateway.
     pub(crate) fn on_one_host(routes: usize) -> Self {
         Self { routes, per_host: routes, per_gateway: routes }
