@@ -23,6 +23,8 @@ pub struct Settings {
     pub replacement: Replacement,
     /// How routes delegate to each other.
     pub delegation: Delegation,
+    /// Whom policies reach.
+    pub policies: Policies,
     /// How far GatewayParameters are trusted.
     pub gateway_parameters: Trust,
     /// What regular expressions may cost.
@@ -90,6 +92,13 @@ pub struct Delegation {
     pub max_depth: u32,
     /// How many matches all routes of one root's tree may have together, at most a million. As many again may answer 500.
     pub max_matches: u32,
+}
+
+/// Whom policies reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    /// The namespace whose TrafficPolicies select objects of every namespace; empty for none.
+    pub global_namespace: Arc<str>,
 }
 
 /// Whose children a route may be that names no parent.
@@ -168,6 +177,7 @@ impl Default for Settings {
                 max_depth: 32,
                 max_matches: 10_000,
             },
+            policies: Policies::default(),
             gateway_parameters: Trust::default(),
             regex: Regex { max_time: Duration::from_millis(50) },
             capacity: Capacity { max_bytes: 768 << 20 },

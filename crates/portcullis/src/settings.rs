@@ -15,7 +15,7 @@ use ir::{
 };
 use serde_json::Value;
 
-use parse::{body, consent, duration, ports, switch, trust, whole};
+use parse::{body, consent, duration, namespace_or_none, ports, switch, trust, whole};
 pub(crate) use parse::{not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
@@ -198,6 +198,9 @@ settings! {
     /// How many matches the routes of one tree may have together: 1 to 1000000.
     delegation_max_matches: u32 => delegation.max_matches, "delegation.maxMatches", "PORTCULLIS_DELEGATION_MAX_MATCHES",
         "COUNT", "10000", whole(1..=1_000_000);
+    /// The namespace whose TrafficPolicies select objects of every namespace by `targetSelectors`; empty for none.
+    policies_global_namespace: String => policies.global_namespace, "policies.globalNamespace",
+        "KGW_GLOBAL_POLICY_NAMESPACE", "NAME", "", namespace_or_none;
     /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,
     /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
     gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",

@@ -24,7 +24,7 @@ use crate::{
     budget::cost::{matchable, replaceable},
     internal,
     tables::{
-        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies, object_kind},
+        input::{Config, Gateways, ObjectKey, RewritePolicies, TrafficPolicies, object_kind},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
@@ -145,10 +145,21 @@ fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
         let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
         let first = selector.match_labels.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
         let section = section(selector.section_name.as_ref());
+        let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
         let entry = Selector { labels: selector.match_labels.clone(), section };
-        scope.emit::<Selecting>((kind, id.namespace.clone(), first), (rank.clone(), index), Arc::new(entry));
+        scope.emit::<Selecting>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
     }
     rank
+}
+
+/// The namespace whose policies select objects of every namespace, if there is one.
+fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
+    let config = scope.get::<Config>(&())?;
+    Some(config.policies.global_namespace.clone()).filter(|namespace| !namespace.is_empty())
+}
+
+fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
+    policy.kind == Kind::TrafficPolicy && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
 }
 
 impl Lookup for PoliciesOf {
@@ -156,10 +167,13 @@ impl Lookup for PoliciesOf {
         let object = &target.object;
         let key = key_of(object);
         let mut ranks: Vec<Rank> = scope.group::<Targeting>(target).iter().map(|(rank, ())| rank.clone()).collect();
+        let everywhere = global_namespace(scope).map(|_| Arc::default());
         let mut select = |labels: &StringMap| {
             let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
-            for pair in pairs.chain([None]) {
-                let selecting = scope.group::<Selecting>(&(object.kind, object.namespace.clone(), pair));
+            let namespaces = [Some(object.namespace.clone()), everywhere.clone()].into_iter().flatten();
+            let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
+            for (from, pair) in all {
+                let selecting = scope.group::<Selecting>(&(object.kind, from, pair));
                 let selected = selecting.iter().filter(|(_, selector)| {
                     selector.section == target.section
                         && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))

@@ -26,6 +26,13 @@ pub(crate) fn not_empty(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
+/// The name of a namespace, or nothing.
+pub(super) fn namespace_or_none(text: &str) -> Result<String, String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = text.len() <= 63 && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-');
+    if is_label { Ok(text.to_owned()) } else { Err(format!("{text:?} is no name of a namespace")) }
+}
+
 /// Text that Envoy takes as the body of a direct response.
 pub(super) fn body(text: &str) -> Result<String, String> {
     if text.len() > MAX_BODY {

@@ -69,6 +69,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.consent", "CrossNamespaceExplicit"),
     ("delegation.maxDepth", "64"),
     ("delegation.maxMatches", "1"),
+    ("policies.globalNamespace", "policies"),
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
     ("capacity.maxBytes", "1000000000"),

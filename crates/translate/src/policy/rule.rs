@@ -222,7 +222,7 @@ impl Level {
                     self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
-                    self.broken.get_or_insert(Broken { field: None, message: without(&id, fault) });
+                    self.broken.get_or_insert(Broken { field: None, message: without(&id, fault, &self.owner) });
                 }
             }
             self.policies.push(id);
@@ -239,7 +239,7 @@ impl Level {
         let broken =
             level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
         if let Some((policy, fault)) = broken {
-            let message = without(policy, fault);
+            let message = without(policy, fault, &target.object);
             level.broken.get_or_insert(Broken { field: None, message });
         }
         level
@@ -340,8 +340,8 @@ impl Level {
         let given_way = given_way.collect();
         let broken_unit = units.iter().find_map(|merged| merged.unit.as_ref().err());
         let broken_unit = broken_unit.map(|BrokenUnit { policy, level, problem, .. }| {
-            let message = without(policy, problem);
             let above = level.checked_sub(1).and_then(|place| above.get(place));
+            let message = without(policy, problem, above.map_or(&self.owner, |level| &level.owner));
             let message = above.map_or_else(|| message.clone(), |level| self.inherits(level, &message));
             Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message)
         });
@@ -422,7 +422,11 @@ pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl
     all_merged(levels).filter(|merged| merged.unit.is_ok())
 }
 
-fn without(policy: &ObjectId, fault: &Problem) -> String {
+/// What the owner of `target` is told of a policy on it that is broken.
+fn without(policy: &ObjectId, fault: &Problem, target: &ObjectId) -> String {
+    if policy.namespace != target.namespace {
+        return format!("a {} of another namespace is not valid, and nothing is served without it", policy.kind);
+    }
     format!("{policy} is not valid, and nothing is served without it: {fault}")
 }
 

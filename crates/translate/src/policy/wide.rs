@@ -93,8 +93,11 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     policies.iter().find_map(|id| {
         let policy = scope.get::<PolicyRow>(id)?;
         let fault = policy.faults().next()?;
-        let message =
-            format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}");
+        let message = if id.namespace == target.object.namespace {
+            format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}")
+        } else {
+            format!("a {} of another namespace is not valid, so everything answers 500", id.kind)
+        };
         Some(Fault::new(reason, message))
     })
 }

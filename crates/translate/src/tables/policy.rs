@@ -36,7 +36,8 @@ tables! {
 groups! {
     /// The policies that name an object or a section of it as their target.
     Targeting: Target, Rank => ();
-    /// The policies that select objects of a namespace by a label, or (none) whatever labels they have.
+    /// The policies that select objects of a namespace, or (an empty name) of every one, by a label, or (none) whatever labels
+    /// they have.
     Selecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();

@@ -153,6 +153,13 @@ fn met(scene: &Scene, config: &str) -> Value {
             }
         }
     }
+    // CORS has a slot of its own for all routes, which a row with the other one switches off.
+    let slots = &mut route["typedPerFilterConfig"];
+    if let Some(wide) = slots.as_object_mut().and_then(|slots| slots.remove("cors.wide"))
+        && slots.get("cors").is_none()
+    {
+        slots["cors"] = wide;
+    }
     route
 }
 

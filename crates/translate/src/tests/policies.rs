@@ -530,3 +530,70 @@ fn a_child_of_another_namespace_is_told_who_hands_down_what_is_broken_and_not_wh
     assert!(foreign.starts_with("False UnsupportedValue") && foreign.contains("HTTPRoute apps/root"), "{foreign}");
     assert!(!foreign.contains("secret") && !foreign.contains("extAuth"), "{foreign}");
 }
+
+/// A policy of another namespace that selects routes by labels.
+fn elsewhere(name: &str, namespace: &str, labels: Value) -> Value {
+    let mut policy = traffic(name, by_label(labels));
+    policy["metadata"]["namespace"] = json!(namespace);
+    policy
+}
+
+#[test]
+fn policies_of_the_global_namespace_alone_select_routes_of_every_namespace() {
+    let mut settings = ir::Settings::default();
+    settings.policies.global_namespace = "policies".into();
+    let base = || {
+        [
+            gateway("edge", json!([http("web", 80, "")])),
+            service("s"),
+            labelled(route("r", json!({"rules": [rule("/a", json!({}))]})), json!({"team": "a"})),
+        ]
+    };
+    let all = [elsewhere("global", "policies", json!({"team": "a"})), elsewhere("other", "elsewhere", json!({}))];
+    let mut scene = Scene::with(settings, base().into_iter().chain(all.clone()));
+    assert_eq!(paths(&scene), ["/a /global"]);
+    let mut status = scene.status(Kind::TrafficPolicy, "policies/global");
+    assert_eq!(status["ancestors"][0]["conditions"][0]["reason"], "Valid");
+    // Its own policy is nearer by age alone, and the loser's owner is told no name of another namespace.
+    scene.put(aged(traffic("own", at("HTTPRoute", "r")), 1));
+    scene.put(aged(elsewhere("global", "policies", json!({"team": "a"})), 0));
+    assert_eq!(paths(&scene), ["/a /global"]);
+    let told = conditions(&scene, Kind::TrafficPolicy, "own", true);
+    assert!(told[1].contains("a TrafficPolicy of another namespace") && !told[1].contains("global"), "{told:?}");
+    // Nor what is wrong with it.
+    let mut broken = elsewhere("global", "policies", json!({"team": "a"}));
+    broken["spec"]["urlRewrite"]["pathRegex"]["pattern"] = json!("(");
+    scene.put(broken);
+    assert_eq!(paths(&scene), ["/a 500"]);
+    let message = scene.route_message("apps/r", 0, "Accepted");
+    assert!(message.contains("a TrafficPolicy of another namespace is not valid"), "{message}");
+    assert!(!message.contains("global") && !message.contains("pathRegex"), "{message}");
+    status = scene.status(Kind::TrafficPolicy, "policies/global");
+    assert_eq!(status["ancestors"][0]["conditions"][0]["reason"], "Invalid");
+    // Without the setting nobody is.
+    let scene = Scene::new(base().into_iter().chain(all));
+    assert_eq!(paths(&scene), ["/a as it is"]);
+}
+
+#[test]
+fn a_selector_may_match_five_thousand_routes_or_none_and_of_two_policies_of_one_age_the_first_by_name_counts() {
+    const ROUTES: usize = 5_000;
+    let routes = (0..ROUTES).map(|index| {
+        let labels = json!({"all": "", "n": format!("{index}")});
+        labelled(route(&format!("r{index}"), json!({"rules": [rule(&format!("/r{index}"), json!({}))]})), labels)
+    });
+    let mut settings = ir::Settings::default();
+    settings.capacity.max_bytes = 1 << 40;
+    let base = [gateway("edge", json!([http("web", 80, "")])), service("s")];
+    let mut scene = Scene::with(settings, base.into_iter().chain(routes));
+    let nothing = scene.put(traffic("nothing", by_label(json!({"n": "none"}))));
+    assert!(nothing.computed < 20, "{} rows", nothing.computed);
+    assert!(scene.problems().iter().any(|told| told.contains("it applies to nothing that is served")));
+    let rewritten = |scene: &Scene, to: &str| paths(scene).iter().filter(|path| path.ends_with(to)).count();
+    scene.put(aged(traffic("b", by_label(json!({"all": ""}))), 1));
+    assert_eq!(rewritten(&scene, " /b"), ROUTES);
+    scene.put(aged(traffic("a", by_label(json!({}))), 1));
+    assert_eq!(rewritten(&scene, " /a"), ROUTES);
+    let one = scene.put(traffic("nothing", by_label(json!({"n": "7"})))).computed;
+    assert!(one < 60, "{one} rows for one route");
+}
