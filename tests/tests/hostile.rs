@@ -1,5 +1,7 @@
 //! One tenant against another, and against the controller: each test is an attack that a claim of `SECURITY.md` answers.
 
+#[path = "hostile/auth.rs"]
+mod auth;
 #[path = "hostile/body.rs"]
 mod body;
 #[path = "hostile/certificates.rs"]

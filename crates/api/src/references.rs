@@ -4,12 +4,14 @@
 //! these keys of it are kept, and of all others the watch keeps a name and a number. A reader of another key, or of another
 //! kind, is added here.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     Gateway, Kind, Object, ObjectId,
     core::{Secret, SecretData},
+    meta::StringMap,
     shared::SecretObjectReference,
+    traffic_policy::secrets,
 };
 
 /// The keys of a certificate, as `kubernetes.io/tls` has them: the chain, and its private key.
@@ -21,7 +23,73 @@ pub struct Reference {
     /// The other one, of a kind that is [`Kind::is_read_by_reference`]. It need not exist.
     pub id: ObjectId,
     /// The keys that are read.
-    pub keys: &'static [&'static str],
+    pub keys: Keys,
+}
+
+/// Keys of an object that are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// These.
+    These(BTreeSet<Box<str>>),
+    /// Whatever keys it has.
+    All,
+}
+
+impl Default for Keys {
+    /// None.
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl Keys {
+    /// One key.
+    pub fn one(key: &str) -> Self {
+        Self::These([key.into()].into())
+    }
+
+    /// Whether a key is one of them.
+    pub fn has(&self, key: &str) -> bool {
+        match self {
+            Self::These(keys) => keys.contains(key),
+            Self::All => true,
+        }
+    }
+
+    /// Whether all of these are among `others`.
+    pub fn are_among(&self, others: &Self) -> bool {
+        match (self, others) {
+            (_, Self::All) => true,
+            (Self::All, Self::These(_)) => false,
+            (Self::These(keys), Self::These(others)) => keys.is_subset(others),
+        }
+    }
+
+    /// Adds others.
+    pub fn extend(&mut self, others: &Self) {
+        match (&mut *self, others) {
+            (Self::These(keys), Self::These(others)) => keys.extend(others.iter().cloned()),
+            _ => *self = Self::All,
+        }
+    }
+}
+
+/// Which objects one object needs, whatever their names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selection {
+    /// Their kind, one that is [`Kind::is_read_by_reference`].
+    pub kind: Kind,
+    /// Their namespace.
+    pub namespace: Arc<str>,
+    /// The labels that they have, one at least.
+    pub labels: StringMap,
+}
+
+impl Selection {
+    /// Whether it selects an object of its kind with these labels.
+    pub fn selects(&self, namespace: &str, labels: &StringMap) -> bool {
+        *self.namespace == *namespace && self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
 }
 
 impl Kind {
@@ -47,6 +115,15 @@ impl Object {
     pub fn references(&self) -> Vec<Reference> {
         match self {
             Self::Gateway(gateway) => certificates(gateway),
+            Self::TrafficPolicy(policy) => secrets::references(policy),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Which objects of kinds that are [`Kind::is_read_by_reference`] it needs besides, all their keys.
+    pub fn selections(&self) -> Vec<Selection> {
+        match self {
+            Self::TrafficPolicy(policy) => secrets::selections(policy),
             _ => Vec::new(),
         }
     }
@@ -59,6 +136,10 @@ impl Object {
     }
 }
 
+fn certificate() -> Keys {
+    Keys::These(CERTIFICATE.map(Box::from).into())
+}
+
 fn certificates(gateway: &Gateway) -> Vec<Reference> {
     let tls = gateway.spec.listeners.iter().filter_map(|listener| listener.tls.as_ref());
     let references = tls.flat_map(|tls| &tls.certificate_refs);
@@ -66,7 +147,7 @@ fn certificates(gateway: &Gateway) -> Vec<Reference> {
     let reference = |SecretObjectReference { namespace, name, .. }: &SecretObjectReference| {
         let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty());
         let namespace = namespace.unwrap_or(&gateway.metadata.namespace);
-        Reference { id: ObjectId::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name)), keys: &CERTIFICATE }
+        Reference { id: ObjectId::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name)), keys: certificate() }
     };
     secrets.map(reference).collect()
 }
@@ -91,8 +172,8 @@ mod tests {
         });
         let gateway = crate::decode_json(Kind::Gateway, &gateway.to_string()).expect("a Gateway");
         let references = gateway.references();
-        let needs: Vec<_> = references.iter().map(|Reference { id, keys }| (id.to_string(), *keys)).collect();
-        let expected = ["Secret n/own", "Secret m/theirs"].map(|id| (id.to_owned(), &CERTIFICATE[..]));
+        let needs: Vec<_> = references.iter().map(|Reference { id, keys }| (id.to_string(), keys.clone())).collect();
+        let expected = ["Secret n/own", "Secret m/theirs"].map(|id| (id.to_owned(), certificate()));
         assert_eq!(needs, expected);
     }
 

@@ -165,7 +165,7 @@ impl Serialize for Resource {
         let Self(key, encoded) = self;
         let finish = |mut value| {
             whole_numbers(&mut value);
-            if key.kind == ResourceKind::Secret { redacted(value) } else { value }
+            redacted(value)
         };
         Streamed::new(key.kind.message_name(), encoded.body.to_bytes(), &finish).serialize(serializer)
     }

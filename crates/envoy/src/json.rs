@@ -3,14 +3,14 @@
 use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub mod streamed;
 #[cfg(test)]
 mod tests;
 mod untyped;
 
-/// What a private key prints as.
+/// What a private key, or another credential, prints as.
 pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
@@ -130,7 +130,15 @@ pub fn value(name: &str, body: &[u8]) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Every private key and its password in `value` replaced by [`REDACTED`].
+/// Messages that hold credentials, and where.
+const CREDENTIALS: [(&str, &[&str]); 2] = [
+    ("type.googleapis.com/envoy.extensions.filters.http.basic_auth.v3.BasicAuthPerRoute", &["users"]),
+    ("type.googleapis.com/envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuthPerRoute", &["credentials", "key"]),
+];
+
+/// Every private key and its password in `value`, and what else proves who somebody is, replaced by [`REDACTED`]: users
+/// and keys by which requests are judged, and values of headers that are marked as secret
+/// ([`mark_secret`](crate::slots::mark_secret)).
 pub fn redacted(mut value: Value) -> Value {
     redact(&mut value, false);
     value
@@ -139,12 +147,35 @@ pub fn redacted(mut value: Value) -> Value {
 fn redact(value: &mut Value, secret: bool) {
     match value {
         Value::Object(fields) => {
+            let url = fields.get("@type").and_then(Value::as_str);
+            let credentials = url.and_then(|url| CREDENTIALS.iter().find(|(known, _)| *known == url));
+            if let Some((_, path)) = credentials {
+                redact_below(fields, path);
+            }
+            if fields.get("keepEmptyValue") == Some(&Value::Bool(true))
+                && let Some(Value::Object(header)) = fields.get_mut("header")
+            {
+                redact_below(header, &["value"]);
+            }
             for (name, field) in fields {
                 redact(field, secret || name == "privateKey" || name == "password");
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secret)),
         Value::String(text) if secret => REDACTED.clone_into(text),
+        _ => {}
+    }
+}
+
+/// All texts below a path of keys; lists on the way count with each of their elements.
+fn redact_below(fields: &mut Map<String, Value>, path: &[&str]) {
+    let Some((key, path)) = path.split_first() else { return };
+    match fields.get_mut(*key) {
+        Some(Value::Array(items)) if !path.is_empty() => {
+            items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| redact_below(item, path));
+        }
+        Some(Value::Object(item)) if !path.is_empty() => redact_below(item, path),
+        Some(value) if path.is_empty() => redact(value, true),
         _ => {}
     }
 }

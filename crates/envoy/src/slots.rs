@@ -13,7 +13,8 @@ use envoy_types::pb::{
     envoy::{
         config::{
             core::v3::{
-                DataSource, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier,
+                DataSource, HeaderValueOption, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig,
+                data_source::Specifier,
             },
             route::v3::FilterConfig,
         },
@@ -65,6 +66,10 @@ pub const COMPRESS: [&str; 3] = ["compress.gzip", "compress.brotli", "compress.z
 pub const DECOMPRESS: [&str; 3] = ["decompress.gzip", "decompress.brotli", "decompress.zstd"];
 /// The slot that judges requests.
 pub const RBAC: &str = "rbac";
+/// The slot that asks for a key.
+pub const API_KEY_AUTH: &str = "apiKeyAuth";
+/// The slot that asks for a user and a password.
+pub const BASIC_AUTH: &str = "basicAuth";
 /// The slot that counts requests in each proxy.
 pub const LOCAL_RATE_LIMIT: &str = "rateLimit.local";
 /// The slot that changes headers: a wrapper.
@@ -96,6 +101,17 @@ pub fn on(name: &'static str) -> Slot {
 /// What switches a slot off, also where a wider scope has switched it on.
 pub fn off(name: &'static str) -> Slot {
     slot(name, &FilterConfig { disabled: true, ..FilterConfig::default() })
+}
+
+/// Marks a header that is set or added as one whose value is secret, which no document shows. The value must not be empty:
+/// to Envoy, the mark says what becomes of one that is.
+pub fn mark_secret(header: &mut HeaderValueOption) {
+    header.keep_empty_value = true;
+}
+
+/// Whether [`mark_secret`] marked it.
+pub fn is_secret(header: &HeaderValueOption) -> bool {
+    header.keep_empty_value
 }
 
 /// Whether this switches a slot off.
@@ -142,8 +158,8 @@ fn slots() -> Vec<(&'static str, Any)> {
         (DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
         ("oauth2", wrapper()),
         ("extProc.oauth2", wrapper()),
-        ("apiKeyAuth", any(&ApiKeyAuth::default())),
-        ("basicAuth", basic_auth()),
+        (API_KEY_AUTH, any(&ApiKeyAuth::default())),
+        (BASIC_AUTH, basic_auth()),
         // oauth2.jwt
         ("extAuth.wide.0", wrapper()),
         ("extAuth.wide.1", wrapper()),

@@ -1,6 +1,6 @@
 //! What one rule of a route does.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     filter::{Filters, HeaderModifier, Redirect},
@@ -178,8 +178,8 @@ impl Retry {
     }
 }
 
-/// What a rule says in a slot of the filter chain.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What a rule says in a slot of the filter chain. What it says never shows in `Debug`: it may be secret.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The slot.
     pub name: &'static str,
@@ -187,6 +187,13 @@ pub struct Slot {
     pub config: Arc<[u8]>,
     /// The expressions in it, which requests are held against.
     pub patterns: Arc<[Arc<str>]>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, config, patterns } = self;
+        f.debug_struct("Slot").field("name", name).field("bytes", &config.len()).field("patterns", patterns).finish()
+    }
 }
 
 /// Fields of an Envoy route that no field of a rule means.

@@ -7,6 +7,7 @@ mod count;
 pub(crate) mod merge;
 mod read;
 pub(crate) mod rule;
+pub(crate) mod secrets;
 pub(crate) mod wide;
 
 use std::sync::Arc;
@@ -86,7 +87,8 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Said>
     if let Some(of_all) = refused.iter().position(is_of_all) {
         return Err(refused.swap_remove(of_all));
     }
-    let mut units = units::read(&policy.spec)?;
+    let secrets = secrets::OfPolicy { scope, namespace: &policy.metadata.namespace };
+    let mut units = units::read(&policy.spec, &secrets)?;
     for said in &mut units {
         if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {
             said.unit = Err(problem);

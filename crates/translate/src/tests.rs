@@ -16,6 +16,7 @@ mod properties;
 mod proxies;
 mod regexes;
 mod replacement;
+mod secrets;
 mod shares;
 mod wide_policies;
 mod wide_units;

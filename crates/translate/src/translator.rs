@@ -29,9 +29,10 @@ use crate::{
     host::{Owner, RoutesAt},
     policy::{
         rule::{HandedDown, RulePolicies},
+        secrets::{SecretLabels, SecretsLabelled},
         wide::{
             ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
-            WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
+            WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
         },
     },
     resolve::{ResolvedAt, ResolvedRule},
@@ -49,7 +50,7 @@ use crate::{
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
             self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, Nacks,
-            ObjectTable, RewritePolicies, Routes, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            ObjectTable, RewritePolicies, Routes, Secrets, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
@@ -334,6 +335,11 @@ fn tables() -> Engine {
         .lookup::<RouteRule>()
         .derived_for_each::<RefusedResponses, DirectResponses>(same)
         .track::<RefusedResponses>()
+        .derived_for_each::<GrantRow, Grants>(same)
+        .group::<GrantsBetween>()
+        .lookup::<Permitted>()
+        .derived_for_each::<SecretLabels, Secrets>(same)
+        .group::<SecretsLabelled>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
@@ -355,10 +361,8 @@ fn tables() -> Engine {
         .lookup::<SlotWords>()
         .lookup::<SlotWordAt>()
         .lookup::<SlotHolders>()
+        .lookup::<WideAuth>()
         .lookup::<OurClasses>()
-        .derived_for_each::<GrantRow, Grants>(same)
-        .group::<GrantsBetween>()
-        .lookup::<Permitted>()
         .derived_for_each::<SliceRow, Slices>(same)
         .group::<SlicesOf>()
         .lookup::<ServicePorts>()

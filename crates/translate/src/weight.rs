@@ -123,7 +123,12 @@ mod tests {
     /// What a policy says in slots counts with three times what Envoy has allocated for it.
     fn counts(spec: serde_json::Value, allocated: u64) {
         let spec = serde_json::from_value(spec).expect("a spec");
-        let said = units::read(&spec).expect("a policy").remove(0).unit.expect("a unit").slots();
+        let said = units::read(&spec, &units::Everywhere::default())
+            .expect("a policy")
+            .remove(0)
+            .unit
+            .expect("a unit")
+            .slots();
         let counted = slots(&said);
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }

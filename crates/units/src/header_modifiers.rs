@@ -1,6 +1,8 @@
 //! `headerModifiers`: headers of requests and responses are changed.
 
-use api::traffic_policy::TrafficPolicySpec;
+use std::fmt;
+
+use api::traffic_policy::{TrafficPolicySpec, secrets::SecretKeyReference};
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::{
@@ -12,26 +14,27 @@ use envoy_types::pb::envoy::{
 };
 use ir::rule::Slot;
 use serde::Deserialize;
-use serde_json::Value;
 use validate::{Invalid, header};
 
-use super::{Deep, Refused, Unit, mutations, spec};
+use super::{Deep, Refused, SecretReader, Unit, mutations, secrets, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
 
 /// Reads the name of a header that is set.
-type Name = fn(&str) -> Result<String, Invalid>;
+type ReadName = fn(&str) -> Result<String, Invalid>;
 
 /// What headers are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderModifiers {
+    /// What is written, if it names Secrets that were not read yet.
+    written: Option<Box<Spec>>,
     /// None changes nothing.
     slot: Option<Slot>,
 }
 
 /// What may be written.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spec {
     request: Option<Changes>,
@@ -39,7 +42,7 @@ pub struct Spec {
 }
 
 /// Changes of one direction.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Changes {
     add: Option<Vec<Header>>,
@@ -47,13 +50,20 @@ struct Changes {
     remove: Option<Vec<String>>,
 }
 
-/// A header and its value.
-#[derive(Debug, Deserialize)]
+/// A header and its value, which never shows in `Debug`.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Header {
     name: Option<String>,
     value: Option<String>,
-    secret_ref: Option<Value>,
+    secret_ref: Option<SecretKeyReference>,
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, secret_ref, .. } = self;
+        f.debug_struct("Header").field("name", name).field("secret_ref", secret_ref).finish_non_exhaustive()
+    }
 }
 
 impl Unit for HeaderModifiers {
@@ -78,15 +88,16 @@ impl Unit for HeaderModifiers {
         if written.request.is_none() && written.response.is_none() {
             return Err(Refused::new("", "it says nothing; set request or response, or remove it"));
         }
-        let changes = |changes: Option<&Changes>, field: &str, name: Name| {
-            changes.map_or(Ok(Vec::new()), |all| all.read(field, name))
-        };
-        let changed = Mutations {
-            request_mutations: changes(written.request.as_ref(), "request", header::client_name)?,
-            response_mutations: changes(written.response.as_ref(), "response", header::settable_name)?,
-            ..Mutations::default()
-        };
-        Ok(Self { slot: mutations::slot(slots::HEADER_MODIFIERS, changed) })
+        // All but what Secrets decide.
+        let read = Self::of(written.mutations(None)?);
+        Ok(if written.names_secrets() { Self { written: Some(Box::new(written)), ..read } } else { read })
+    }
+
+    fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
+        match self.written {
+            Some(written) => written.mutations(Some(secrets)).map(Self::of),
+            None => Ok(self),
+        }
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -96,7 +107,7 @@ impl Unit for HeaderModifiers {
     /// One that changes nothing adds nothing to what the other does.
     fn over(&self, other: &Self) -> Option<Self> {
         let slot = mutations::after(slots::HEADER_MODIFIERS, self.slot.as_ref(), other.slot.as_ref());
-        Some(Self { slot })
+        Some(Self { written: None, slot })
     }
 
     fn explain(route: &Route) -> Option<String> {
@@ -104,9 +115,44 @@ impl Unit for HeaderModifiers {
     }
 }
 
+impl HeaderModifiers {
+    fn of(changed: Mutations) -> Self {
+        Self { written: None, slot: mutations::slot(slots::HEADER_MODIFIERS, changed) }
+    }
+}
+
+impl Spec {
+    /// The lists of headers.
+    fn headers(&self) -> impl Iterator<Item = &Header> {
+        let changes = [&self.request, &self.response].into_iter().flatten();
+        changes.flat_map(|changes| [&changes.add, &changes.set]).flatten().flatten()
+    }
+
+    fn names_secrets(&self) -> bool {
+        self.headers().any(|header| header.secret_ref.is_some())
+    }
+
+    /// What changes headers; without what stands in Secrets where there are none.
+    fn mutations(&self, secrets: Option<&dyn SecretReader>) -> Result<Mutations, Refused> {
+        let changes = |changes: Option<&Changes>, field: &str, name: ReadName| {
+            changes.map_or(Ok(Vec::new()), |all| all.read(field, name, secrets))
+        };
+        Ok(Mutations {
+            request_mutations: changes(self.request.as_ref(), "request", header::client_name)?,
+            response_mutations: changes(self.response.as_ref(), "response", header::settable_name)?,
+            ..Mutations::default()
+        })
+    }
+}
+
 impl Changes {
     /// In the order in which they are made; `name` reads what is set.
-    fn read(&self, field: &str, name: Name) -> Result<Vec<HeaderMutation>, Refused> {
+    fn read(
+        &self,
+        field: &str,
+        name: ReadName,
+        secrets: Option<&dyn SecretReader>,
+    ) -> Result<Vec<HeaderMutation>, Refused> {
         let Self { add, set, remove } = self;
         if add.is_none() && set.is_none() && remove.is_none() {
             return Err(Refused::new(field, "it says nothing; set add, set or remove, or remove it"));
@@ -120,14 +166,19 @@ impl Changes {
             let headers = headers.as_deref().unwrap_or_default();
             spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
-                let header = written.read(&format!("{field}.{list}[{index}]"), name)?;
-                mutations.push(Action::Append(HeaderValueOption {
-                    header: Some(header),
-                    append_action: how as i32,
-                    ..HeaderValueOption::default()
+                let headers = written.read(&format!("{field}.{list}[{index}]"), name, secrets)?;
+                mutations.extend(headers.into_iter().map(|(header, is_secret)| {
+                    let header = Some(header);
+                    let append_action = how as i32;
+                    let mut option = HeaderValueOption { header, append_action, ..HeaderValueOption::default() };
+                    if is_secret {
+                        slots::mark_secret(&mut option);
+                    }
+                    Action::Append(option)
                 }));
             }
         }
+        header::changes(mutations.len()).map_err(Refused::at(field))?;
         let removed = remove.as_deref().unwrap_or_default();
         spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in removed.iter().enumerate() {
@@ -139,17 +190,71 @@ impl Changes {
 }
 
 impl Header {
-    fn read(&self, field: &str, read_name: Name) -> Result<HeaderValue, Refused> {
-        if self.secret_ref.is_some() {
-            let message =
-                "values from Secrets are not served yet; write a value that is no secret, or remove the entry";
-            return Err(Refused::new(&format!("{field}.secretRef"), message));
+    /// The headers that it comes to, each with whether its value is secret.
+    fn read(
+        &self,
+        field: &str,
+        read_name: ReadName,
+        secrets: Option<&dyn SecretReader>,
+    ) -> Result<Vec<(HeaderValue, bool)>, Refused> {
+        let name = self.name.as_deref();
+        let read_name = |name: &str| read_name(name).map_err(Refused::at(&format!("{field}.name")));
+        match (&self.value, &self.secret_ref) {
+            (Some(value), None) => {
+                let name = name.ok_or_else(|| Refused::new(field, "it must have a name beside its value"))?;
+                let key = read_name(name)?;
+                let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
+                Ok(vec![(HeaderValue { key, value, ..HeaderValue::default() }, false)])
+            }
+            (None, Some(reference)) => {
+                if reference.name.is_empty() {
+                    return Err(Refused::new(&format!("{field}.secretRef.name"), "it is empty; name a Secret"));
+                }
+                name.map(read_name).transpose()?;
+                let Some(secrets) = secrets else { return Ok(Vec::new()) };
+                let field = format!("{field}.secretRef");
+                stored(secrets, name, reference, &field, |name| {
+                    read_name(name).map_err(|refused| Refused::new(&field, refused.message))
+                })
+            }
+            _ => Err(Refused::new(field, "it must have a value, beside its name, or a secretRef")),
         }
-        let (Some(name), Some(value)) = (&self.name, &self.value) else {
-            return Err(Refused::new(field, "it must have both name and value"));
-        };
-        let key = read_name(name).map_err(Refused::at(&format!("{field}.name")))?;
-        let value = header::value(value).map_err(Refused::at(&format!("{field}.value")))?;
-        Ok(HeaderValue { key, value, ..HeaderValue::default() })
+    }
+}
+
+/// Headers with values of a Secret: one under `name`, which its key has too unless it is said, or all that there are.
+fn stored(
+    secrets: &dyn SecretReader,
+    name: Option<&str>,
+    reference: &SecretKeyReference,
+    field: &str,
+    read_name: impl Fn(&str) -> Result<String, Refused>,
+) -> Result<Vec<(HeaderValue, bool)>, Refused> {
+    let header = |name: &str, key: &str| {
+        let key_of = SecretKeyReference { key: Some(key.into()), ..reference.clone() };
+        let text = secrets::value(secrets, &key_of, key, field)?;
+        // Why is not told: it would quote the value.
+        let value = header::value(text.as_str()).map_err(|_| {
+            let what = format!(
+                "no header can have this value; store at most {} characters, without blanks at the ends, line breaks and \
+                 other control characters (`printf`, not `echo`)",
+                header::MAX_VALUE
+            );
+            Refused::new(field, text.wrong(&what))
+        })?;
+        Ok((HeaderValue { key: read_name(name)?, value, ..HeaderValue::default() }, true))
+    };
+    match (name, reference.key.as_deref()) {
+        (Some(name), key) => Ok(vec![header(name, key.unwrap_or(name))?]),
+        (None, Some(key)) => Ok(vec![header(key, key)?]),
+        (None, None) => {
+            let secret = secrets.find(reference.namespace.as_ref(), &reference.name);
+            let secret = secret.map_err(|why| Refused::new(field, why))?;
+            if secret.data.0.is_empty() {
+                let message = format!("Secret {}/{} has no data; store it there", secret.namespace, secret.name);
+                return Err(Refused::new(field, message));
+            }
+            secret.data.0.keys().map(|key| header(key, key)).collect()
+        }
     }
 }

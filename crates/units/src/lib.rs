@@ -14,7 +14,9 @@
 //! them. Which of both it is, and who is preferred, is not known here.
 
 mod acl;
+mod api_key_auth;
 mod auto_host_rewrite;
+mod basic_auth;
 mod buffer;
 mod compression;
 mod cors;
@@ -27,6 +29,7 @@ mod mutations;
 mod rbac;
 mod request_mirror;
 mod retry;
+mod secrets;
 mod spec;
 mod stat_prefix;
 mod timeouts;
@@ -44,6 +47,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use cors::cors;
+#[cfg(any(test, feature = "testing"))]
+pub use secrets::Everywhere;
+pub use secrets::SecretReader;
 pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.
@@ -70,6 +76,12 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// Reads what is written; `policy` is all of the policy.
     fn read(written: Self::Spec, policy: &TrafficPolicySpec) -> Result<Self, Refused>;
 
+    /// The same with what stands in the Secrets that it names, which a unit that was read always is asked for; or why one of
+    /// these does not hold what it must.
+    fn with_secrets(self, _: &dyn SecretReader) -> Result<Self, Refused> {
+        Ok(self)
+    }
+
     /// What it says in slots, each complete; the others of `SLOTS` are switched off.
     fn slots(&self) -> Vec<Slot> {
         Vec::new()
@@ -83,6 +95,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// Whether it switches off what others say.
     fn disables(&self) -> bool {
         !Self::SLOTS.is_empty() && self.slots().is_empty()
+    }
+
+    /// Whether no request passes it of which nobody knows who sends it. [`AnyUnit::AUTHENTICATING`] names the fields.
+    fn authenticates(&self) -> bool {
+        false
     }
 
     /// What becomes of it where another level says `other`, both are merged deeply and this one is preferred. None where it
@@ -215,6 +232,9 @@ macro_rules! units {
                 <$module::$unit as Unit>::SLOTS,
             )),+];
 
+            /// The fields that can have requests authenticated, in this order.
+            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth"];
+
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
 
@@ -293,6 +313,13 @@ macro_rules! units {
                 }
             }
 
+            /// As [`Unit::authenticates`].
+            pub fn authenticates(&self) -> bool {
+                match self {
+                    $(Self::$unit(unit) => unit.authenticates(),)+
+                }
+            }
+
             /// As [`Unit::over`].
             pub fn over(&self, other: &Self) -> Option<Self> {
                 match (self, other) {
@@ -316,9 +343,14 @@ macro_rules! units {
                 Some(warning?.problem(Severity::Warning, Reason::UnsupportedValue, self.field()))
             }
 
-            fn read(field: &str, written: &Value, policy: &TrafficPolicySpec) -> Result<Option<Self>, Problem> {
+            fn read(
+                field: &str,
+                written: &Value,
+                policy: &TrafficPolicySpec,
+                secrets: &dyn SecretReader,
+            ) -> Result<Option<Self>, Problem> {
                 match field {
-                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy).map(Self::$unit).map(Some),)+
+                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy, secrets).map(Self::$unit).map(Some),)+
                     _ => Ok(None),
                 }
             }
@@ -372,13 +404,17 @@ units! {
     Rbac: rbac;
     /// What headers are changed by templates.
     Transformation: transformation;
+    /// Which users may ask.
+    BasicAuth: basic_auth;
+    /// Which keys open.
+    ApiKeyAuth: api_key_auth;
 }
 
 /// What a policy says, in the order of [`AnyUnit`].
 ///
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
-pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<Said>, Problem> {
+pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Vec<Said>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
         let prefix = format!("{name}.");
@@ -406,8 +442,9 @@ pub fn read(policy: &TrafficPolicySpec) -> Result<Vec<Said>, Problem> {
     }
     let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
-    let said = written
-        .filter_map(|(field, written)| Some(Said { field, unit: AnyUnit::read(field, written, policy).transpose()? }));
+    let said = written.filter_map(|(field, written)| {
+        Some(Said { field, unit: AnyUnit::read(field, written, policy, secrets).transpose()? })
+    });
     Ok(said.collect())
 }
 
@@ -439,9 +476,9 @@ fn explain_one<U: Unit>(route: &Route) -> Option<String> {
     U::explain(&route)
 }
 
-fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec) -> Result<U, Problem> {
+fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<U, Problem> {
     let refused = |refused: Refused| refused.problem(Severity::Refused, Reason::Invalid, U::FIELD);
-    let read = || U::read(spec::decode(written)?, policy);
+    let read = || U::read(spec::decode(written)?, policy)?.with_secrets(secrets);
     targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)
 }
 

@@ -1,6 +1,6 @@
 //! Changes of headers, in a slot of their own.
 
-use envoy::{bytes::any, slots};
+use envoy::{bytes::any, json::REDACTED, slots};
 use envoy_types::pb::envoy::{
     config::{
         common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
@@ -78,7 +78,8 @@ fn words(mutation: &HeaderMutation) -> Option<String> {
         Action::Append(option) => {
             let header = option.header.as_ref()?;
             let verb = if option.append_action() == HeaderAppendAction::AppendIfExistsOrAdd { "add" } else { "set" };
-            Some(format!("{verb} {}: {}", header.key, header.value.replace("%%", "%")))
+            let value = if slots::is_secret(option) { REDACTED.into() } else { header.value.replace("%%", "%") };
+            Some(format!("{verb} {}: {value}", header.key))
         }
         Action::RemoveOnMatch(_) => None,
     }

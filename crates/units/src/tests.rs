@@ -17,19 +17,20 @@ use super::*;
 
 mod deep;
 mod refused;
+mod secrets;
 
 fn policy(spec: Value) -> TrafficPolicySpec {
     serde_json::from_value(spec).expect("a spec")
 }
 
 fn units(spec: Value) -> Vec<AnyUnit> {
-    let said = read(&policy(spec)).expect("units");
+    let said = read(&policy(spec), &secrets::samples()).expect("units");
     said.into_iter().map(|said| said.unit.expect("a unit that is served")).collect()
 }
 
 /// Where a policy is refused, and why.
 fn refused(spec: Value) -> (String, String) {
-    let said = read(&policy(spec));
+    let said = read(&policy(spec), &secrets::samples());
     let refused = said.map(|said| said.into_iter().find_map(|said| said.unit.err()).expect("a unit that is refused"));
     let Problem { field, message, .. } = refused.unwrap_or_else(|problem| problem);
     (field, message)
@@ -87,6 +88,8 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "acl": {"defaultAction": "deny"},
         "rbac": {"policy": {"matchExpressions": ["true"]}},
         "transformation": {},
+        "apiKeyAuth": {"disable": {}},
+        "basicAuth": {"disable": {}},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
     assert_eq!(fields, AnyUnit::FIELDS);

@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use super::Name;
-use crate::Violation;
+use crate::{Violation, meta::StringMap};
 
 /// A Secret. Its values never show in `Debug`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -16,6 +15,8 @@ pub struct Secret {
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
+    /// Labels.
+    pub labels: StringMap,
     /// Type, such as `kubernetes.io/tls`; `Opaque` if none is written.
     pub r#type: Box<str>,
     /// Values, decoded.
@@ -46,10 +47,18 @@ impl fmt::Debug for SecretData {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Raw {
-    metadata: Name,
+    metadata: RawMeta,
     r#type: Option<Box<str>>,
     data: BTreeMap<Box<str>, Box<str>>,
     string_data: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawMeta {
+    name: Arc<str>,
+    namespace: Arc<str>,
+    labels: StringMap,
 }
 
 impl From<Raw> for Secret {
@@ -72,6 +81,7 @@ impl From<Raw> for Secret {
         Self {
             namespace: raw.metadata.namespace,
             name: raw.metadata.name,
+            labels: raw.metadata.labels,
             r#type: raw.r#type.filter(|text| !text.is_empty()).unwrap_or_else(|| "Opaque".into()),
             data: SecretData(data),
             invalid: invalid.into(),
@@ -92,12 +102,13 @@ mod tests {
     #[test]
     fn values_are_decoded_and_plain_text_goes_before_them() {
         let secret = secret(json!({
-            "metadata": { "name": "s" },
+            "metadata": { "name": "s", "labels": { "app": "shop" } },
             "type": "kubernetes.io/tls",
             "data": { "a": "aGVs\nbG8=\n", "b": "aGVsbG8=" },
             "stringData": { "b": "plain" },
         }));
         assert_eq!(&*secret.r#type, "kubernetes.io/tls");
+        assert_eq!(secret.labels.get("app").map(|value| &**value), Some("shop"));
         assert_eq!(secret.data.get("a").map(|value| &**value), Some(&b"hello"[..]));
         assert_eq!(secret.data.get("b").map(|value| &**value), Some(&b"plain"[..]));
         assert_eq!(secret.data.get("c"), None);

@@ -18,6 +18,8 @@ use crate::{
     schema::{Schema, Spec, rules::Broken},
 };
 
+pub mod secrets;
+
 /// Says how the traffic of Gateways, listeners and routes is treated.
 ///
 /// Attached by its own targets or by an `extensionRef` of a route, so one without targets is a valid one.

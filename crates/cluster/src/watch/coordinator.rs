@@ -22,7 +22,7 @@ use super::{
     event::{Event, Message},
     metrics::Metrics,
     reflector::{Closed, Fetch, Reflector},
-    request::{Command, ListWatch, Target},
+    request::{Command, ListWatch, Only, Target},
     state::State,
 };
 
@@ -60,7 +60,7 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
     let (first, mut later): (Vec<_>, Vec<_>) =
         list_watches.into_iter().partition(|list_watch| !selects || list_watch.target == Target::Kind(Kind::Namespace));
     if first.iter().chain(&later).any(|list_watch| list_watch.target.crd().is_some()) {
-        tasks.read(ListWatch { target: Target::Crds, namespace: None, name: None }, Duration::ZERO);
+        tasks.read(ListWatch { target: Target::Crds, namespace: None, only: Only::All }, Duration::ZERO);
     }
     for list_watch in first {
         tasks.read(list_watch, Duration::ZERO);
@@ -80,7 +80,10 @@ pub(super) async fn run(client: Client, options: Options, sink: mpsc::Sender<Vec
                 }
                 Message::Events(ListWatch { target: Target::Crds, .. }, events) => tasks.take_crds(events),
                 // Nobody here asks for it.
-                Message::Events(ListWatch { target: Target::Labelled(_) | Target::Content(_), .. }, _) => {}
+                Message::Events(
+                    ListWatch { target: Target::Labelled(_) | Target::Content(_) | Target::Selected(_), .. },
+                    _,
+                ) => {}
                 Message::Fetched(request, objects) => {
                     tasks.fetches.remove(&request);
                     state.fetched(request, objects);
@@ -119,7 +122,7 @@ fn list_watches(options: &Options) -> Vec<ListWatch> {
         }
         _ => vec![None],
     };
-    let of = |kind, namespace| ListWatch { target: Target::Kind(kind), namespace, name: None };
+    let of = |kind, namespace| ListWatch { target: Target::Kind(kind), namespace, only: Only::All };
     kinds.into_iter().flat_map(|kind| namespaces(kind).into_iter().map(move |namespace| of(kind, namespace))).collect()
 }
 

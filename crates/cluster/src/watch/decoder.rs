@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{Kind, Object, ObjectId};
+use api::{Kind, Object, ObjectId, meta::StringMap};
 use foldhash::fast::FixedState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::core::{PartialObjectMeta, response::StatusDetails};
@@ -42,6 +42,8 @@ pub(super) enum Payload {
     Undecodable { why: String, targets: Option<(Box<Object>, Option<Stored>)> },
     /// It exists, and its contents are not read. It is the one of this uid.
     Exists { uid: Arc<str> },
+    /// It exists with these labels, and its contents are not read.
+    Labels(StringMap),
     /// Only its metadata was asked for.
     Metadata(Box<ObjectMeta>),
 }
@@ -204,7 +206,8 @@ impl Decoder {
             Target::Labelled(_) => {
                 Payload::Metadata(serde_json::from_str::<PartialObjectMeta>(raw).ok()?.metadata.into())
             }
-            Target::Kind(kind) if kind.is_read_by_reference() => Payload::Exists { uid: (&*metadata.uid).into() },
+            Target::Kind(kind) if kind.is_read_by_reference() => Payload::Labels(labels(raw)),
+            Target::Selected(_) => Payload::Labels(labels(raw)),
             Target::Kind(kind) | Target::Content(kind) => {
                 let stored = || {
                     kind.has_status_of_ours().then(|| Stored {
@@ -253,6 +256,21 @@ fn object_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix(r#"{"type":""#)?;
     let rest = rest.strip_prefix("ADDED").or_else(|| rest.strip_prefix("MODIFIED"))?;
     rest.strip_prefix(r#"","object":"#)?.trim_ascii_end().strip_suffix('}')
+}
+
+/// The labels of an object; none where they cannot be read, as if it had none.
+fn labels(raw: &str) -> StringMap {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Labelled {
+        metadata: Labels,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Labels {
+        labels: Option<StringMap>,
+    }
+    serde_json::from_str::<Labelled>(raw).ok().and_then(|object| object.metadata.labels).unwrap_or_default()
 }
 
 fn head(raw: &str) -> Option<Head<'_>> {

@@ -17,7 +17,7 @@ use super::{
     event::Event,
     metrics::Metrics,
     reflector::Reflector,
-    request::{Labelled, ListWatch, Target},
+    request::{Labelled, ListWatch, Only, Target},
 };
 
 /// Nobody reads here which CRDs there are.
@@ -52,7 +52,7 @@ pub(crate) async fn watch_metadata(
     let mut state = State::default();
     let reflector = Reflector {
         client,
-        list_watch: ListWatch { target, namespace, name: None },
+        list_watch: ListWatch { target, namespace, only: Only::All },
         decoder: Decoder::new(target),
         limits,
         crds: NO_CRDS.subscribe(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::Kind;
+use api::{Kind, meta::StringMap};
 use http::{HeaderValue, Request, header::ACCEPT};
 use kube::{
     api::{ListParams, WatchParams},
@@ -33,6 +33,8 @@ pub(super) enum Target {
     Kind(Kind),
     /// Objects of a kind that is read by reference, with all that they hold.
     Content(Kind),
+    /// Which objects of a kind that is read by reference have some labels: their metadata.
+    Selected(Kind),
     /// The names of all CustomResourceDefinitions.
     Crds,
     /// The metadata of objects with a label.
@@ -60,7 +62,7 @@ impl Target {
     /// The versions that are understood, the preferred one first.
     pub(super) fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Kind(kind) | Self::Content(kind) => kind.versions(),
+            Self::Kind(kind) | Self::Content(kind) | Self::Selected(kind) => kind.versions(),
             Self::Crds => &["v1"],
             Self::Labelled(Labelled { version, .. }) => version,
         }
@@ -69,7 +71,7 @@ impl Target {
     /// The kind of its objects.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Kind(kind) | Self::Content(kind) => kind.as_str(),
+            Self::Kind(kind) | Self::Content(kind) | Self::Selected(kind) => kind.as_str(),
             Self::Crds => "CustomResourceDefinition",
             Self::Labelled(Labelled { kind, .. }) => kind,
         }
@@ -78,7 +80,7 @@ impl Target {
     /// The CRD that must be there for it, if it takes one.
     pub(super) fn crd(self) -> Option<String> {
         match self {
-            Self::Kind(kind) | Self::Content(kind) if !kind.is_built_in() => {
+            Self::Kind(kind) | Self::Content(kind) | Self::Selected(kind) if !kind.is_built_in() => {
                 Some(format!("{}.{}", kind.plural(), kind.group()))
             }
             Self::Labelled(Labelled { custom: true, plural, group, .. }) => Some(format!("{plural}.{group}")),
@@ -105,8 +107,19 @@ pub(super) struct ListWatch {
     pub(super) target: Target,
     /// Only this namespace; of Namespaces, only the one of this name.
     pub(super) namespace: Option<Arc<str>>,
-    /// Only the one of this name.
-    pub(super) name: Option<Arc<str>>,
+    /// Which of its objects.
+    pub(super) only: Only,
+}
+
+/// Some of the objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Only {
+    /// All of them.
+    All,
+    /// The one of this name.
+    Named(Arc<str>),
+    /// Those with these labels.
+    Labelled(StringMap),
 }
 
 /// What the state wants to be done.
@@ -128,12 +141,19 @@ impl ListWatch {
         let field_selector = match (self.target, &self.namespace) {
             (Target::Kind(Kind::Secret), _) => Some(UNREAD_SECRETS.to_owned()),
             (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
-            _ => self.name.as_ref().map(|name| format!("metadata.name={name}")),
+            _ => match &self.only {
+                Only::Named(name) => Some(format!("metadata.name={name}")),
+                Only::All | Only::Labelled(_) => None,
+            },
         };
-        let label_selector = match self.target {
+        let label_selector = match (self.target, &self.only) {
             // Of Deployments only what runs a Gateway's proxies is read.
-            Target::Kind(Kind::Deployment) => Some(api::core::GATEWAY_NAME.to_owned()),
-            Target::Labelled(Labelled { label: (label, value), .. }) => Some(format!("{label}={value}")),
+            (Target::Kind(Kind::Deployment), _) => Some(api::core::GATEWAY_NAME.to_owned()),
+            (Target::Labelled(Labelled { label: (label, value), .. }), _) => Some(format!("{label}={value}")),
+            (_, Only::Labelled(labels)) => {
+                let pairs: Vec<_> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+                Some(pairs.join(","))
+            }
             _ => None,
         };
         let resource = Resource::new(self.url(version));
@@ -163,7 +183,7 @@ impl ListWatch {
         }
         .map_err(kube::Error::BuildRequest)?;
         let metadata_only = match self.target {
-            Target::Crds | Target::Labelled(_) | Target::Kind(Kind::Namespace) => true,
+            Target::Crds | Target::Labelled(_) | Target::Selected(_) | Target::Kind(Kind::Namespace) => true,
             Target::Kind(kind) => kind.is_read_by_reference(),
             Target::Content(_) => false,
         };
@@ -177,7 +197,9 @@ impl ListWatch {
 
     fn url(&self, version: &str) -> String {
         let (group, plural, namespaced) = match self.target {
-            Target::Kind(kind) | Target::Content(kind) => (kind.group(), kind.plural(), kind.namespaced()),
+            Target::Kind(kind) | Target::Content(kind) | Target::Selected(kind) => {
+                (kind.group(), kind.plural(), kind.namespaced())
+            }
             Target::Crds => ("apiextensions.k8s.io", "customresourcedefinitions", false),
             Target::Labelled(Labelled { group, plural, .. }) => (*group, *plural, true),
         };
@@ -194,7 +216,8 @@ mod tests {
     use super::*;
 
     fn uri(kind: Kind, namespace: Option<&str>, ask: &Ask) -> String {
-        let list_watch = ListWatch { target: Target::Kind(kind), namespace: namespace.map(Into::into), name: None };
+        let list_watch =
+            ListWatch { target: Target::Kind(kind), namespace: namespace.map(Into::into), only: Only::All };
         let version = kind.versions().last().expect("a version");
         list_watch.request(version, ask, 240).expect("a request").uri().to_string()
     }
@@ -236,7 +259,7 @@ mod tests {
         let list_watch = |target, name: Option<&str>| ListWatch {
             target,
             namespace: name.map(|_| "n".into()),
-            name: name.map(Into::into),
+            only: name.map_or(Only::All, |name| Only::Named(name.into())),
         };
         let request = |list_watch: ListWatch, ask| list_watch.request("v1", &ask, 240).expect("a request");
         let accept = |request: &Request<Vec<u8>>| {
@@ -247,6 +270,16 @@ mod tests {
         let one = request(list_watch(Target::Content(Kind::Secret), Some("s")), Ask::Page { next: None, whole: false });
         assert_eq!(one.uri().to_string(), "/api/v1/namespaces/n/secrets?&fieldSelector=metadata.name%3Ds&limit=500");
         assert!(accept(&one).is_none_or(|accept| !accept.contains("Partial")), "{one:?}");
+        let labels = [("app".into(), "shop".into()), ("tier".into(), "".into())].into();
+        let selected =
+            ListWatch { only: Only::Labelled(labels), ..list_watch(Target::Selected(Kind::Secret), Some("s")) };
+        let selected = request(selected, Ask::Page { next: None, whole: false });
+        let uri = "/api/v1/namespaces/n/secrets?&labelSelector=app%3Dshop%2Ctier%3D&limit=500";
+        assert_eq!(selected.uri().to_string(), uri);
+        assert!(
+            accept(&selected).is_some_and(|accept| accept.contains("as=PartialObjectMetadataList")),
+            "{selected:?}"
+        );
     }
 
     #[test]
@@ -272,7 +305,7 @@ mod tests {
         let list_watch = |namespace: Option<&str>| ListWatch {
             target: Target::Labelled(&SCALERS),
             namespace: namespace.map(Into::into),
-            name: None,
+            only: Only::All,
         };
         let page = Ask::Page { next: None, whole: true };
         let request = list_watch(Some("n")).request("v2", &page, 240).expect("a request");

@@ -18,7 +18,7 @@ use super::{
     contents::{Contents, Known},
     decoder::{Name, Payload, WatchedObject},
     event::Event,
-    request::{Command, ListWatch, Target},
+    request::{Command, ListWatch, Only, Target},
 };
 
 /// What was reported, and what is still to be reported.
@@ -262,7 +262,7 @@ impl State {
     /// Reports what is new of an object, perhaps after what it refers to.
     fn report(&mut self, id: &ObjectId, news: Vec<Observed>) {
         let refers = |observed: &Observed| match observed {
-            Observed::Put { object, .. } => !object.references().is_empty(),
+            Observed::Put { object, .. } => !(object.references().is_empty() && object.selections().is_empty()),
             _ => false,
         };
         if self.contents.knows(id) || news.iter().any(refers) {
@@ -273,7 +273,7 @@ impl State {
     }
 
     /// An object is there of a kind that is read by reference.
-    fn put_reference(&mut self, kind: Kind, list: u64, WatchedObject { name, version, .. }: WatchedObject) {
+    fn put_reference(&mut self, kind: Kind, list: u64, WatchedObject { name, version, payload }: WatchedObject) {
         let shown = self.shows(kind, &name);
         let Some(of_kind) = self.kinds.get_mut(&kind) else { return };
         let id = id(kind, &name);
@@ -281,6 +281,9 @@ impl State {
         let before = of_kind.entries.insert(name, entry);
         if shown && before.is_none_or(|before| before.version != version) {
             self.contents(|contents, _| contents.turned(&id, version));
+        }
+        if let (true, Payload::Labels(labels)) = (shown, &payload) {
+            self.contents(|contents, there| contents.labelled(&id, Some(labels), there));
         }
     }
 
@@ -312,7 +315,7 @@ impl State {
         let mut news = Vec::new();
         let reported = match payload {
             _ if !shown => Reported::Hidden,
-            Payload::Exists { .. } | Payload::Metadata(_) => return,
+            Payload::Exists { .. } | Payload::Labels(_) | Payload::Metadata(_) => return,
             Payload::Object { object, stored } => {
                 news.push(Observed::Put { object, stored });
                 Reported::Object
@@ -344,7 +347,10 @@ impl State {
         let entry = self.kinds.get_mut(&kind).and_then(|of_kind| of_kind.entries.remove(name));
         let id = id(kind, name);
         if kind.is_read_by_reference() {
-            self.contents(|contents, _| contents.gone(&id));
+            self.contents(|contents, there| {
+                contents.gone(&id);
+                contents.labelled(&id, None, there);
+            });
         } else if entry.is_some_and(|entry| entry.reported != Reported::Hidden) {
             self.report(&id, vec![Observed::Remove(id.clone())]);
         }
@@ -457,7 +463,8 @@ impl State {
 
     fn fetch(&mut self, kind: Kind, namespace: Arc<str>) {
         self.last_fetch += 1;
-        let list_watch = ListWatch { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)), name: None };
+        let list_watch =
+            ListWatch { target: Target::Kind(kind), namespace: Some(Arc::clone(&namespace)), only: Only::All };
         self.commands.push(Command::Fetch(self.last_fetch, list_watch));
         self.fetches.insert(self.last_fetch, Fetch { kind, namespace, touched: BTreeSet::new() });
     }

@@ -64,6 +64,9 @@ tables! {
     ListenerSlots: ListenerId => Box<[Slot]>;
     /// The policies that supply a field in slots of a listener's routes which say nothing of it; absent where none does.
     SlotHolders: (ListenerId, &'static str) => Box<[ObjectId]>;
+    /// The fields by which policies have every request authenticated that comes to a listener and is for a route which says
+    /// nothing of them; absent where there are none. Only rows of which authentication is demanded read it.
+    WideAuth: ListenerId => Box<[&'static str]>;
     /// Has the policies on a Gateway and on its listeners know that it is there, and where they hold.
     WidePolicies: NsName => ();
 }
@@ -240,6 +243,20 @@ impl Lookup for SlotHolders {
     fn compute(scope: &Scope<'_>, (listener, field): &Self::Key) -> Option<Box<[ObjectId]>> {
         let units = scope.get::<WideUnits>(&section(listener))?;
         units.iter().find(|merged| merged.is_slot(field)).map(|merged| merged.from.clone().into())
+    }
+}
+
+impl Lookup for WideAuth {
+    fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Box<[&'static str]>> {
+        let units = scope.get::<WideUnits>(&section(listener))?;
+        let sound = units.iter().filter_map(|merged| merged.unit.as_ref().ok());
+        let fields: Box<[_]> = sound.filter(|unit| unit.authenticates()).map(AnyUnit::field).collect();
+        (!fields.is_empty()).then_some(fields)
+    }
+
+    /// Nobody knows whether anything is.
+    fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Box<[&'static str]>> {
+        None
     }
 }
 

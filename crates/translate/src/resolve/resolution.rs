@@ -3,7 +3,11 @@
 use std::borrow::Cow;
 
 use engine::Scope;
-use ir::{Problem, Reason, Severity, delegation::PlacedMatch, filter::PathModifier, matching::Path, route::Handling};
+use ir::{
+    Chain, ListenerId, Problem, Reason, Severity, delegation::PlacedMatch, filter::PathModifier, matching::Path,
+    route::Handling,
+};
+use units::AnyUnit;
 
 use super::{
     By, EnvoyRoutes, Findings, Policies, Resolved, backends::Resolver, delegating, placed_rule::PlacedRule, policies,
@@ -12,8 +16,12 @@ use super::{
 use crate::{
     budget::cost::{Limits, Meter, affordable},
     delegation::{combine, not_allowed},
-    policy::rule::{Effective, effective},
-    tables::terms::Terms,
+    policy::{
+        key_of,
+        rule::{Effective, effective},
+        wide::{SlotWordAt, WideAuth},
+    },
+    tables::{attachment::Attachment, terms::Terms},
 };
 
 /// A rule whose references are being followed.
@@ -25,6 +33,8 @@ pub(super) struct Resolution<'a, 'b> {
     resolver: Resolver<'a, 'b>,
     /// What its policies and those above come to.
     effective: Effective,
+    /// Whose policies these are.
+    by: By<'a>,
     policies: Policies,
     /// Matches that a policy cannot hold for, each with why.
     prefixless: Vec<(PlacedMatch, Problem)>,
@@ -40,7 +50,7 @@ enum AnsweredBy<'a> {
 }
 
 impl<'a, 'b> Resolution<'a, 'b> {
-    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>, by: By<'_>) -> Self {
+    pub(super) fn new(scope: &'a Scope<'b>, placed: &'a PlacedRule<'a>, by: By<'a>) -> Self {
         let PlacedRule { key, spec, field, config, .. } = placed;
         let mut findings = placed.findings();
         let handling = spec.handling.as_ref().ok();
@@ -63,6 +73,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             meter: Meter::new(scope, Limits::of(config)),
             resolver: Resolver::new(scope, key),
             effective: effective(by),
+            by,
             policies: Policies::default(),
             prefixless: Vec::new(),
             findings,
@@ -94,7 +105,9 @@ impl<'a, 'b> Resolution<'a, 'b> {
             self.policies.close(&self.effective);
             return Err(broken.clone());
         }
-        let handling = terms::apply(Cow::Borrowed(handling), &terms, key.0.route().namespace(), field)?;
+        let handling = terms::apply(Cow::Borrowed(handling), &terms, key.0.route().namespace(), field, || {
+            is_authenticated(self.scope, &key.0, &self.effective, self.by)
+        })?;
         if self.is_restricted(&terms, &handling) {
             return Ok(AnsweredBy::Rule);
         }
@@ -148,6 +161,39 @@ impl<'a, 'b> Resolution<'a, 'b> {
             findings: findings.tell_anything().then(|| Box::new(findings)),
         }
     }
+}
+
+/// Whether policies have every request authenticated that comes to a rule of a chain: at each listener of its root one does,
+/// of the rule, of a rule above, of the listener or of its Gateway, in whose place nothing else holds there.
+fn is_authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By<'_>) -> bool {
+    let gateway = match by {
+        // What it serves is not asked then.
+        By::Nobody => return true,
+        By::Routes => None,
+        By::All(target) => Some(key_of(&target.object)),
+    };
+    let own = |field: &str| {
+        let mut sound = effective.units.iter().filter_map(|merged| merged.unit.as_ref().ok());
+        sound.find(|unit| unit.field() == field)
+    };
+    let at = |listener: &ListenerId| {
+        let wide = scope.get::<WideAuth>(listener);
+        let is_wide = |field: &str| wide.as_ref().is_some_and(|fields| fields.contains(&field));
+        AnyUnit::AUTHENTICATING.iter().any(|field| match own(field) {
+            // By the word of the Gateway the rule leaves it out.
+            Some(_) if scope.get::<SlotWordAt>(&(listener.clone(), *field)).is_some() => is_wide(field),
+            Some(unit) => unit.authenticates(),
+            None => is_wide(field),
+        })
+    };
+    let attached = scope.get::<Attachment>(chain.top());
+    let listeners = attached.iter().flat_map(|attached| attached.listeners.iter()).map(|(listener, _)| listener);
+    let mut listeners =
+        listeners.filter(|listener| gateway.as_ref().is_none_or(|gateway| listener.gateway == *gateway)).peekable();
+    if listeners.peek().is_none() {
+        return AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(AnyUnit::authenticates));
+    }
+    listeners.all(at)
 }
 
 /// Refuses to replace a prefix where, its parents counted in, a match has none.

@@ -6,16 +6,21 @@ use ir::{Problem, Reason, Severity, route::Handling};
 
 use crate::{route::default_backend, tables::terms::Terms};
 
-/// A rule of `namespace` with what its parents give it, if it has what they demand.
+/// A rule of `namespace` with what its parents give it, if it has what they demand; `is_authenticated` tells whether policies
+/// have all of its requests authenticated.
 pub(super) fn apply<'a>(
     mut handling: Cow<'a, Handling>,
     terms: &Terms,
     namespace: &str,
     field: &str,
+    is_authenticated: impl FnOnce() -> bool,
 ) -> Result<Cow<'a, Handling>, Problem> {
-    if let Some(who) = &terms.requires_auth {
+    if let Some(who) = &terms.requires_auth
+        && !is_authenticated()
+    {
         let message = format!(
-            "{} demands that requests are authenticated, and no policy does so here; attach one that authenticates",
+            "{} demands that requests are authenticated, and no policy does so here, or not at every listener; \
+             attach one that does (basicAuth, apiKeyAuth)",
             who.known_to(namespace)
         );
         return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message));

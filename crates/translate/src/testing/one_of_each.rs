@@ -159,6 +159,22 @@ pub fn one_of_each() -> Vec<Value> {
             "infra",
         ),
         route("behind", json!({"parentRefs": [{"name": "shut", "namespace": "infra"}]})),
+        // Who is there must say who he is, which the Gateway asks.
+        gateway("guarded", json!([http("web", 9091, "")])),
+        in_namespace(
+            policy(
+                "TrafficPolicy",
+                "guarded",
+                ("Gateway", "guarded"),
+                json!({"basicAuth": {"users": ["alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="]}}),
+            ),
+            "infra",
+        ),
+        labelled(
+            route("members", json!({"parentRefs": [{"name": "guarded", "namespace": "infra"}]})),
+            "portcullis.dev/require-auth",
+            "true",
+        ),
         route(
             "exact",
             json!({"hostnames": ["exact.example.com"], "rules": [

@@ -230,6 +230,12 @@ pub fn secret(name: &str) -> Value {
     })
 }
 
+/// Secret `apps/NAME` with these texts.
+#[allow(clippy::needless_pass_by_value, reason = "callers write the data in place")]
+pub fn opaque(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "apps"}, "stringData": data})
+}
+
 /// HTTPRoute `apps/NAME`, for `infra/edge` unless it says otherwise, with a rule that goes to `apps/s`.
 pub fn route(name: &str, spec: Value) -> Value {
     let mut all = json!({

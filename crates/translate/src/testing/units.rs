@@ -37,6 +37,8 @@ pub fn each() -> Vec<BoxedStrategy<Value>> {
         acl(),
         rbac(),
         transformation(),
+        basic_auth(),
+        api_key_auth(),
     ]
 }
 
@@ -198,7 +200,14 @@ fn header_modifiers() -> BoxedStrategy<Value> {
         6 => select(&["a", "100%", "%REQ(x)%", "%%"][..]).prop_map(str::to_owned),
         1 => values::hostile(),
     ];
-    let header = || (name(), value.clone()).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let written = || (name(), value.clone()).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let stored = || {
+        (option::of(name()), secret_ref(&["client", "x-a", "lines"])).prop_map(|(name, secret)| match name {
+            Some(name) => json!({"name": name, "secretRef": secret}),
+            None => json!({"secretRef": secret}),
+        })
+    };
+    let header = || prop_oneof![6 => written().boxed(), 1 => stored().boxed()];
     let removed = prop_oneof![
         8 => select(&["x-a", "content-length", "cookie"][..]),
         1 => select(&["host", ":path", "", "cdn-loop", "a b"][..]),
@@ -318,4 +327,48 @@ fn transformation() -> BoxedStrategy<Value> {
     (option::of(changes.clone()), option::of(changes))
         .prop_map(|(request, response)| json!({"transformation": {"request": request, "response": response}}))
         .boxed()
+}
+
+/// A reference to a Secret that has credentials, or to one that is not there or has something else, and perhaps to a key.
+fn secret_ref(keys: &'static [&'static str]) -> BoxedStrategy<Value> {
+    let name = prop_oneof![12 => select(&values::CREDENTIALS[..]), 1 => select(&["cert", "missing"][..])];
+    let namespace = option::weighted(0.2, select(&["apps", "infra", "team"][..]));
+    (name, option::of(select(keys)), namespace)
+        .prop_map(|(name, key, namespace)| {
+            let mut reference = json!({"name": name});
+            if let Some(key) = key {
+                reference["key"] = json!(key);
+            }
+            if let Some(namespace) = namespace {
+                reference["namespace"] = json!(namespace);
+            }
+            reference
+        })
+        .boxed()
+}
+
+fn basic_auth() -> BoxedStrategy<Value> {
+    let users = vec(mostly(&values::USERS[..], "alice:plain"), 1..3).prop_map(|users| json!({"users": users}));
+    let stored = secret_ref(&[".htpasswd", "users"]).prop_map(|secret| json!({"secretRef": secret}));
+    let auth = prop_oneof![2 => users, 4 => stored].prop_map(|auth| json!({"basicAuth": auth}));
+    prop_oneof![5 => auth, 1 => disable("basicAuth")].boxed()
+}
+
+fn api_key_auth() -> BoxedStrategy<Value> {
+    let text =
+        || prop_oneof![6 => select(&["x-key", "key", "a b"][..]).prop_map(str::to_owned), 1 => values::hostile()];
+    let source = (option::of(text()), option::of(text()), option::of(text()))
+        .prop_map(|(header, query, cookie)| json!({"header": header, "query": query, "cookie": cookie}));
+    let keys = prop_oneof![
+        4 => select(&values::CREDENTIALS[..]).prop_map(|name| json!({"name": name})).prop_map(|secret| ("secretRef", secret)),
+        1 => select(&["one", "none"][..]).prop_map(|team| ("secretSelector", json!({"matchLabels": {"keys": team}}))),
+    ];
+    let client = option::of(mostly(&["x-client", "X-Id"], "x-envoy-id"));
+    let auth = (keys, option::weighted(0.3, vec(source, 0..3)), client, option::of(proptest::bool::ANY)).prop_map(
+        |((kind, keys), sources, client, forwards)| {
+            let auth = json!({kind: keys, "keySources": sources.unwrap_or_default(), "clientIdHeader": client, "forwardCredential": forwards});
+            json!({"apiKeyAuth": auth})
+        },
+    );
+    prop_oneof![5 => auth, 1 => disable("apiKeyAuth")].boxed()
 }

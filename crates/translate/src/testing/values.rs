@@ -13,6 +13,13 @@ pub(super) const NAMESPACES: [&str; 2] = ["apps", "infra"];
 /// The Gateways that worlds have, all in `infra`.
 pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 
+/// The Secrets with credentials that worlds have, wherever they live.
+pub(super) const CREDENTIALS: [&str; 2] = ["k0", "k1"];
+
+/// Lines of htpasswd files that Envoy takes.
+pub(super) const USERS: [&str; 3] =
+    ["alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "bob:{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=", "# nobody"];
+
 /// Text that nobody should write anywhere.
 const HOSTILE: &[&str] = &[
     "",

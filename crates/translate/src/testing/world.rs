@@ -82,28 +82,31 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
-        (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3)),
+        (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3), vec(credentials(), 2)),
         prop::bool::weighted(0.8),
     );
     let edits = vec((any::<Index>(), edit::edit()), 0..=place.edits);
     (others, edits)
-        .prop_map(|((first, second, routes, services, slices, secrets, (policies, answers), granted), edits)| {
-            let mut world = vec![class(), first];
-            world.extend(second);
-            world.extend(numbered("r", routes));
-            world.extend(numbered("s", services));
-            world.extend(numbered("e", slices));
-            world.extend(numbered("c", secrets));
-            world.extend(numbered("p", policies));
-            world.extend(numbered("d", answers));
-            world.extend(granted.then(grant));
-            for (at, edit) in edits {
-                // Without its class a world is empty.
-                let objects = &mut world[1..];
-                edit.apply(&mut objects[at.index(objects.len())]);
-            }
-            world
-        })
+        .prop_map(
+            |((first, second, routes, services, slices, secrets, (policies, answers, credentials), granted), edits)| {
+                let mut world = vec![class(), first];
+                world.extend(second);
+                world.extend(numbered("r", routes));
+                world.extend(numbered("s", services));
+                world.extend(numbered("e", slices));
+                world.extend(numbered("c", secrets));
+                world.extend(numbered("k", credentials));
+                world.extend(numbered("p", policies));
+                world.extend(numbered("d", answers));
+                world.extend(granted.then(grant));
+                for (at, edit) in edits {
+                    // Without its class a world is empty.
+                    let objects = &mut world[1..];
+                    edit.apply(&mut objects[at.index(objects.len())]);
+                }
+                world
+            },
+        )
         .boxed()
 }
 
@@ -127,8 +130,11 @@ fn grant() -> Value {
         "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
         "metadata": {"name": "grant", "namespace": "apps"},
         "spec": {
-            "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"}],
-            "to": [{"group": "", "kind": "Service"}],
+            "from": [
+                {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"},
+                {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
+            ],
+            "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}],
         },
     })
 }
@@ -290,6 +296,35 @@ pub(super) fn secret() -> BoxedStrategy<Value> {
             json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"namespace": "infra"},
                 "stringData": {"tls.crt": chain, "tls.key": key},
+            })
+        })
+        .boxed()
+}
+
+/// A Secret with users, keys of clients and values of headers, now and then with something that Envoy refuses.
+fn credentials() -> BoxedStrategy<Value> {
+    let line = prop_oneof![
+        8 => select(&values::USERS[..]).prop_map(str::to_owned),
+        1 => select(&["alice:{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=", "alice:x", ":{SHA}a", "alice"][..]).prop_map(str::to_owned),
+        1 => values::hostile(),
+    ];
+    let users = || option::weighted(0.8, vec(line.clone(), 0..3).prop_map(|lines| lines.join("\n")));
+    let value = || {
+        let text = prop_oneof![
+            8 => select(&["one", "two", "100%", "a b"][..]).prop_map(str::to_owned),
+            1 => values::hostile(),
+        ];
+        option::weighted(0.7, text)
+    };
+    (select(&["apps", "infra"][..]), users(), users(), value(), value(), any::<bool>())
+        .prop_map(|(namespace, file, users, client, header, labelled)| {
+            let data = [(".htpasswd", file), ("users", users), ("client", client), ("x-a", header)];
+            let data: serde_json::Map<_, _> =
+                data.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text?)))).collect();
+            let labels = if labelled { json!({"keys": "one"}) } else { json!({}) };
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "labels": labels},
+                "stringData": data,
             })
         })
         .boxed()

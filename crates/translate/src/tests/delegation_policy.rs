@@ -272,6 +272,74 @@ fn where_authentication_is_demanded_nothing_is_served_without() {
     assert_eq!(routes(&alone), ["alone.0.0 / 500"]);
 }
 
+const USERS: &str = "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+
+/// A policy on an object that has a say in who authenticates.
+fn traffic(name: &str, target: Value, spec: Value) -> Value {
+    super::policies::policy("TrafficPolicy", name, super::policies::with(target, spec))
+}
+
+#[test]
+fn a_sound_policy_of_any_level_that_authenticates_meets_the_demand_and_a_broken_or_disabled_one_does_not() {
+    let tree = || {
+        let keys = super::scene::opaque("keys", json!({"client": "key"}));
+        [
+            root(json!([to("/a", &["child"]), forward("/b")])),
+            child("child", json!([forward("/a/x")])),
+            policy("p", "root", json!({"requireAuth": true})),
+            keys,
+        ]
+    };
+    let on = |kind, name| super::policies::at(kind, name);
+    let closed = ["child.0.0 /a/x 500", "root.1.0 /b 500"];
+    let open = ["child.0.0 /a/x", "root.1.0 /b"];
+    let users = || json!({"basicAuth": {"users": [USERS]}});
+    let keys = || json!({"apiKeyAuth": {"secretRef": {"name": "keys"}}});
+    for auth in [users(), keys()] {
+        let mut scene = scene(tree());
+        assert_eq!(routes(&scene), closed, "{auth}");
+        scene.put(traffic("auth", on("HTTPRoute", "root"), auth.clone()));
+        assert_eq!(routes(&scene), open, "{auth}");
+        let field = auth.as_object().and_then(|auth| auth.keys().next()).expect("a field").clone();
+        let off = traffic("off", on("HTTPRoute", "child"), json!({field.clone(): {"disable": {}}}));
+        scene.put(off.clone());
+        assert_eq!(routes(&scene), ["child.0.0 /a/x 500", "root.1.0 /b"], "{auth}");
+        scene.remove(off);
+        scene.put(traffic("auth", on("HTTPRoute", "root"), json!({field: {"secretRef": {"name": "missing"}}})));
+        assert_eq!(routes(&scene), closed, "{auth}");
+        scene.put(traffic("auth", on("HTTPRoute", "child"), auth));
+        assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b 500"]);
+    }
+    // What authenticates for all of a Gateway does so for routes that say nothing of the same.
+    let mut scene = scene(tree());
+    let mut wide = traffic("wide", on("Gateway", "edge"), users());
+    wide["metadata"]["namespace"] = json!("infra");
+    scene.put(wide.clone());
+    assert_eq!(routes(&scene), open);
+    scene.put(traffic("off", on("HTTPRoute", "child"), json!({"basicAuth": {"disable": {}}})));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x 500", "root.1.0 /b"]);
+    scene.put(traffic("keys", on("HTTPRoute", "child"), keys()));
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b"], "by a key instead of a password");
+    scene.remove(wide);
+    assert_eq!(routes(&scene), ["child.0.0 /a/x", "root.1.0 /b 500"]);
+}
+
+#[test]
+fn a_child_that_may_not_switch_off_what_it_inherits_stays_guarded() {
+    let kept = json!({"requireAuth": true, "allowedChildren": {"allowDisablingInheritedPolicies": false}});
+    let on = |name| super::policies::at("HTTPRoute", name);
+    let scene = scene([
+        root(json!([to("/a", &["child"])])),
+        child("child", json!([forward("/a/x")])),
+        policy("p", "root", kept),
+        traffic("auth", on("root"), json!({"basicAuth": {"users": [USERS]}})),
+        traffic("off", on("child"), json!({"basicAuth": {"disable": {}}})),
+    ]);
+    assert_eq!(routes(&scene), ["child.0.0 /a/x"]);
+    let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    assert!(config.to_string().contains("alice:"), "{config}");
+}
+
 #[test]
 fn a_child_of_another_namespace_is_told_what_is_demanded_and_not_by_which_policy() {
     let told = |spec: Value| {

@@ -11,7 +11,7 @@ use crate::Change;
 
 use super::{
     policies::{at, at_section, policy, with},
-    scene::{Scene, child, forward, gateway, http, https, route, secret, service, to},
+    scene::{Scene, child, forward, gateway, http, https, opaque, route, secret, service, to},
 };
 
 const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
@@ -45,6 +45,7 @@ fn tree() -> Scene {
     Scene::new([
         gateway("edge", json!([http("web", 80, "")])),
         service("s"),
+        opaque("credentials", json!({"client": "key"})),
         route("root", json!({"rules": [to("/a", &["leaf"])]})),
         child("leaf", json!([mirrored("/a")])),
     ])

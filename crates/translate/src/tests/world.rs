@@ -61,6 +61,12 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"buffer": {"maxRequestSize": "1Ki"}}),
         json!({"buffer": {"disable": {}}}),
         json!({"buffer": {"maxRequestSize": 0}}),
+        json!({"basicAuth": {"secretRef": {"name": "cert"}}}),
+        json!({"basicAuth": {"secretRef": {"name": "cert", "namespace": "infra"}}, "buffer": {"disable": {}}}),
+        json!({"basicAuth": {"disable": {}}}),
+        json!({"apiKeyAuth": {"secretRef": {"name": "cert"}}}),
+        json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"which": "0"}}}}),
+        json!({"headerModifiers": {"request": {"set": [{"name": "x-a", "secretRef": {"name": "broken", "namespace": "apps"}}]}}}),
     ]);
     let rewrite = select(vec![
         json!([{"prefix": "/foo", "replacement": "/x/"}, {"replacement": "/y"}]),
@@ -386,18 +392,25 @@ fn secret() -> impl Strategy<Value = Value> {
     (select(&["cert", "broken"][..]), namespaces(), 0..2_usize).prop_map(|(name, namespace, which)| {
         let (chain, key) = &super::certificates()[which];
         let key = if name == "broken" { "not a key" } else { key };
+        let users = if which == 0 { "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=" } else { "alice:secret" };
         json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-            "metadata": {"name": name, "namespace": namespace}, "stringData": {"tls.crt": chain, "tls.key": key}})
+            "metadata": {"name": name, "namespace": namespace, "labels": {"which": which.to_string()}},
+            "stringData": {"tls.crt": chain, "tls.key": key, ".htpasswd": users, "x-a": users}})
     })
 }
 
 fn grant() -> impl Strategy<Value = Value> {
-    let from = prop_oneof![Just(("HTTPRoute", "Service")), Just(("Gateway", "Secret"))];
+    let gateway_api = "gateway.networking.k8s.io";
+    let from = prop_oneof![
+        Just((gateway_api, "HTTPRoute", "Service")),
+        Just((gateway_api, "Gateway", "Secret")),
+        Just(("gateway.kgateway.dev", "TrafficPolicy", "Secret")),
+    ];
     (0..2_u8, namespaces(), from, namespaces(), option::of(select(&["s0", "cert"][..]))).prop_map(
-        |(name, namespace, (from, to), from_namespace, only)| {
+        |(name, namespace, (group, from, to), from_namespace, only)| {
             json!({"apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
             "metadata": {"name": format!("grant{name}"), "namespace": namespace},
-            "spec": {"from": [{"group": "gateway.networking.k8s.io", "kind": from, "namespace": from_namespace}],
+            "spec": {"from": [{"group": group, "kind": from, "namespace": from_namespace}],
                 "to": [{"group": "", "kind": to, "name": only}]}})
         },
     )

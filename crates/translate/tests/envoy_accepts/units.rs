@@ -1,5 +1,8 @@
 //! What policies say in slots of the filter chain.
 
+use std::sync::Arc;
+
+use ::units::Everywhere;
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::{bytes::Fields, json};
 use serde_json::{Value, json};
@@ -7,10 +10,18 @@ use translate::testing::{Draws, units::each};
 
 use super::{VALUES, bootstrap, host, judge, prefix, route, values};
 
+/// Whatever Secret is named is this one.
+fn secrets() -> Everywhere {
+    let users = "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+    let data =
+        json!({".htpasswd": users, "users": "bob:{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=", "client": "50%", "x-a": "a b"});
+    Everywhere(Arc::new(serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": data})).unwrap()))
+}
+
 /// Routes that say what a unit says, one for each of its places; none where it is refused.
 fn routes_of(spec: &Value) -> Vec<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(spec.clone()).unwrap();
-    let units = ::units::read(&spec).unwrap_or_default().into_iter().filter_map(|said| said.unit.ok());
+    let units = ::units::read(&spec, &secrets()).unwrap_or_default().into_iter().filter_map(|said| said.unit.ok());
     let places = units.flat_map(|unit| [unit.slots(), unit.wide_slots()]);
     let of = |slots: Vec<ir::rule::Slot>| {
         let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
@@ -31,7 +42,7 @@ fn units_that_pass_make_routes_that_envoy_takes() {
         let field = specs[0].as_object().and_then(|spec| spec.keys().next()).unwrap();
         assert!(taken, "{field}: {output}");
         // Others are part of what a route does.
-        let in_slots = ["acl", "rbac", "transformation", "cors", "csrf", "headerModifiers"];
+        let in_slots = ["acl", "rbac", "transformation", "cors", "csrf", "headerModifiers", "basicAuth"];
         assert!(!in_slots.contains(&&**field) || routes.len() > VALUES / 3, "{field}: {} routes", routes.len());
     }
 }

@@ -198,12 +198,7 @@ fn what_is_wrong_with_bodies_limits_and_headers_is_told_with_its_field() {
         (
             json!({"headerModifiers": {"request": {"set": [{"name": "a", "value": "b"}, {"name": "c"}]}}}),
             "spec.headerModifiers.request.set[1]",
-            "both name and value",
-        ),
-        (
-            json!({"headerModifiers": {"response": {"add": [{"secretRef": {"name": "s"}}]}}}),
-            "spec.headerModifiers.response.add[0].secretRef",
-            "not served yet",
+            "a value, beside its name",
         ),
         (
             json!({"headerModifiers": {"request": {"set": [{"name": ":path", "value": "/"}]}}}),
@@ -339,5 +334,55 @@ fn what_is_no_text_in_a_template_is_told_with_its_field() {
             "spec.transformation.request.remove",
             "17 entries",
         ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_users_is_told_with_its_field() {
+    are_refused([
+        (json!({"basicAuth": {}}), "spec.basicAuth", "one of users"),
+        (json!({"basicAuth": {"users": ["a"], "disable": {}}}), "spec.basicAuth", "one of users"),
+        (json!({"basicAuth": {"users": []}}), "spec.basicAuth.users", "names no user"),
+        (json!({"basicAuth": {"users": ["#", "alice"]}}), "spec.basicAuth.users[1]", "no colon"),
+        (json!({"basicAuth": {"users": ["#\nb:c"]}}), "spec.basicAuth.users[0]", "one user an entry"),
+        (json!({"basicAuth": {"users": vec!["#"; 257]}}), "spec.basicAuth.users", "257 entries"),
+        (json!({"basicAuth": {"secretRef": {"name": ""}}}), "spec.basicAuth.secretRef.name", "empty"),
+        (json!({"basicAuth": {"secretRef": {"name": "s", "kind": "S"}}}), "spec.basicAuth.secretRef.kind", "not known"),
+        (json!({"basicAuth": {"secretRef": {"name": 1}}}), "spec.basicAuth.secretRef.name", "must be a string"),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_keys_is_told_with_its_field() {
+    let of = |mut spec: Value| {
+        spec["secretRef"] = json!({"name": "s"});
+        json!({"apiKeyAuth": spec})
+    };
+    are_refused([
+        (json!({"apiKeyAuth": {}}), "spec.apiKeyAuth", "one of secretRef"),
+        (of(json!({"disable": {}})), "spec.apiKeyAuth", "one of secretRef"),
+        (json!({"apiKeyAuth": {"secretRef": {"name": ""}}}), "spec.apiKeyAuth.secretRef.name", "empty"),
+        (
+            json!({"apiKeyAuth": {"secretRef": {"name": "s", "kind": "ConfigMap"}}}),
+            "spec.apiKeyAuth.secretRef.kind",
+            "only a Secret",
+        ),
+        (
+            json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {}}}}),
+            "spec.apiKeyAuth.secretSelector.matchLabels",
+            "every Secret",
+        ),
+        (
+            json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"a": "b"}, "matchExpressions": []}}}),
+            "spec.apiKeyAuth.secretSelector.matchExpressions",
+            "not known",
+        ),
+        (of(json!({"keySources": [{}]})), "spec.apiKeyAuth.keySources[0]", "it names nothing"),
+        (of(json!({"keySources": [{"header": "Host"}]})), "spec.apiKeyAuth.keySources[0].header", "Host"),
+        (of(json!({"keySources": [{"query": ""}]})), "spec.apiKeyAuth.keySources[0].query", "256"),
+        (of(json!({"keySources": [{"cookie": "a=b"}]})), "spec.apiKeyAuth.keySources[0].cookie", "a cookie"),
+        (of(json!({"keySources": vec![json!({"query": "a"}); 17]})), "spec.apiKeyAuth.keySources", "17 entries"),
+        (of(json!({"clientIdHeader": "x-forwarded-for"})), "spec.apiKeyAuth.clientIdHeader", "steers the proxy"),
+        (of(json!({"clientIdHeader": "API-Key"})), "spec.apiKeyAuth.clientIdHeader", "looked for in this header"),
     ]);
 }

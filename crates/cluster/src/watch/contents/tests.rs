@@ -42,13 +42,33 @@ fn gateway(name: &str, version: u32, secrets: &[&str]) -> Value {
             "spec": { "gatewayClassName": "c", "listeners": [listener] } })
 }
 
-/// A state that has read both kinds.
+fn labelled(name: &str, version: u32, team: &str) -> Value {
+    let mut secret = secret(name, version);
+    secret["metadata"]["labels"] = json!({ "team": team });
+    secret
+}
+
+/// A policy that selects the Secrets of a team.
+fn policy(name: &str, version: u32, team: &str) -> Value {
+    let selector = json!({ "matchLabels": { "team": team } });
+    json!({ "metadata": { "namespace": "n", "name": name, "resourceVersion": version.to_string() },
+            "spec": { "apiKeyAuth": { "secretSelector": selector } } })
+}
+
+/// What a list by labels brings.
+fn selected(object: &Value) -> WatchedObject {
+    let Line::Applied(watched) = line(Target::Selected(Kind::Secret), "ADDED", object) else { panic!("no object") };
+    watched
+}
+
+/// A state that has read all kinds.
 struct Scene(State);
 
 impl Scene {
     fn new() -> Self {
-        let list_watch = |kind| ListWatch { target: Target::Kind(kind), namespace: None, name: None };
-        Self(State::new(&Scope::All, &[list_watch(Kind::Gateway), list_watch(Kind::Secret)]))
+        let list_watch = |kind| ListWatch { target: Target::Kind(kind), namespace: None, only: Only::All };
+        let kinds = [Kind::Gateway, Kind::Secret, Kind::TrafficPolicy];
+        Self(State::new(&Scope::All, &kinds.map(list_watch)))
     }
 
     fn listed(secrets: &[&str]) -> Self {
@@ -57,8 +77,23 @@ impl Scene {
         let list = [Event::ListStarted].into_iter().chain(secrets).chain([Event::ListComplete]);
         assert_eq!(scene.read(Kind::Secret, list.collect()), "synced Secret", "nothing is told that nobody refers to");
         assert_eq!(scene.read(Kind::Gateway, vec![Event::ListStarted, Event::ListComplete]), "synced Gateway");
+        let list = vec![Event::ListStarted, Event::ListComplete];
+        assert_eq!(scene.read(Kind::TrafficPolicy, list), "synced TrafficPolicy");
         assert_eq!(scene.0.take_commands(), []);
         scene
+    }
+
+    fn policy(&mut self, name: &str, version: u32, team: &str) -> String {
+        self.read(Kind::TrafficPolicy, vec![put(Kind::TrafficPolicy, &policy(name, version, team))])
+    }
+
+    fn secret(&mut self, secret: &Value) -> String {
+        self.read(Kind::Secret, vec![put(Kind::Secret, secret)])
+    }
+
+    fn selected(&mut self, request: u64, objects: &[Value]) -> String {
+        self.0.arrived(request, objects.iter().map(selected).collect());
+        self.told()
     }
 
     fn read(&mut self, kind: Kind, events: Vec<Event>) -> String {
@@ -83,8 +118,15 @@ impl Scene {
     /// The names of the objects that are to be read, and the numbers of requests that are to be forgotten.
     fn commands(&mut self) -> String {
         let commands = self.0.take_commands().into_iter().map(|command| match command {
-            Command::Read(request, ListWatch { target: Target::Content(Kind::Secret), name, .. }) => {
-                format!("{request} {}", name.as_deref().unwrap_or_default())
+            Command::Read(
+                request,
+                ListWatch { target: Target::Content(Kind::Secret), only: Only::Named(name), .. },
+            ) => {
+                format!("{request} {name}")
+            }
+            Command::Read(request, ListWatch { target: Target::Selected(_), only: Only::Labelled(labels), .. }) => {
+                let pairs: Vec<_> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+                format!("{request} {}", pairs.join(" "))
             }
             Command::Forget(request) => format!("forget {request}"),
             other => panic!("{other:?}"),
@@ -96,7 +138,9 @@ impl Scene {
         let told = self.0.take_observed().into_iter().map(|observed| match observed {
             Observed::Put { object, .. } => {
                 if let api::Object::Secret(secret) = &object {
-                    assert!(secret.data.0.keys().map(|key| &**key).eq(["tls.crt", "tls.key"]), "{secret:?}");
+                    let keys: Vec<_> = secret.data.0.keys().map(|key| &**key).collect();
+                    let all = &["other", "tls.crt", "tls.key"];
+                    assert!(keys == ["tls.crt", "tls.key"] || keys == all && !secret.labels.is_empty(), "{secret:?}");
                 }
                 format!("put {}", object.id())
             }
@@ -199,4 +243,66 @@ fn what_cannot_be_read_is_told_and_nobody_waits_for_it_until_it_was_read() {
     assert_eq!(scene.late(2, "slow"), "unreadable Secret n/other: slow, put Gateway n/third");
     let gone = vec![gone(Kind::Secret, &secret("other", 6))];
     assert_eq!(scene.read(Kind::Secret, gone), "remove Secret n/other", "what was told of it is taken back");
+}
+
+#[test]
+fn a_policy_is_told_after_the_secrets_that_it_selects() {
+    let mut scene = Scene::listed(&["nobodys"]);
+    scene.secret(&labelled("a", 2, "shop"));
+    assert_eq!(scene.policy("p", 3, "shop"), "");
+    assert_eq!(scene.commands(), "1 team=shop", "no label is kept of a Secret that nobody needed");
+    assert_eq!(scene.selected(1, &[labelled("a", 2, "shop")]), "");
+    assert_eq!(scene.commands(), "2 a");
+    assert_eq!(scene.arrived(2, &[labelled("a", 2, "shop")]), "put Secret n/a, put TrafficPolicy n/p");
+    assert_eq!(scene.policy("q", 4, "shop"), "put TrafficPolicy n/q", "they are known");
+    assert_eq!(scene.commands(), "");
+}
+
+#[test]
+fn a_label_that_comes_or_goes_has_a_secret_read_or_forgotten() {
+    let mut scene = Scene::listed(&["a"]);
+    scene.policy("p", 3, "shop");
+    assert_eq!(scene.commands(), "1 team=shop");
+    assert_eq!(scene.selected(1, &[]), "put TrafficPolicy n/p");
+    assert_eq!(scene.secret(&labelled("a", 4, "shop")), "");
+    assert_eq!(scene.commands(), "2 a");
+    assert_eq!(scene.arrived(2, &[labelled("a", 4, "shop")]), "put Secret n/a");
+    assert_eq!(scene.secret(&labelled("other", 5, "office")), "");
+    assert_eq!(scene.secret(&labelled("a", 6, "office")), "remove Secret n/a");
+    assert_eq!(scene.commands(), "3 a, forget 3");
+    scene.secret(&labelled("a", 7, "shop"));
+    assert_eq!(scene.commands(), "4 a");
+    scene.arrived(4, &[labelled("a", 7, "shop")]);
+    assert_eq!(scene.policy("p", 8, "none"), "");
+    assert_eq!(scene.commands(), "5 team=none");
+    assert_eq!(scene.selected(5, &[]), "put TrafficPolicy n/p, remove Secret n/a");
+    assert_eq!(
+        scene.read(Kind::TrafficPolicy, vec![gone(Kind::TrafficPolicy, &policy("p", 9, "none"))]),
+        "remove TrafficPolicy n/p"
+    );
+}
+
+#[test]
+fn what_the_watch_brings_while_a_selection_is_listed_counts() {
+    let mut scene = Scene::listed(&[]);
+    scene.secret(&labelled("gone", 1, "shop"));
+    scene.policy("p", 3, "shop");
+    assert_eq!(scene.commands(), "1 team=shop");
+    scene.secret(&labelled("came", 4, "shop"));
+    scene.read(Kind::Secret, vec![gone(Kind::Secret, &labelled("gone", 5, "shop"))]);
+    assert_eq!(scene.selected(1, &[labelled("gone", 1, "shop")]), "");
+    assert_eq!(scene.commands(), "2 came");
+    assert_eq!(scene.arrived(2, &[labelled("came", 4, "shop")]), "put Secret n/came, put TrafficPolicy n/p");
+}
+
+#[test]
+fn nobody_waits_for_long_for_a_selection_that_cannot_be_listed() {
+    let mut scene = Scene::listed(&[]);
+    scene.secret(&labelled("a", 1, "shop"));
+    scene.policy("p", 3, "shop");
+    assert_eq!(scene.commands(), "1 team=shop");
+    assert_eq!(scene.late(1, "refused"), "put TrafficPolicy n/p");
+    assert_eq!(scene.selected(1, &[labelled("a", 1, "shop")]), "");
+    assert_eq!(scene.commands(), "2 a");
+    assert_eq!(scene.arrived(2, &[labelled("a", 1, "shop")]), "put Secret n/a");
 }

@@ -11,7 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
-use crate::watch::{ErrorLabels, KindLabel, Metrics, request::Target};
+use crate::watch::{
+    ErrorLabels, KindLabel, Metrics,
+    request::{Only, Target},
+};
 
 type Chunks = mpsc::Sender<Result<Frame<Bytes>, Infallible>>;
 type Answer = Response<StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>>;
@@ -68,7 +71,11 @@ fn fetch(
     target: Target,
     name: Option<&str>,
 ) -> Fetch {
-    let list_watch = ListWatch { target, namespace: Some("n".into()), name: name.map(Into::into) };
+    let list_watch = ListWatch {
+        target,
+        namespace: Some("n".into()),
+        only: name.map_or(Only::All, |name| Only::Named(name.into())),
+    };
     let (client, crds, slots) = (client.clone(), crds.clone(), Arc::clone(slots));
     Fetch { client, list_watch, limits: Limits::default(), crds, slots }
 }
@@ -94,7 +101,7 @@ impl Scene {
         let metrics = Metrics::default();
         let reflector = Reflector {
             client,
-            list_watch: ListWatch { target, namespace: None, name: None },
+            list_watch: ListWatch { target, namespace: None, only: Only::All },
             decoder: Decoder::new(target),
             limits: Limits::default(),
             crds: known,

@@ -58,7 +58,7 @@ fn scope() -> Scope {
 
 fn state(scope: &Scope, kinds: &[Kind]) -> State {
     let list_watches: Vec<_> =
-        kinds.iter().map(|kind| ListWatch { target: Target::Kind(*kind), namespace: None, name: None }).collect();
+        kinds.iter().map(|kind| ListWatch { target: Target::Kind(*kind), namespace: None, only: Only::All }).collect();
     State::new(scope, &list_watches)
 }
 
@@ -180,7 +180,7 @@ fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
     let list_watch = |namespace: &Arc<str>| ListWatch {
         target: Target::Kind(Kind::ConfigMap),
         namespace: Some(Arc::clone(namespace)),
-        name: None,
+        only: Only::All,
     };
     let mut state = State::new(&Scope::All, &[list_watch(&n), list_watch(&m)]);
     let mut read = |namespace: &Arc<str>, events| {
@@ -216,7 +216,8 @@ fn objects_of_a_namespace_come_and_go_with_its_labels() {
     assert_eq!(state.take_commands(), []);
 
     assert_eq!(label(&mut state, &namespace("theirs", "a", 5)), "put Namespace theirs");
-    let list_watch = ListWatch { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), name: None };
+    let list_watch =
+        ListWatch { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), only: Only::All };
     assert_eq!(state.take_commands(), [Command::Fetch(1, list_watch)]);
     state.fetched(1, vec![watched(Kind::ConfigMap, &theirs)]);
     assert_eq!(told(&mut state), "put ConfigMap theirs/c");

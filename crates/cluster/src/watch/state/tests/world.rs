@@ -10,10 +10,12 @@ enum Step {
     /// An object is written, perhaps such that it cannot be decoded.
     Write(u8, u8, bool),
     Delete(u8, u8),
-    /// A Secret is written.
-    Secret(u8, u8),
+    /// A Secret is written, of a team or of none.
+    Secret(u8, u8, u8),
     /// A Gateway is written that refers to a Secret.
     Gateway(u8, u8, u8),
+    /// A policy is written that selects Secrets of a team, or none.
+    Policy(u8, u8),
     DeleteOf(Kind, u8, u8),
     /// A Namespace gets or loses the label.
     Label(u8, bool),
@@ -34,12 +36,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Kind::Namespace),
         2 => Just(Kind::Secret),
         2 => Just(Kind::Gateway),
+        2 => Just(Kind::TrafficPolicy),
     ];
-    let both = prop_oneof![Just(Kind::Secret), Just(Kind::Gateway)];
+    let both = prop_oneof![Just(Kind::Secret), Just(Kind::Gateway), Just(Kind::TrafficPolicy)];
     prop_oneof![
         6 => (0..2_u8, 0..3_u8, prop::bool::weighted(0.2)).prop_map(|(ns, name, bad)| Step::Write(ns, name, bad)),
         3 => (0..2_u8, 0..3_u8).prop_map(|(ns, name)| Step::Delete(ns, name)),
-        4 => (0..2_u8, 0..2_u8).prop_map(|(ns, name)| Step::Secret(ns, name)),
+        4 => (0..2_u8, 0..3_u8, 0..3_u8).prop_map(|(ns, name, team)| Step::Secret(ns, name, team)),
+        4 => (0..2_u8, 0..3_u8).prop_map(|(ns, team)| Step::Policy(ns, team)),
         4 => (0..2_u8, 0..2_u8, 0..3_u8).prop_map(|(ns, name, secret)| Step::Gateway(ns, name, secret)),
         2 => (both, 0..2_u8, 0..2_u8).prop_map(|(kind, ns, name)| Step::DeleteOf(kind, ns, name)),
         3 => (0..2_u8, any::<bool>()).prop_map(|(ns, ours)| Step::Label(ns, ours)),
@@ -69,7 +73,7 @@ struct World {
     went: BTreeSet<Key>,
 }
 
-const KINDS: [Kind; 4] = [Kind::Namespace, Kind::ConfigMap, Kind::Secret, Kind::Gateway];
+const KINDS: [Kind; 5] = [Kind::Namespace, Kind::ConfigMap, Kind::Secret, Kind::Gateway, Kind::TrafficPolicy];
 
 /// What the server says of an object that is asked for by name.
 fn content(object: &Value) -> WatchedObject {
@@ -127,8 +131,11 @@ impl World {
                 self.write(Kind::ConfigMap, if *broken { bad(object) } else { object });
             }
             Step::Delete(ns, name) => self.delete((Kind::ConfigMap, namespace(*ns), format!("c{name}"))),
-            Step::Secret(ns, name) => {
-                let metadata = config(&namespace(*ns), &format!("s{name}"), self.version)["metadata"].clone();
+            Step::Secret(ns, name, team) => {
+                let mut metadata = config(&namespace(*ns), &format!("s{name}"), self.version)["metadata"].clone();
+                if *team > 0 {
+                    metadata["labels"] = json!({ "team": team.to_string(), "more": "x" });
+                }
                 let data = json!({ "tls.crt": "YQ==", "tls.key": "YQ==", "other": "YQ==" });
                 self.write(Kind::Secret, json!({ "metadata": metadata, "data": data }));
             }
@@ -140,8 +147,18 @@ impl World {
                 let spec = json!({ "gatewayClassName": "c", "listeners": listeners });
                 self.write(Kind::Gateway, json!({ "metadata": metadata, "spec": spec }));
             }
+            Step::Policy(ns, team) => {
+                let metadata = config(&namespace(*ns), "p0", self.version)["metadata"].clone();
+                let selector = json!({ "matchLabels": { "team": team.to_string() } });
+                let spec = if *team > 0 { json!({ "apiKeyAuth": { "secretSelector": selector } }) } else { json!({}) };
+                self.write(Kind::TrafficPolicy, json!({ "metadata": metadata, "spec": spec }));
+            }
             Step::DeleteOf(kind, ns, name) => {
-                let letter = if *kind == Kind::Secret { "s" } else { "g" };
+                let letter = match kind {
+                    Kind::Secret => "s",
+                    Kind::Gateway => "g",
+                    _ => "p",
+                };
                 self.delete((*kind, namespace(*ns), format!("{letter}{name}")));
             }
             Step::Label(ns, ours) => {
@@ -168,9 +185,20 @@ impl World {
                 let Some((of_object, request, list_watch)) = self.ordered.pop() else { return };
                 let objects = match list_watch.target {
                     Target::Content(kind) => {
-                        let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
-                        let object = self.objects.get(&(kind, text(&list_watch.namespace), text(&list_watch.name)));
+                        let Only::Named(name) = &list_watch.only else { panic!("{list_watch:?}") };
+                        let namespace = list_watch.namespace.as_deref().unwrap_or_default().to_owned();
+                        let object = self.objects.get(&(kind, namespace, name.to_string()));
                         object.map(content).into_iter().collect()
+                    }
+                    Target::Selected(kind) => {
+                        let Only::Labelled(labels) = &list_watch.only else { panic!("{list_watch:?}") };
+                        let all = self.objects.iter().filter(|((of, namespace, _), _)| {
+                            *of == kind && Some(&**namespace) == list_watch.namespace.as_deref()
+                        });
+                        let is_one = |object: &Value| {
+                            labels.iter().all(|(key, value)| object["metadata"]["labels"][&**key] == **value)
+                        };
+                        all.filter(|(_, object)| is_one(object)).map(|(_, object)| watched(kind, object)).collect()
                     }
                     Target::Kind(kind) => self.list(kind, list_watch.namespace.as_deref()),
                     _ => panic!("{list_watch:?}"),
@@ -231,20 +259,30 @@ impl World {
                 self.step(step);
             }
         }
-        let gateways = self.known.values().flat_map(Object::references);
-        let needed: BTreeSet<_> = gateways.map(|reference| reference.id).collect();
+        let named = self.known.values().flat_map(Object::references);
+        let named: BTreeSet<_> = named.map(|reference| reference.id).collect();
+        let selections: Vec<_> = self.known.values().flat_map(Object::selections).collect();
         for (key, object) in &self.objects {
             let (kind, namespace, name) = key;
             let shown = self.selected(if *kind == Kind::Namespace { name } else { namespace });
             let known = self.known.get(key);
             let id = ObjectId::new(*kind, namespace.as_str(), name.as_str());
-            let shown = shown && (!kind.is_read_by_reference() || needed.contains(&id));
+            let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+            let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().expect("text").into()));
+            let labels = labels.collect();
+            let is_selected = *kind == Kind::Secret && selections.iter().any(|it| it.selects(namespace, &labels));
+            let shown = shown && (!kind.is_read_by_reference() || named.contains(&id) || is_selected);
             let decoded = api::decode_json(*kind, &object.to_string()).map(|mut object| {
-                object.keep_keys(|key| key != "other");
+                object.keep_keys(|key| is_selected || key != "other");
+                object
+            });
+            // Who selects it no more leaves a key behind, until it is read again.
+            let known = known.cloned().map(|mut object| {
+                object.keep_keys(|key| is_selected || key != "other");
                 object
             });
             match decoded {
-                Ok(object) if shown => assert_eq!(known, Some(&object)),
+                Ok(object) if shown => assert_eq!(known, Some(object)),
                 // What it said last, if anything.
                 Err(_) if shown => {}
                 _ => assert_eq!(known, None),

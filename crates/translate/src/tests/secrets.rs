@@ -1,0 +1,96 @@
+//! Secrets of policies: what a change of one wakes, and what nobody learns of one of others.
+
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
+use api::Kind;
+use serde_json::{Value, json};
+
+use super::{
+    policies::{at, policy, with},
+    scene::{Scene, gateway, http, opaque, route, service},
+};
+
+const USERS: &str = "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+const OTHERS: &str = "alice:{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=";
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let own = [
+        gateway("edge", json!([http("web", 80, "")])),
+        service("s"),
+        route("guarded", json!({"hostnames": ["guarded.example"]})),
+        route("other", json!({"hostnames": ["other.example"]})),
+    ];
+    Scene::new(own.into_iter().chain(objects))
+}
+
+fn on(route: &str, spec: Value) -> Value {
+    policy("TrafficPolicy", route, with(at("HTTPRoute", route), spec))
+}
+
+fn computed(scene: &Scene, table: &str) -> usize {
+    scene.0.engine().stats().iter().find(|stats| stats.name == table).expect("a table").computed
+}
+
+#[test]
+fn a_rotation_changes_the_routes_that_it_guards_and_no_listener() {
+    let secret = |users: &str| opaque("users", json!({".htpasswd": users}));
+    let mut scene = scene([secret(USERS), on("guarded", json!({"basicAuth": {"secretRef": {"name": "users"}}}))]);
+    let changes = scene.put(secret(OTHERS));
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| &*key.name).collect();
+    assert_eq!(changed, ["http/80"]);
+    assert_eq!((computed(&scene, "ResolvedRule"), computed(&scene, "PolicyRow")), (1, 1));
+    // What does not stand in the key that is read wakes no route.
+    let mut more = secret(OTHERS);
+    more["stringData"]["more"] = json!("x");
+    assert!(scene.put(more).resources.is_empty());
+    assert_eq!(computed(&scene, "ResolvedRule"), 0);
+}
+
+#[test]
+fn a_label_wakes_the_policies_alone_that_select_by_it() {
+    let labelled = |name: &str, key: &str, labels: Value| {
+        let mut secret = opaque(name, json!({ name: key }));
+        secret["metadata"]["labels"] = labels;
+        secret
+    };
+    let select = |team: &str| json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"team": team}}}});
+    let mut scene = scene([
+        labelled("a", "one", json!({"team": "shop"})),
+        on("guarded", select("shop")),
+        on("other", select("office")),
+    ]);
+    assert!(scene.status(Kind::TrafficPolicy, "apps/other").to_string().contains("no Secret of this namespace"));
+    let changes = scene.put(labelled("b", "two", json!({"team": "shop"})));
+    assert_eq!(changes.resources.len(), 1);
+    assert_eq!((computed(&scene, "PolicyRow"), computed(&scene, "ResolvedRule")), (1, 1));
+    assert!(scene.put(labelled("c", "three", json!({"team": "none"}))).resources.is_empty());
+    assert_eq!(computed(&scene, "PolicyRow"), 0);
+    scene.put(labelled("c", "three", json!({"team": "office"})));
+    assert_eq!(computed(&scene, "PolicyRow"), 1);
+    scene.put(labelled("b", "two", json!({})));
+    assert_eq!(computed(&scene, "ResolvedRule"), 1);
+}
+
+#[test]
+fn nobody_learns_of_a_secret_that_he_may_not_read_whether_it_is_there() {
+    let foreign = |spec: &str| serde_json::from_str(&spec.replace("REF", r#"{"name": "s", "namespace": "infra"}"#));
+    for spec in [
+        r#"{"basicAuth": {"secretRef": REF}}"#,
+        r#"{"apiKeyAuth": {"secretRef": REF}}"#,
+        r#"{"headerModifiers": {"request": {"set": [{"name": "x-a", "secretRef": REF}]}}}"#,
+    ] {
+        let policy = on("guarded", foreign(spec).expect("JSON"));
+        let mut scene = scene([policy]);
+        let (problems, resources) = (scene.problems(), scene.0.resources());
+        for data in [json!({".htpasswd": USERS, "x-a": "value"}), json!({"x-a": "line\nbreak"}), json!({})] {
+            let mut secret = opaque("s", data);
+            secret["metadata"]["namespace"] = json!("infra");
+            let changes = scene.put(secret);
+            assert!(changes.resources.is_empty(), "{spec}");
+            assert_eq!((scene.problems(), scene.0.resources()), (problems.clone(), resources.clone()), "{spec}");
+        }
+        assert!(
+            problems.iter().any(|problem| problem.contains("no ReferenceGrant there allows TrafficPolicies of apps"))
+        );
+    }
+}

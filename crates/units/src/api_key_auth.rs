@@ -1,0 +1,316 @@
+//! `apiKeyAuth`: requests come with a key that is known.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{
+    core::Secret,
+    traffic_policy::{
+        TrafficPolicySpec,
+        secrets::{SecretReference, SecretSelector},
+    },
+};
+use envoy::slots;
+use envoy_types::pb::envoy::{
+    config::route::v3::Route,
+    extensions::filters::http::api_key_auth::v3::{
+        ApiKeyAuthPerRoute, Credential, Forwarding, KeySource as EnvoySource,
+    },
+};
+use ir::rule::Slot;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use validate::{Invalid, header};
+
+use super::{Refused, SecretReader, Unit, secrets::MOST_BYTES, spec};
+
+/// As the CRD has it.
+const MOST_SOURCES: usize = 16;
+const LONGEST_NAME: usize = 256;
+
+/// Where a key is looked for unless it is said.
+const HEADER: &str = "api-key";
+
+/// Most Secrets that a message names.
+const MOST_NAMED: usize = 3;
+
+/// Most keys of a unit. Each Envoy route that it holds for has a copy of all of them.
+pub(crate) const MOST_KEYS: usize = 10_000;
+
+/// Which keys open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiKeyAuth {
+    /// Nobody needs one.
+    Off,
+    /// Those in Secrets, which were not read yet.
+    In(Keys),
+    /// Those that this knows.
+    By(Slot),
+}
+
+/// Where keys are, and how requests show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    from: From,
+    /// Where a key is looked for, one after the other.
+    sources: Vec<(Place, String)>,
+    forwards: bool,
+    client_header: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    Secret(SecretReference),
+    Labelled(SecretSelector),
+}
+
+/// A part of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Header,
+    Query,
+    Cookie,
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    #[serde(default)]
+    key_sources: Vec<KeySource>,
+    forward_credential: Option<bool>,
+    client_id_header: Option<String>,
+    secret_ref: Option<SecretReference>,
+    secret_selector: Option<SecretSelector>,
+    disable: Option<Map<String, Value>>,
+}
+
+/// Where a key is looked for: first in the header, then in the query, then in the cookie that are named.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct KeySource {
+    header: Option<String>,
+    query: Option<String>,
+    cookie: Option<String>,
+}
+
+impl Unit for ApiKeyAuth {
+    const FIELD: &'static str = "apiKeyAuth";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    const SLOTS: &'static [&'static str] = &[slots::API_KEY_AUTH];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"secretRef": {"name": "credentials"}}"#,
+        other: r#"{"secretRef": {"name": "credentials"}, "forwardCredential": true}"#,
+        merged: None,
+        off: Some(r#"{"disable": {}}"#),
+        refused: Some(r#"{"secretRef": {"name": "nowhere"}}"#),
+    };
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        let from = match (written.secret_ref, written.secret_selector, written.disable) {
+            (Some(reference), None, None) if !reference.is_secret() => {
+                return Err(Refused::new("secretRef.kind", "only a Secret can have the keys; name one"));
+            }
+            (Some(reference), None, None) if reference.name.is_empty() => {
+                return Err(Refused::new("secretRef.name", "it is empty; name a Secret"));
+            }
+            (None, Some(selector), None) if selector.match_labels.is_empty() => {
+                let message = "it has no label, and would select every Secret; write one";
+                return Err(Refused::new("secretSelector.matchLabels", message));
+            }
+            (Some(reference), None, None) => From::Secret(reference),
+            (None, Some(selector), None) => From::Labelled(selector),
+            (None, None, Some(_)) => return Ok(Self::Off),
+            _ => return Err(Refused::new("", "it must have one of secretRef, secretSelector and disable")),
+        };
+        let sources = sources(&written.key_sources)?;
+        let client_header = written.client_id_header.as_deref().map(header::client_name);
+        let client_header = client_header.transpose().map_err(Refused::at("clientIdHeader"))?;
+        if let Some(name) = &client_header
+            && sources.iter().any(|source| *source == (Place::Header, name.clone()))
+        {
+            let message = "keys are looked for in this header; use another one for the client";
+            return Err(Refused::new("clientIdHeader", message));
+        }
+        let forwards = written.forward_credential.unwrap_or_default();
+        Ok(Self::In(Keys { from, sources, forwards, client_header }))
+    }
+
+    fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
+        match self {
+            Self::In(keys) => keys.slot(secrets).map(Self::By),
+            Self::Off | Self::By(_) => Ok(self),
+        }
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        match self {
+            Self::By(slot) => vec![slot.clone()],
+            Self::Off | Self::In(_) => Vec::new(),
+        }
+    }
+
+    fn disables(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+
+    fn authenticates(&self) -> bool {
+        matches!(self, Self::By(_))
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let said = spec::said::<ApiKeyAuthPerRoute>(route, slots::API_KEY_AUTH)?;
+        let place = |source: &EnvoySource| match source {
+            EnvoySource { header, .. } if !header.is_empty() => format!("header {header}"),
+            EnvoySource { query, .. } if !query.is_empty() => format!("query parameter {query}"),
+            EnvoySource { cookie, .. } => format!("cookie {cookie}"),
+        };
+        let places: Vec<_> = said.key_sources.iter().map(place).collect();
+        let keys = said.credentials.len();
+        let forwarding = said.forwarding.unwrap_or_default();
+        let client = match &*forwarding.header {
+            "" => String::new(),
+            name => format!("; the client is told in {name}"),
+        };
+        let goes_on = if forwarding.hide_credentials { "" } else { "; the key goes on" };
+        let noun = if keys == 1 { "key" } else { "keys" };
+        Some(format!("{keys} {noun}, in {}{client}{goes_on}", places.join(" or ")))
+    }
+}
+
+/// Where keys are looked for. Envoy reads one part of a source alone.
+fn sources(written: &[KeySource]) -> Result<Vec<(Place, String)>, Refused> {
+    spec::at_most(written, "keySources", MOST_SOURCES)?;
+    let mut sources = Vec::new();
+    for (index, source) in written.iter().enumerate() {
+        let field = format!("keySources[{index}]");
+        let KeySource { header, query, cookie } = source;
+        if header.is_none() && query.is_none() && cookie.is_none() {
+            return Err(Refused::new(&field, "it names nothing; set header, query or cookie"));
+        }
+        if let Some(name) = header {
+            let name = header::client_name(name).map_err(Refused::at(&format!("{field}.header")))?;
+            sources.push((Place::Header, name));
+        }
+        if let Some(name) = query {
+            sources.push((Place::Query, parameter(name).map_err(Refused::at(&format!("{field}.query")))?));
+        }
+        if let Some(name) = cookie {
+            let cookie = header::name(name).map(|_| name.clone());
+            let cookie = cookie.map_err(|_| Invalid::new(name, "it is not the name of a cookie", "use a token"));
+            sources.push((Place::Cookie, cookie.map_err(Refused::at(&format!("{field}.cookie")))?));
+        }
+    }
+    if sources.is_empty() {
+        sources.push((Place::Header, HEADER.into()));
+    }
+    Ok(sources)
+}
+
+/// The name of a query parameter.
+fn parameter(name: &str) -> Result<String, Invalid> {
+    let is_sound = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(|byte| byte.is_ascii_graphic());
+    let refused = || {
+        let why = format!("the name of a query parameter has 1 to {LONGEST_NAME} visible characters of ASCII");
+        Invalid::new(name, why, "write it as it is without escapes")
+    };
+    is_sound.then(|| name.to_owned()).ok_or_else(refused)
+}
+
+impl Keys {
+    /// What guards by the keys that are there now.
+    fn slot(&self, secrets: &dyn SecretReader) -> Result<Slot, Refused> {
+        let (field, secrets) = match &self.from {
+            From::Secret(reference) => {
+                let secret = secrets.find(reference.namespace.as_ref(), &reference.name);
+                ("secretRef", vec![secret.map_err(|why| Refused::new("secretRef", why))?])
+            }
+            From::Labelled(selector) => ("secretSelector", secrets.select(&selector.match_labels)),
+        };
+        let refused = |message| Refused::new(field, message);
+        if let (From::Labelled(selector), true) = (&self.from, secrets.is_empty()) {
+            let labels: Vec<_> = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let message =
+                format!("no Secret of this namespace has {}; label one, or correct the labels", labels.join(" and "));
+            return Err(refused(message));
+        }
+        let credentials = credentials(&secrets).map_err(refused)?;
+        let source = |(place, name): &(Place, String)| match place {
+            Place::Header => EnvoySource { header: name.clone(), ..EnvoySource::default() },
+            Place::Query => EnvoySource { query: name.clone(), ..EnvoySource::default() },
+            Place::Cookie => EnvoySource { cookie: name.clone(), ..EnvoySource::default() },
+        };
+        let message = ApiKeyAuthPerRoute {
+            credentials,
+            key_sources: self.sources.iter().map(source).collect(),
+            forwarding: Some(Forwarding {
+                header: self.client_header.clone().unwrap_or_default(),
+                hide_credentials: !self.forwards,
+            }),
+            allowed_clients: Vec::new(),
+        };
+        Ok(slots::slot(slots::API_KEY_AUTH, &message))
+    }
+}
+
+/// The keys of all clients: a Secret's keys name clients, and what stands there is the client's key. A client may have one in
+/// each Secret. What is wrong is told without any key.
+fn credentials(secrets: &[Arc<Secret>]) -> Result<Vec<Credential>, String> {
+    // Each key with the client, and the Secret that has it.
+    let mut known: BTreeMap<&str, (&str, &Secret)> = BTreeMap::new();
+    for secret in secrets {
+        let name = || format!("Secret {}/{}", secret.namespace, secret.name);
+        for (client, value) in secret.data.0.iter().filter(|(_, value)| !value.is_empty()) {
+            let key = std::str::from_utf8(value).ok().filter(|key| can_be_shown(key)).ok_or_else(|| {
+                format!(
+                    "{}, {client:?}: no request can show such a key; store text without blanks at its ends, line breaks and \
+                     other control characters (`printf`, not `echo`)",
+                    name()
+                )
+            })?;
+            match known.insert(key, (client, secret)) {
+                Some((other, of)) if other != &**client => {
+                    return Err(format!(
+                        "{}: clients {other:?} (Secret {}/{}) and {client:?} have the same key, so that nobody could tell \
+                         them apart; give one of them another",
+                        name(),
+                        of.namespace,
+                        of.name
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    let named = || {
+        let names = secrets.iter().take(MOST_NAMED);
+        let names: Vec<_> = names.map(|secret| format!("{}/{}", secret.namespace, secret.name)).collect();
+        let more = if secrets.len() > MOST_NAMED { " and others" } else { "" };
+        format!("Secret {}{more}", names.join(", "))
+    };
+    if known.is_empty() {
+        return Err(format!("{}: there is no key, so nobody could ask; store one", named()));
+    }
+    if known.len() > MOST_KEYS {
+        return Err(format!(
+            "{}: there are {} keys, and {MOST_KEYS} are the most; leave some out",
+            named(),
+            known.len()
+        ));
+    }
+    let bytes: usize = known.iter().map(|(key, (client, _))| key.len() + client.len()).sum();
+    if bytes > MOST_BYTES {
+        let what = "the keys and their clients take";
+        return Err(format!("{}: {what} {bytes} bytes, and {MOST_BYTES} are the most; leave some out", named()));
+    }
+    let mut credentials: Vec<_> =
+        known.into_iter().map(|(key, (client, _))| Credential { key: key.into(), client: client.into() }).collect();
+    credentials.sort_unstable_by(|a, b| (&a.client, &a.key).cmp(&(&b.client, &b.key)));
+    Ok(credentials)
+}
+
+/// Whether a request can have a key: nothing that is cut off or refused on the way.
+fn can_be_shown(key: &str) -> bool {
+    key.trim() == key && !key.contains(char::is_control)
+}
