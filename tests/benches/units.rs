@@ -56,7 +56,7 @@ fn policies() -> Vec<(&'static str, Value)> {
 /// The configuration of an Envoy with so many routes that say this.
 fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
-    let units = units::read(&spec).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let units = units::read(&spec, &units::Everywhere::default()).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let slots = units
         .iter()
         .flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default())

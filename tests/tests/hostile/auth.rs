@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{self, Connection, Request};
 use portcullis_tests::process::portcullis_binary;
-use portcullis_tests::wait::{PATIENCE, eventually};
+use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::manifests::{rule, rules};
 use crate::stage::Stage;
@@ -85,7 +85,7 @@ async fn a_header_with_a_secret_value_comes_to_connections_that_were_open_before
         ensure!(token.as_deref() == Some("value-that-nobody-sees"), "{token:?}");
         Ok(())
     };
-    eventually(PATIENCE, async || sent(client::send(stage.http(), &request).await?)).await?;
+    eventually(TIMEOUT, async || sent(client::send(stage.http(), &request).await?)).await?;
     sent(before.send(&request).await?)?;
     stage.is_unharmed().await
 }
