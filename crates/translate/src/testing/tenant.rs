@@ -253,6 +253,8 @@ fn route_of(place: &Place, rule: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         ("kgateway.dev/route-weight", "2147483647"),
         ("kgateway.dev/route-weight", "heavy"),
         ("kgateway.dev/inherited-policy-priority", "ShallowMergePreferParent"),
+        ("kgateway.dev/inherited-policy-priority", "DeepMergePreferChild"),
+        ("kgateway.dev/inherited-policy-priority", "DeepMergePreferParent"),
     ];
     let label = option::weighted(0.4, prop_oneof![Just("a".to_owned()), values::hostile()]);
     (select(&NAMESPACES[..]), parents, hostnames, vec(rule, 1..4), option::of(select(annotations.to_vec())), label)

@@ -6,6 +6,7 @@ use proptest::{
     prelude::{BoxedStrategy, Strategy, prop_oneof},
     sample::select,
 };
+use serde_json::{Value, json};
 
 /// The namespaces in which things live.
 pub(super) const NAMESPACES: [&str; 2] = ["apps", "infra"];
@@ -466,4 +467,11 @@ pub fn number_of(edge: &'static [i64]) -> BoxedStrategy<i64> {
 /// A value of an enumeration, mostly one of those that are known.
 pub fn variant(known: &'static [&'static str]) -> BoxedStrategy<String> {
     prop_oneof![24 => select(known).prop_map(str::to_owned), 1 => hostile()].boxed()
+}
+
+/// Annotations that say how policies are merged, now and then in words that mean nothing.
+pub(super) fn priority() -> BoxedStrategy<Option<Value>> {
+    let words = &["ShallowMergePreferParent", "DeepMergePreferChild", "DeepMergePreferParent"];
+    let word = prop_oneof![8 => select(&words[..]).prop_map(str::to_owned), 1 => hostile()];
+    proptest::option::of(word.prop_map(|word| json!({"kgateway.dev/inherited-policy-priority": word}))).boxed()
 }

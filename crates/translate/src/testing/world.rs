@@ -141,8 +141,8 @@ fn grant() -> Value {
 
 fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
     let addresses = option::weighted(0.15, vec(select(place.addresses.clone()), 1..3));
-    (vec(listener(place), 1..6), addresses)
-        .prop_map(move |(listeners, addresses)| {
+    (vec(listener(place), 1..6), addresses, values::priority())
+        .prop_map(move |(listeners, addresses, annotations)| {
             let mut spec = json!({"gatewayClassName": "ours"});
             let named = listeners.into_iter().enumerate().map(|(number, mut listener)| {
                 if listener["name"].is_null() {
@@ -157,7 +157,7 @@ fn gateway(name: &'static str, place: &Place) -> BoxedStrategy<Value> {
             }
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
-                "metadata": {"name": name, "namespace": "infra"}, "spec": spec,
+                "metadata": {"name": name, "namespace": "infra", "annotations": annotations}, "spec": spec,
             })
         })
         .boxed()
@@ -213,11 +213,11 @@ fn route(place: &Place) -> BoxedStrategy<Value> {
             parent
         });
     let hostnames = prop_oneof![Just(Vec::new()), vec(values::hostname(), 1..4)];
-    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4))
-        .prop_map(|(namespace, parents, hostnames, rules)| {
+    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4), values::priority())
+        .prop_map(|(namespace, parents, hostnames, rules, annotations)| {
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-                "metadata": {"namespace": namespace},
+                "metadata": {"namespace": namespace, "annotations": annotations},
                 "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules},
             })
         })

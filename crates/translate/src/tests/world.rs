@@ -143,8 +143,9 @@ fn gateway() -> impl Strategy<Value = Value> {
         }
         listener
     });
-    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>()).prop_map(
-        |(name, mut listeners, class, created, addressed)| {
+    (0..2_u8, vec(listener, 1..5), any::<u8>(), 0..10_i64, any::<bool>(), option::of(priority())).prop_map(
+        |(name, mut listeners, class, created, addressed, priority)| {
+            let annotations = priority.map(|priority| json!({"kgateway.dev/inherited-policy-priority": priority}));
             let mut seen = std::collections::HashSet::new();
             listeners.retain(|listener| seen.insert(listener["name"].to_string()));
             let mut spec =
@@ -153,9 +154,15 @@ fn gateway() -> impl Strategy<Value = Value> {
                 spec["addresses"] = json!([{"value": "127.0.0.1"}]);
             }
             json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "spec": spec,
-            "metadata": {"name": format!("g{name}"), "namespace": "infra", "creationTimestamp": timestamp(created)}})
+            "metadata": {"name": format!("g{name}"), "namespace": "infra", "creationTimestamp": timestamp(created),
+                "annotations": annotations}})
         },
     )
+}
+
+/// How what a Gateway says is merged; the last means nothing.
+fn priority() -> impl Strategy<Value = &'static str> {
+    select(&["ShallowMergePreferParent", "DeepMergePreferChild", "DeepMergePreferParent", "Parent"][..])
 }
 
 fn timestamp(created: i64) -> String {
@@ -206,6 +213,8 @@ fn annotation() -> impl Strategy<Value = (&'static str, &'static str)> {
             ("kgateway.dev/route-weight", "-1"),
             ("kgateway.dev/route-weight", "heavy"),
             ("kgateway.dev/inherited-policy-priority", "ShallowMergePreferParent"),
+            ("kgateway.dev/inherited-policy-priority", "DeepMergePreferChild"),
+            ("kgateway.dev/inherited-policy-priority", "DeepMergePreferParent"),
             ("kgateway.dev/inherited-policy-priority", "Parent"),
         ][..],
     )
