@@ -234,7 +234,7 @@ pub(crate) fn ways(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: Option<
 
 /// Why a rule serves nothing that it says, wherever it is served; none where it does somewhere.
 pub(crate) fn fault_everywhere(ways: &[Arc<Resolved>]) -> Option<&Problem> {
-    ways.iter().map(|way| way.fault()).reduce(|one, other| one.and(other)).flatten()
+    ways.iter().map(|way| way.fault()).reduce(Option::and).flatten()
 }
 
 /// Whose policies count.

@@ -54,7 +54,7 @@ impl fmt::Display for Explanation {
 /// Whom something comes from, who is not heard, and by whose word.
 pub(crate) fn whose(from: &[String], overridden: &[String], by: &[String]) -> String {
     let said = [("from", from), ("not", overridden), ("by", by)].into_iter().filter(|(_, names)| !names.is_empty());
-    said.map(|(what, names)| format!(", {what} {}", names.join(" and "))).collect()
+    said.fold(String::new(), |said, (what, names)| said + ", " + what + " " + &names.join(" and "))
 }
 
 fn write_considered(f: &mut fmt::Formatter<'_>, considered: &Considered) -> fmt::Result {

@@ -143,7 +143,8 @@ fn the_page_of_settings_lists_them_as_they_are_declared() {
     let page = include_str!("../../../../docs/settings.md");
     let row = |setting: &Setting| {
         let Setting { key, env, default, meaning, .. } = setting;
-        format!("| `{key}` | `{}` | `{env}` | `{default}` | {} |\n", flag(setting), meaning.trim())
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        format!("| `{key}` | `{}` | `{env}` | {default} | {} |\n", flag(setting), meaning.trim())
     };
     let head = "| key | flag | environment | default | meaning |\n|---|---|---|---|---|\n".to_owned();
     let table = SETTINGS.iter().map(row).fold(head, |table, row| table + &row);

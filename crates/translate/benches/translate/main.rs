@@ -56,8 +56,12 @@ fn main() {
         ["cold", routes] => cold("routes", parse(routes), World::settings(), World::new(parse(routes)).objects()),
         ["trees"] => tree_times(),
         ["policies"] => {
-            policies::STEPS.iter().for_each(|step| instructions_of(step.name, step.sizes));
-            ["tree", "policies"].iter().for_each(|what| cold_apart(&["cold", what, "10000"]));
+            for step in &policies::STEPS {
+                instructions_of(step.name, step.sizes);
+            }
+            for what in ["tree", "policies"] {
+                cold_apart(&["cold", what, "10000"]);
+            }
         }
         _ => {
             times();

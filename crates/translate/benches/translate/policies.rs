@@ -67,7 +67,7 @@ fn edge(turn: usize) -> Object {
     let Object::Gateway(mut gateway) = gateway_with("gateway-0", &json!([listener])) else {
         unreachable!("it is a Gateway")
     };
-    let mode = if turn % 2 == 0 { "ShallowMergePreferChild" } else { "ShallowMergePreferParent" };
+    let mode = if turn.is_multiple_of(2) { "ShallowMergePreferChild" } else { "ShallowMergePreferParent" };
     gateway.metadata.annotations.insert("kgateway.dev/inherited-policy-priority".into(), mode.into());
     Object::Gateway(gateway)
 }

@@ -75,7 +75,7 @@ pub(super) fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -
         let Some(above) = of_level(level, place, key) else { continue };
         merged = Some(match merged {
             None => above,
-            Some(below) => join(below, above, level),
+            Some(below) => join(&below, &above, level),
         });
     }
     let mut merged = merged?;
@@ -100,9 +100,9 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     })
 }
 
-fn join(below: Merged, above: Merged, level: &Level) -> Merged {
+fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
     let Priority { deep, prefers_parent } = level.priority();
-    let (preferred, other) = if prefers_parent { (&above, &below) } else { (&below, &above) };
+    let (preferred, other) = if prefers_parent { (above, below) } else { (below, above) };
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
     let word = Word { owner: level.owner().clone(), priority: level.priority() };

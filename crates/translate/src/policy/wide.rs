@@ -289,7 +289,9 @@ impl Derived for WidePolicies {
                 }
             }
             for Merged { from, overridden, .. } in units.iter().flat_map(|units| units.iter()) {
-                from.iter().for_each(|policy| scope.demand::<InForce>(policy.clone()));
+                for policy in from {
+                    scope.demand::<InForce>(policy.clone());
+                }
                 for (other, policy) in
                     overridden.iter().flat_map(|other| from.iter().map(move |policy| (other, policy)))
                 {

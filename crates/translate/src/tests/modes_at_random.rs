@@ -56,7 +56,7 @@ fn said(may_be_refused: bool) -> impl Strategy<Value = Said> {
     let seconds = || option::of(1..9_u8);
     let timeouts = (seconds(), seconds())
         .prop_map(|(request, idle)| (request.or(Some(9)).filter(|_| request.is_some() || idle.is_none()), idle));
-    let refused = if may_be_refused { 1 } else { 0 };
+    let refused = u32::from(may_be_refused);
     let buffer = prop_oneof![
         6 => (1..200_u8).prop_map(Buffer::Size),
         2 => Just(Buffer::Off),
