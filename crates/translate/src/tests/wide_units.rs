@@ -195,7 +195,7 @@ fn address_ranges_of_policies_in_one_place_add_up_and_each_of_them_holds() {
         scene([on_gateway("p", acl("10.0.0.0/8", json!({}))), on_gateway("q", acl("11.0.0.0/8", json!({})))]);
     assert_eq!(said(&config(&scene, "http/80")), [true, true, false]);
     for name in ["infra/p", "infra/q"] {
-        assert!(conditions(&scene, name).1.starts_with("True Attached"), "{name}");
+        assert!(conditions(&scene, name).1.starts_with("True Merged"), "{name}");
     }
     // A listener is another place, and so is a route.
     scene.put(on_listener("r", "two", acl("12.0.0.0/8", json!({}))));
@@ -203,7 +203,7 @@ fn address_ranges_of_policies_in_one_place_add_up_and_each_of_them_holds() {
     let two = hosts.as_array().into_iter().flatten().find(|host| host["name"] == "two.example.com").expect("a host");
     assert_eq!(said(two), [false, false, true]);
     for name in ["infra/p", "infra/q"] {
-        assert!(conditions(&scene, name).1.starts_with("True Merged"), "{name}");
+        assert!(conditions(&scene, name).1.starts_with("False Overridden"), "{name}");
     }
     let of_route = |name: &str, range: &str, more: Value| {
         policy("TrafficPolicy", name, with(at("HTTPRoute", "one"), acl(range, more)))
@@ -216,7 +216,7 @@ fn address_ranges_of_policies_in_one_place_add_up_and_each_of_them_holds() {
         one.expect("a host")["routes"][0].clone()
     };
     assert_eq!(said(&of_one(&scene)), [true, false, true]);
-    assert!(conditions(&scene, "apps/b").1.starts_with("True Attached"));
+    assert!(conditions(&scene, "apps/b").1.starts_with("True Merged"));
     // Where they contradict, the first holds; one that is broken closes both.
     scene.put(of_route("b", "12.0.0.0/8", json!({"defaultAction": "allow"})));
     assert_eq!(said(&of_one(&scene)), [true, false, false]);
