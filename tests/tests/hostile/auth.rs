@@ -110,20 +110,15 @@ async fn no_document_and_no_log_shows_a_credential() -> Result<()> {
     stage.answers("stored.example", "/", 401).await?;
     stage.answers("broken.example", "/", 500).await?;
     let mut documents = Vec::new();
-    for page in [
-        "/debug/snapshot",
-        "/debug/status",
-        "/debug/routes",
-        "/debug/engine",
-        "/metrics",
-        "/readyz",
-        "/debug/explain?gateway=infra/gateway&url=http://stored.example/",
-        "/debug/explain?gateway=infra/gateway&url=http://keys.example/",
-        "/debug/explain?gateway=infra/gateway&url=http://sent.example/",
-        "/debug/explain?gateway=infra/gateway&url=http://broken.example/",
-    ] {
+    for page in ["/debug/snapshot", "/debug/status", "/debug/routes", "/debug/engine", "/metrics", "/readyz"] {
         documents.push((page.to_owned(), stage.portcullis.admin(page).await?.body));
     }
+    let port = stage.http().address.port();
+    for (name, _) in all {
+        let page = format!("/debug/explain?gateway=infra/gateway&url=http://{name}.example:{port}/");
+        documents.push((page.clone(), stage.portcullis.admin(&page).await?.body));
+    }
+    let sent = format!("http://sent.example:{port}/");
     let folder = stage.portcullis.files().to_owned();
     let gateway = ["--gateway", "infra/gateway"];
     let commands = [
@@ -133,7 +128,7 @@ async fn no_document_and_no_log_shows_a_credential() -> Result<()> {
         ("check", vec![]),
         ("tree", vec!["-o", "json"]),
         ("config-dump", gateway.to_vec()),
-        ("explain", [&gateway[..], &["http://sent.example/"]].concat()),
+        ("explain", [&gateway[..], &[&sent]].concat()),
     ];
     for (command, arguments) in commands {
         let mut run = tokio::process::Command::new(portcullis_binary()?);

@@ -181,7 +181,12 @@ fn every_unit_of_a_gateway_and_its_listeners_is_merged_as_the_gateways_mode_says
         ("listener with TLS and route", of_tls, of_route, &["https/443/tls"]),
     ];
     let rules = json!({"rules": [mirrored("/a")]});
-    let mut scene = Scene::new([edge(MODES[0]), secret("cert"), service("s"), route("r", rules)]);
+    // Each policy reads its own namespace's.
+    let own = opaque("credentials", json!({"client": "key"}));
+    let mut of_gateways = own.clone();
+    of_gateways["metadata"]["namespace"] = json!("infra");
+    let objects = [edge(MODES[0]), secret("cert"), own, of_gateways, service("s"), route("r", rules)];
+    let mut scene = Scene::new(objects);
     let plain = scene.0.resources();
     let all = AnyUnit::FIELDS.iter().zip(AnyUnit::DEEP).zip(AnyUnit::SAMPLES);
     let all = all.filter(|((field, _), _)| AnyUnit::targets_at(field).contains(&"Gateway"));
