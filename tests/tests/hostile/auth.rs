@@ -104,7 +104,7 @@ async fn no_document_and_no_log_shows_a_credential() -> Result<()> {
                  stringData: {a: key-that-nobody-sees, b: key-that-nobody-sees}\n---\n";
     let mut files = format!("{SECRET}{}{twice}", keys());
     for (name, says) in all {
-        files += &format!("{}{}---\n", route(name), policy(name, says));
+        files.extend([route(name), policy(name, says), "---\n".to_owned()]);
     }
     stage.write(&files).await?;
     stage.answers("stored.example", "/", 401).await?;
