@@ -1,5 +1,7 @@
 //! What units make of Secrets.
 
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
 use std::sync::Arc;
 
 use api::{core::Secret, meta::StringMap};
@@ -93,6 +95,7 @@ fn users_are_those_of_an_htpasswd_file() {
 fn users_that_envoy_refuses_are_told_by_their_line() {
     let spec = json!({"basicAuth": {"secretRef": {"name": "s"}}});
     let file = |lines: &str| json!({".htpasswd": lines});
+    let many: Vec<_> = (0..20_000).map(|user| format!("{user}:{HASH}")).collect();
     are_faults(
         &spec,
         "spec.basicAuth.secretRef",
@@ -105,7 +108,7 @@ fn users_that_envoy_refuses_are_told_by_their_line() {
             (file("alice:$2y$05$abc"), "line 1: the password is not hashed as {SHA}"),
             (file("alice:{SHA}5en6"), "line 1: the hash behind {SHA} has not 28 characters"),
             (file(&format!("alice:{HASH}\nalice:{OTHER}")), "line 2: the user is named before"),
-            (file(&(0..20_000).map(|n| format!("{n}:{HASH}\n")).collect::<String>()), "524288 are the most"),
+            (file(&many.join("\n")), "524288 are the most"),
         ],
     );
 }
