@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
-use portcullis_tests::api_server::{ApiServer, Verdict};
+use portcullis_tests::api_server::{ApiServer, Channel, Verdict, loose_crd};
 use portcullis_tests::certificates::{Certificate, KeyKind};
-use portcullis_tests::client::{Connection, Protocol, Target, Tls};
+use portcullis_tests::client::{self, Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::ports::free_port;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 
@@ -96,5 +96,47 @@ async fn secrets_that_cannot_be_read_hold_up_neither_those_of_others_nor_a_start
         anyhow::Ok(())
     })
     .await?;
+    world.is_unharmed(edge).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_read_while_a_policy_selects_them_by_their_labels() -> Result<()> {
+    // Of its own, since no other test has the kind.
+    let api = ApiServer::start().await?;
+    api.apply_crds(Channel::Experimental).await?;
+    api.apply(&loose_crd("gateway.kgateway.dev", "v1alpha1", "trafficpolicies", "TrafficPolicy")).await?;
+    let mut world = World::new(&api).await?;
+    let edge = world.edge().await?;
+    let keys = |team: &str, client: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {client}, labels: {{team: {team}}}}}\n\
+             stringData: {{{client}: key-of-{client}}}\n---\n"
+        )
+    };
+    let policy = "apiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {name: guarded}\n\
+                  spec:\n  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: guarded}]\n  \
+                  apiKeyAuth: {secretSelector: {matchLabels: {team: shop}}}\n---\n";
+    let route = crate::objects::route("guarded", "edge", "healthy", 80);
+    let other = keys("office", "other");
+    world.apply(&format!("{other}{}{policy}{route}", keys("shop", "alice"))).await?;
+    let target = Target::local(edge.port);
+    let answers = async |client: &str, status: u16| {
+        let request = Request::get("localhost", "/guarded").header("api-key", &format!("key-of-{client}"));
+        eventually(TIMEOUT, async || {
+            let response = client::send(&target, &request).await?;
+            ensure!(response.status == status, "{client}: {} and not {status}", response.status);
+            anyhow::Ok(())
+        })
+        .await
+    };
+    answers("alice", 200).await.with_context(|| world.replica.portcullis.log_tail())?;
+    answers("other", 401).await?;
+    // A label that comes, one that goes, and a Secret that goes.
+    world.apply(&keys("shop", "other")).await?;
+    answers("other", 200).await?;
+    world.apply(&keys("office", "alice")).await?;
+    answers("alice", 401).await?;
+    world.delete("Secret", "other").await?;
+    answers("other", 500).await?;
     world.is_unharmed(edge).await
 }
