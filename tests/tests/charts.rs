@@ -95,8 +95,17 @@ fn every_setting_is_a_value_and_every_such_value_a_setting() -> Result<()> {
     let schema: Value =
         serde_json::from_str(&std::fs::read_to_string(chart("portcullis").join("values.schema.json"))?)?;
     let mut values = BTreeSet::from(["controllerName".to_owned()]);
-    for group in ["edge", "backend", "invalidRouteReplacement", "delegation", "gatewayParameters", "regex", "capacity"]
-    {
+    let groups = [
+        "edge",
+        "backend",
+        "invalidRouteReplacement",
+        "delegation",
+        "gatewayParameters",
+        "policies",
+        "regex",
+        "capacity",
+    ];
+    for group in groups {
         let members = schema["properties"][group]["properties"].as_object().context("no such group")?;
         values.extend(members.keys().map(|key| format!("{group}.{key}")));
     }
