@@ -115,12 +115,13 @@ impl Unit for ApiKeyAuth {
             (Some(reference), None, None) if reference.name.is_empty() => {
                 return Err(Refused::new("secretRef.name", "it is empty; name a Secret"));
             }
-            (None, Some(selector), None) if selector.match_labels.is_empty() => {
-                let message = "it has no label, and would select every Secret; write one";
-                return Err(Refused::new("secretSelector.matchLabels", message));
-            }
             (Some(reference), None, None) => From::Secret(reference),
-            (None, Some(selector), None) => From::Labelled(selector),
+            (None, Some(selector), None) => {
+                if let Some(message) = selector.fault() {
+                    return Err(Refused::new("secretSelector.matchLabels", message));
+                }
+                From::Labelled(selector)
+            }
             (None, None, Some(_)) => return Ok(Self::Off),
             _ => return Err(Refused::new("", "it must have one of secretRef, secretSelector and disable")),
         };
@@ -259,50 +260,42 @@ impl Keys {
 fn credentials(secrets: &[Arc<Secret>]) -> Result<Vec<Credential>, String> {
     // Each key with the client, and the Secret that has it.
     let mut known: BTreeMap<&str, (&str, &Secret)> = BTreeMap::new();
+    let mut bytes = 0;
     for secret in secrets {
-        let name = || format!("Secret {}/{}", secret.namespace, secret.name);
+        let refused = |what: String| format!("Secret {}/{}{what}", secret.namespace, secret.name);
         for (client, value) in secret.data.0.iter().filter(|(_, value)| !value.is_empty()) {
             let key = std::str::from_utf8(value).ok().filter(|key| can_be_shown(key)).ok_or_else(|| {
-                format!(
-                    "{}, {client:?}: no request can show such a key; store text without blanks at its ends, line breaks and \
-                     other control characters (`printf`, not `echo`)",
-                    name()
-                )
+                refused(format!(
+                    ", {client:?}: no request can show such a key; store text without blanks at its ends, line breaks and \
+                     other control characters (`printf`, not `echo`)"
+                ))
             })?;
             match known.insert(key, (client, secret)) {
                 Some((other, of)) if other != &**client => {
-                    return Err(format!(
-                        "{}: clients {other:?} (Secret {}/{}) and {client:?} have the same key, so that nobody could tell \
+                    return Err(refused(format!(
+                        ": clients {other:?} (Secret {}/{}) and {client:?} have the same key, so that nobody could tell \
                          them apart; give one of them another",
-                        name(),
-                        of.namespace,
-                        of.name
-                    ));
+                        of.namespace, of.name
+                    )));
                 }
-                _ => {}
+                Some(_) => {}
+                None => bytes += key.len() + client.len(),
+            }
+            // Before the rest is read, which may be much more.
+            if known.len() > MOST_KEYS {
+                return Err(refused(format!(": there are more keys with it than {MOST_KEYS}; leave some out")));
+            }
+            if bytes > MOST_BYTES {
+                let what = "the keys and their clients take more bytes with it than";
+                return Err(refused(format!(": {what} {MOST_BYTES}; leave some out")));
             }
         }
     }
-    let named = || {
+    if known.is_empty() {
         let names = secrets.iter().take(MOST_NAMED);
         let names: Vec<_> = names.map(|secret| format!("{}/{}", secret.namespace, secret.name)).collect();
         let more = if secrets.len() > MOST_NAMED { " and others" } else { "" };
-        format!("Secret {}{more}", names.join(", "))
-    };
-    if known.is_empty() {
-        return Err(format!("{}: there is no key, so nobody could ask; store one", named()));
-    }
-    if known.len() > MOST_KEYS {
-        return Err(format!(
-            "{}: there are {} keys, and {MOST_KEYS} are the most; leave some out",
-            named(),
-            known.len()
-        ));
-    }
-    let bytes: usize = known.iter().map(|(key, (client, _))| key.len() + client.len()).sum();
-    if bytes > MOST_BYTES {
-        let what = "the keys and their clients take";
-        return Err(format!("{}: {what} {bytes} bytes, and {MOST_BYTES} are the most; leave some out", named()));
+        return Err(format!("Secret {}{more}: there is no key, so nobody could ask; store one", names.join(", ")));
     }
     let mut credentials: Vec<_> =
         known.into_iter().map(|(key, (client, _))| Credential { key: key.into(), client: client.into() }).collect();

@@ -21,6 +21,9 @@ use super::{Deep, Refused, SecretReader, Unit, mutations, secrets, spec};
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
 
+/// Most bytes that a list takes from Secrets: Envoy refuses a request whose headers are larger.
+const MOST_STORED: usize = 60 << 10;
+
 /// Reads the name of a header that is set.
 type ReadName = fn(&str) -> Result<String, Invalid>;
 
@@ -158,6 +161,8 @@ impl Changes {
             return Err(Refused::new(field, "it says nothing; set add, set or remove, or remove it"));
         }
         let mut mutations = Vec::new();
+        let mut stored = 0;
+        let bytes_of = |(header, _): &(HeaderValue, bool)| header.key.len() + header.value.len();
         let written = [
             ("add", add, HeaderAppendAction::AppendIfExistsOrAdd),
             ("set", set, HeaderAppendAction::OverwriteIfExistsOrAdd),
@@ -167,6 +172,13 @@ impl Changes {
             spec::at_most(headers, &format!("{field}.{list}"), MOST_HEADERS)?;
             for (index, written) in headers.iter().enumerate() {
                 let headers = written.read(&format!("{field}.{list}[{index}]"), name, secrets)?;
+                // Before the rest is read: each may name all of a Secret.
+                header::changes(mutations.len() + headers.len()).map_err(Refused::at(field))?;
+                stored += headers.iter().filter(|(_, is_secret)| *is_secret).map(bytes_of).sum::<usize>();
+                if stored > MOST_STORED {
+                    let message = format!("its values from Secrets take more than {MOST_STORED} bytes; leave some out");
+                    return Err(Refused::new(field, message));
+                }
                 mutations.extend(headers.into_iter().map(|(header, is_secret)| {
                     let header = Some(header);
                     let append_action = how as i32;
@@ -178,7 +190,6 @@ impl Changes {
                 }));
             }
         }
-        header::changes(mutations.len()).map_err(Refused::at(field))?;
         let removed = remove.as_deref().unwrap_or_default();
         spec::at_most(removed, &format!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in removed.iter().enumerate() {
@@ -254,6 +265,7 @@ fn stored(
                 let message = format!("Secret {}/{} has no data; store it there", secret.namespace, secret.name);
                 return Err(Refused::new(field, message));
             }
+            header::changes(secret.data.0.len()).map_err(Refused::at(field))?;
             secret.data.0.keys().map(|key| header(key, key)).collect()
         }
     }

@@ -78,6 +78,10 @@ impl From<Raw> for Secret {
         for (key, text) in raw.string_data {
             data.insert(key, Arc::from(text.into_string().into_bytes()));
         }
+        for (key, _) in data.extract_if(.., |key, _| !is_key(key)) {
+            let must = "must be a name of at most 253 letters, digits, dashes, underscores and dots";
+            invalid.push(Violation::new("data".to_owned(), key, must));
+        }
         Self {
             namespace: raw.metadata.namespace,
             name: raw.metadata.name,
@@ -87,6 +91,12 @@ impl From<Raw> for Secret {
             invalid: invalid.into(),
         }
     }
+}
+
+/// Whether an API server takes it as the key of a value.
+fn is_key(key: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=253).contains(&key.len()) && key.bytes().all(is_part)
 }
 
 #[cfg(test)]
@@ -127,6 +137,13 @@ mod tests {
         let secret = secret(json!({ "data": { "bad": "hello!", "good": "" } }));
         assert_eq!(secret.data.0.keys().map(|key| &**key).collect::<Vec<_>>(), ["good"]);
         assert_eq!(secret.invalid[0].path, "data[bad]");
+    }
+
+    #[test]
+    fn a_key_that_an_api_server_would_refuse_is_left_out_and_noted() {
+        let secret = secret(json!({ "data": { "": "", "a b": "" }, "stringData": { "a\nb": "x", "a.b-c_D": "x" } }));
+        assert_eq!(secret.data.0.keys().map(|key| &**key).collect::<Vec<_>>(), ["a.b-c_D"]);
+        assert_eq!(secret.invalid.len(), 3);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use crate::schema::openapi::{
     Node, Pattern,
     values::{
-        DEFAULT_SCOPE, GROUP, HOSTNAME, KIND, LOCAL_OBJECT_REFERENCE, NAME, NAMESPACE, OBJECT_REFERENCE, PORT,
-        SECTION_NAME, SELECTOR, list, map_list, matching, one_of, optional, required, text,
+        DEFAULT_SCOPE, GROUP, HOSTNAME, KIND, LABEL_VALUE_PATTERN, LOCAL_OBJECT_REFERENCE, NAME, NAMESPACE,
+        OBJECT_REFERENCE, PORT, SECTION_NAME, SELECTOR, list, map_list, matching, one_of, optional, required, text,
     },
 };
 
@@ -74,10 +74,6 @@ static INFRASTRUCTURE: Node = Node::Object(&[
     optional("parametersRef", &LOCAL_OBJECT_REFERENCE),
 ]);
 static LABELS: Node = Node::Map { max: 8, values: &LABEL_VALUE };
-static LABEL_VALUE_PATTERN: Pattern = Pattern::new(
-    r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
-    "letters, digits, dashes, underscores and dots, the first and last a letter or digit",
-);
 static LABEL_VALUE: Node = matching(0, 63, &LABEL_VALUE_PATTERN);
 static ANNOTATIONS: Node = Node::Map { max: 16, values: &ANNOTATION_VALUE };
 static ANNOTATION_VALUE: Node = text(0, 4096);

@@ -10,6 +10,7 @@ use crate::{
     Kind, ObjectId,
     meta::StringMap,
     references::{Keys, Reference, Selection},
+    schema::openapi::values::{LABEL_KEY_PATTERN, LABEL_VALUE_PATTERN},
 };
 
 /// The key of the users that `basicAuth` reads where it names none, as the CRD has it.
@@ -56,6 +57,31 @@ pub struct SecretSelector {
     pub match_labels: StringMap,
 }
 
+/// Most labels of a selector: what a watch asks for stands in an address.
+const MOST_LABELS: usize = 16;
+
+/// Longest key of a label: a domain name, a slash and a name.
+const LONGEST_KEY: usize = 253 + 1 + 63;
+
+impl SecretSelector {
+    /// Why no object can have these labels, or why they are too many. No API server is asked for such.
+    pub fn fault(&self) -> Option<String> {
+        if self.match_labels.is_empty() {
+            return Some("it has no label, and would select every Secret; write one".into());
+        }
+        if self.match_labels.len() > MOST_LABELS {
+            return Some(format!("it has {} labels, and {MOST_LABELS} are the most", self.match_labels.len()));
+        }
+        self.match_labels.iter().find_map(|(key, value)| {
+            if key.len() > LONGEST_KEY || !LABEL_KEY_PATTERN.is_match(key) {
+                return Some(format!("a key must be {}", LABEL_KEY_PATTERN.means));
+            }
+            let is_value = value.len() <= 63 && LABEL_VALUE_PATTERN.is_match(value);
+            (!is_value).then(|| format!("the value of {key} must be {}", LABEL_VALUE_PATTERN.means))
+        })
+    }
+}
+
 /// The header lists of `headerModifiers`.
 const HEADERS: [&str; 4] = ["request/add", "request/set", "response/add", "response/set"];
 
@@ -87,10 +113,10 @@ pub fn references(policy: &TrafficPolicy) -> Vec<Reference> {
     references
 }
 
-/// Which Secrets a policy selects by labels.
+/// Which Secrets a policy selects by labels. What is not a selector selects none.
 pub fn selections(policy: &TrafficPolicy) -> Vec<Selection> {
     let selector: Option<SecretSelector> = at(&policy.spec, "apiKeyAuth", "secretSelector");
-    let labels = selector.map(|selector| selector.match_labels).filter(|labels| !labels.is_empty());
+    let labels = selector.filter(|selector| selector.fault().is_none()).map(|selector| selector.match_labels);
     let namespace = &policy.metadata.namespace;
     let selection = |labels| Selection { kind: Kind::Secret, namespace: Arc::clone(namespace), labels };
     labels.map(selection).into_iter().collect()
@@ -145,6 +171,9 @@ mod tests {
             json!({"basicAuth": "s", "apiKeyAuth": {"secretRef": 1}, "headerModifiers": {"request": {"set": {}}}}),
             json!({"basicAuth": {"secretRef": {"name": ""}}, "apiKeyAuth": {"secretSelector": {"matchLabels": {}}}}),
             json!({"headerModifiers": {"request": {"set": [1, {"secretRef": {"name": ["s"]}}]}}}),
+            json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"a b": "x"}}}}),
+            json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"a": "b,c=d"}}}}),
+            json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"a": "x".repeat(64)}}}}),
         ] {
             assert!(named(&spec).is_empty(), "{spec}");
             assert!(selections(&policy(&spec)).is_empty(), "{spec}");

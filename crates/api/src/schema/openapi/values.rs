@@ -71,6 +71,10 @@ pub(crate) static LABEL_KEY_PATTERN: Pattern = Pattern::new(
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$",
     "a name of at most 63 letters, digits, dashes, underscores and dots, optionally after a domain name and /",
 );
+pub(crate) static LABEL_VALUE_PATTERN: Pattern = Pattern::new(
+    r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+    "letters, digits, dashes, underscores and dots, the first and last a letter or digit",
+);
 pub(crate) static PATH_PATTERN: Pattern = Pattern::new(
     r"^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$",
     "a path of letters, digits, percent escapes and -/._~!$&'()*+,;=:@",
