@@ -68,6 +68,7 @@ const BLOCKED_BY: &str = "blocked-by";
 /// What refuses a request for want of a rule with a name, and for want of any.
 const UNNAMED: &str = "rule";
 const DEFAULT: &str = "default";
+const TOO_MANY: &str = "more ranges than are read";
 
 /// The status of requests that are refused.
 const FORBIDDEN: u32 = 403;
@@ -194,7 +195,17 @@ impl Unit for Acl {
             return None;
         }
         let mut ranges = other.ranges.clone();
+        // Of what the preferred side refuses, the other lets no part through.
+        ranges.retain(|range, outcome| {
+            let around = own.ranges.iter().rfind(|(own, _)| own.covers(*range));
+            outcome.is_some() || around.is_none_or(|(_, own)| own.is_none())
+        });
         ranges.extend(own.ranges.iter().map(|(range, outcome)| (*range, outcome.clone())));
+        if ranges.len() > MOST_RANGES {
+            // Nobody knows which to leave out, so nobody is let through.
+            let otherwise = Some(TOO_MANY.into());
+            return Some(Self::of(Said { ranges: BTreeMap::new(), otherwise, answer }));
+        }
         Some(Self::of(Said { ranges, otherwise: own.otherwise.clone(), answer }))
     }
 

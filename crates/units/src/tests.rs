@@ -336,6 +336,14 @@ fn an_address_counts_to_the_narrowest_range_and_to_the_last_rule_that_names_it()
 }
 
 #[test]
+fn ranges_of_ipv6_say_nothing_of_ipv4() {
+    let both =
+        json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": ["0.0.0.0/0", "::/0"], "action": "deny"}]}});
+    let words = "0.0.0.0/0: 403, blocked by rule; ::/0: 403, blocked by rule; any other address: taken";
+    assert_eq!(said(both), [("acl", words.to_owned())]);
+}
+
+#[test]
 fn requests_are_let_through_by_any_of_several_expressions() {
     let spec = |action: &str, expressions: &[&str]| json!({"rbac": {"action": action, "policy": {"matchExpressions": expressions}}});
     let words = "request.path == '/a', or request.method == 'GET': let through; otherwise: 403";

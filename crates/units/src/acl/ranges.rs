@@ -16,7 +16,9 @@ pub(super) fn in_order<T: Clone + PartialEq>(ranges: &BTreeMap<Cidr, T>, otherwi
     let mut by_depth: Vec<Vec<(T, Vec<Cidr>)>> = Vec::new();
     for (range, outcome) in ranges {
         while around.pop_if(|(outer, _)| !outer.covers(*range)).is_some() {}
-        if around.last().map_or(otherwise, |(_, outcome)| outcome) == outcome {
+        // Envoy holds no IPv4 address against a range of IPv6, so that one says nothing for them.
+        let is_apart = *range == Cidr::V4 && !around.is_empty();
+        if !is_apart && around.last().map_or(otherwise, |(_, outcome)| outcome) == outcome {
             continue;
         }
         let depth = around.len();
@@ -68,6 +70,13 @@ mod tests {
         assert!(list(&[], 'a').is_empty());
     }
 
+    #[test]
+    fn ranges_of_ipv6_say_nothing_of_ipv4() {
+        let both = [("::/0", 'd'), ("0.0.0.0/0", 'd')];
+        let expected = [('d', vec!["0.0.0.0/0".to_owned()]), ('d', vec!["::/0".to_owned()])];
+        assert_eq!(list(&both, 'a'), expected);
+    }
+
     proptest! {
         #[test]
         fn the_first_entry_that_has_an_address_says_what_the_narrowest_range_says(
@@ -83,10 +92,13 @@ mod tests {
             v4 in any::<bool>(),
         ) {
             let address = range(&if v4 { format!("{address}.0.0.0") } else { format!("{:x}::", u16::from(address) << 8) });
-            // An IPv4 address counts to IPv6 ranges too, the ones that have it in that form.
-            let narrowest = ranges.iter().rfind(|(range, _)| range.covers(address)).map_or('a', |(_, outcome)| *outcome);
+            let mut ranges = ranges;
+            ranges.entry(Cidr::V4).or_insert('a');
+            // Envoy holds an IPv4 address against IPv4 ranges alone.
+            let holds = |range: &Cidr| range.covers(address) && (!v4 || range.is_v4());
+            let narrowest = ranges.iter().rfind(|(range, _)| holds(range)).map_or('a', |(_, outcome)| *outcome);
             let ordered = in_order(&ranges, &'a');
-            let first = ordered.iter().find(|(_, ranges)| ranges.iter().any(|range| range.covers(address)));
+            let first = ordered.iter().find(|(_, ranges)| ranges.iter().any(holds));
             prop_assert_eq!(first.map_or('a', |(outcome, _)| *outcome), narrowest);
         }
     }

@@ -105,3 +105,26 @@ fn ranges_are_merged_unless_what_there_is_but_once_contradicts() {
     let header = |value: &str| deny(json!({"headers": [{"name": "x", "value": value}]}));
     assert_eq!(header("a").over(&header("b")), Some(header("a")));
 }
+
+/// An `acl` that takes what it does not name.
+fn acl(action: &str, ranges: impl IntoIterator<Item = String>) -> AnyUnit {
+    let cidrs: Vec<_> = ranges.into_iter().collect();
+    units(json!({"acl": {"defaultAction": "allow", "rules": [{"cidrs": cidrs, "action": action}]}})).remove(0)
+}
+
+#[test]
+fn of_what_the_preferred_acl_denies_the_other_lets_no_part_through() {
+    let denied = acl("deny", ["1.2.3.0/24".to_owned()]);
+    let holes = acl("allow", ["1.2.3.0/25".to_owned(), "1.2.3.128/25".to_owned()]);
+    assert_eq!(denied.over(&holes).expect("merged").slots(), denied.slots());
+    assert_ne!(holes.over(&denied).expect("merged").slots(), denied.slots());
+}
+
+#[test]
+fn acls_that_have_too_many_ranges_together_let_nobody_through() {
+    let ranges = |from: u32| (from..from + 600).map(|n| format!("10.{}.{}.0/24", n / 256, n % 256));
+    let merged = acl("deny", ranges(0)).over(&acl("deny", ranges(600))).expect("merged");
+    let nobody = json!({"acl": {"defaultAction": "deny"}});
+    let [slot, ..] = &merged.slots()[..] else { panic!("no slot") };
+    assert!(slot.config.len() < 2 * units(nobody)[0].slots()[0].config.len(), "{} bytes", slot.config.len());
+}

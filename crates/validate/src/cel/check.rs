@@ -421,11 +421,14 @@ fn is_there(expression: &Expression, told: bool, found: &[Found<'_>]) -> Result<
         ));
     }
     let is_fixed = |part: &Expression| matches!(part, Expression::Literal(_));
+    let is_text = |part: &Expression| matches!(part, Expression::Literal(Literal::String(_)));
     let fails = match expression {
         Expression::Call(_, function, arguments) => {
-            ["int", "uint", "double"].contains(&&**function) && !arguments.iter().all(is_fixed)
+            let converts = ["int", "uint", "double"].contains(&&**function);
+            converts && (!arguments.iter().all(is_fixed) || arguments.iter().any(is_text))
         }
-        Expression::Operator("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_", parts) => !parts.iter().all(is_fixed),
+        Expression::Operator("_/_" | "_%_", _) => true,
+        Expression::Operator("_+_" | "_-_" | "_*_" | "-_", parts) => !parts.iter().all(is_fixed),
         _ => false,
     };
     if fails {
@@ -435,7 +438,15 @@ fn is_there(expression: &Expression, told: bool, found: &[Found<'_>]) -> Result<
         ));
     }
     // Of a condition within a value nobody knows what its absence means.
-    let told = told || matches!(expression, Expression::Operator("_?_:_", _) | Expression::All(_) | Expression::Any(_));
+    let told = told
+        || matches!(
+            expression,
+            Expression::Operator("_?_:_", _)
+                | Expression::All(_)
+                | Expression::Any(_)
+                | Expression::List(_)
+                | Expression::Index(..)
+        );
     let told = |part: &Expression| told || says_whether(part) && says_whether(expression);
     let parts = match expression {
         Expression::Has(of, _) => slice::from_ref(&**of).iter().collect(),

@@ -149,6 +149,9 @@ fn what_keeps_requests_out_lets_none_through_that_it_cannot_judge() {
         "!metadata.filter_metadata['a'].b",
         "int(request.headers['n']) > 5",
         "size(request.path) / size(request.query) > 5",
+        "[request.headers['x'] == 'a'][0] == false",
+        "int('abc') == 5",
+        "1 / 0 == 1",
         "request.headers[request.query] != 'a'",
         "connection.tls_version != 'TLSv1.3'",
     ] {
