@@ -437,6 +437,18 @@ fn is_there(expression: &Expression, told: bool, found: &[Found<'_>]) -> Result<
             "use action Allow, and say what is let through",
         ));
     }
+    if let Expression::Call(of, function, arguments) = expression
+        && function == "matches"
+        && let [subject, Expression::Literal(Literal::String(pattern))] =
+            &of.iter().map(AsRef::as_ref).chain(arguments).collect::<Vec<_>>()[..]
+        && !is_always_text(subject)
+        && has_any_character(pattern)
+    {
+        return Err(Fault::new(
+            "a client could send bytes that are no text, which no character of matches() is, and would be let through",
+            "name the characters, use startsWith, endsWith or contains, or use action Allow",
+        ));
+    }
     // Of a condition within a value nobody knows what its absence means.
     let told = told
         || matches!(
@@ -453,6 +465,37 @@ fn is_there(expression: &Expression, told: bool, found: &[Found<'_>]) -> Result<
         other => other.parts(),
     };
     parts.into_iter().try_for_each(|part| is_there(part, told(part), found))
+}
+
+/// What Envoy refuses or normalizes before where it is not text.
+fn is_always_text(expression: &Expression) -> bool {
+    let Expression::Field(of, field) = expression else { return false };
+    **of == Expression::Name("request".into()) && ["url_path", "method", "scheme", "host"].contains(&&**field)
+}
+
+/// Whether a pattern has a part that stands for any character but some, beyond ASCII too.
+fn has_any_character(pattern: &str) -> bool {
+    let (mut rest, mut in_class) = (pattern.chars().peekable(), false);
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' => match rest.next() {
+                Some('D' | 'S' | 'W') => return true,
+                _ => continue,
+            },
+            '[' if !in_class => {
+                in_class = true;
+                if rest.peek() == Some(&'^') {
+                    return true;
+                }
+                // A bracket that stands first is one of the class.
+                rest.next_if_eq(&']');
+            }
+            ']' => in_class = false,
+            '.' if !in_class => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Whether it is a comparison or made of such.

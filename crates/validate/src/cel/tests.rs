@@ -152,6 +152,9 @@ fn what_keeps_requests_out_lets_none_through_that_it_cannot_judge() {
         "[request.headers['x'] == 'a'][0] == false",
         "int('abc') == 5",
         "1 / 0 == 1",
+        "request.headers['x'].matches('^evil.*$')",
+        "request.query.matches('a=[^&]')",
+        "request.path.matches(r'/\\S/')",
         "request.headers[request.query] != 'a'",
         "connection.tls_version != 'TLSv1.3'",
     ] {
