@@ -44,7 +44,9 @@ pub(crate) use self::{
 /// What became known about the objects of a cluster.
 ///
 /// Of a kind that is [`Kind::is_read_by_reference`] nothing is reported but what others refer to, with the keys that they
-/// need, and before they are reported themselves ([`api::references`]), unless it is `Unreadable`.
+/// need, and before they are reported themselves ([`api::references`]), unless it is `Unreadable`. A TrafficPolicy that is
+/// new comes before its Secrets, and so does one before those of other namespaces, once everything of its kind was read:
+/// it closes what it guards until they come.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most are of the large variant")]
 pub enum Observed {

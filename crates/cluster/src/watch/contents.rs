@@ -3,11 +3,13 @@
 //! Of a kind that is read by reference ([`Kind::is_read_by_reference`]) the watch brings names and versions alone. An object
 //! of it is read by itself once another one refers to it, and again at each new version. Who refers to it is reported
 //! after it, so that nobody sees a Gateway whose certificates were not looked for, and nobody else waits meanwhile. An
-//! object that cannot be read for long is reported as such, and is not waited for.
+//! object that cannot be read for long is reported as such, and is not waited for. A policy that is new is reported at
+//! once: while it waited, what it guards would be open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem::take,
+    sync::Arc,
 };
 
 use api::{
@@ -33,22 +35,36 @@ pub(super) enum Known {
     Version(u64),
 }
 
+/// What was reported of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Perhaps nothing, since its kind is read for the first time. Nothing is made of any object until that is done.
+    Unsynced,
+    /// Nothing: it is new.
+    Nothing,
+    /// What it was, which is in force.
+    Reported,
+}
+
 /// What is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     /// What an object holds.
     Object(ObjectId),
     /// Which objects have some labels; and who needs what these hold.
-    Selection(Selection),
+    Selection(Arc<Selection>),
 }
+
+/// What an object refers to and selects, with the keys that it needs.
+type Needs = BTreeMap<Subject, Keys>;
 
 /// What is referred to, what of it is being read, and what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     wanted: BTreeMap<ObjectId, Wanted>,
-    selections: BTreeMap<Selection, Selected>,
-    /// What each object refers to and selects; while it is deferred, also what it referred to before.
-    references: BTreeMap<ObjectId, BTreeSet<Subject>>,
+    selections: BTreeMap<Arc<Selection>, Selected>,
+    /// What each object needs, as it was reported last.
+    references: BTreeMap<ObjectId, Needs>,
     deferred: BTreeMap<ObjectId, Deferred>,
     /// What each request reads.
     requests: BTreeMap<u64, Subject>,
@@ -89,7 +105,7 @@ struct Wanted {
 #[derive(Debug)]
 struct Deferred {
     news: Vec<Observed>,
-    needs: BTreeSet<Subject>,
+    needs: Needs,
     awaited: BTreeSet<Subject>,
 }
 
@@ -117,13 +133,19 @@ impl Contents {
         self.deferred.keys().any(|id| id.kind == kind)
     }
 
-    /// Whether an object refers to anything, as was reported last.
+    /// Whether an object refers to anything, as was reported last or is to be reported.
     pub(super) fn knows(&self, id: &ObjectId) -> bool {
-        self.references.contains_key(id)
+        self.references.contains_key(id) || self.deferred.contains_key(id)
     }
 
-    /// Reports what is new of an object, at once if all that it refers to was read or is not there.
-    pub(super) fn report(&mut self, id: &ObjectId, news: Vec<Observed>, there: &dyn Fn(&ObjectId) -> Known) {
+    /// Reports what is new of an object, at once if all that it waits for was read or is not there.
+    pub(super) fn report(
+        &mut self,
+        id: &ObjectId,
+        news: Vec<Observed>,
+        before: Before,
+        there: &dyn Fn(&ObjectId) -> Known,
+    ) {
         let put = news.iter().find_map(|observed| match observed {
             Observed::Put { object, .. } => Some((object.references(), object.selections())),
             Observed::Remove(_) => Some((Vec::new(), Vec::new())),
@@ -133,27 +155,40 @@ impl Contents {
             // What was observed of it last holds, also if that is not reported yet.
             return self.deferred.get_mut(id).map_or(&mut self.observed, |deferred| &mut deferred.news).extend(news);
         };
-        self.deferred.remove(id);
-        let mut awaited = BTreeSet::new();
-        let objects = references.iter().map(|reference| Subject::Object(reference.id.clone()));
-        let needs: BTreeSet<_> = objects.chain(selections.iter().cloned().map(Subject::Selection)).collect();
-        if !needs.is_empty() {
-            self.references.entry(id.clone()).or_default().extend(needs.iter().cloned());
-        }
-        for Reference { id: wanted, keys } in &references {
-            if self.want(wanted, Subject::Object(id.clone()), keys, there) {
-                awaited.insert(Subject::Object(wanted.clone()));
-            }
+        let mut needs = Needs::new();
+        for Reference { id: other, keys } in references {
+            needs.entry(Subject::Object(other)).or_default().extend(&keys);
         }
         for selection in selections {
-            awaited.extend(self.select(selection, id, there));
+            needs.insert(Subject::Selection(self.shared(selection)), Keys::All);
+        }
+        let superseded = self.deferred.remove(id).map(|deferred| deferred.needs);
+        let mut awaited = BTreeSet::new();
+        for (subject, keys) in &needs {
+            let (pending, namespace) = match subject {
+                Subject::Object(other) => {
+                    let waits = self.want(other, Subject::Object(id.clone()), keys, there);
+                    (waits.then(|| subject.clone()).into_iter().collect(), &other.namespace)
+                }
+                Subject::Selection(selection) => (self.select(selection, id, there), &selection.namespace),
+            };
+            if waits_for(id, before, namespace) {
+                awaited.extend(pending);
+            }
         }
         if awaited.is_empty() {
             self.observed.extend(news);
-            self.refers(id, &needs);
+            self.refers(id, needs);
         } else {
             self.deferred.insert(id.clone(), Deferred { news, needs, awaited });
         }
+        self.let_go(id, superseded.unwrap_or_default());
+    }
+
+    /// A selection as it is held already, if anybody has the same.
+    fn shared(&self, selection: Selection) -> Arc<Selection> {
+        let held = self.selections.get_key_value(&selection).map(|(held, _)| Arc::clone(held));
+        held.unwrap_or_else(|| Arc::new(selection))
     }
 
     /// Somebody needs keys of an object; gives whether it is to be waited for.
@@ -174,8 +209,13 @@ impl Contents {
     }
 
     /// An object selects others; gives what it is to wait for.
-    fn select(&mut self, selection: Selection, by: &ObjectId, there: &dyn Fn(&ObjectId) -> Known) -> BTreeSet<Subject> {
-        let selected = self.selections.entry(selection.clone()).or_default();
+    fn select(
+        &mut self,
+        selection: &Arc<Selection>,
+        by: &ObjectId,
+        there: &dyn Fn(&ObjectId) -> Known,
+    ) -> BTreeSet<Subject> {
+        let selected = self.selections.entry(Arc::clone(selection)).or_default();
         selected.by.insert(by.clone());
         if selected.listed {
             let members = selected.members.clone();
@@ -184,15 +224,15 @@ impl Contents {
         if selected.request.is_none() {
             self.last_request += 1;
             selected.request = Some(self.last_request);
-            self.requests.insert(self.last_request, Subject::Selection(selection.clone()));
+            self.requests.insert(self.last_request, Subject::Selection(Arc::clone(selection)));
             let list_watch = ListWatch {
                 target: Target::Selected(selection.kind),
-                namespace: Some(selection.namespace.clone()),
+                namespace: Some(Arc::clone(&selection.namespace)),
                 only: Only::Labelled(selection.labels.clone()),
             };
             self.commands.push(Command::Read(self.last_request, list_watch));
         }
-        [Subject::Selection(selection)].into()
+        [Subject::Selection(Arc::clone(selection))].into()
     }
 
     /// Those of these objects that are to be waited for.
@@ -207,7 +247,7 @@ impl Contents {
     /// The watch says which labels an object has; none of one that is not there.
     pub(super) fn labelled(&mut self, id: &ObjectId, labels: Option<&StringMap>, there: &dyn Fn(&ObjectId) -> Known) {
         let first = Selection { kind: id.kind, namespace: id.namespace.clone(), labels: StringMap::new() };
-        let of_namespace = self.selections.range_mut(first..);
+        let of_namespace = self.selections.range_mut::<Selection, _>(first..);
         let of_namespace =
             of_namespace.take_while(|(selection, _)| selection.kind == id.kind && selection.namespace == id.namespace);
         let mut changed = Vec::new();
@@ -217,7 +257,7 @@ impl Contents {
                 selected.turned.insert(id.clone(), is_member);
             }
             if selected.listed && is_member != selected.members.contains(id) {
-                changed.push((selection.clone(), is_member));
+                changed.push((Arc::clone(selection), is_member));
             }
         }
         for (selection, is_member) in changed {
@@ -226,9 +266,9 @@ impl Contents {
     }
 
     /// An object is selected now, or not any more.
-    fn member(&mut self, selection: &Selection, id: &ObjectId, is_one: bool, there: &dyn Fn(&ObjectId) -> Known) {
+    fn member(&mut self, selection: &Arc<Selection>, id: &ObjectId, is_one: bool, there: &dyn Fn(&ObjectId) -> Known) {
         let Some(selected) = self.selections.get_mut(selection) else { return };
-        let by = Subject::Selection(selection.clone());
+        let by = Subject::Selection(Arc::clone(selection));
         if is_one {
             selected.members.insert(id.clone());
             self.want(id, by, &Keys::All, there);
@@ -241,7 +281,7 @@ impl Contents {
     /// Who is selected.
     fn arrived_selection(
         &mut self,
-        selection: &Selection,
+        selection: &Arc<Selection>,
         objects: Vec<WatchedObject>,
         there: &dyn Fn(&ObjectId) -> Known,
     ) {
@@ -263,7 +303,7 @@ impl Contents {
             self.member(selection, id, now.contains(id), there);
         }
         let pending = self.pending(now, there);
-        self.release_for(&Subject::Selection(selection.clone()), &pending);
+        self.release_for(&Subject::Selection(Arc::clone(selection)), &pending);
     }
 
     /// The watch says that an object is there in this version.
@@ -395,26 +435,44 @@ impl Contents {
         });
         for (referrer, Deferred { news, needs, .. }) in ready.collect::<Vec<_>>() {
             self.observed.extend(news);
-            self.refers(&referrer, &needs);
+            self.refers(&referrer, needs);
         }
     }
 
-    /// An object needs this and nothing else. What nobody needs any more is forgotten.
-    fn refers(&mut self, id: &ObjectId, needs: &BTreeSet<Subject>) {
-        let Some(before) = self.references.remove(id) else { return };
-        for left in before.difference(needs) {
-            match left {
-                Subject::Object(left) => self.unwant(left, &Subject::Object(id.clone())),
-                Subject::Selection(left) => self.unselect(left, id),
-            }
-        }
+    /// An object that was just reported needs this and nothing else.
+    fn refers(&mut self, id: &ObjectId, needs: Needs) {
+        let before = self.references.remove(id);
         if !needs.is_empty() {
-            self.references.insert(id.clone(), needs.clone());
+            self.references.insert(id.clone(), needs);
+        }
+        self.let_go(id, before.unwrap_or_default());
+    }
+
+    /// Lets go of what an object needed and does not need any more, neither as it was reported last nor as it is to be:
+    /// keys as well. What nobody needs then is forgotten.
+    fn let_go(&mut self, id: &ObjectId, needed: Needs) {
+        for subject in needed.into_keys() {
+            let reported = self.references.get(id).and_then(|needs| needs.get(&subject));
+            let deferred = self.deferred.get(id).and_then(|deferred| deferred.needs.get(&subject));
+            let keys = [reported, deferred].into_iter().flatten().cloned().reduce(|mut all, keys| {
+                all.extend(&keys);
+                all
+            });
+            match (subject, keys) {
+                (Subject::Object(other), None) => self.unwant(&other, &Subject::Object(id.clone())),
+                (Subject::Object(other), Some(keys)) => {
+                    if let Some(wanted) = self.wanted.get_mut(&other) {
+                        wanted.by.insert(Subject::Object(id.clone()), keys);
+                    }
+                }
+                (Subject::Selection(selection), None) => self.unselect(&selection, id),
+                (Subject::Selection(_), Some(_)) => {}
+            }
         }
     }
 
     /// An object selects others no more.
-    fn unselect(&mut self, selection: &Selection, by: &ObjectId) {
+    fn unselect(&mut self, selection: &Arc<Selection>, by: &ObjectId) {
         let Some(selected) = self.selections.get_mut(selection) else { return };
         selected.by.remove(by);
         if selected.by.is_empty()
@@ -422,7 +480,7 @@ impl Contents {
         {
             self.cancel(selected.request);
             for member in selected.members {
-                self.unwant(&member, &Subject::Selection(selection.clone()));
+                self.unwant(&member, &Subject::Selection(Arc::clone(selection)));
             }
         }
     }
@@ -437,6 +495,19 @@ impl Contents {
     fn of_namespace(&self, namespace: &str) -> Vec<ObjectId> {
         self.wanted.keys().filter(|id| &*id.namespace == namespace).cloned().collect()
     }
+}
+
+/// Whether an object is reported only after what it needs of a namespace.
+///
+/// A policy closes what it guards while it lacks a Secret, and while it is not reported that is open: one that is new does
+/// not wait. Nor does any for a Secret of another namespace, since how long it takes would tell whether that exists.
+fn waits_for(id: &ObjectId, before: Before, namespace: &str) -> bool {
+    let policy_waits = match before {
+        Before::Unsynced => true,
+        Before::Nothing => false,
+        Before::Reported => *namespace == *id.namespace,
+    };
+    policy_waits || id.kind != Kind::TrafficPolicy
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl ListWatch {
     /// The request, for a version of the API. A watch ends by itself after so many seconds.
     pub(super) fn request(&self, version: &str, ask: &Ask, seconds: u32) -> kube::Result<Request<Vec<u8>>> {
         let field_selector = match (self.target, &self.namespace) {
-            (Target::Kind(Kind::Secret), _) => Some(UNREAD_SECRETS.to_owned()),
+            (Target::Kind(Kind::Secret) | Target::Selected(Kind::Secret), _) => Some(UNREAD_SECRETS.to_owned()),
             (Target::Kind(Kind::Namespace), Some(name)) => Some(format!("metadata.name={name}")),
             _ => match &self.only {
                 Only::Named(name) => Some(format!("metadata.name={name}")),
@@ -252,6 +252,13 @@ mod tests {
         let page = uri(Kind::Secret, None, &Ask::Page { next: Some("t+/=".into()), whole: false });
         assert!(page.contains("fieldSelector=type%21%3Dhelm.sh%2Frelease.v1%2Ctype%21%3D"), "{page}");
         assert!(page.contains("&limit=500&continue=t%2B%2F%3D"), "{page}");
+        let labels = [("app".into(), "shop".into())].into();
+        let only = Only::Labelled(labels);
+        let selected = ListWatch { target: Target::Selected(Kind::Secret), namespace: Some("n".into()), only };
+        let selected = selected.request("v1", &Ask::Page { next: None, whole: false }, 240).expect("a request");
+        let field_selector =
+            |uri: &str| uri.split('&').find(|part| part.starts_with("fieldSelector")).map(str::to_owned);
+        assert_eq!(field_selector(&selected.uri().to_string()), field_selector(&page), "nor by their labels");
     }
 
     #[test]
@@ -274,8 +281,9 @@ mod tests {
         let selected =
             ListWatch { only: Only::Labelled(labels), ..list_watch(Target::Selected(Kind::Secret), Some("s")) };
         let selected = request(selected, Ask::Page { next: None, whole: false });
-        let uri = "/api/v1/namespaces/n/secrets?&labelSelector=app%3Dshop%2Ctier%3D&limit=500";
-        assert_eq!(selected.uri().to_string(), uri);
+        let uri = selected.uri().to_string();
+        assert!(uri.starts_with("/api/v1/namespaces/n/secrets?&fieldSelector=type%21%3D"), "{uri}");
+        assert!(uri.ends_with("&labelSelector=app%3Dshop%2Ctier%3D&limit=500"), "{uri}");
         assert!(
             accept(&selected).is_some_and(|accept| accept.contains("as=PartialObjectMetadataList")),
             "{selected:?}"

@@ -15,7 +15,7 @@ use api::{Kind, Object, ObjectId, meta::LabelSelector};
 
 use super::{
     Observed, Scope,
-    contents::{Contents, Known},
+    contents::{Before, Contents, Known},
     decoder::{Name, Payload, WatchedObject},
     event::Event,
     request::{Command, ListWatch, Only, Target},
@@ -56,6 +56,8 @@ struct KindState {
     stale: Option<String>,
     /// Whether `Synced` is due once everything is fetched.
     syncs: bool,
+    /// Whether `Synced` or `Absent` was reported at any time.
+    settled: bool,
 }
 
 /// One watch.
@@ -260,13 +262,13 @@ impl State {
     }
 
     /// Reports what is new of an object, perhaps after what it refers to.
-    fn report(&mut self, id: &ObjectId, news: Vec<Observed>) {
+    fn report(&mut self, id: &ObjectId, news: Vec<Observed>, before: Before) {
         let refers = |observed: &Observed| match observed {
             Observed::Put { object, .. } => !(object.references().is_empty() && object.selections().is_empty()),
             _ => false,
         };
         if self.contents.knows(id) || news.iter().any(refers) {
-            self.contents(|contents, there| contents.report(id, news, there));
+            self.contents(|contents, there| contents.report(id, news, before, there));
         } else {
             self.observed.extend(news);
         }
@@ -311,6 +313,11 @@ impl State {
             return;
         }
         let old = old.map_or(Reported::Hidden, |(_, reported)| reported);
+        let before = match old {
+            _ if !of_kind.settled => Before::Unsynced,
+            Reported::Hidden | Reported::Undecodable => Before::Nothing,
+            Reported::Object | Reported::Targets | Reported::Kept => Before::Reported,
+        };
         let id = id(kind, &name);
         let mut news = Vec::new();
         let reported = match payload {
@@ -336,7 +343,7 @@ impl State {
         };
         of_kind.entries.insert(name, Entry { list, version, reported, fetched });
         if !news.is_empty() {
-            self.report(&id, news);
+            self.report(&id, news, before);
         }
     }
 
@@ -352,7 +359,7 @@ impl State {
                 contents.labelled(&id, None, there);
             });
         } else if entry.is_some_and(|entry| entry.reported != Reported::Hidden) {
-            self.report(&id, vec![Observed::Remove(id.clone())]);
+            self.report(&id, vec![Observed::Remove(id.clone())], Before::Reported);
         }
     }
 
@@ -381,7 +388,7 @@ impl State {
             return;
         }
         if reads(Read::Synced) == 0 {
-            of_kind.syncs = false;
+            (of_kind.syncs, of_kind.settled) = (false, true);
             if !std::mem::replace(&mut of_kind.absent, true) {
                 self.observed.push(Observed::Absent(kind));
             }
@@ -389,7 +396,7 @@ impl State {
         }
         of_kind.syncs = fetching;
         if !fetching {
-            of_kind.absent = false;
+            (of_kind.absent, of_kind.settled) = (false, true);
             self.observed.push(Observed::Synced(kind));
         }
     }
@@ -446,7 +453,7 @@ impl State {
             }
         }
         for id in hidden {
-            self.report(&id, vec![Observed::Remove(id.clone())]);
+            self.report(&id, vec![Observed::Remove(id.clone())], Before::Reported);
         }
         self.contents(|contents, _| contents.deselected(namespace));
         let itself = Name { namespace: Arc::default(), name: Arc::clone(namespace) };

@@ -55,6 +55,16 @@ fn policy(name: &str, version: u32, team: &str) -> Value {
             "spec": { "apiKeyAuth": { "secretSelector": selector } } })
 }
 
+/// A policy with such a spec.
+fn with_spec(name: &str, version: u32, spec: &Value) -> Value {
+    json!({ "metadata": { "namespace": "n", "name": name, "resourceVersion": version.to_string() }, "spec": spec })
+}
+
+/// The spec of a policy that names a key of a Secret.
+fn users(namespace: &str, secret: &str, key: &str) -> Value {
+    json!({ "basicAuth": { "secretRef": { "name": secret, "namespace": namespace, "key": key } } })
+}
+
 /// What a list by labels brings.
 fn selected(object: &Value) -> WatchedObject {
     let Line::Applied(watched) = line(Target::Selected(Kind::Secret), "ADDED", object) else { panic!("no object") };
@@ -85,6 +95,26 @@ impl Scene {
 
     fn policy(&mut self, name: &str, version: u32, team: &str) -> String {
         self.read(Kind::TrafficPolicy, vec![put(Kind::TrafficPolicy, &policy(name, version, team))])
+    }
+
+    fn with_spec(&mut self, name: &str, version: u32, spec: &Value) -> String {
+        self.read(Kind::TrafficPolicy, vec![put(Kind::TrafficPolicy, &with_spec(name, version, spec))])
+    }
+
+    /// A policy that needs nothing is told.
+    fn told_policy(&mut self, name: &str) {
+        assert_eq!(self.with_spec(name, 1, &json!({})), format!("put TrafficPolicy n/{name}"));
+    }
+
+    /// The keys that are told of a Secret that was read.
+    fn keys_of(&mut self, request: u64, object: &Value) -> String {
+        self.0.arrived(request, vec![content(object)]);
+        let secrets = self.0.take_observed().into_iter().filter_map(|observed| match observed {
+            Observed::Put { object: api::Object::Secret(secret), .. } => Some(secret),
+            _ => None,
+        });
+        let keys = secrets.flat_map(|secret| secret.data.0.keys().map(ToString::to_string).collect::<Vec<_>>());
+        keys.collect::<Vec<_>>().join(" ")
     }
 
     fn secret(&mut self, secret: &Value) -> String {
@@ -246,8 +276,9 @@ fn what_cannot_be_read_is_told_and_nobody_waits_for_it_until_it_was_read() {
 }
 
 #[test]
-fn a_policy_is_told_after_the_secrets_that_it_selects() {
+fn a_policy_that_changes_is_told_after_the_secrets_that_it_selects() {
     let mut scene = Scene::listed(&["nobodys"]);
+    scene.told_policy("p");
     scene.secret(&labelled("a", 2, "shop"));
     assert_eq!(scene.policy("p", 3, "shop"), "");
     assert_eq!(scene.commands(), "1 team=shop", "no label is kept of a Secret that nobody needed");
@@ -261,9 +292,9 @@ fn a_policy_is_told_after_the_secrets_that_it_selects() {
 #[test]
 fn a_label_that_comes_or_goes_has_a_secret_read_or_forgotten() {
     let mut scene = Scene::listed(&["a"]);
-    scene.policy("p", 3, "shop");
+    assert_eq!(scene.policy("p", 3, "shop"), "put TrafficPolicy n/p", "it is new");
     assert_eq!(scene.commands(), "1 team=shop");
-    assert_eq!(scene.selected(1, &[]), "put TrafficPolicy n/p");
+    assert_eq!(scene.selected(1, &[]), "");
     assert_eq!(scene.secret(&labelled("a", 4, "shop")), "");
     assert_eq!(scene.commands(), "2 a");
     assert_eq!(scene.arrived(2, &[labelled("a", 4, "shop")]), "put Secret n/a");
@@ -286,6 +317,7 @@ fn a_label_that_comes_or_goes_has_a_secret_read_or_forgotten() {
 fn what_the_watch_brings_while_a_selection_is_listed_counts() {
     let mut scene = Scene::listed(&[]);
     scene.secret(&labelled("gone", 1, "shop"));
+    scene.told_policy("p");
     scene.policy("p", 3, "shop");
     assert_eq!(scene.commands(), "1 team=shop");
     scene.secret(&labelled("came", 4, "shop"));
@@ -299,10 +331,98 @@ fn what_the_watch_brings_while_a_selection_is_listed_counts() {
 fn nobody_waits_for_long_for_a_selection_that_cannot_be_listed() {
     let mut scene = Scene::listed(&[]);
     scene.secret(&labelled("a", 1, "shop"));
+    scene.told_policy("p");
     scene.policy("p", 3, "shop");
     assert_eq!(scene.commands(), "1 team=shop");
     assert_eq!(scene.late(1, "refused"), "put TrafficPolicy n/p");
     assert_eq!(scene.selected(1, &[labelled("a", 1, "shop")]), "");
     assert_eq!(scene.commands(), "2 a");
     assert_eq!(scene.arrived(2, &[labelled("a", 1, "shop")]), "put Secret n/a");
+}
+
+#[test]
+fn a_policy_that_is_new_is_told_before_its_secret_so_that_what_it_guards_is_not_open_meanwhile() {
+    let mut scene = Scene::listed(&["s", "t"]);
+    assert_eq!(scene.with_spec("p", 2, &users("n", "s", "tls.crt")), "put TrafficPolicy n/p");
+    assert_eq!(scene.policy("q", 2, "shop"), "put TrafficPolicy n/q");
+    assert_eq!(scene.commands(), "1 s, 2 team=shop", "they are read all the same");
+    assert_eq!(scene.keys_of(1, &secret("s", 1)), "tls.crt");
+    assert_eq!(scene.with_spec("p", 3, &users("n", "t", "tls.crt")), "", "what it was guards while it waits");
+    assert_eq!(scene.commands(), "3 t");
+    let gone = gone(Kind::TrafficPolicy, &with_spec("p", 4, &json!({})));
+    assert_eq!(scene.read(Kind::TrafficPolicy, vec![gone]), "remove TrafficPolicy n/p, remove Secret n/s");
+    assert_eq!(scene.commands(), "forget 3");
+    assert_eq!(scene.with_spec("p", 5, &users("n", "t", "tls.crt")), "put TrafficPolicy n/p", "it is new again");
+}
+
+#[test]
+fn a_policy_of_the_first_list_is_told_after_its_secrets_for_nothing_is_made_of_it_before() {
+    let mut scene = Scene::new();
+    let list = [users("n", "s", "tls.crt"), users("m", "s", "tls.crt")].map(|spec| with_spec("p", 1, &spec));
+    let [own, other] = list.map(|policy| put(Kind::TrafficPolicy, &policy));
+    assert_eq!(scene.read(Kind::TrafficPolicy, vec![Event::ListStarted, own, Event::ListComplete]), "");
+    assert_eq!(scene.read(Kind::TrafficPolicy, vec![other]), "", "all of the list was not told yet");
+    let list = vec![Event::ListStarted, put(Kind::Secret, &secret("s", 1)), Event::ListComplete];
+    assert_eq!(scene.read(Kind::Secret, list), "synced Secret");
+    assert_eq!(scene.commands(), "1 s");
+    assert_eq!(scene.late(1, "slow"), "unreadable Secret n/s: slow, put TrafficPolicy n/p, synced TrafficPolicy");
+}
+
+#[test]
+fn a_policy_is_told_as_soon_whether_a_secret_of_another_namespace_exists_or_not() {
+    let mut scene = Scene::listed(&["own"]);
+    let mut theirs = secret("s", 1);
+    theirs["metadata"]["namespace"] = "m".into();
+    scene.secret(&theirs);
+    scene.told_policy("p");
+    assert_eq!(scene.with_spec("p", 2, &users("m", "s", "tls.crt")), "put TrafficPolicy n/p");
+    assert_eq!(scene.commands(), "1 s");
+    assert_eq!(scene.with_spec("p", 3, &users("m", "missing", "tls.crt")), "put TrafficPolicy n/p");
+    assert_eq!(scene.commands(), "forget 1");
+
+    let mut both = users("n", "own", "tls.crt");
+    let header = json!({ "name": "h", "secretRef": { "name": "s", "namespace": "m", "key": "tls.key" } });
+    both["headerModifiers"] = json!({ "request": { "set": [header] } });
+    assert_eq!(scene.with_spec("p", 4, &both), "");
+    assert_eq!(scene.commands(), "2 s, 3 own");
+    scene.0.arrived(3, vec![content(&secret("own", 1))]);
+    let told = scene.0.take_observed();
+    assert!(matches!(&told[..], [_, Observed::Put { object: api::Object::TrafficPolicy(_), .. }]), "{told:?}");
+}
+
+#[test]
+fn a_key_that_a_policy_names_no_more_is_not_kept() {
+    let mut scene = Scene::listed(&["s"]);
+    let name = |scene: &mut Scene, version: u32, key: &str| scene.with_spec("p", version, &users("n", "s", key));
+    name(&mut scene, 2, "tls.crt");
+    assert_eq!(scene.keys_of(1, &secret("s", 1)), "tls.crt");
+    assert_eq!(name(&mut scene, 3, "other"), "");
+    assert_eq!(name(&mut scene, 4, "tls.key"), "");
+    assert_eq!(scene.keys_of(2, &secret("s", 1)), "tls.crt tls.key", "what is in force, and what comes next");
+    scene.secret(&secret("s", 5));
+    assert_eq!(scene.keys_of(3, &secret("s", 5)), "tls.key");
+    for version in 6..20 {
+        name(&mut scene, version, &format!("k{version}"));
+    }
+    name(&mut scene, 20, "tls.key");
+    assert_eq!(scene.commands(), "1 s, 2 s, 3 s, 4 s", "it is read once for all of them");
+    assert_eq!(scene.keys_of(4, &secret("s", 5)), "tls.key");
+}
+
+#[test]
+fn what_only_a_superseded_version_needed_is_let_go() {
+    let mut scene = Scene::listed(&["a", "b"]);
+    assert_eq!(scene.policy("p", 2, "shop"), "put TrafficPolicy n/p");
+    scene.selected(1, &[]);
+    assert_eq!(scene.commands(), "1 team=shop");
+    assert_eq!(scene.policy("p", 3, "x"), "");
+    assert_eq!(scene.policy("p", 4, "y"), "");
+    assert_eq!(scene.commands(), "2 team=x, 3 team=y, forget 2");
+    assert_eq!(scene.policy("p", 5, "shop"), "put TrafficPolicy n/p", "what is in force was not let go");
+    assert_eq!(scene.commands(), "forget 3");
+
+    assert_eq!(scene.gateway("g", 2, &["a"]), "");
+    assert_eq!(scene.gateway("g", 3, &["b"]), "");
+    assert_eq!(scene.commands(), "4 a, 5 b, forget 4");
+    assert_eq!(scene.arrived(5, &[secret("b", 1)]), "put Secret n/b, put Gateway n/g");
 }
