@@ -4,6 +4,7 @@
 //! it and on its ancestors is in [`rule`]; what those on a Gateway or listener do is in [`wide`].
 
 mod count;
+pub(crate) mod level;
 pub(crate) mod merge;
 mod read;
 pub(crate) mod rule;

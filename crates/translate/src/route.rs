@@ -11,10 +11,11 @@ mod http;
 mod matches;
 mod session;
 
+use api::shared::BackendObjectReference;
 use engine::{Lookup, Scope};
 use ir::{
     Problem, Reason, RouteId, Severity,
-    route::{Head, RuleSpec},
+    route::{BackendRef, Head, RuleSpec},
 };
 
 use validate::Invalid;
@@ -29,6 +30,12 @@ use crate::{
 pub(crate) use backends::default_backend;
 #[cfg(test)]
 pub(crate) use http::rule::read as read_http_rule;
+
+/// A reference as it is written.
+fn backend_ref(written: &BackendObjectReference) -> BackendRef {
+    let BackendObjectReference { group, kind, name, namespace, port } = written.clone();
+    BackendRef { group, kind, name, namespace, port }
+}
 
 /// A route as it is written, whatever its kind.
 trait Written {

@@ -13,7 +13,7 @@ use api::ObjectId;
 use ir::{Problem, delegation::Priority};
 use units::AnyUnit;
 
-use super::rule::{Level, UnitKey};
+use super::level::{Level, Supplied, UnitKey};
 
 /// What all levels come to for one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +68,21 @@ impl fmt::Display for Word {
     }
 }
 
+/// What levels come to for each unit that any of them says, in the order of units.
+pub(super) fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
+    let mut keys: Vec<_> = levels.clone().flat_map(|level| &level.units).map(Supplied::key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
+}
+
+/// What units that say something come to at a Gateway, or at a listener below it; none of those is broken.
+pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
+    all_merged(levels).filter(|merged| merged.unit.is_ok())
+}
+
 /// What `levels`, the nearest first, come to for a unit; none where none of them says it.
-pub(super) fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Merged> {
+fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Merged> {
     let mut merged: Option<Merged> = None;
     for (place, level) in levels.enumerate() {
         let Some(above) = of_level(level, place, key) else { continue };

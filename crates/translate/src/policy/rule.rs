@@ -2,75 +2,23 @@
 
 use std::sync::Arc;
 
-use api::{Kind, ObjectId};
+use api::ObjectId;
 use engine::{Lookup, Scope};
-use ir::{
-    Chain, NsName, Problem, Reason, RouteId, Severity,
-    delegation::Priority,
-    route::{ExtensionKind, ExtensionRef},
-};
-use units::{AnyUnit, Said};
+use ir::{Chain, NsName, Problem, Reason, RouteId, Severity, route::ExtensionRef};
+use units::AnyUnit;
 
 use super::{
-    merge::{Broken as BrokenUnit, Merged, Word, merge},
+    level::{Broken, Kept, Level, without},
+    merge::{Broken as BrokenUnit, Merged, Word, all_merged},
     wide::{SlotWord, SlotWords, WideActions, WidePriority},
 };
 use crate::{
     delegation::keeper,
     tables::{
-        input::object_id,
-        policy::{PoliciesOf, PolicyRow, Rank, Target},
+        policy::Target,
         route::{RouteHead, RouteRule},
     },
 };
-
-/// A unit with the policy that supplies it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Supplied {
-    /// The policy.
-    pub(crate) policy: ObjectId,
-    /// What it says.
-    pub(crate) said: Said,
-    /// The policies of the same level that add to it.
-    pub(crate) with: Vec<ObjectId>,
-}
-
-/// Units with the same key are one. They count in the order of their keys.
-pub(super) type UnitKey = (bool, usize);
-
-impl Supplied {
-    /// What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
-    pub(super) fn key(&self) -> UnitKey {
-        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.said.field);
-        (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
-    }
-}
-
-/// Why a rule cannot be served with its policies, whatever others say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Broken {
-    /// The filter that is broken; none for a policy that chose the rule itself.
-    field: Option<String>,
-    message: String,
-}
-
-/// The policies of one level.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
-    /// The route, or the Gateway.
-    owner: ObjectId,
-    /// How it is merged with what is below.
-    priority: Priority,
-    /// The DelegationPolicy by which nothing below switches off what is inherited.
-    keeper: Option<NsName>,
-    /// All that they say, in the order in which it counts.
-    units: Vec<Supplied>,
-    /// What would switch off what is inherited, and may not.
-    kept: Vec<Kept>,
-    broken: Option<Broken>,
-    /// All of them.
-    policies: Vec<ObjectId>,
-}
 
 /// What all levels come to for a rule.
 #[derive(Debug, Default)]
@@ -128,17 +76,6 @@ impl Wide<'_, '_> {
     }
 }
 
-/// A unit that would switch off what is inherited, and is not heard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// Who says it.
-    pub(crate) policy: ObjectId,
-    /// What is said.
-    pub(crate) unit: AnyUnit,
-    /// The DelegationPolicy that forbids it.
-    pub(crate) keeper: NsName,
-}
-
 tables! {
     /// The policies of a delegating rule, by route and place; absent where there are none.
     RulePolicies: (RouteId, u32) => Level;
@@ -147,157 +84,6 @@ tables! {
 }
 
 impl Level {
-    /// The policies of a rule: `extensions` are those that its filters name.
-    pub(crate) fn of(scope: &Scope<'_>, route: &RouteId, rule: Option<&Arc<str>>, extensions: &[ExtensionRef]) -> Self {
-        let object = object_id(route);
-        let mut level = Self::new(object.clone());
-        let mut named = Vec::new();
-        for extension in extensions {
-            let kind = match extension.kind {
-                ExtensionKind::TrafficPolicy => Kind::TrafficPolicy,
-                ExtensionKind::RewritePolicy => Kind::RewritePolicy,
-                ExtensionKind::DirectResponse => continue,
-            };
-            let id = ObjectId::new(kind, route.namespace().clone(), extension.name.clone());
-            match scope.get::<PolicyRow>(&id) {
-                Some(policy) => named.push(policy.rank.clone()),
-                None => {
-                    let message = format!("{id} does not exist; create it, or correct the name");
-                    let field = Some(format!("{}.name", extension.field));
-                    level.broken.get_or_insert(Broken { field, message });
-                }
-            }
-        }
-        named.sort_unstable();
-        level.add(scope, named.iter().map(Rank::policy));
-        let target = |section| Target { object: object.clone(), section };
-        if let Some(rule) = rule {
-            let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
-            level.add(scope, of_rule.iter().flat_map(|list| list.iter().cloned()));
-        }
-        let of_route = scope.get::<PoliciesOf>(&target(None));
-        level.add(scope, of_route.iter().flat_map(|list| list.iter().cloned()));
-        level.add_up();
-        level
-    }
-
-    /// Has the first of the units that add up say what all of them say.
-    fn add_up(&mut self) {
-        for supplied in std::mem::take(&mut self.units) {
-            let key = supplied.key();
-            let before = self.units.iter_mut().find(|before| before.key() == key);
-            let Some(first) = before else {
-                self.units.push(supplied);
-                continue;
-            };
-            let joined = match (&first.said.unit, &supplied.said.unit) {
-                (Ok(unit), Ok(other)) if unit.adds_up() => unit.over(other),
-                (Ok(unit), Err(_)) if unit.adds_up() => {
-                    // What is merged with something broken is as broken.
-                    *first = supplied;
-                    continue;
-                }
-                _ => None,
-            };
-            match joined {
-                Some(unit) => {
-                    first.said.unit = Ok(unit);
-                    first.with.push(supplied.policy);
-                }
-                None => self.units.push(supplied),
-            }
-        }
-    }
-
-    /// The next policies; those before count first.
-    fn add(&mut self, scope: &Scope<'_>, policies: impl Iterator<Item = ObjectId>) {
-        for id in policies.filter(|id| id.kind != Kind::DelegationPolicy) {
-            if self.policies.contains(&id) {
-                continue;
-            }
-            let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
-            match &policy.units {
-                Ok(units) => {
-                    let supplied = |said: &Said| Supplied { policy: id.clone(), said: said.clone(), with: Vec::new() };
-                    self.units.extend(units.iter().map(supplied));
-                }
-                Err(fault) => {
-                    self.broken.get_or_insert(Broken { field: None, message: without(&id, fault, &self.owner) });
-                }
-            }
-            self.policies.push(id);
-        }
-    }
-
-    /// The policies of a Gateway, or of one of its listeners alone. A scope that has a unit which is broken answers 500 to
-    /// everything.
-    pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
-        let mut level = Self::new(target.object.clone());
-        let policies = scope.get::<PoliciesOf>(target);
-        level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
-        level.add_up();
-        let broken =
-            level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
-        if let Some((policy, fault)) = broken {
-            let message = without(policy, fault, &target.object);
-            level.broken.get_or_insert(Broken { field: None, message });
-        }
-        level
-    }
-
-    /// The same without units that are none of these, and without what nothing is left of.
-    pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
-        let is_wanted = |supplied: &&Supplied| supplied.said.unit.as_ref().is_ok_and(&wanted);
-        let units: Vec<_> = self.units.iter().filter(is_wanted).cloned().collect();
-        let of =
-            |supplied: &Supplied| std::iter::once(&supplied.policy).chain(&supplied.with).cloned().collect::<Vec<_>>();
-        let mut policies: Vec<_> = units.iter().flat_map(of).collect();
-        policies.dedup();
-        Self { units, policies, ..Self::new(self.owner.clone()) }.merged_by(self.priority)
-    }
-
-    /// The same where it is merged so with what is below.
-    pub(super) fn merged_by(self, priority: Priority) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// All that is said, in the order in which it counts.
-    pub(super) fn units(&self) -> impl Iterator<Item = &Supplied> {
-        self.units.iter()
-    }
-
-    /// How it is merged with what is below.
-    pub(super) fn priority(&self) -> Priority {
-        self.priority
-    }
-
-    /// The route, or the Gateway.
-    pub(super) fn owner(&self) -> &ObjectId {
-        &self.owner
-    }
-
-    /// Whether a policy of it is broken.
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken.is_some()
-    }
-
-    /// Whether nothing is said.
-    pub(super) fn is_empty(&self) -> bool {
-        self.policies.is_empty() && self.broken.is_none() && self.keeper.is_none()
-    }
-
-    fn new(owner: ObjectId) -> Self {
-        Self {
-            owner,
-            priority: Priority::default(),
-            keeper: None,
-            units: Vec::new(),
-            kept: Vec::new(),
-            broken: None,
-            policies: Vec::new(),
-        }
-    }
-
     /// This level below others, from the nearest on; `field` is that of its rule, `wide` what it has to know of where it is
     /// served.
     fn below(self, above: &[Arc<Self>], wide: Option<&Wide<'_, '_>>, field: &str) -> Effective {
@@ -348,24 +134,6 @@ impl Level {
         let kept = levels().flat_map(|level| &level.kept).cloned().collect();
         Effective { broken, broken_unit, units, kept, given_way, slots, policies }
     }
-
-    /// What is told of something broken that a level above hands down. The policies of another namespace are not named: its
-    /// owner is told of them on the route.
-    fn inherits(&self, level: &Self, message: &str) -> String {
-        let is_own = level.owner.namespace == self.owner.namespace;
-        let what = if is_own { message } else { "a policy is not valid or not there" };
-        format!("{} hands down what is broken: {what}", level.owner)
-    }
-
-    /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
-    fn kept_by(mut self, keeper: &NsName) -> Self {
-        let kept = self.units.extract_if(.., |supplied| supplied.said.unit.as_ref().is_ok_and(AnyUnit::disables));
-        let kept = kept.filter_map(|Supplied { policy, said, .. }| {
-            Some(Kept { policy, unit: said.unit.ok()?, keeper: keeper.clone() })
-        });
-        self.kept = kept.collect();
-        self
-    }
 }
 
 impl Lookup for RulePolicies {
@@ -400,14 +168,6 @@ impl Lookup for HandedDown {
     }
 }
 
-/// What levels come to for each unit that any of them says, in the order of units.
-fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
-    let mut keys: Vec<_> = levels.clone().flat_map(|level| &level.units).map(Supplied::key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
-}
-
 /// The fields that levels have in slots, each once.
 fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<&'static str> {
     let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.said.field).collect();
@@ -415,19 +175,6 @@ fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<&'static str>
     fields.sort_unstable();
     fields.dedup();
     fields
-}
-
-/// What units that say something come to at a Gateway, or at a listener below it; none of those is broken.
-pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
-    all_merged(levels).filter(|merged| merged.unit.is_ok())
-}
-
-/// What the owner of `target` is told of a policy on it that is broken.
-fn without(policy: &ObjectId, fault: &Problem, target: &ObjectId) -> String {
-    if policy.namespace != target.namespace {
-        return format!("a {} of another namespace is not valid, and nothing is served without it", policy.kind);
-    }
-    format!("{policy} is not valid, and nothing is served without it: {fault}")
 }
 
 /// What a rule's own policies and those above it come to; `wide` is where it is served, if that matters.

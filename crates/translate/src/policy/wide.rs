@@ -21,8 +21,8 @@ use ir::{ListenerId, NsName, Reason, delegation::Priority, rule::Slot};
 use units::{AnyUnit, Deep};
 
 use super::{
-    merge::{Merged, Word},
-    rule::{Level, heard},
+    level::Level,
+    merge::{Merged, Word, heard},
 };
 use crate::{
     internal,

@@ -19,8 +19,9 @@ use crate::{
     budget::cost::Meter,
     delegation::describe,
     policy::{
+        level::Kept,
         merge::{Merged, Word},
-        rule::{Effective, GivenWay, Kept},
+        rule::{Effective, GivenWay},
     },
     tables::policy::{Standing, Winner},
 };

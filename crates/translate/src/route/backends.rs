@@ -1,25 +1,16 @@
 //! Reading references of rules to backends, and to the routes that they delegate to.
 
-use api::{
-    http_route::HttpBackendRef,
-    shared::{BackendObjectReference, BackendRef},
-};
+use api::{http_route::HttpBackendRef, shared::BackendRef};
 use ir::{
     NsName, Problem, Reason, Severity,
-    route::{self, BackendSpec, Changes, DelegateSpec, Handling},
+    route::{BackendSpec, Changes, DelegateSpec, Handling},
 };
 
 use super::{
-    at, fault,
+    at, backend_ref, fault,
     filters::{self, Level},
 };
 use crate::delegation::is_delegate;
-
-/// A reference as it is written.
-pub(super) fn backend_ref(written: &BackendObjectReference) -> route::BackendRef {
-    let BackendObjectReference { group, kind, name, namespace, port } = written.clone();
-    route::BackendRef { group, kind, name, namespace, port }
-}
 
 /// Whether a reference means routes.
 pub(super) fn delegates(written: &HttpBackendRef) -> bool {

@@ -17,7 +17,7 @@ use ir::{
 use units::{Refused, cors};
 use validate::{self, Invalid};
 
-use super::{at, backends::backend_ref, fault};
+use super::{at, backend_ref, fault};
 
 /// Where filters stand, which decides what is allowed.
 #[derive(Clone, Copy, Debug)]
