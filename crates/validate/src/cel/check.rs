@@ -478,10 +478,11 @@ fn has_any_character(pattern: &str) -> bool {
     let (mut rest, mut in_class) = (pattern.chars().peekable(), false);
     while let Some(next) = rest.next() {
         match next {
-            '\\' => match rest.next() {
-                Some('D' | 'S' | 'W') => return true,
-                _ => continue,
-            },
+            '\\' => {
+                if let Some('D' | 'S' | 'W') = rest.next() {
+                    return true;
+                }
+            }
             '[' if !in_class => {
                 in_class = true;
                 if rest.peek() == Some(&'^') {
