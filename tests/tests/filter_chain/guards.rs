@@ -56,17 +56,19 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Result<()> {
     let mut world = World::start("", &[]).await?;
-    let get = Request::get(HOST, "/");
+    // As a page elsewhere has a browser send it.
+    let post =
+        Request { method: "POST".to_owned(), ..Request::get(HOST, "/").header("origin", "http://elsewhere.example") };
     let of = |protocol| Target { protocol, ..world.target.clone() };
     let mut connections = Vec::new();
     for target in [of(Protocol::Http1), of(Protocol::H2)] {
         eventually(TIMEOUT, async || {
-            ensure!(send(&target, &get).await?.status == 200, "not yet");
+            ensure!(send(&target, &post).await?.status == 200, "not yet");
             Ok(())
         })
         .await?;
         let mut connection = Connection::open(&target).await?;
-        ensure!(connection.send(&get).await?.status == 200, "not served");
+        ensure!(connection.send(&post).await?.status == 200, "not served");
         connections.push(Mutex::new(connection));
     }
     let policies = [
@@ -74,12 +76,16 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
         ("acl: {defaultAction: allow}", 200),
         ("rbac: {policy: {matchExpressions: ['false']}}", 403),
         ("rbac: {policy: {matchExpressions: ['true']}}", 200),
+        ("csrf: {percentageEnabled: 100}", 403),
+        ("csrf: {percentageEnabled: 0}", 200),
+        ("rateLimit: {local: {tokenBucket: {maxTokens: 1, fillInterval: 1h}}}", 429),
+        ("rateLimit: {local: {}}", 200),
     ];
     for (spec, status) in policies {
         world.portcullis.write("policy.yaml", &policy(spec))?;
         for connection in &connections {
             eventually(TIMEOUT, async || {
-                let response = connection.lock().await.send(&get).await?;
+                let response = connection.lock().await.send(&post).await?;
                 ensure!(response.status == status, "{spec}: {response:?}");
                 Ok(())
             })
