@@ -190,21 +190,6 @@ impl Level {
         Self { priority, ..self }
     }
 
-    /// All that is said, in the order in which it counts.
-    pub(super) fn units(&self) -> impl Iterator<Item = &Supplied> {
-        self.units.iter()
-    }
-
-    /// How it is merged with what is below.
-    pub(super) fn priority(&self) -> Priority {
-        self.priority
-    }
-
-    /// The route, or the Gateway.
-    pub(super) fn owner(&self) -> &ObjectId {
-        &self.owner
-    }
-
     /// Whether a policy of it is broken.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.is_some()

@@ -102,7 +102,7 @@ fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Me
 
 /// Within a level the first holds as a whole, with those that add to it.
 fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
-    let mut saying = level.units().filter(|supplied| supplied.key() == key);
+    let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
     let broken = |problem| Broken { policy: first.policy.clone(), field: first.said.field, level: place, problem };
     Some(Merged {
@@ -114,12 +114,12 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
 }
 
 fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
-    let Priority { deep, prefers_parent } = level.priority();
+    let Priority { deep, prefers_parent } = level.priority;
     let (preferred, other) = if prefers_parent { (above, below) } else { (below, above) };
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
-    let word = Word { owner: level.owner().clone(), priority: level.priority() };
-    if level.priority() != Priority::default() && !words.contains(&word) {
+    let word = Word { owner: level.owner.clone(), priority: level.priority };
+    if level.priority != Priority::default() && !words.contains(&word) {
         words.push(word);
     }
     let overridden = || below.overridden.iter().chain(&above.overridden).cloned();

@@ -103,7 +103,8 @@ impl Level {
         let merged = words
             .iter()
             .filter_map(|(_, word)| if let SlotWord::Merged(levels) = &**word { Some(levels) } else { None });
-        let says_actions = || own().flat_map(Self::units).any(|supplied| !AnyUnit::is_slot_at(supplied.said.field));
+        let says_actions =
+            || own().flat_map(|level| &level.units).any(|supplied| !AnyUnit::is_slot_at(supplied.said.field));
         let actions = wide.map(|wide| wide.actions(says_actions())).unwrap_or_default();
         let merged = merged.flat_map(|levels| levels.iter().cloned());
         let wider: Vec<_> = actions.into_iter().chain(merged).collect();
