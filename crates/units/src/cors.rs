@@ -21,14 +21,12 @@ pub struct Cors {
     cors: Option<Said>,
 }
 
-/// What is said, with the rest completed.
+/// What is said, with the rest completed. What the CRD completes, the age, counts as said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     cors: filter::Cors,
     /// Whether it says if credentials may be sent.
     credentials: bool,
-    /// Whether it says how long an answer may be remembered.
-    age: bool,
 }
 
 /// What may be written.
@@ -71,7 +69,7 @@ impl Unit for Cors {
         if written.disable.is_some() {
             return Ok(Self { cors: None });
         }
-        let (credentials, age) = (written.allow_credentials.is_some(), written.max_age.is_some());
+        let credentials = written.allow_credentials.is_some();
         let written = HttpCorsFilter {
             allow_origins: written.allow_origins,
             allow_credentials: written.allow_credentials,
@@ -80,7 +78,7 @@ impl Unit for Cors {
             expose_headers: written.expose_headers,
             max_age: written.max_age.unwrap_or(HttpCorsFilter::default().max_age),
         };
-        Ok(Self { cors: Some(Said { cors: cors(&written)?, credentials, age }) })
+        Ok(Self { cors: Some(Said { cors: cors(&written)?, credentials }) })
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -90,16 +88,15 @@ impl Unit for Cors {
     fn over(&self, other: &Self) -> Option<Self> {
         let (own, other) = (self.cors.as_ref()?, other.cors.as_ref()?);
         let by_credentials = if own.credentials { own } else { other };
-        let by_age = if own.age { own } else { other };
         let cors = filter::Cors {
             allow_origins: spec::said_list(&own.cors.allow_origins, &other.cors.allow_origins),
             allow_methods: spec::said_list(&own.cors.allow_methods, &other.cors.allow_methods),
             allow_headers: spec::said_list(&own.cors.allow_headers, &other.cors.allow_headers),
             expose_headers: spec::said_list(&own.cors.expose_headers, &other.cors.expose_headers),
             allow_credentials: by_credentials.cors.allow_credentials,
-            max_age: by_age.cors.max_age,
+            max_age: own.cors.max_age,
         };
-        Some(Self { cors: Some(Said { cors, credentials: by_credentials.credentials, age: by_age.age }) })
+        Some(Self { cors: Some(Said { cors, credentials: by_credentials.credentials }) })
     }
 
     /// Of two scopes Envoy would take some of either, so that what holds for all routes has a slot of its own.

@@ -17,8 +17,8 @@ pub struct Retry {
     conditions: Vec<Arc<str>>,
     /// The statuses; sorted, once each.
     codes: Vec<u16>,
-    attempts: Option<u32>,
-    backoff: Option<Duration>,
+    attempts: u32,
+    backoff: Duration,
     /// How long one try may take.
     per_try: Option<Duration>,
 }
@@ -55,7 +55,9 @@ const CONDITIONS: [&str; 15] = [
     "unavailable",
 ];
 
-/// As the CRD has it.
+/// As the CRD completes it, so that it counts as said.
+const DEFAULT_ATTEMPTS: i64 = 1;
+/// The same.
 const DEFAULT_BACKOFF: Duration = Duration::from_millis(25);
 
 impl Unit for Retry {
@@ -96,13 +98,11 @@ impl Unit for Retry {
         }
         codes.sort_unstable();
         codes.dedup();
-        let attempts = written.attempts.map(|attempts| {
-            u32::try_from(attempts).map_err(|_| {
-                let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
-                Refused::at("attempts")(invalid)
-            })
-        });
-        let attempts = attempts.transpose()?;
+        let attempts = written.attempts.unwrap_or(DEFAULT_ATTEMPTS);
+        let attempts = u32::try_from(attempts).map_err(|_| {
+            let invalid = Invalid::new(&attempts.to_string(), "it is not a number of retries", "use 0 or more");
+            Refused::at("attempts")(invalid)
+        })?;
         let per_try = spec::positive(written.per_try_timeout.as_deref(), "perTryTimeout")?;
         let request = policy.fields.get(Timeouts::FIELD).and_then(|timeouts| timeouts.get("request")?.as_str());
         let request = request.and_then(|request| validate::duration::parse(request).ok());
@@ -114,6 +114,7 @@ impl Unit for Retry {
             return Err(Refused::new("perTryTimeout", message));
         }
         let backoff = spec::positive(written.backoff_base_interval.as_deref(), "backoffBaseInterval")?;
+        let backoff = backoff.unwrap_or(DEFAULT_BACKOFF);
         Ok(Self { conditions, codes, attempts, backoff, per_try })
     }
 
@@ -121,8 +122,8 @@ impl Unit for Retry {
         Some(Self {
             conditions: spec::said_list(&self.conditions, &other.conditions),
             codes: spec::said_list(&self.codes, &other.codes),
-            attempts: self.attempts.or(other.attempts),
-            backoff: self.backoff.or(other.backoff),
+            attempts: self.attempts,
+            backoff: self.backoff,
             per_try: self.per_try.or(other.per_try),
         })
     }
@@ -139,8 +140,8 @@ impl Unit for Retry {
         rule.fields.retry = Some(rule::Retry {
             conditions,
             codes: self.codes.clone(),
-            attempts: Some(self.attempts.unwrap_or(1)),
-            backoff: Some(self.backoff.unwrap_or(DEFAULT_BACKOFF)),
+            attempts: Some(self.attempts),
+            backoff: Some(self.backoff),
         });
         if self.per_try.is_some() {
             let timeouts = rule.fields.timeouts.get_or_insert_default();

@@ -77,6 +77,26 @@ fn the_preferred_ones_changes_of_headers_come_last() {
 }
 
 #[test]
+fn what_a_crd_completes_counts_as_said_in_files_too() {
+    for (field, written, other, merged) in [
+        (
+            "retry",
+            r#"{"retryOn": ["5xx"]}"#,
+            r#"{"statusCodes": [503], "attempts": 3, "backoffBaseInterval": "1s"}"#,
+            r#"{"retryOn": ["5xx"], "statusCodes": [503], "attempts": 1, "backoffBaseInterval": "25ms"}"#,
+        ),
+        (
+            "cors",
+            r#"{"allowOrigins": ["https://a.example"]}"#,
+            r#"{"allowMethods": ["PUT"], "maxAge": 7}"#,
+            r#"{"allowOrigins": ["https://a.example"], "allowMethods": ["PUT"], "maxAge": 5}"#,
+        ),
+    ] {
+        assert_eq!(sample(field, written).over(&sample(field, other)), Some(sample(field, merged)), "{field}");
+    }
+}
+
+#[test]
 fn origins_alone_are_checked_by_the_share_of_another_level() {
     let [origins, share] = [json!({"additionalOrigins": [{"exact": "a"}]}), json!({"percentageEnabled": 5})]
         .map(|csrf| json!({"csrf": csrf}));
