@@ -2,7 +2,7 @@
 //!
 //! The files below `tests/traffic` are plain YAML that a cluster would take: listeners on ports 80 and 443, pods at
 //! `10.0.0.N`, Secrets without data. [`Renderer`] replaces what a cluster would supply: listener ports by free ones, pod
-//! addresses by loopback addresses (the port stays), the data of a Secret annotated with [`CERTIFICATE`] by a certificate.
+//! addresses, and those of Backends, by loopback addresses (the port stays), the data of a Secret annotated with [`CERTIFICATE`] by a certificate.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -90,8 +90,8 @@ pub struct Renderer {
     block: LoopbackBlock,
     /// What is written, as (Gateway, port), and what it became.
     ports: BTreeMap<(String, u16), u16>,
-    /// The port of an IPv6 endpoint, by slice and what is written: there is only one loopback address.
-    ipv6_ports: BTreeMap<(String, u16), u16>,
+    /// The port of an IPv6 endpoint or of localhost, by object and what is written: there is only one such address.
+    own_ports: BTreeMap<(String, u16), u16>,
     backends: BTreeMap<SocketAddr, String>,
     certificates: Certificates,
 }
@@ -103,7 +103,7 @@ impl Renderer {
             mapping,
             block: LoopbackBlock::reserve()?,
             ports: BTreeMap::new(),
-            ipv6_ports: BTreeMap::new(),
+            own_ports: BTreeMap::new(),
             backends: BTreeMap::new(),
             certificates: Certificates::default(),
         })
@@ -146,6 +146,7 @@ impl Renderer {
         let rendered = match id.kind.as_str() {
             "Gateway" => self.gateway(&id, manifest),
             "HTTPRoute" => self.route(manifest),
+            "Backend" => self.backend(&id, manifest),
             "EndpointSlice" => self.slice(&id, manifest),
             "Secret" => self.secret(&id, manifest),
             _ => Ok(()),
@@ -192,7 +193,7 @@ impl Renderer {
             let written = port.get("port").and_then(Value::as_u64);
             let written = u16::try_from(written.context("a port without number")?)?;
             if ipv6 {
-                port["port"] = self.ipv6_port(&id.name, written)?.into();
+                port["port"] = self.own_port(&id.name, written)?.into();
             }
             ports.push(u16::try_from(port["port"].as_u64().unwrap_or_default())?);
         }
@@ -210,13 +211,38 @@ impl Renderer {
         Ok(())
     }
 
-    fn ipv6_port(&mut self, slice: &str, written: u16) -> Result<u16> {
-        let key = (slice.to_owned(), written);
-        if let Some(port) = self.ipv6_ports.get(&key) {
+    /// Hosts at `10.0.0.N` become loopback addresses, and `localhost`, the one name that every resolver knows, gets a free port.
+    fn backend(&mut self, id: &ObjectId, manifest: &mut Value) -> Result<()> {
+        let absent = annotation(manifest, BACKEND).as_deref() == Some("none");
+        for host in items(manifest.pointer_mut("/spec/static/hosts")) {
+            let (written, port) = (text(host, "/host").unwrap_or_default(), host["port"].as_u64().unwrap_or_default());
+            let real = match written.parse::<IpAddr>() {
+                Ok(IpAddr::V4(address)) if address.octets()[..3] == [10, 0, 0] => {
+                    let real = self.address(&written)?;
+                    host["host"] = real.to_string().into();
+                    SocketAddr::new(real, u16::try_from(port)?)
+                }
+                _ if written == "localhost" => {
+                    let port = self.own_port(&id.name, u16::try_from(port)?)?;
+                    host["port"] = port.into();
+                    SocketAddr::new(LOCALHOST, port)
+                }
+                _ => continue,
+            };
+            if !absent {
+                self.backends.entry(real).or_insert_with(|| id.name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn own_port(&mut self, object: &str, written: u16) -> Result<u16> {
+        let key = (object.to_owned(), written);
+        if let Some(port) = self.own_ports.get(&key) {
             return Ok(*port);
         }
         let port = free_port()?;
-        self.ipv6_ports.insert(key, port);
+        self.own_ports.insert(key, port);
         Ok(port)
     }
 

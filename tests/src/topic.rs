@@ -28,6 +28,9 @@ pub struct Topic {
     /// Which ports listeners get.
     #[serde(default)]
     pub ports: PortMapping,
+    /// Flags of the controller.
+    #[serde(default)]
+    pub flags: Vec<String>,
     /// Requests and what must come of them.
     #[serde(default)]
     pub requests: Vec<Case>,
@@ -188,7 +191,7 @@ impl World {
     async fn start(&mut self, topic: &Topic) -> Result<()> {
         self.start_backends().await?;
         let files = [("base.yaml".to_owned(), self.base.clone()), ("manifests.yaml".to_owned(), self.manifests()?)];
-        let portcullis = Portcullis::start(&files).await?;
+        let portcullis = Portcullis::start_with(&files, &topic.flags).await?;
         self.running = Some((portcullis, BTreeMap::new()));
 
         let later = topic.then.iter().flat_map(|phase| &phase.requests);

@@ -5,6 +5,7 @@
 #[macro_use]
 pub mod object;
 
+pub mod backend;
 pub mod delegation_policy;
 pub mod direct_response;
 pub mod gateway;
@@ -27,6 +28,7 @@ use crate::{
     resource::Resource,
     schema::Schema,
 };
+pub use backend::Backend;
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;
 pub use gateway::Gateway;
@@ -46,6 +48,7 @@ kinds! {
     ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
     TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
+    Backend: "Backend", "backends", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Backend;
     RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;

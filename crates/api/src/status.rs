@@ -56,6 +56,15 @@ pub struct GatewayClassStatus {
     pub supported_features: Vec<SupportedFeature>,
 }
 
+/// Status of a Backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackendStatus {
+    /// Conditions, one of a type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
 /// One feature of Gateway API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -39,6 +39,7 @@ use crate::{
     resource::Encoded,
 };
 
+mod dns;
 #[cfg(test)]
 mod tests;
 
@@ -46,14 +47,21 @@ mod tests;
 /// is ready is left, and a locality keeps its weight while it has any that is.
 const OVERPROVISIONING_FACTOR: u32 = 1_000_000;
 
-/// The cluster, whose endpoints come over ADS under its own name.
+/// The cluster. Its endpoints come over ADS under its own name, unless it has hosts that proxies look for.
 ///
 /// It balances by least request, which evens out slow endpoints and does not make every proxy begin with the same one.
 pub fn cluster(cluster: &Cluster) -> Encoded {
+    let by_name = !cluster.hosts.is_empty();
+    let eds = || EdsClusterConfig { eds_config: Some(ads()), ..EdsClusterConfig::default() };
     let message = EnvoyCluster {
         name: cluster.name.to_string(),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)),
-        eds_cluster_config: Some(EdsClusterConfig { eds_config: Some(ads()), ..EdsClusterConfig::default() }),
+        cluster_discovery_type: Some(if by_name {
+            ClusterDiscoveryType::ClusterType(dns::discovery())
+        } else {
+            ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)
+        }),
+        eds_cluster_config: (!by_name).then(eds),
+        load_assignment: by_name.then(|| dns::hosts(&cluster.name, &cluster.hosts)),
         connect_timeout: Some(duration(cluster.connect_timeout)),
         per_connection_buffer_limit_bytes: Some(uint32(cluster.limits.buffer_bytes)),
         lb_policy: LbPolicy::LeastRequest as i32,
@@ -67,7 +75,7 @@ pub fn cluster(cluster: &Cluster) -> Encoded {
         ignore_health_on_host_removal: true,
         ..EnvoyCluster::default()
     };
-    let options = any(&http_protocol_options(cluster.protocol)).encode_to_vec();
+    let options = any(&http_protocol_options(cluster)).encode_to_vec();
     Encoded::new(
         Fields::of(&message)
             .map(tag::CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS, [(extension::HTTP_PROTOCOL_OPTIONS, options)])
@@ -101,7 +109,8 @@ fn common_lb_config(weighted_localities: bool) -> CommonLbConfig {
     }
 }
 
-fn http_protocol_options(protocol: Protocol) -> HttpProtocolOptions {
+fn http_protocol_options(cluster: &Cluster) -> HttpProtocolOptions {
+    let protocol = cluster.protocol;
     let config = match protocol {
         Protocol::Http1 | Protocol::Http1Tls => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
         Protocol::H2c => ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()),
@@ -112,6 +121,7 @@ fn http_protocol_options(protocol: Protocol) -> HttpProtocolOptions {
         upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
             protocol_config: Some(config),
         })),
+        http_filters: if cluster.guarded && !cluster.hosts.is_empty() { dns::guard() } else { Vec::new() },
         ..HttpProtocolOptions::default()
     }
 }
@@ -154,6 +164,7 @@ fn endpoint(endpoint: &Endpoint) -> LbEndpoint {
     LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(EnvoyEndpoint {
             address: Some(ip_address(endpoint.address, endpoint.port)),
+            hostname: if endpoint.is_host { endpoint.address.to_string() } else { String::new() },
             ..EnvoyEndpoint::default()
         })),
         health_status: status as i32,

@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 54] = [
+pub const MESSAGES: [&str; 56] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -23,6 +23,7 @@ pub const MESSAGES: [&str; 54] = [
     "envoy.config.rbac.v3.Action",
     "envoy.config.route.v3.RouteConfiguration",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
+    "envoy.extensions.clusters.dns.v3.DnsCluster",
     "envoy.extensions.compression.brotli.compressor.v3.Brotli",
     "envoy.extensions.compression.brotli.decompressor.v3.Brotli",
     "envoy.extensions.compression.gzip.compressor.v3.Gzip",
@@ -58,6 +59,7 @@ pub const MESSAGES: [&str; 54] = [
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
     "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput",
     "envoy.extensions.matching.input_matchers.ip.v3.Ip",
+    "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",

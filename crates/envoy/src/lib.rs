@@ -38,6 +38,9 @@ pub mod extension {
     pub const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
     pub(crate) const CREDENTIAL_INJECTOR: &str = "envoy.filters.http.credential_injector";
     pub(crate) const GENERIC_CREDENTIAL: &str = "envoy.http.injected_credentials.generic";
+    pub(crate) const RBAC: &str = "envoy.filters.http.rbac";
+    pub(crate) const CARES: &str = "envoy.network.dns_resolver.cares";
+    pub(crate) const DNS_CLUSTER: &str = "envoy.clusters.dns";
     pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";
     pub(crate) const ROUTER: &str = "envoy.filters.http.router";
     pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";

@@ -19,7 +19,7 @@ use crate::{
     matching::Sent,
     provenance,
     request::{Normal, Request, normalise},
-    served_route::Answer,
+    served_route::{Answer, Share},
     virtual_host::{connect, shut, virtual_host},
     words::{children, written_in_words},
 };
@@ -235,7 +235,7 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
                 Some(Action::Route(action)) => effects::forwarded(route, action, sent),
                 _ => String::new(),
             };
-            let broken = backends.iter().any(|share| share.service.is_none());
+            let broken = backends.iter().any(Share::is_broken);
             Outcome::Backends {
                 backends,
                 url,

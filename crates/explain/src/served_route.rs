@@ -10,7 +10,7 @@ use envoy_types::pb::{
     },
     google::protobuf::UInt32Value,
 };
-use ir::{matching::Origin, problem::legible};
+use ir::{backend::Destination, matching::Origin, problem::legible};
 use prost::Message;
 use serde::Serialize;
 use translate::inspect::ServedRule;
@@ -42,14 +42,36 @@ pub enum Answer {
 /// One share of a rule's requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// The Service, as `NAMESPACE/NAME`; none for a share that is broken and answers 500.
+    /// The Service, as `NAMESPACE/NAME`; none for a Backend, and for a share that is broken and answers 500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
+    /// The Backend, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// The Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Its part of the sum of all weights.
     pub weight: u32,
+}
+
+impl Share {
+    /// A share of what stands there; none for one that is broken.
+    fn of(to: Option<Destination>, weight: u32) -> Self {
+        let none = Self { service: None, backend: None, port: None, weight };
+        match to {
+            None => none,
+            Some(Destination::Service(port)) => {
+                Self { service: Some(port.service.to_string()), port: Some(port.port), ..none }
+            }
+            Some(Destination::Backend(name)) => Self { backend: Some(name.to_string()), ..none },
+        }
+    }
+
+    /// Whether it answers 500.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.service.is_none() && self.backend.is_none()
+    }
 }
 
 impl fmt::Display for Answer {
@@ -58,8 +80,9 @@ impl fmt::Display for Answer {
             Self::Backends { backends } => {
                 for (index, share) in backends.iter().enumerate() {
                     let comma = if index > 0 { ", " } else { "" };
-                    match (&share.service, share.port) {
-                        (Some(service), Some(port)) => write!(f, "{comma}Service {service} port {port}")?,
+                    match (&share.service, share.port, &share.backend) {
+                        (Some(service), Some(port), _) => write!(f, "{comma}Service {service} port {port}")?,
+                        (.., Some(backend)) => write!(f, "{comma}Backend {backend}")?,
                         _ => write!(f, "{comma}500")?,
                     }
                     if backends.len() > 1 {
@@ -129,11 +152,6 @@ fn inline(body: Option<&DataSource>) -> String {
 
 fn shares(rule: Option<&ServedRule>, cluster: &str, weight: u32) -> Vec<Share> {
     let backends = if cluster == BROKEN_CLUSTER { None } else { rule.and_then(|rule| rule.backends(cluster, weight)) };
-    let Some(backends) = backends else { return vec![Share { service: None, port: None, weight }] };
-    let shares = backends.into_iter().map(|(port, weight)| Share {
-        service: Some(port.service.to_string()),
-        port: Some(port.port),
-        weight,
-    });
-    shares.collect()
+    let Some(backends) = backends else { return vec![Share::of(None, weight)] };
+    backends.into_iter().map(|(to, weight)| Share::of(Some(to), weight)).collect()
 }

@@ -1,6 +1,6 @@
 //! Clusters and their endpoints.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use crate::id::{NsName, Port};
 
@@ -41,6 +41,35 @@ impl ServicePort {
     }
 }
 
+/// What requests are sent to, as a reference names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination {
+    /// A port of a Service.
+    Service(ServicePort),
+    /// A Backend.
+    Backend(NsName),
+}
+
+impl Destination {
+    /// The name of the Envoy cluster, and of its endpoints: that of a Service's port, or `backend/NS/NAME`.
+    pub fn cluster_name(&self) -> String {
+        match self {
+            Self::Service(port) => port.cluster_name(),
+            Self::Backend(name) => format!("backend/{name}"),
+        }
+    }
+}
+
+/// `Service apps/shop port 80`, or `Backend apps/shop`.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(ServicePort { service, port, .. }) => write!(f, "Service {service} port {port}"),
+            Self::Backend(name) => write!(f, "Backend {name}"),
+        }
+    }
+}
+
 /// What a backend speaks (Service `appProtocol`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
@@ -54,11 +83,15 @@ pub enum Protocol {
     Http1Tls,
 }
 
-/// An Envoy cluster that gets its endpoints over EDS.
+/// An Envoy cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cluster {
     /// Its name; its endpoints have the same.
     pub name: Arc<str>,
+    /// The hosts that proxies look for by their names; none where endpoints come over EDS.
+    pub hosts: Box<[Host]>,
+    /// Whether requests for hosts that turn out to be local addresses are refused (`validate::host::is_local`).
+    pub guarded: bool,
     /// What its endpoints speak.
     pub protocol: Protocol,
     /// Whether requests are spread over localities by their weights: one locality a backend of a weighted rule.
@@ -67,6 +100,15 @@ pub struct Cluster {
     pub connect_timeout: Duration,
     /// Circuit breaker: connections, pending requests and requests at most, each.
     pub limits: ClusterLimits,
+}
+
+/// A host by its name, or by an address beside others that have names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host {
+    /// The name, in lower case.
+    pub name: Arc<str>,
+    /// The port.
+    pub port: Port,
 }
 
 /// Bounds on what one cluster may hold at a time.
@@ -115,6 +157,8 @@ pub struct Endpoint {
     pub port: Port,
     /// False while it ends: it serves what it has and, where nothing else is left, new requests too.
     pub ready: bool,
+    /// Whether its address is what it is called, by whoever rewrites the host of requests to that of the endpoint.
+    pub is_host: bool,
 }
 
 #[cfg(test)]

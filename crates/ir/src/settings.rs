@@ -19,6 +19,8 @@ pub struct Settings {
     pub cluster: ClusterLimits,
     /// How long a connection to a backend may take to be made.
     pub connect_timeout: Duration,
+    /// Whether Backends may lead to local addresses (`validate::host::is_local`).
+    pub local_backends: bool,
     /// What stands in place of a broken rule.
     pub replacement: Replacement,
     /// How routes delegate to each other.
@@ -166,6 +168,7 @@ impl Default for Settings {
                 buffer_bytes: 32 * 1024,
             },
             connect_timeout: Duration::from_secs(5),
+            local_backends: false,
             replacement: Replacement {
                 enabled: true,
                 status: 500,

@@ -175,6 +175,10 @@ settings! {
     /// Bytes buffered per connection to a backend.
     backend_buffer_bytes: u32 => cluster.buffer_bytes, "backend.bufferBytes", "PORTCULLIS_BACKEND_BUFFER_BYTES", "BYTES",
         "32768", whole(1..=ANY_U32);
+    /// Whether Backends may lead to addresses that mean something else to each proxy: itself (loopback, with its admin
+    /// interface), its link, and the metadata of its cloud.
+    backend_allow_local: bool => local_backends, "backend.allowLocal", "PORTCULLIS_BACKEND_ALLOW_LOCAL", "BOOL", "false",
+        switch;
     /// Whether a broken rule is replaced by a direct response; if not, its matches are dropped, and a broader route may
     /// take its requests.
     replacement_enabled: bool => replacement.enabled, "invalidRouteReplacement.enabled",

@@ -1,8 +1,10 @@
-//! Services as clusters, and their EndpointSlices as endpoints.
+//! Services and Backends as clusters, and what stands behind them as endpoints.
 //!
 //! A change of endpoints ends here: no route reads them, so that it costs one assignment and nothing else.
 
 mod assignment;
+pub(crate) mod hosts;
+pub(crate) mod reference;
 
 use std::sync::Arc;
 
@@ -11,13 +13,13 @@ use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::resource::Encoded;
 use ir::{
     NsName, Port, Reason,
-    backend::{Cluster, Protocol, ServicePort, Transport},
+    backend::{Cluster, Destination, Protocol, ServicePort, Transport},
 };
 
 use crate::{
     internal,
     tables::{
-        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
+        backend::{BackendHosts, ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
         input::{Config, Services, Slices},
     },
 };
@@ -56,12 +58,18 @@ impl Group for SlicesOf {
 
 /// How many endpoints a cluster has at most.
 pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
-    let of = |port: &ServicePort| *scope.group::<SlicesOf>(&port.service).summary();
+    let of = |to: &Destination| match to {
+        Destination::Service(port) => *scope.group::<SlicesOf>(&port.service).summary(),
+        Destination::Backend(name) => match scope.get::<BackendHosts>(name).as_deref() {
+            Some(Ok(hosts)) => hosts.most_endpoints(),
+            _ => 0,
+        },
+    };
     match cluster {
-        ClusterId::Service(port) => of(port),
+        ClusterId::To(to) => of(to),
         ClusterId::Rule(chain, rule) => scope
             .get::<SessionCluster>(&(chain.clone(), *rule))
-            .map_or(0, |cluster| cluster.shares.iter().map(|(port, _)| of(port)).sum()),
+            .map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum()),
     }
 }
 
@@ -149,13 +157,22 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
 
 impl Lookup for ClusterBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
+        let mut hosts = Box::default();
         let protocol = match key {
-            ClusterId::Service(port) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            ClusterId::To(Destination::Service(port)) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            ClusterId::To(Destination::Backend(name)) => {
+                let backend = scope.get::<BackendHosts>(name)?;
+                let backend = backend.as_ref().as_ref().ok()?;
+                hosts = backend.by_name();
+                backend.protocol
+            }
             ClusterId::Rule(chain, rule) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
         };
         let config = scope.get::<Config>(&())?;
         Some(envoy::cluster::cluster(&Cluster {
             name: key.name().into(),
+            hosts,
+            guarded: !config.local_backends,
             protocol,
             weighted_localities: matches!(key, ClusterId::Rule(..)),
             connect_timeout: config.connect_timeout,

@@ -47,14 +47,14 @@ impl<'a> Referrer<'a> {
     }
 }
 
-/// Whether an object may refer to one of the core group: it stays in its namespace, or a grant allows it.
-pub(crate) fn permits(scope: &Scope<'_>, from: Referrer<'_>, to_kind: &str, to: &NsName) -> bool {
+/// Whether an object may refer to one of a group and kind: it stays in its namespace, or a grant allows it.
+pub(crate) fn permits(scope: &Scope<'_>, from: Referrer<'_>, (to_group, to_kind): (&str, &str), to: &NsName) -> bool {
     let reference = || Reference {
         ends: Ends {
             from_group: from.group.into(),
             from_kind: from.kind.into(),
             from_namespace: from.namespace.clone(),
-            to_group: "".into(),
+            to_group: to_group.into(),
             to_kind: to_kind.into(),
             to_namespace: to.namespace.clone(),
         },

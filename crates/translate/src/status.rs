@@ -3,6 +3,7 @@
 //! Nothing in the translation reads them. Messages are stable: the same fault gives the same words.
 
 mod ancestors;
+pub(crate) mod backend;
 pub(crate) mod class;
 mod delegation_policy;
 pub(crate) mod gateway;

@@ -37,10 +37,12 @@ use crate::{
     },
     resolve::{ResolvedAt, ResolvedRule},
     route::direct_response::RefusedResponses,
-    status::{class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus},
+    status::{
+        backend::BackendStatus, class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus,
+    },
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
-        backend::{AssignmentBytes, ClusterBytes, ServicePorts, SessionCluster},
+        backend::{AssignmentBytes, BackendHosts, ClusterBytes, Reached, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
             AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, ContributedBelow, Contributions, Delegating, Growth,
@@ -49,8 +51,8 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
-            self, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants, Nacks,
-            ObjectTable, RewritePolicies, Routes, Secrets, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            self, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants,
+            Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
@@ -366,6 +368,8 @@ fn tables() -> Engine {
         .derived_for_each::<SliceRow, Slices>(same)
         .group::<SlicesOf>()
         .lookup::<ServicePorts>()
+        .lookup::<BackendHosts>()
+        .lookup::<Reached>()
         .lookup::<Certificate>()
         .lookup::<CertificateState>()
         .derived_for_each::<GatewayRow, Gateways>(same)
@@ -486,6 +490,8 @@ fn tables() -> Engine {
         .track::<GatewayStatus>()
         .derived_for_each::<RouteStatus, Routes>(same)
         .track::<RouteStatus>()
+        .derived_for_each::<BackendStatus, Backends>(same)
+        .track::<BackendStatus>()
         .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
         .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)

@@ -8,6 +8,14 @@ pub(crate) fn sound(policy: &Object) -> Result<(), Problem> {
     violations(policy).next().map_or(Ok(()), Err)
 }
 
+/// Refuses what the object asks for and nobody serves.
+pub(crate) fn honoured(object: &Object) -> Result<(), Problem> {
+    let refused = object.refused_fields().into_iter().next();
+    refused.map_or(Ok(()), |field| {
+        Err(Problem::new(Severity::Refused, Reason::UnsupportedValue, field.path, field.reason))
+    })
+}
+
 /// All of it.
 pub(crate) fn violations(policy: &Object) -> impl Iterator<Item = Problem> {
     api::violations(policy).into_iter().map(|violation| {

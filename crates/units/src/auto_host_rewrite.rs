@@ -32,12 +32,6 @@ impl Unit for AutoHostRewrite {
         holds
     }
 
-    fn warning(&self) -> Option<Refused> {
-        let message = "it does nothing yet, since no backend that is served has a hostname of its own; name one by a \
-                       URLRewrite filter";
-        self.rewrites.then(|| Refused::new("", message))
-    }
-
     fn explain(route: &Route) -> Option<String> {
         let Some(Action::Route(action)) = &route.action else { return None };
         matches!(action.host_rewrite_specifier, Some(HostRewriteSpecifier::AutoHostRewrite(_)))

@@ -14,6 +14,7 @@ pub mod cors;
 pub mod duration;
 pub mod format;
 pub mod header;
+pub mod host;
 pub mod hostname;
 pub mod name;
 pub mod number;

@@ -53,6 +53,11 @@ pub(super) fn manifests() -> Vec<Value> {
             "DirectResponse",
             json!({ "spec": { "status": 200, "body": null, "bodyFormat": { "json": { "a": null } } } }),
         ),
+        manifest(
+            kgateway,
+            "Backend",
+            json!({ "spec": { "type": "Static", "static": { "hosts": [{ "host": "a.example.com", "port": 443 }] }, "aws": null } }),
+        ),
         manifest(portcullis, "RewritePolicy", json!({ "spec": { "targetRefs": target, "replacePrefix": [] } })),
         manifest(portcullis, "DelegationPolicy", json!({ "spec": { "targetRefs": target } })),
         manifest("v1", "Service", json!({ "spec": { "ports": [{ "port": 80, "targetPort": "http" }] } })),

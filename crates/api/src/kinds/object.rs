@@ -204,6 +204,8 @@ pub enum StatusKind {
     Route,
     /// Of a policy: an entry an ancestor.
     Policy,
+    /// Of a Backend: conditions alone.
+    Backend,
 }
 
 impl Object {

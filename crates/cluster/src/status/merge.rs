@@ -50,6 +50,7 @@ pub fn merge(
         StatusKind::None => None,
         StatusKind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
         StatusKind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
+        StatusKind::Backend => gateway::merge(gateway::Lists::CONDITIONS, &stored, desired, &now),
         StatusKind::Route => entry_list("parents", "parentRef", MAX_PARENTS, &stored, desired, controller_name, &now),
         StatusKind::Policy => {
             entry_list("ancestors", "ancestorRef", MAX_ANCESTORS, &stored, desired, controller_name, &now)

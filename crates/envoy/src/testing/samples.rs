@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ir::{
     Hostname, RouteId, Settings,
-    backend::{Assignment, Cluster, Endpoint, Locality, Protocol},
+    backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
@@ -268,11 +268,14 @@ pub fn clusters() -> Vec<Cluster> {
     let settings = Settings::default();
     let cluster = |name: &str, protocol, weighted_localities| Cluster {
         name: name.into(),
+        hosts: Box::default(),
+        guarded: false,
         protocol,
         weighted_localities,
         connect_timeout: settings.connect_timeout,
         limits: settings.cluster,
     };
+    let host = |name: &str, port| Host { name: name.into(), port };
     vec![
         cluster(CLUSTERS[0], Protocol::Http1, false),
         cluster(CLUSTERS[1], Protocol::H2c, true),
@@ -281,6 +284,12 @@ pub fn clusters() -> Vec<Cluster> {
             connect_timeout: Duration::from_nanos(1),
             ..cluster("httproute/apps/sample/rule/0", Protocol::Http1, true)
         },
+        Cluster {
+            hosts: [host("a.example", 443), host("2001:db8::1", 1), host("a.example.", 65535)].into(),
+            guarded: true,
+            ..cluster("backend/apps/names", Protocol::Http1Tls, false)
+        },
+        Cluster { hosts: [host("localhost", 80)].into(), ..cluster("backend/apps/open", Protocol::H2c, false) },
     ]
 }
 
@@ -290,6 +299,7 @@ pub fn assignments(cluster: &Arc<str>) -> Vec<Assignment> {
         address: address.parse().unwrap_or(std::net::Ipv4Addr::LOCALHOST.into()),
         port: 8080,
         ready,
+        is_host: ready,
     };
     let locality = |zone: &str, sub_zone: &str, weight, endpoints| Locality {
         zone: zone.into(),

@@ -6,28 +6,25 @@ use engine::{Lookup, Scope};
 use envoy::resource::Encoded;
 use ir::{
     Port,
-    backend::{Assignment, Endpoint, Locality},
+    backend::{Assignment, Destination, Endpoint, Locality},
 };
 
 use super::endpoints_of;
-use crate::tables::backend::{AssignmentBytes, ClusterId, SessionCluster};
+use crate::tables::backend::{AssignmentBytes, BackendHosts, ClusterId, SessionCluster};
 
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
-            ClusterId::Service(port) => by_zone(&endpoints_of(scope, port)),
+            ClusterId::To(to) => localities_of(scope, to)?,
             ClusterId::Rule(chain, rule) => {
                 let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
                 let shares = cluster.shares.iter();
                 shares
-                    .map(|(port, weight)| Locality {
+                    .map(|(to, weight)| Locality {
                         zone: "".into(),
-                        sub_zone: port.cluster_name().into(),
+                        sub_zone: to.cluster_name().into(),
                         weight: Some(*weight),
-                        endpoints: by_zone(&endpoints_of(scope, port))
-                            .into_iter()
-                            .flat_map(|at| at.endpoints)
-                            .collect(),
+                        endpoints: localities_of(scope, to).into_iter().flatten().flat_map(|at| at.endpoints).collect(),
                     })
                     .collect()
             }
@@ -41,6 +38,18 @@ impl Lookup for AssignmentBytes {
     }
 }
 
+/// The endpoints of a backend; none of one whose hosts proxies look for themselves.
+fn localities_of(scope: &Scope<'_>, to: &Destination) -> Option<Vec<Locality>> {
+    match to {
+        Destination::Service(port) => Some(by_zone(&endpoints_of(scope, port))),
+        Destination::Backend(name) => {
+            let hosts = scope.get::<BackendHosts>(name)?;
+            let hosts = hosts.as_ref().as_ref().ok()?;
+            (!hosts.has_names()).then(|| hosts.endpoints())
+        }
+    }
+}
+
 /// Endpoints that are ready, by zone. One that ends yet still serves keeps what it has; where none is ready, those
 /// take new requests too, as kube-proxy does. Without either, one that is neither ready nor serving gets nothing.
 fn by_zone(slices: &[(Port, Arc<api::core::EndpointSlice>)]) -> Vec<Locality> {
@@ -50,7 +59,7 @@ fn by_zone(slices: &[(Port, Arc<api::core::EndpointSlice>)]) -> Vec<Locality> {
                 endpoint.addresses.iter().map(move |address| {
                     (
                         endpoint.zone.as_deref().unwrap_or_default(),
-                        Endpoint { address: *address, port: *port, ready: endpoint.ready },
+                        Endpoint { address: *address, port: *port, ready: endpoint.ready, is_host: false },
                     )
                 })
             },
@@ -71,7 +80,7 @@ fn by_zone(slices: &[(Port, Arc<api::core::EndpointSlice>)]) -> Vec<Locality> {
             weight: None,
             endpoints: endpoints
                 .into_iter()
-                .map(|((address, port), ready)| Endpoint { address, port, ready: ready || !any_ready })
+                .map(|((address, port), ready)| Endpoint { address, port, ready: ready || !any_ready, is_host: false })
                 .collect(),
         })
         .collect()

@@ -262,7 +262,10 @@ impl<'a> Placed<'a> {
 
 #[cfg(test)]
 mod tests {
-    use ir::NsName;
+    use ir::{
+        NsName,
+        backend::{Destination, ServicePort},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -281,7 +284,7 @@ mod tests {
         fn new(asked: &[Asked]) -> Self {
             let claims = asked.iter().map(|(who, hostnames, routes, ports)| {
                 let service =
-                    |port: &u16| ClusterId::Service(ir::backend::ServicePort::tcp(NsName::new(*who, "s"), *port));
+                    |port: &u16| ClusterId::To(Destination::Service(ServicePort::tcp(NsName::new(*who, "s"), *port)));
                 (
                     Payer { root: (*who).into(), own: (*who).into() },
                     hostnames.iter().map(|hostname| Hostname::parse(hostname)).collect(),

@@ -158,7 +158,7 @@ fn certificate(
     let kind = key.parent().kind();
     let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
     let secret = NsName::new(namespace.unwrap_or(key.namespace()).clone(), reference.name.clone());
-    if !permits(scope, Referrer::gateway_api(kind, key.namespace()), "Secret", &secret) {
+    if !permits(scope, Referrer::gateway_api(kind, key.namespace()), ("", "Secret"), &secret) {
         let message = format!(
             "Secret {secret} is in another namespace and no ReferenceGrant there allows {kind}s of {} to use it; \
              create one there, or name a Secret of this namespace",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::ObjectId;
 use envoy::bytes::Row;
-use ir::{Chain, ListenerId, Problem, backend::ServicePort, matching::Origin, rule::Slot};
+use ir::{Chain, ListenerId, Problem, backend::Destination, matching::Origin, rule::Slot};
 
 use super::Inspector;
 use crate::{
@@ -105,11 +105,11 @@ impl ServedRule {
         self.0.findings.iter().flat_map(|findings| findings.unresolved.iter().chain(&findings.shares))
     }
 
-    /// The Services behind a cluster that it sends to, each with its weight: `weight`, or the weights of a rule whose
+    /// What stands behind a cluster that it sends to, each with its weight: `weight`, or the weights of a rule whose
     /// sessions hold across its backends. None for a cluster that it does not send to.
-    pub fn backends(&self, cluster: &str, weight: u32) -> Option<Vec<(ServicePort, u32)>> {
+    pub fn backends(&self, cluster: &str, weight: u32) -> Option<Vec<(Destination, u32)>> {
         match self.0.clusters.iter().find(|id| id.name() == cluster)? {
-            ClusterId::Service(port) => Some(vec![(port.clone(), weight)]),
+            ClusterId::To(to) => Some(vec![(to.clone(), weight)]),
             ClusterId::Rule(..) => {
                 let Shares { shares, .. } = self.0.session.as_deref()?;
                 Some(shares.clone())

@@ -45,7 +45,7 @@ impl SecretReader for OfPolicy<'_, '_> {
         let id = NsName::new(namespace.clone(), name.clone());
         let kind = Kind::TrafficPolicy.as_str();
         // First, so that nobody learns of a Secret that he may not read whether it exists.
-        if !permits(scope, Referrer { group: KGATEWAY_GROUP, kind, namespace: own }, "Secret", &id) {
+        if !permits(scope, Referrer { group: KGATEWAY_GROUP, kind, namespace: own }, ("", "Secret"), &id) {
             return Err(format!(
                 "Secret {id} is in another namespace and no ReferenceGrant there allows TrafficPolicies of {own} to use it; \
                  create one there, or name a Secret of this namespace"

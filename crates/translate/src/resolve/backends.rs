@@ -3,17 +3,18 @@
 use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
-    Chain, Port, Problem, Reason, Severity,
-    backend::{Protocol, ServicePort},
+    Chain, Problem, Reason, Severity,
+    backend::Destination,
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
     rule::{Action, Rule, WeightedBackend},
 };
 
 use crate::{
-    grant::{Referrer, permits},
+    backend::reference::{self, Followed},
+    grant::Referrer,
     route::direct_response,
-    tables::backend::{ClusterId, ServicePorts, Shares, Unusable},
+    tables::backend::{ClusterId, Shares},
 };
 
 /// What following the references of a rule came to.
@@ -36,8 +37,7 @@ pub(super) struct Resolver<'a, 'b> {
 /// A share whose reference was followed.
 struct Share<'a> {
     weight: u32,
-    port: Option<ServicePort>,
-    protocol: Protocol,
+    to: Option<Followed>,
     changes: Option<&'a Changes>,
 }
 
@@ -80,9 +80,10 @@ impl<'a, 'b> Resolver<'a, 'b> {
             let owner = &mirror.owner;
             // A mirror that does not resolve takes nothing from the request itself.
             match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field) {
-                Ok((port, _)) => {
-                    filters.mirrors.push(Mirror { cluster: port.cluster_name().into(), fraction: mirror.fraction });
-                    self.clusters.push(ClusterId::Service(port));
+                Ok(Followed { destination, .. }) => {
+                    let cluster = destination.cluster_name().into();
+                    filters.mirrors.push(Mirror { cluster, fraction: mirror.fraction });
+                    self.clusters.push(ClusterId::To(destination));
                 }
                 // One that is handed down is told to the route that does so.
                 Err(problem) if owner == self.rule.0.route() => {
@@ -90,6 +91,13 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 }
                 Err(_) => {}
             }
+        }
+        let is_backend = |cluster: &ClusterId| matches!(cluster, ClusterId::To(Destination::Backend(_)));
+        if handling.by_policy.auto_host_rewrite && !self.clusters.is_empty() && !self.clusters.iter().any(is_backend) {
+            let message = "autoHostRewrite of a policy does nothing, since no endpoint of a Service has a hostname of its own; \
+                           name one by a URLRewrite filter, or use a Backend";
+            let field = format!("spec.rules[{}]", self.rule.1);
+            self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedValue, field, message));
         }
         Ok(Rule {
             action,
@@ -114,7 +122,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     fn forward(&mut self, handling: &Handling) -> Result<Action, Problem> {
         let shares: Vec<_> = handling.backends.iter().map(|backend| self.share(backend)).collect();
-        let served = shares.iter().any(|share| share.weight > 0 && share.port.is_some());
+        let served = shares.iter().any(|share| share.weight > 0 && share.to.is_some());
         if !served {
             // A rule that a filter left without a backend is broken itself.
             return match self.shares.first() {
@@ -130,7 +138,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     fn share<'d>(&mut self, backend: &'d BackendSpec) -> Share<'d> {
-        let broken = Share { weight: backend.weight, port: None, protocol: Protocol::default(), changes: None };
+        let broken = Share { weight: backend.weight, to: None, changes: None };
         let from = match &backend.policy {
             None => Referrer::route(self.rule.0.route()),
             Some(policy) => {
@@ -139,9 +147,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         };
         let followed = self.follow(from, &backend.backend, &backend.field);
         match (followed, &backend.changes) {
-            (Ok((port, protocol)), Ok(changes)) => {
-                Share { port: Some(port), protocol, changes: Some(changes), ..broken }
-            }
+            (Ok(to), Ok(changes)) => Share { to: Some(to), changes: Some(changes), ..broken },
             (Ok(_), Err(fault)) => {
                 self.shares.push(self.conceal(backend, fault.clone()));
                 broken
@@ -169,12 +175,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     fn weighted(&mut self, share: &Share<'_>) -> WeightedBackend {
         let changes = share.changes.cloned().unwrap_or_default();
-        if let Some(port) = &share.port {
-            self.clusters.push(ClusterId::Service(port.clone()));
-        }
+        let to = share.to.as_ref().map(|to| &to.destination);
+        self.clusters.extend(to.cloned().map(ClusterId::To));
         WeightedBackend {
             weight: share.weight,
-            cluster: share.port.as_ref().map(|port| port.cluster_name().into()),
+            cluster: to.map(|to| to.cluster_name().into()),
             request_headers: changes.request_headers,
             response_headers: changes.response_headers,
             hostname: changes.hostname,
@@ -184,14 +189,21 @@ impl<'a, 'b> Resolver<'a, 'b> {
     /// A session holds across backends, one at weight zero included: they become one cluster with a weighted locality
     /// each, since Envoy looks for a session's endpoint only after it chose the cluster.
     fn session(&mut self, shares: &[Share<'_>], handling: &Handling) -> Result<Vec<WeightedBackend>, Problem> {
-        let usable = || shares.iter().filter(|share| share.port.is_some());
+        let usable = || shares.iter().filter(|share| share.to.is_some());
+        let reached = || shares.iter().filter_map(|share| share.to.as_ref());
         let field = handling.backends.first().map(|backend| backend.field.trim_end_matches("[0]")).unwrap_or_default();
         let refuse = |message: &str| Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message);
         if usable().any(|share| share.changes.is_some_and(|changes| !changes.is_empty())) {
             return Err(refuse("a session cannot hold across backends with filters of their own; remove either"));
         }
-        let protocol = usable().next().map(|share| share.protocol).unwrap_or_default();
-        if usable().any(|share| share.protocol != protocol) {
+        let protocol_of = |to: &Followed| to.reach.protocol.clone().unwrap_or_default();
+        let protocol = reached().next().map(protocol_of).unwrap_or_default();
+        if reached().any(|to| to.reach.by_name) {
+            let message = "a session cannot hold across backends of which one is found by its name, since nobody knows its \
+                           endpoints but the proxy; name its addresses, or have one backend alone";
+            return Err(refuse(message));
+        }
+        if reached().any(|to| protocol_of(to) != protocol) {
             return Err(refuse("a session cannot hold across backends that speak different protocols"));
         }
         let id = ClusterId::Rule(self.rule.0.clone(), self.rule.1);
@@ -203,7 +215,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             hostname: None,
         };
         let sum = |broken: bool| {
-            shares.iter().filter(|share| share.port.is_none() == broken).map(|share| share.weight).sum::<u32>()
+            shares.iter().filter(|share| share.to.is_none() == broken).map(|share| share.weight).sum::<u32>()
         };
         let mut backends = vec![plain(sum(false), Some(id.name().into()))];
         self.clusters.push(id);
@@ -215,58 +227,23 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
-    fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<(ServicePort, Protocol), Problem> {
-        let refuse =
-            |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
-        if !to.group.is_empty() || &*to.kind != "Service" {
-            let group = if to.group.is_empty() { "core" } else { &to.group };
-            let message = format!("{} of group {group} cannot be a backend; use a Service", to.kind);
-            return Err(refuse(Reason::InvalidKind, ".kind", message));
-        }
-        let service = to.target(from.namespace);
-        if !permits(self.scope, from, "Service", &service) {
-            let own = from.namespace;
-            let message = format!(
-                "Service {service} is in another namespace and no ReferenceGrant there allows {} of {own} to use it; \
-                 create one there, or name a Service of {own}",
-                plural(from.kind)
-            );
-            return Err(refuse(Reason::RefNotPermitted, ".namespace", message));
-        }
-        let Some(port) = to.port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
-            let message = match to.port {
-                None => format!("missing, and a Service is reached at one; name a port of Service {service}"),
-                Some(port) => format!("{port} is not a port; use 1 to 65535"),
-            };
-            return Err(refuse(Reason::BackendNotFound, ".port", message));
-        };
-        let port = ServicePort::tcp(service, port);
-        let Some(state) = self.scope.get::<ServicePorts>(&port) else {
-            let message = format!("Service {} does not exist; create it, or correct the name", port.service);
-            return Err(refuse(Reason::BackendNotFound, ".name", message));
-        };
-        if let Some(warning) = &state.warning {
+    fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<Followed, Problem> {
+        let followed = reference::follow(self.scope, from, to, field)?;
+        if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, field, warning.clone()));
         }
-        match &state.protocol {
-            Ok(protocol) => Ok((port, *protocol)),
-            Err(Unusable { reason, message }) => Err(refuse(*reason, "", message.clone())),
-        }
+        Ok(followed)
     }
 }
 
-fn plural(kind: &str) -> String {
-    kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
-}
-
-/// The shares that resolve; those of one Service count as one.
-fn resolved(written: &[Share<'_>]) -> Vec<(ServicePort, u32)> {
-    let mut shares: Vec<(ServicePort, u32)> = Vec::new();
+/// The shares that resolve; those of one backend count as one.
+fn resolved(written: &[Share<'_>]) -> Vec<(Destination, u32)> {
+    let mut shares: Vec<(Destination, u32)> = Vec::new();
     for share in written {
-        let Some(port) = &share.port else { continue };
-        match shares.iter_mut().find(|(known, _)| known == port) {
+        let Some(Followed { destination, .. }) = &share.to else { continue };
+        match shares.iter_mut().find(|(known, _)| known == destination) {
             Some((_, weight)) => *weight += share.weight,
-            None => shares.push((port.clone(), share.weight)),
+            None => shares.push((destination.clone(), share.weight)),
         }
     }
     shares

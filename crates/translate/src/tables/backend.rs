@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use envoy::resource::Encoded;
 use ir::{
-    Chain, Reason,
-    backend::{Protocol, ServicePort},
+    Chain, NsName, Port, Problem, Reason,
+    backend::{Destination, Protocol, ServicePort},
 };
+
+use crate::backend::hosts::Hosts;
 
 tables! {
     /// A port of a Service; absent where the Service is.
     ServicePorts: ServicePort => PortState;
+    /// The hosts of a Backend, or what is wrong with it.
+    BackendHosts: NsName => Result<Hosts, Problem>;
+    /// What a sender has to know of a backend; absent where its object is. Who sends there is woken by nothing else of it.
+    Reached: Destination => Reach;
     /// What [`ClusterId::Rule`] stands for.
     SessionCluster: (Chain, u32) => Shares;
     /// A cluster's message.
@@ -22,8 +28,8 @@ tables! {
 /// What a cluster stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ClusterId {
-    /// A port of a Service.
-    Service(ServicePort),
+    /// One backend.
+    To(Destination),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
     Rule(Chain, u32),
 }
@@ -32,7 +38,7 @@ impl ClusterId {
     /// The name of the cluster and of its endpoints.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Service(port) => port.cluster_name(),
+            Self::To(destination) => destination.cluster_name(),
             Self::Rule(chain, rule) => {
                 let route = chain.route();
                 let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
@@ -53,6 +59,25 @@ pub(crate) struct PortState {
     pub(crate) warning: Option<String>,
 }
 
+/// What a sender has to know of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// What is spoken there, or why it cannot be used.
+    pub(crate) protocol: Result<Protocol, Unusable>,
+    /// What its owner should know, though it is used.
+    pub(crate) warning: Option<String>,
+    /// The ports of a Backend's hosts.
+    pub(crate) ports: Box<[Port]>,
+    /// Whether proxies look for its hosts by their names.
+    pub(crate) by_name: bool,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self { protocol: Ok(Protocol::default()), warning: None, ports: Box::default(), by_name: false }
+    }
+}
+
 /// Why a backend cannot be used: a reason of Gateway API's `ResolvedRefs`, and words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
@@ -65,7 +90,7 @@ pub(crate) struct Unusable {
 pub(crate) struct Shares {
     pub(crate) protocol: Protocol,
     /// Each backend with its weight, in the order of the spec.
-    pub(crate) shares: Vec<(ServicePort, u32)>,
+    pub(crate) shares: Vec<(Destination, u32)>,
 }
 
 #[cfg(test)]

@@ -183,6 +183,8 @@ objects! {
     TrafficPolicies: NsName => TrafficPolicy(api::TrafficPolicy);
     /// DirectResponses.
     DirectResponses: NsName => DirectResponse(api::DirectResponse);
+    /// Backends.
+    Backends: NsName => Backend(api::Backend);
     /// RewritePolicies.
     RewritePolicies: NsName => RewritePolicy(api::RewritePolicy);
     /// DelegationPolicies.

@@ -10,17 +10,21 @@ use super::Translator;
 use crate::{
     internal,
     route::direct_response::RefusedResponses,
-    status::{Report, StatusRow, class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus},
+    status::{
+        Report, StatusRow, backend::BackendStatus, class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus,
+        route::RouteStatus,
+    },
     tables::input::ObjectKey,
 };
 
 /// The tables of reports, each with a kind of its objects. A table has the objects of all kinds whose status is of one form.
-const TABLES: [(Kind, &dyn ReportTable); 5] = [
+const TABLES: [(Kind, &dyn ReportTable); 6] = [
     (Kind::GatewayClass, &ClassStatus),
     (Kind::Gateway, &GatewayStatus),
     (Kind::HttpRoute, &RouteStatus),
     (Kind::TrafficPolicy, &PolicyStatus),
     (Kind::DirectResponse, &RefusedResponses),
+    (Kind::Backend, &BackendStatus),
 ];
 
 /// Whether the table that is listed with `listed` has the objects of a kind.

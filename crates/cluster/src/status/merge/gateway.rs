@@ -40,6 +40,7 @@ pub(super) struct Lists {
 
 impl Lists {
     pub(super) const GATEWAY: Self = Self { listeners: true, whole: &[("addresses", 16), ("attachedListenerSets", 0)] };
+    pub(super) const CONDITIONS: Self = Self { listeners: false, whole: &[] };
     pub(super) const CLASS: Self = Self { listeners: false, whole: &[("supportedFeatures", 64)] };
 }
 

@@ -1,0 +1,117 @@
+//! References to backends: from whatever object they are, to a cluster.
+
+use std::sync::Arc;
+
+use api::group::KGATEWAY_GROUP;
+use engine::{Lookup, Scope};
+use ir::{
+    Port, Problem, Reason, Severity,
+    backend::{Destination, ServicePort},
+    route::BackendRef,
+};
+
+use crate::{
+    grant::{Referrer, permits},
+    internal,
+    tables::backend::{BackendHosts, Reach, Reached, ServicePorts, Unusable},
+};
+
+/// Where a reference leads.
+pub(crate) struct Followed {
+    /// What it means; [`ClusterId::To`](crate::tables::backend::ClusterId) is its cluster, which whoever sends requests there
+    /// has served by demanding it of `Outputs`, as a rule does where it is placed.
+    pub(crate) destination: Destination,
+    /// What a sender has to know of it.
+    pub(crate) reach: Arc<Reach>,
+}
+
+/// Follows a reference to a backend (Gateway API `BackendObjectReference`) that stands at `field` of an object.
+pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<Followed, Problem> {
+    let refuse =
+        |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
+    let kind = match (&*to.group, &*to.kind) {
+        kind @ (("", "Service") | (KGATEWAY_GROUP, "Backend")) => kind,
+        (group, kind) => {
+            let group = if group.is_empty() { "core" } else { group };
+            let message = format!("{kind} of group {group} cannot be a backend; use a Service or a Backend");
+            return Err(refuse(Reason::InvalidKind, ".kind", message));
+        }
+    };
+    let name = to.target(from.namespace);
+    let object = format!("{} {name}", kind.1);
+    if !permits(scope, from, kind, &name) {
+        let own = from.namespace;
+        let message = format!(
+            "{object} is in another namespace and no ReferenceGrant there allows {} of {own} to use it; \
+             create one there, or name a {} of {own}",
+            plural(from.kind),
+            kind.1
+        );
+        return Err(refuse(Reason::RefNotPermitted, ".namespace", message));
+    }
+    let port = match to.port.map(|port| (port, Port::try_from(port))) {
+        None => None,
+        Some((_, Ok(port))) if port > 0 => Some(port),
+        Some((port, _)) => {
+            let message = format!("{port} is not a port; use 1 to 65535");
+            return Err(refuse(Reason::BackendNotFound, ".port", message));
+        }
+    };
+    let destination = match (kind.1, port) {
+        ("Service", Some(port)) => Destination::Service(ServicePort::tcp(name, port)),
+        ("Service", None) => {
+            let message = format!("missing, and a Service is reached at one; name a port of {object}");
+            return Err(refuse(Reason::BackendNotFound, ".port", message));
+        }
+        _ => Destination::Backend(name),
+    };
+    let Some(reach) = scope.get::<Reached>(&destination) else {
+        let message = format!("{object} does not exist; create it, or correct the name");
+        return Err(refuse(Reason::BackendNotFound, ".name", message));
+    };
+    if let Err(Unusable { reason, message }) = &reach.protocol {
+        return Err(refuse(*reason, "", message.clone()));
+    }
+    if let (Destination::Backend(_), Some(port)) = (&destination, port)
+        && !reach.ports.contains(&port)
+    {
+        let ports: Vec<_> = reach.ports.iter().map(ToString::to_string).collect();
+        let message =
+            format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
+        return Err(refuse(Reason::BackendNotFound, ".port", message));
+    }
+    Ok(Followed { destination, reach })
+}
+
+fn plural(kind: &str) -> String {
+    kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
+}
+
+impl Lookup for Reached {
+    fn compute(scope: &Scope<'_>, key: &Destination) -> Option<Reach> {
+        let unusable = |reason, message| Reach { protocol: Err(Unusable { reason, message }), ..Reach::default() };
+        Some(match key {
+            Destination::Service(port) => {
+                let state = scope.get::<ServicePorts>(port)?;
+                Reach { protocol: state.protocol.clone(), warning: state.warning.clone(), ..Reach::default() }
+            }
+            Destination::Backend(name) => match &*scope.get::<BackendHosts>(name)? {
+                Ok(hosts) => Reach {
+                    protocol: Ok(hosts.protocol),
+                    ports: hosts.ports(),
+                    by_name: hosts.has_names(),
+                    ..Reach::default()
+                },
+                Err(problem) if problem.reason == Reason::InternalFault => {
+                    unusable(problem.reason, format!("{key} cannot be used: {}", internal::WORDS))
+                }
+                Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
+            },
+        })
+    }
+
+    fn poisoned(_: &Scope<'_>, key: &Destination, _: &engine::Fault) -> Option<Reach> {
+        let message = format!("{key} cannot be used: {}", internal::WORDS);
+        Some(Reach { protocol: Err(Unusable { reason: Reason::InternalFault, message }), ..Reach::default() })
+    }
+}
