@@ -57,6 +57,8 @@ pub struct Document {
 struct GatewayEntry {
     gateway: String,
     listeners: Vec<Resource>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extensions: Vec<Resource>,
     routes: Vec<Resource>,
     clusters: Vec<Resource>,
     endpoints: Vec<Resource>,
@@ -141,6 +143,7 @@ impl GatewayEntry {
         Self {
             gateway: gateway.to_string(),
             listeners: of(ResourceKind::Listener),
+            extensions: of(ResourceKind::ExtensionConfig),
             routes: of(ResourceKind::RouteConfiguration),
             clusters: of(ResourceKind::Cluster),
             endpoints: of(ResourceKind::Endpoints),

@@ -15,6 +15,8 @@ pub enum ResourceKind {
     Endpoints,
     /// `envoy.extensions.transport_sockets.tls.v3.Secret`
     Secret,
+    /// `envoy.config.core.v3.TypedExtensionConfig`
+    ExtensionConfig,
     /// `envoy.config.listener.v3.Listener`
     Listener,
     /// `envoy.config.route.v3.RouteConfiguration`
@@ -23,7 +25,8 @@ pub enum ResourceKind {
 
 impl ResourceKind {
     /// All kinds, in order.
-    pub const ALL: [Self; 5] = [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
+    pub const ALL: [Self; 6] =
+        [Self::Cluster, Self::Endpoints, Self::Secret, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
 
     /// The full name of the protobuf message.
     pub fn message_name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl ResourceKind {
             Self::Cluster => "envoy.config.cluster.v3.Cluster",
             Self::Endpoints => "envoy.config.endpoint.v3.ClusterLoadAssignment",
             Self::Secret => "envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::ExtensionConfig => "envoy.config.core.v3.TypedExtensionConfig",
             Self::Listener => "envoy.config.listener.v3.Listener",
             Self::RouteConfiguration => "envoy.config.route.v3.RouteConfiguration",
         }

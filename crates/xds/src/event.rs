@@ -114,8 +114,10 @@ pub enum Event {
 /// What an update waits for, see [`crate::stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Clusters to be acknowledged, before routes and listeners follow.
+    /// Clusters to be acknowledged, before what refers to them follows.
     Make,
+    /// Configurations of extensions to be acknowledged, before routes and listeners follow.
+    Extend,
     /// Routes and listeners to be acknowledged.
     Switch,
     /// The last listener to let go of a route configuration, before what it used is removed.

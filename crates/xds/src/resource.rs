@@ -18,6 +18,8 @@ pub enum ResourceType {
     Endpoints,
     /// `envoy.extensions.transport_sockets.tls.v3.Secret` (SDS).
     Secret,
+    /// `envoy.config.core.v3.TypedExtensionConfig` (ECDS): what filters of listeners say that routes refer to.
+    ExtensionConfig,
     /// `envoy.config.listener.v3.Listener` (LDS).
     Listener,
     /// `envoy.config.route.v3.RouteConfiguration` (RDS).
@@ -26,7 +28,8 @@ pub enum ResourceType {
 
 impl ResourceType {
     /// Every type, in make-before-break order.
-    pub const ALL: [Self; 5] = [Self::Cluster, Self::Endpoints, Self::Secret, Self::Listener, Self::RouteConfiguration];
+    pub const ALL: [Self; 6] =
+        [Self::Cluster, Self::Endpoints, Self::Secret, Self::ExtensionConfig, Self::Listener, Self::RouteConfiguration];
 
     /// The name of its message, without the package.
     pub const fn name(self) -> &'static str {
@@ -34,6 +37,7 @@ impl ResourceType {
             Self::Cluster => "Cluster",
             Self::Endpoints => "ClusterLoadAssignment",
             Self::Secret => "Secret",
+            Self::ExtensionConfig => "TypedExtensionConfig",
             Self::Listener => "Listener",
             Self::RouteConfiguration => "RouteConfiguration",
         }
@@ -45,6 +49,7 @@ impl ResourceType {
             Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
             Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::ExtensionConfig => "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
             Self::RouteConfiguration => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
         }
@@ -63,7 +68,7 @@ impl ResourceType {
     /// Whether only a recent Envoy reads a resource of this type as it is meant: one that lacks a filter refuses the
     /// listener, and ignores what a route sets for it.
     pub(crate) const fn is_made_for_version(self) -> bool {
-        matches!(self, Self::Listener | Self::RouteConfiguration)
+        matches!(self, Self::ExtensionConfig | Self::Listener | Self::RouteConfiguration)
     }
 
     pub(crate) const fn index(self) -> usize {
@@ -90,7 +95,16 @@ impl Version {
         u128::from_str_radix(text, 16).ok().map(|bits| Self(bits.to_be_bytes()))
     }
 
-    pub(crate) fn bits(self) -> u128 {
+    /// One of what has these versions, in this order: equal for equal ones, on every replica.
+    pub(crate) fn of_all(versions: impl ExactSizeIterator<Item = Self>) -> Self {
+        // The versions are hashes already; this only has to mix them so that the order counts.
+        const ODD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let count = versions.len() as u128;
+        let mixed = versions.fold(count, |mixed, version| (mixed.rotate_left(29) ^ version.bits()).wrapping_mul(ODD));
+        Self(mixed.to_be_bytes())
+    }
+
+    fn bits(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 }
@@ -98,6 +112,12 @@ impl Version {
 impl From<[u8; 16]> for Version {
     fn from(hash: [u8; 16]) -> Self {
         Self(hash)
+    }
+}
+
+impl From<Version> for [u8; 16] {
+    fn from(version: Version) -> Self {
+        version.0
     }
 }
 
@@ -264,8 +284,8 @@ fn delta_head(kind: ResourceType, name: &str, version: Version, body: usize) -> 
 #[cfg(test)]
 mod tests {
     use envoy_types::pb::envoy::config::{
-        cluster::v3::Cluster, endpoint::v3::ClusterLoadAssignment, listener::v3::Listener,
-        route::v3::RouteConfiguration,
+        cluster::v3::Cluster, core::v3::TypedExtensionConfig, endpoint::v3::ClusterLoadAssignment,
+        listener::v3::Listener, route::v3::RouteConfiguration,
     };
     use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
     use prost::Name;
@@ -277,6 +297,7 @@ mod tests {
         assert_eq!(ResourceType::Cluster.type_url(), Cluster::type_url());
         assert_eq!(ResourceType::Endpoints.type_url(), ClusterLoadAssignment::type_url());
         assert_eq!(ResourceType::Secret.type_url(), Secret::type_url());
+        assert_eq!(ResourceType::ExtensionConfig.type_url(), TypedExtensionConfig::type_url());
         assert_eq!(ResourceType::Listener.type_url(), Listener::type_url());
         assert_eq!(ResourceType::RouteConfiguration.type_url(), RouteConfiguration::type_url());
         for kind in ResourceType::ALL {

@@ -19,6 +19,7 @@ mod state;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod union;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -192,7 +193,9 @@ impl Stream {
     pub fn deadline(&self) -> Option<Instant> {
         let phase = match self.rollout.phase {
             Phase::Idle => None,
-            Phase::Make { since } | Phase::Switch { since } => Some(since + self.settings.gate_timeout),
+            Phase::Make { since } | Phase::Extend { since } | Phase::Switch { since } => {
+                Some(since + self.settings.gate_timeout)
+            }
         };
         let removal = match &self.rollout.removal {
             Removal::Waiting { until, .. } if self.types.iter().any(|state| state.holding) => Some(*until),

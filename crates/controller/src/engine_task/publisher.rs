@@ -121,6 +121,7 @@ fn resource_type(kind: ResourceKind) -> ResourceType {
         ResourceKind::Cluster => ResourceType::Cluster,
         ResourceKind::Endpoints => ResourceType::Endpoints,
         ResourceKind::Secret => ResourceType::Secret,
+        ResourceKind::ExtensionConfig => ResourceType::ExtensionConfig,
         ResourceKind::Listener => ResourceType::Listener,
         ResourceKind::RouteConfiguration => ResourceType::RouteConfiguration,
     }

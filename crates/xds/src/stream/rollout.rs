@@ -1,12 +1,14 @@
 //! The order of an update, and what it waits for.
 //!
-//! A rollout takes a stream from one snapshot to the next in three steps:
+//! A rollout takes a stream from one snapshot to the next in four steps:
 //!
 //! 1. **Make.** Clusters that are new or changed, their endpoints, and secrets. Envoy acknowledges clusters when they
 //!    are warm, so the acknowledgement is the sign that routes may use them.
-//! 2. **Switch.** Listeners, then route configurations.
-//! 3. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and new listeners have
-//!    their routes. This does not hold up the next rollout.
+//! 2. **Extend.** Configurations of extensions, which name clusters and which routes refer to by what they say, with what
+//!    the routes of before refer to (see [`super::union`]).
+//! 3. **Switch.** Listeners, then route configurations.
+//! 4. **Break.** What is no longer used goes: after routes and listeners were acknowledged, and new listeners have
+//!    their routes. Configurations of extensions are sent without it. This does not hold up the next rollout.
 //!
 //! Snapshots that arrive meanwhile are merged into the next rollout. Endpoints and secrets do not take part: whatever
 //! changes in them is sent at once, only their removal waits for Break. Each wait has the same bound.
@@ -24,7 +26,7 @@ use std::time::Instant;
 use imbl::ordmap::DiffItem;
 
 use super::state::Needs;
-use super::{Observation, Stream};
+use super::{Observation, Stream, union};
 use crate::event::Gate;
 use crate::resource::{Resource, ResourceType};
 use crate::snapshot::{Resources, Snapshot};
@@ -37,6 +39,8 @@ pub(super) enum Phase {
     Idle,
     /// Clusters first.
     Make { since: Instant },
+    /// Then configurations of extensions.
+    Extend { since: Instant },
     /// Then listeners and routes.
     Switch { since: Instant },
 }
@@ -65,6 +69,8 @@ pub(super) struct Rollout {
     pub(super) target: Option<Snapshot>,
     /// The snapshot that listeners and routes were last switched to.
     pub(super) settled: Option<Snapshot>,
+    /// Configurations of extensions while routes are switched: they serve the routes of `settled` as those of `target`.
+    pub(super) bridge: Resources,
     /// Whether `latest` was not rolled out yet.
     pub(super) fresh: bool,
     pub(super) removal: Removal,
@@ -73,13 +79,14 @@ pub(super) struct Rollout {
 impl Rollout {
     /// The map that the client's resources of this type shall equal at this moment, removals aside.
     pub(super) fn source(&self, kind: ResourceType) -> Option<&Resources> {
-        let snapshot = match kind {
-            ResourceType::Cluster => &self.target,
-            ResourceType::Endpoints | ResourceType::Secret => &self.latest,
-            ResourceType::Listener | ResourceType::RouteConfiguration => match self.phase {
-                Phase::Make { .. } => &self.settled,
-                Phase::Idle | Phase::Switch { .. } => &self.target,
-            },
+        let snapshot = match (kind, self.phase) {
+            (ResourceType::Endpoints | ResourceType::Secret, _) => &self.latest,
+            (ResourceType::ExtensionConfig, Phase::Extend { .. } | Phase::Switch { .. }) => return Some(&self.bridge),
+            (ResourceType::ExtensionConfig, Phase::Make { .. })
+            | (ResourceType::Listener | ResourceType::RouteConfiguration, Phase::Make { .. } | Phase::Extend { .. }) => {
+                &self.settled
+            }
+            (ResourceType::Cluster, _) | (_, Phase::Idle | Phase::Switch { .. }) => &self.target,
         };
         snapshot.as_ref().map(|snapshot| snapshot.of(kind))
     }
@@ -135,7 +142,8 @@ impl Stream {
             }
             ResourceType::Secret => self.kept.values().any(|needs| needs.secrets.contains_key(name)),
             ResourceType::RouteConfiguration => self.kept.contains_key(&(kind, Arc::from(name))),
-            ResourceType::Listener => false,
+            // What a listener that drains has of it stands in that listener.
+            ResourceType::Listener | ResourceType::ExtensionConfig => false,
         }
     }
 
@@ -151,7 +159,8 @@ impl Stream {
         self.open_removal(now)
             || match self.rollout.phase {
                 Phase::Idle => self.begin(now),
-                Phase::Make { since } => self.switch(now, since),
+                Phase::Make { since } => self.extend(now, since),
+                Phase::Extend { since } => self.switch(now, since),
                 Phase::Switch { since } => self.settle(now, since),
             }
     }
@@ -167,7 +176,7 @@ impl Stream {
         true
     }
 
-    fn switch(&mut self, now: Instant, since: Instant) -> bool {
+    fn extend(&mut self, now: Instant, since: Instant) -> bool {
         let clusters = &self.types[ResourceType::Cluster.index()];
         let made = !clusters.gate_awaits(since, |flight| !flight.versions.is_empty())
             && [ResourceType::Cluster, ResourceType::Endpoints, ResourceType::Secret]
@@ -178,6 +187,23 @@ impl Stream {
                 return false;
             }
             self.observations.push(Observation::GateExpired(Gate::Make));
+        }
+        let kind = ResourceType::ExtensionConfig;
+        let of = |snapshot: &Option<Snapshot>| snapshot.as_ref().map(|snapshot| snapshot.of(kind).clone());
+        self.rollout.bridge =
+            union::of_all(&of(&self.rollout.settled).unwrap_or_default(), of(&self.rollout.target).unwrap_or_default());
+        self.rollout.phase = Phase::Extend { since: now };
+        true
+    }
+
+    fn switch(&mut self, now: Instant, since: Instant) -> bool {
+        let kind = ResourceType::ExtensionConfig;
+        let extensions = &self.types[kind.index()];
+        if extensions.gate_awaits(since, |flight| !flight.versions.is_empty()) || self.has_upserts(kind) {
+            if now < since + self.settings.gate_timeout {
+                return false;
+            }
+            self.observations.push(Observation::GateExpired(Gate::Extend));
         }
         self.rollout.phase = Phase::Switch { since: now };
         true

@@ -112,7 +112,8 @@ impl Stream {
         state.commit(&source, &pending);
         let number = self.sent(kind, now, pending);
         let nonce = number.to_string();
-        let frames = match frame::sotw(kind, &nonce, &set_version(&resources).to_string(), &resources) {
+        let version = Version::of_all(resources.iter().map(Resource::content_version));
+        let frames = match frame::sotw(kind, &nonce, &version.to_string(), &resources) {
             Ok(frames) => frames,
             Err(error) => {
                 self.cannot_send(kind, number, &error);
@@ -127,14 +128,4 @@ impl Stream {
 
 fn clone_entry((name, resource): (&Arc<str>, &Resource)) -> (Arc<str>, Resource) {
     (name.clone(), resource.clone())
-}
-
-/// A version of a set of resources: equal for equal sets in equal order, on every replica.
-fn set_version(resources: &[Resource]) -> Version {
-    // The versions are hashes already; this only has to mix them so that the order counts.
-    const ODD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-    let mixed = resources.iter().fold(resources.len() as u128, |mixed, resource| {
-        (mixed.rotate_left(29) ^ resource.content_version().bits()).wrapping_mul(ODD)
-    });
-    Version::from(mixed.to_be_bytes())
 }

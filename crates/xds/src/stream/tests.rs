@@ -1,9 +1,11 @@
 //! Scripts of messages. Resources are written as the client sees them: `CDS a@1 b@2` is a response of clusters with
-//! `a` in version 1 and `b` in version 2, `-c` says that `c` is absent.
+//! `a` in version 1 and `b` in version 2, `-c` says that `c` is absent. `ECDS x@ab` is an extension's configuration with the
+//! entries `a` and `b`, which is its version.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its own script has failed")]
 
 mod delta;
+mod extensions;
 mod model;
 mod order;
 mod outdated;
@@ -27,6 +29,7 @@ fn kind(abbreviation: &str) -> ResourceType {
         "CDS" => ResourceType::Cluster,
         "EDS" => ResourceType::Endpoints,
         "SDS" => ResourceType::Secret,
+        "ECDS" => ResourceType::ExtensionConfig,
         "LDS" => ResourceType::Listener,
         "RDS" => ResourceType::RouteConfiguration,
         other => panic!("no type {other}"),
@@ -34,7 +37,7 @@ fn kind(abbreviation: &str) -> ResourceType {
 }
 
 fn abbreviation(kind: ResourceType) -> &'static str {
-    ["CDS", "EDS", "SDS", "LDS", "RDS"][kind.index()]
+    ["CDS", "EDS", "SDS", "ECDS", "LDS", "RDS"][kind.index()]
 }
 
 /// A resource whose body says what it is.
@@ -50,7 +53,10 @@ fn snapshot(text: &str) -> Snapshot {
         let kind = kind(words.next().unwrap());
         for word in words {
             let (name, version) = word.split_once('@').unwrap();
-            snapshot.insert(resource(kind, name, version.parse().unwrap()));
+            snapshot.insert(match kind {
+                ResourceType::ExtensionConfig => extensions::resource(name, version),
+                _ => resource(kind, name, version.parse().unwrap()),
+            });
         }
     }
     snapshot
@@ -183,7 +189,7 @@ impl Script {
     #[track_caller]
     fn accepts(&mut self, expected: &str) {
         self.is_sent(&[expected]);
-        self.ack(&expected[..3]);
+        self.ack(expected.split_once(' ').map_or(expected, |(kind, _)| kind));
     }
 
     fn read(&mut self, response: &Response) -> String {
@@ -195,7 +201,12 @@ impl Script {
                 let message = discovery::DeltaDiscoveryResponse::decode(&wire[5..]).unwrap();
                 assert_eq!(message.type_url, kind.type_url());
                 for resource in message.resources {
-                    let body = String::from_utf8(resource.resource.unwrap().value).unwrap();
+                    let value = resource.resource.unwrap().value;
+                    if kind == ResourceType::ExtensionConfig {
+                        text = format!("{text} {}", extensions::read(&value));
+                        continue;
+                    }
+                    let body = String::from_utf8(value).unwrap();
                     let (name, n) = body.split_once('@').unwrap();
                     assert_eq!((resource.name.as_str(), resource.version), (name, version(n.parse().unwrap())));
                     text = format!("{text} {body}");
@@ -209,7 +220,13 @@ impl Script {
                 let message = discovery::DiscoveryResponse::decode(&wire[5..]).unwrap();
                 assert_eq!(message.type_url, kind.type_url());
                 for resource in message.resources {
-                    text = format!("{text} {}", String::from_utf8(resource.value).unwrap());
+                    let is_extension = kind == ResourceType::ExtensionConfig;
+                    let body = if is_extension {
+                        extensions::read(&resource.value)
+                    } else {
+                        String::from_utf8(resource.value).unwrap()
+                    };
+                    text = format!("{text} {body}");
                 }
                 message.nonce
             }

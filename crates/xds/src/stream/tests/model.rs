@@ -4,124 +4,16 @@
 //! rejects what is marked with `!`, and accepts the rest of such a response, as Envoy does for clusters and listeners;
 //! or, where it is strict, rejects such a response as a whole, as Envoy does when it cannot read a message.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod world;
 
-use ResourceType::{Cluster, Endpoints, Listener, RouteConfiguration, Secret};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener, RouteConfiguration, Secret};
 use proptest::prelude::*;
-use proptest::sample::{Index, subsequence};
+use proptest::sample::Index;
 
 use super::*;
-
-/// What a gateway has: names with versions. Names that nothing may refer to are left out when it is made.
-#[derive(Clone)]
-struct World {
-    /// Name, version, whether it is bad.
-    clusters: BTreeMap<String, (u8, bool)>,
-    endpoints: BTreeMap<String, u8>,
-    secrets: BTreeMap<String, u8>,
-    /// Name, version, whether it is bad, clusters.
-    routes: BTreeMap<String, (u8, bool, Vec<String>)>,
-    /// Name, version, whether it is bad, route.
-    listeners: BTreeMap<String, (u8, bool, String)>,
-}
-
-fn bad() -> impl Strategy<Value = bool> {
-    prop::bool::weighted(0.06)
-}
-
-fn world(endpoints_complete: bool) -> impl Strategy<Value = World> {
-    let names = |prefix: &'static str, n: usize| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
-    let clusters = subsequence(names("c", 5), 1..=5);
-    let details = (
-        prop::collection::vec((0..2_u8, bad(), 0..3_u8, prop::bool::weighted(0.9)), 5),
-        prop::collection::vec((0..2_u8, bad(), prop::collection::vec(any::<Index>(), 1..3)), 3),
-        prop::collection::vec((0..2_u8, bad(), any::<Index>()), 2),
-        subsequence(names("r", 3), 1..=3),
-        subsequence(names("l", 2), 0..=2),
-        prop::collection::btree_map((0..3_u8).prop_map(|i| format!("s{i}")), 0..3_u8, 0..3),
-    );
-    (clusters, details).prop_map(move |(clusters, (c, r, l, routes, listeners, secrets))| World {
-        endpoints: clusters
-            .iter()
-            .zip(&c)
-            .filter(|(_, details)| endpoints_complete || details.3)
-            .map(|(name, details)| (name.clone(), details.2))
-            .collect(),
-        routes: routes
-            .iter()
-            .zip(r)
-            .map(|(name, (version, bad, uses))| {
-                let uses: BTreeSet<_> = uses.iter().map(|i| i.get(&clusters).clone()).collect();
-                (name.clone(), (version, bad, uses.into_iter().collect()))
-            })
-            .collect(),
-        listeners: listeners
-            .into_iter()
-            .zip(l)
-            .map(|(name, (version, bad, uses))| (name, (version, bad, uses.get(&routes).clone())))
-            .collect(),
-        clusters: clusters.iter().cloned().zip(c.iter().map(|details| (details.0, details.1))).collect(),
-        secrets,
-    })
-}
-
-fn mark(bad: bool) -> &'static str {
-    if bad { " !" } else { "" }
-}
-
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bodies = self.bodies().into_iter().map(|((kind, _), body)| format!("{} {body}", abbreviation(kind)));
-        f.write_str(&bodies.collect::<Vec<_>>().join("; "))
-    }
-}
-
-impl World {
-    fn bodies(&self) -> BTreeMap<(ResourceType, String), String> {
-        let mut all = BTreeMap::new();
-        for (name, (n, bad)) in &self.clusters {
-            all.insert((Cluster, name.clone()), format!("{name} {n}{}", mark(*bad)));
-        }
-        for (name, n) in &self.endpoints {
-            all.insert((Endpoints, name.clone()), format!("{name} {n}"));
-        }
-        for (name, n) in &self.secrets {
-            all.insert((Secret, name.clone()), format!("{name} {n}"));
-        }
-        for (name, (n, bad, uses)) in &self.routes {
-            all.insert((RouteConfiguration, name.clone()), format!("{name} {n} {}{}", uses.join(","), mark(*bad)));
-        }
-        for (name, (n, bad, uses)) in &self.listeners {
-            all.insert((Listener, name.clone()), format!("{name} {n} {uses}{}", mark(*bad)));
-        }
-        all
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::new();
-        for ((kind, name), body) in self.bodies() {
-            snapshot.insert(Resource::new(kind, &name, hash(kind, &body), Bytes::from(body)));
-        }
-        snapshot
-    }
-}
-
-fn hash(kind: ResourceType, body: &str) -> [u8; 16] {
-    let mut hasher = DefaultHasher::new();
-    (kind, body).hash(&mut hasher);
-    let half = hasher.finish().to_be_bytes();
-    [half, half].concat().try_into().unwrap()
-}
-
-fn is_bad(body: &str) -> bool {
-    body.ends_with('!')
-}
-
-/// The third word of a body: what it refers to.
-fn uses(body: &str) -> Vec<String> {
-    body.split(' ').nth(2).unwrap().split(',').map(str::to_owned).collect()
-}
+use world::{World, hash, is_bad, uses, world};
 
 /// A response as the client reads it.
 struct SentResponse {
@@ -162,6 +54,9 @@ struct Envoy {
     /// Listeners and routes of responses that it rejected: the server cannot know which of them it kept.
     doubtful: BTreeSet<(ResourceType, String)>,
     secrets: BTreeSet<String>,
+    /// Routes that it had when it reconnected, or that were gone while it had them, as where a listener drains: what they
+    /// refer to is not kept.
+    from_before: BTreeSet<String>,
     /// A gate has expired, so that order is not promised any more.
     loose: bool,
     responses: usize,
@@ -188,6 +83,7 @@ impl Envoy {
             rejected_clusters: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             secrets: BTreeSet::new(),
+            from_before: BTreeSet::new(),
             loose: false,
             responses: 0,
         };
@@ -205,6 +101,7 @@ impl Envoy {
         self.rejected.clear();
         self.refused.clear();
         self.doubtful.clear();
+        self.from_before = self.held_names(RouteConfiguration).collect();
         // A state-of-the-world client does not say what it has, so what it needs until it has its routes is unknown.
         self.loose |= self.protocol == Protocol::Sotw;
         // What was withheld is lost, so the server cannot know that these are not in use yet.
@@ -277,7 +174,13 @@ impl Envoy {
         let Some(response) = response else { return false };
         self.responses += 1;
         let message = response.frames.concat().split_off(5);
-        let text = |any: envoy_types::pb::google::protobuf::Any| String::from_utf8(any.value).unwrap();
+        let text = |any: envoy_types::pb::google::protobuf::Any| match response.kind {
+            ExtensionConfig => {
+                let (name, entries) = extensions::decode(&any.value);
+                format!("{name} 0 {}", entries.into_keys().collect::<Vec<_>>().join(","))
+            }
+            _ => String::from_utf8(any.value).unwrap(),
+        };
         let (resources, removed): (Vec<String>, _) = match self.protocol {
             Protocol::Delta => {
                 let message = discovery::DeltaDiscoveryResponse::decode(&message[..]).unwrap();
@@ -324,6 +227,9 @@ impl Envoy {
                 }
             } else if matches!(kind, Cluster | Listener) || self.names[&kind].contains(name) {
                 self.held.insert((kind, name.clone()), body.clone());
+                if kind == RouteConfiguration {
+                    self.from_before.remove(name);
+                }
                 self.refused.remove(&(kind, name.clone()));
                 accepted.push(name.clone());
             }
@@ -370,12 +276,14 @@ impl Envoy {
                 self.send(kind, &[], &[], Some((nonce, error)));
             }
             Listener | RouteConfiguration => {
+                self.resubscribe(ExtensionConfig, ["x".to_owned()].into());
                 self.resubscribe_routes();
                 self.send(kind, &[], &[], Some((nonce, error)));
             }
-            Secret => self.send(kind, &[], &[], Some((nonce, error))),
+            Secret | ExtensionConfig => self.send(kind, &[], &[], Some((nonce, error))),
         }
         self.release();
+        self.note_gone();
         self.check_order();
         true
     }
@@ -428,7 +336,16 @@ impl Envoy {
         }
     }
 
-    /// No route that is in use names a cluster that is not, unless the cluster was rejected or a gate expired.
+    /// Takes note of the routes that it has and shall not have.
+    fn note_gone(&mut self) {
+        let rollout = &self.stream.rollout;
+        let snapshots = || [&rollout.latest, &rollout.target, &rollout.settled].into_iter().flatten();
+        let shall = |name: &str| snapshots().all(|snapshot| snapshot.get(RouteConfiguration, name).is_some());
+        let gone: Vec<_> = self.held_names(RouteConfiguration).filter(|name| !shall(name)).collect();
+        self.from_before.extend(gone);
+    }
+
+    /// No route that is in use names a cluster or an entry that is not, unless something was rejected or a gate expired.
     fn check_order(&self) {
         if self.loose {
             return;
@@ -439,6 +356,12 @@ impl Envoy {
                     self.warm.contains(&cluster) || self.rejected_clusters.contains(&cluster),
                     "route {name} uses {cluster}, which is not in use"
                 );
+            }
+            let Some(extension) = self.held.get(&(ExtensionConfig, "x".into())) else { continue };
+            let kept = self.doubtful.contains(&(RouteConfiguration, name.clone())) || self.from_before.contains(name);
+            if !kept {
+                let entry = format!("{name}-{}", body.split(' ').nth(1).unwrap());
+                assert!(uses(extension).contains(&entry), "route {name} refers to {entry}, which is not there");
             }
         }
     }
@@ -528,6 +451,7 @@ fn run(protocol: Protocol, strict: bool, first: World, steps: Vec<Step>) {
             Step::Publish(next) => {
                 world = next;
                 envoy.stream.on_snapshot(world.snapshot());
+                envoy.note_gone();
             }
             Step::Requests(n) => {
                 for _ in 0..n {
