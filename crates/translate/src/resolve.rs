@@ -15,7 +15,7 @@ use ir::{
 
 use crate::{
     budget::cost::Cost,
-    policy::wide::{ActionsAt, SlotWordAt, WidePriority},
+    policy::wide::{ActionsAt, SlotWordAt, WidePriority, section},
     tables::{
         attachment::Attachment,
         backend::{ClusterId, SessionCluster, Shares},
@@ -126,6 +126,9 @@ impl Resolved {
     /// Where policies of a listener or its Gateway say what it does there, if any do.
     fn told_at(&self, reader: &impl Reader, listener: &ListenerId) -> Option<Target> {
         let policies = self.policies.as_deref();
+        if policies.is_some_and(|policies| policies.asks_listeners) {
+            return Some(section(listener));
+        }
         let is_closed = policies.is_some_and(|policies| policies.is_closed);
         // What sends nothing to a backend has no action that policies of a Gateway say more of.
         let acts = !self.clusters.is_empty() || is_closed;

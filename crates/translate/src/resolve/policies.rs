@@ -35,8 +35,10 @@ pub(crate) struct Policies {
     pub(crate) units: Vec<UnitOutcome>,
     /// The fields that it has in slots, whatever a Gateway prefers.
     pub(crate) slots: Box<[&'static str]>,
-    /// Whether a unit that is broken closes the rule.
+    /// Whether a unit that is broken closes the rule, or demands that hold at some listeners alone do.
     pub(crate) is_closed: bool,
+    /// Whether each listener is to be asked, since policies there have requests authenticated at some and not at others.
+    pub(crate) asks_listeners: bool,
     /// The entries of the RewritePolicy in force that are used, sorted.
     pub(crate) entries: Vec<u32>,
     /// Whether there are matches that the RewritePolicy in force cannot hold for.
@@ -122,6 +124,11 @@ impl Policies {
             .collect();
     }
 
+    /// Has the rule ask each listener whether requests are authenticated there. Where nobody does it is closed.
+    pub(super) fn ask_listeners(&mut self) {
+        (self.is_closed, self.asks_listeners) = (true, true);
+    }
+
     /// Notes which entries are used, and gives back the matches that have no prefix.
     fn replace_prefixes(
         &mut self,
@@ -159,7 +166,7 @@ impl Policies {
     /// What is kept of it; most rules have no policies.
     pub(super) fn found(self, effective: Effective) -> Option<Box<Self>> {
         let all: Box<[_]> = effective.policies.into();
-        (!(all.is_empty() && self.units.is_empty())).then(|| Box::new(Self { all, ..self }))
+        (!(all.is_empty() && self.units.is_empty()) || self.asks_listeners).then(|| Box::new(Self { all, ..self }))
     }
 
     /// Those of which something holds.

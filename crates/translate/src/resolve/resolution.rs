@@ -19,9 +19,9 @@ use crate::{
     policy::{
         key_of,
         rule::{Effective, effective},
-        wide::{SlotWordAt, WideAuth},
+        wide::{SlotWordAt, WideAuth, section},
     },
-    tables::{attachment::Attachment, terms::Terms},
+    tables::{attachment::Attachment, policy::Target, terms::Terms},
 };
 
 /// A rule whose references are being followed.
@@ -106,7 +106,11 @@ impl<'a, 'b> Resolution<'a, 'b> {
             return Err(broken.clone());
         }
         let handling = terms::apply(Cow::Borrowed(handling), &terms, key.0.route().namespace(), field, || {
-            is_authenticated(self.scope, &key.0, &self.effective, self.by)
+            let at_listeners = authenticated(self.scope, &key.0, &self.effective, self.by);
+            if at_listeners == Authenticated::AtSome {
+                self.policies.ask_listeners();
+            }
+            at_listeners == Authenticated::Everywhere
         })?;
         if self.is_restricted(&terms, &handling) {
             return Ok(AnsweredBy::Rule);
@@ -163,15 +167,25 @@ impl<'a, 'b> Resolution<'a, 'b> {
     }
 }
 
-/// Whether policies have every request authenticated that comes to a rule of a chain: at each listener of its root one does,
-/// of the rule, of a rule above, of the listener or of its Gateway, in whose place nothing else holds there.
-fn is_authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By<'_>) -> bool {
-    let gateway = match by {
-        // What it serves is not asked then.
-        By::Nobody => return true,
-        By::Routes => None,
-        By::All(target) => Some(key_of(&target.object)),
-    };
+/// Where policies have every request authenticated that comes to a rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Authenticated {
+    /// At every listener that serves it.
+    Everywhere,
+    /// At some and not at others.
+    AtSome,
+    /// At none.
+    Nowhere,
+}
+
+/// Where policies have every request authenticated that comes to a rule of a chain, among the listeners of its root for which
+/// it is resolved: a policy of the rule, of a rule above, of the listener or of its Gateway does, in whose place nothing
+/// else holds there.
+fn authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By<'_>) -> Authenticated {
+    // What it serves then is not asked.
+    if matches!(by, By::Nobody) {
+        return Authenticated::Everywhere;
+    }
     let own = |field: &str| {
         let mut sound = effective.units.iter().filter_map(|merged| merged.unit.as_ref().ok());
         sound.find(|unit| unit.field() == field)
@@ -186,14 +200,28 @@ fn is_authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by:
             None => is_wide(field),
         })
     };
+    let is_of = |listener: &ListenerId| match by {
+        By::All(Target { object, section: None }) => listener.gateway == key_of(object),
+        By::All(target) => section(listener) == *target,
+        By::Nobody | By::Routes => true,
+    };
     let attached = scope.get::<Attachment>(chain.top());
     let listeners = attached.iter().flat_map(|attached| attached.listeners.iter()).map(|(listener, _)| listener);
-    let mut listeners =
-        listeners.filter(|listener| gateway.as_ref().is_none_or(|gateway| listener.gateway == *gateway)).peekable();
-    if listeners.peek().is_none() {
-        return AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(AnyUnit::authenticates));
+    let (mut some, mut all) = (false, true);
+    for is_guarded in listeners.filter(|listener| is_of(listener)).map(at) {
+        some |= is_guarded;
+        all &= is_guarded;
     }
-    listeners.all(at)
+    match (some, all) {
+        (true, true) => Authenticated::Everywhere,
+        (true, false) => Authenticated::AtSome,
+        (false, false) => Authenticated::Nowhere,
+        // It is served nowhere.
+        (false, true) if AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(AnyUnit::authenticates)) => {
+            Authenticated::Everywhere
+        }
+        (false, true) => Authenticated::Nowhere,
+    }
 }
 
 /// Refuses to replace a prefix where, its parents counted in, a match has none.

@@ -325,6 +325,53 @@ fn a_sound_policy_of_any_level_that_authenticates_meets_the_demand_and_a_broken_
 }
 
 #[test]
+fn where_authentication_is_demanded_a_rule_is_closed_at_the_listeners_alone_that_have_none() {
+    use super::scene::{Scene, gateway, http, https, secret};
+
+    let edge = |mode: &str| {
+        let listeners = json!([http("web", 80, ""), http("other", 81, ""), https("tls", 443, "", "cert")]);
+        annotated(gateway("edge", listeners), "kgateway.dev/inherited-policy-priority", mode)
+    };
+    let mut demanding = route("r", json!({"rules": [forward("/a")]}));
+    demanding["metadata"]["labels"] = json!({"portcullis.dev/require-auth": "true"});
+    let at_listener = |name: &str, listener: &str, spec: Value| {
+        let mut policy = traffic(name, super::policies::at_section("Gateway", "edge", listener), spec);
+        policy["metadata"]["namespace"] = json!("infra");
+        policy
+    };
+    let users = || json!({"basicAuth": {"users": [USERS]}});
+    let statuses = |scene: &Scene| {
+        ["http/80", "http/81", "https/443/tls"].map(|config| {
+            let config = scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, config).expect("routes");
+            config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].as_u64()
+        })
+    };
+    for mode in ["ShallowMergePreferChild", "ShallowMergePreferParent"] {
+        let mut scene = Scene::new([edge(mode), secret("cert"), service("s"), demanding.clone()]);
+        assert_eq!(statuses(&scene), [Some(500); 3], "{mode}");
+        scene.put(at_listener("web", "web", users()));
+        assert_eq!(statuses(&scene), [None, Some(500), Some(500)], "{mode}: guarded by its listener");
+        assert_eq!(scene.route("apps/r", 0, "PartiallyInvalid"), "True UnsupportedValue", "{mode}");
+        scene.put(at_listener("tls", "tls", users()));
+        assert_eq!(statuses(&scene), [None, Some(500), None], "{mode}");
+        // What is part of a route's action differs as well.
+        scene.put(at_listener("slow", "tls", json!({"timeouts": {"request": "9s"}})));
+        assert_eq!(statuses(&scene), [None, Some(500), None], "{mode}");
+        scene.put(at_listener("other", "other", users()));
+        assert_eq!(statuses(&scene), [None; 3], "{mode}");
+        assert_eq!(scene.route("apps/r", 0, "PartiallyInvalid"), "", "{mode}");
+    }
+    // The rule has its own, which one listener switches off by the word of the Gateway.
+    let own = traffic("own", super::policies::at("HTTPRoute", "r"), users());
+    let off = at_listener("off", "other", json!({"basicAuth": {"disable": {}}}));
+    let mut scene =
+        Scene::new([edge("ShallowMergePreferParent"), secret("cert"), service("s"), demanding.clone(), own, off]);
+    assert_eq!(statuses(&scene), [None, Some(500), None]);
+    scene.put(edge("ShallowMergePreferChild"));
+    assert_eq!(statuses(&scene), [None; 3]);
+}
+
+#[test]
 fn a_child_that_may_not_switch_off_what_it_inherits_stays_guarded() {
     let kept = json!({"requireAuth": true, "allowedChildren": {"allowDisablingInheritedPolicies": false}});
     let on = |name| super::policies::at("HTTPRoute", name);
