@@ -254,3 +254,65 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     let untried: Vec<_> = computed.map(|table| table.name).filter(|name| !tried.contains(name)).collect();
     assert_eq!(untried, Vec::<&str>::new(), "no row of these tables was tried");
 }
+
+/// A rule of which a Gateway says more: by its word, and in what is part of a route's action.
+#[test]
+fn a_rule_of_which_nobody_knows_what_its_gateway_makes_of_it_is_closed_there_and_no_other() {
+    use super::{
+        modes::annotated,
+        policies::{at, policy, with},
+        scene::{Scene, child, forward, gateway, http, route, service, to},
+    };
+
+    let traffic = |namespace: &str, name: &str, target: Value, spec: Value| {
+        let mut policy = policy("TrafficPolicy", name, with(target, spec));
+        policy["metadata"]["namespace"] = json!(namespace);
+        policy
+    };
+    let limits = |bytes: u32| json!({"buffer": {"maxRequestSize": bytes}, "timeouts": {"request": "9s"}});
+    let edge = gateway("edge", json!([http("web", 80, ""), http("other", 81, "")]));
+    let second = gateway("second", json!([http("web", 82, "")]));
+    let both = json!([{"name": "edge", "namespace": "infra"}, {"name": "second", "namespace": "infra"}]);
+    let objects = [
+        annotated(edge, "ShallowMergePreferParent"),
+        second,
+        service("s"),
+        route("r", json!({"parentRefs": both, "rules": [forward("/a"), forward("/b")]})),
+        route("root", json!({"rules": [to("/tree", &["leaf"])]})),
+        child("leaf", json!([forward("/tree/x")])),
+        traffic("infra", "wide", at("Gateway", "edge"), limits(16)),
+        traffic("apps", "own", at("HTTPRoute", "r"), json!({"buffer": {"disable": {}}})),
+    ];
+    let mut scene = Scene::new(objects);
+    let answers = |scene: &Scene| {
+        let mut answers = BTreeMap::new();
+        for (gateway, config) in [("infra/edge", "http/80"), ("infra/edge", "http/81"), ("infra/second", "http/82")] {
+            let message = scene.resource(gateway, ResourceKind::RouteConfiguration, config).expect("routes");
+            let hosts = message["virtualHosts"].as_array().into_iter().flatten();
+            for route in hosts.flat_map(|host| host["routes"].as_array().into_iter().flatten()) {
+                answers.insert(format!("{config} {}", route["name"].as_str().unwrap_or_default()), route.clone());
+            }
+        }
+        answers
+    };
+    let sound = answers(&scene);
+    let rows: Vec<_> = scene.0.computed_rows().into_iter().filter(|(table, _)| *table == "ResolvedAt").collect();
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    for (table, key) in rows {
+        scene.0.fail_at(table, &key);
+        assert_eq!(scene.0.settle().faults.len(), 1, "{key}");
+        let now = answers(&scene);
+        assert_eq!(now.keys().collect::<Vec<_>>(), sound.keys().collect::<Vec<_>>(), "{key}");
+        let closed: Vec<_> = now.iter().filter(|(name, route)| sound[*name] != **route).collect();
+        let (of, is_tree) = (key.contains("leaf"), key.contains("root"));
+        assert_eq!(closed.len(), 2, "{key}, at both listeners: {closed:?}");
+        for (name, route) in closed {
+            assert_eq!(route["directResponse"]["status"], 500, "{key}: {name}");
+            assert!(route.get("typedPerFilterConfig").is_none(), "{key}: {name}: {route}");
+            assert!(!name.starts_with("http/82") && name.contains("apps/leaf") == (of || is_tree), "{key}: {name}");
+        }
+        scene.0.fail_no_more(table, &key);
+        scene.0.settle();
+        assert_eq!(answers(&scene), sound, "{key}");
+    }
+}
