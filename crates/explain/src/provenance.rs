@@ -39,7 +39,7 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
             let holding: Vec<_> = holding.collect();
             let holds = if is_said { &mut overridden } else { &mut from };
             holds.extend(holding);
-            overridden.extend(others.iter().map(ToString::to_string));
+            overridden.extend(others.map(ToString::to_string));
             let words = lineage.wide.iter().flat_map(|wide| wide.words(what)).filter(|_| !is_said);
             by.extend(words.filter(|word| !by.contains(word)).collect::<Vec<_>>());
         }

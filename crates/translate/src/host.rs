@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use api::ObjectId;
 use engine::{Derived, Emitter, Group, Lookup, Scope};
 use envoy::{
     self,
@@ -27,19 +28,22 @@ use crate::{
         host::{HostsOf, Placement, Rows, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs},
-        policy::{InForce, Overridden, PolicyAt, UsedEntry, Winner, WithoutPrefix},
+        policy::{
+            Lost, Overridden, Override, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
+            WithoutPrefix,
+        },
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
     },
 };
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
-        let (chain, rule, listener) = key;
+        let (chain, _, listener) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = resolved_at(scope, key)?;
         ask(scope, key, &attached, &resolved, &routes_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
-            hold(scope, policies, chain, *rule, listener);
+            hold(scope, &resolved, policies, key);
         }
         Some(())
     }
@@ -181,39 +185,60 @@ pub(crate) fn place(attached: &Attached, served: &ServedHostname, chain: &Chain,
 }
 
 /// Counts where the policies of a rule hold.
-fn hold(scope: &Emitter<'_>, policies: &Policies, chain: &Chain, rule: u32, listener: &ListenerId) {
+fn hold(
+    scope: &Emitter<'_>,
+    resolved: &Resolved,
+    policies: &Policies,
+    (chain, rule, listener): &(Chain, u32, ListenerId),
+) {
+    let place = PolicyPlace::Rule(chain.clone(), *rule, listener.clone());
+    let closed = resolved.fault().map(|_| Standing::Closed);
     for policy in &policies.all {
         scope.demand::<PolicyAt>((policy.clone(), listener.gateway.clone()));
-        if let Some(standing) = policies.standing(policy) {
-            standing.tell(scope, policy);
+        if let Some(standing) = policies.standing(policy).or(closed) {
+            scope.emit::<Standings>(policy.clone(), place.clone(), standing);
         }
     }
-    // A wider scope does not know the rules that have the same slots.
+    let wide = |field| scope.get::<SlotHolders>(&(listener.clone(), field));
+    // Those that hold for all of the listener, and not here.
+    let mut yielding: Vec<ObjectId> = Vec::new();
+    let mut override_by = |policy: &ObjectId, to: Override| {
+        if !policies.all.contains(policy) && !yielding.contains(policy) {
+            yielding.push(policy.clone());
+        }
+        scope.demand::<Overridden>((policy.clone(), to));
+    };
     for unit in &policies.units {
-        let Some(wide) = scope.get::<SlotHolders>(&(listener.clone(), unit.field)) else { continue };
-        let wide = || wide.iter().cloned();
-        if unit.winners.is_empty() {
-            for policy in &unit.overridden {
-                wide().for_each(|winner| scope.demand::<Overridden>((policy.clone(), Winner::Policy(winner))));
+        for Lost { policy, to } in &unit.overridden {
+            if let Some(to) = to {
+                override_by(policy, to.clone());
+                continue;
+            }
+            let why = unit.words.last().cloned().map(Why::Annotation);
+            for holder in wide(unit.field).iter().flat_map(|holders| holders.iter()) {
+                let to = Override { by: Winner::Policy(holder.clone()), why: why.clone() };
+                scope.demand::<Overridden>((policy.clone(), to));
             }
         }
-        for winner in unit.winners.iter().filter(|winner| !matches!(winner, Winner::Keeper(_))) {
-            let others = wide().filter(|wide| !unit.winners.iter().any(|winner| winner.is(wide)));
-            others.for_each(|wide| scope.demand::<Overridden>((wide, winner.clone())));
+        // A wider scope does not know the rules that have the same slots. What is closed has none.
+        let nearest = unit.winners.iter().find(|winner| !matches!(winner, Winner::Keeper(_)));
+        let Some(nearest) = nearest.filter(|_| closed.is_none()) else { continue };
+        for holder in wide(unit.field).iter().flat_map(|holders| holders.iter()) {
+            if !unit.winners.iter().any(|winner| winner.is(holder)) {
+                let why = matches!(nearest, Winner::Policy(_)).then_some(Why::Nearer);
+                override_by(holder, Override { by: nearest.clone(), why });
+            }
         }
     }
-    for (policy, winner) in policies.overridden() {
-        scope.demand::<Overridden>((policy.clone(), winner.clone()));
-    }
-    for policy in policies.in_force() {
-        scope.demand::<InForce>(policy.clone());
+    for policy in yielding {
+        scope.emit::<Standings>(policy, place.clone(), Standing::Yields);
     }
     if let Some(policy) = policies.rewrite() {
         for entry in &policies.entries {
             scope.demand::<UsedEntry>((policy.clone(), *entry));
         }
         if policies.prefixless {
-            scope.demand::<WithoutPrefix>((policy.clone(), chain.route().clone(), rule));
+            scope.demand::<WithoutPrefix>((policy.clone(), chain.route().clone(), *rule));
         }
     }
 }

@@ -12,6 +12,7 @@ mod listeners;
 mod modes;
 mod modes_at_random;
 mod policies;
+mod policy_statuses;
 mod properties;
 mod proxies;
 mod regexes;

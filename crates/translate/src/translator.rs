@@ -57,8 +57,8 @@ use crate::{
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
         policy::{
-            InForce, InvalidPolicies, InvalidPolicy, Losing, Overridden, PoliciesOf, PolicyAt, PolicyGateways,
-            PolicyRow, Prefixless, Sections, Selecting, Sharing, Targeting, UsedEntry, Winners, WithoutPrefix,
+            InvalidPolicies, InvalidPolicy, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
+            Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
@@ -460,11 +460,9 @@ fn tables() -> Engine {
         .derived_for_each::<WidePolicies, Gateways>(same)
         .derived::<PolicyAt>()
         .group::<PolicyGateways>()
-        .derived::<InForce>()
-        .derived::<Sharing>()
-        .derived::<Losing>()
+        .group::<Standings>()
         .derived::<Overridden>()
-        .group::<Winners>()
+        .group::<Overrides>()
         .derived::<UsedEntry>()
         .derived::<WithoutPrefix>()
         .group::<Prefixless>()

@@ -58,9 +58,9 @@ impl WideUnits {
     }
 
     /// The policies of which `field` holds there in a slot of the filter chain, and those in whose place they do.
-    pub fn policies(&self, field: &str) -> Option<(&[ObjectId], &[ObjectId])> {
+    pub fn policies(&self, field: &str) -> Option<(&[ObjectId], impl Iterator<Item = &ObjectId>)> {
         let merged = self.units.iter().find(|merged| merged.is_slot(field))?;
-        Some((&merged.from, &merged.overridden))
+        Some((&merged.from, merged.overridden.iter().map(|lost| &lost.policy)))
     }
 
     /// By whose word that is so, where the Gateway has it merged otherwise than is the default.
@@ -120,7 +120,10 @@ impl ServedRule {
     /// The fields of which policies say something that matters there, each once.
     pub fn fields(&self) -> Vec<&'static str> {
         let units = self.0.policies.iter().flat_map(|policies| &policies.units);
-        let mut fields: Vec<_> = units.map(|unit| unit.field).collect();
+        let is_said = |unit: &&UnitOutcome| {
+            !unit.overridden.is_empty() || unit.winners.iter().any(|winner| matches!(winner, Winner::Policy(_)))
+        };
+        let mut fields: Vec<_> = units.filter(is_said).map(|unit| unit.field).collect();
         fields.dedup();
         fields
     }
@@ -143,7 +146,7 @@ impl ServedRule {
                     found.0.push(policy);
                 }
             }
-            found.1.extend(overridden);
+            found.1.extend(overridden.iter().map(|lost| &lost.policy));
         }
         found
     }

@@ -1,5 +1,5 @@
-//! Where policies hold. A row here exists while anything demands it, so that the thousandth rule to which a policy applies
-//! costs what the first costs, and the policy's status reads a few rows.
+//! Where policies hold. A row here exists while anything demands it, and places are counted by their group, so that the
+//! thousandth rule to which a policy applies costs what the first costs, and the policy's status reads a few rows.
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter};
@@ -9,8 +9,8 @@ use super::key_of;
 use crate::{
     delegation::PolicyDirectives,
     tables::policy::{
-        InForce, InvalidPolicies, InvalidPolicy, Losing, Overridden, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
-        Sharing, UsedEntry, Winner, Winners, WithoutPrefix,
+        InvalidPolicies, InvalidPolicy, Overridden, Override, Overrides, PolicyAt, PolicyGateways, PolicyRow,
+        Prefixless, UsedEntry, WithoutPrefix,
     },
     words::MAX_LISTED,
 };
@@ -22,27 +22,9 @@ impl Derived for PolicyAt {
     }
 }
 
-impl Derived for InForce {
-    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
-        Some(())
-    }
-}
-
-impl Derived for Sharing {
-    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
-        Some(())
-    }
-}
-
-impl Derived for Losing {
-    fn compute(_: &Emitter<'_>, _: &ObjectId) -> Option<()> {
-        Some(())
-    }
-}
-
 impl Derived for Overridden {
-    fn compute(scope: &Emitter<'_>, (policy, winner): &(ObjectId, Winner)) -> Option<()> {
-        scope.emit::<Winners>(policy.clone(), winner.clone(), ());
+    fn compute(scope: &Emitter<'_>, (policy, by): &(ObjectId, Override)) -> Option<()> {
+        scope.emit::<Overrides>(policy.clone(), by.clone(), ());
         Some(())
     }
 }

@@ -1,6 +1,6 @@
 //! The policies of one level: a rule, a delegating rule, a listener or a Gateway.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use api::{Kind, ObjectId};
 use engine::Scope;
@@ -13,7 +13,7 @@ use units::{AnyUnit, Said};
 
 use crate::tables::{
     input::object_id,
-    policy::{PoliciesOf, PolicyRow, Rank, Target},
+    policy::{PoliciesOf, PolicyRow, Rank, Target, Why},
 };
 
 /// A unit with the policy that supplies it.
@@ -25,6 +25,28 @@ pub(crate) struct Supplied {
     pub(crate) said: Said,
     /// The policies of the same level that add to it.
     pub(crate) with: Vec<ObjectId>,
+    /// Where the policy stands among those of its level.
+    pub(super) order: Order,
+}
+
+/// What decides which of two policies of a level is heard: the smallest counts first, then the first by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    closeness: Closeness,
+    weight: Reverse<i32>,
+    /// In seconds since 1970.
+    created: i64,
+}
+
+/// How a policy is attached, the closest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closeness {
+    /// The rule names it.
+    Named,
+    /// To the rule.
+    Rule,
+    /// To all of the object.
+    Whole,
 }
 
 /// Units with the same key are one. They count in the order of their keys.
@@ -35,6 +57,20 @@ impl Supplied {
     pub(super) fn key(&self) -> UnitKey {
         let order = AnyUnit::FIELDS.iter().position(|field| *field == self.said.field);
         (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
+    }
+
+    /// Why it is heard, and not another of its level that says the same.
+    pub(super) fn goes_before(&self, other: &Self) -> Why {
+        let (own, others) = (self.order, other.order);
+        if own.closeness != others.closeness {
+            Why::Closer
+        } else if own.weight != others.weight {
+            Why::Weight
+        } else if own.created != others.created {
+            Why::Age
+        } else {
+            Why::Name
+        }
     }
 }
 
@@ -98,14 +134,14 @@ impl Level {
             }
         }
         named.sort_unstable();
-        level.add(scope, named.iter().map(Rank::policy));
+        level.add(scope, Closeness::Named, named.iter().map(Rank::policy));
         let target = |section| Target { object: object.clone(), section };
         if let Some(rule) = rule {
             let of_rule = scope.get::<PoliciesOf>(&target(Some(rule.clone())));
-            level.add(scope, of_rule.iter().flat_map(|list| list.iter().cloned()));
+            level.add(scope, Closeness::Rule, of_rule.iter().flat_map(|list| list.iter().cloned()));
         }
         let of_route = scope.get::<PoliciesOf>(&target(None));
-        level.add(scope, of_route.iter().flat_map(|list| list.iter().cloned()));
+        level.add(scope, Closeness::Whole, of_route.iter().flat_map(|list| list.iter().cloned()));
         level.add_up();
         level
     }
@@ -139,7 +175,7 @@ impl Level {
     }
 
     /// The next policies; those before count first.
-    fn add(&mut self, scope: &Scope<'_>, policies: impl Iterator<Item = ObjectId>) {
+    fn add(&mut self, scope: &Scope<'_>, closeness: Closeness, policies: impl Iterator<Item = ObjectId>) {
         for id in policies.filter(|id| id.kind != Kind::DelegationPolicy) {
             if self.policies.contains(&id) {
                 continue;
@@ -147,7 +183,10 @@ impl Level {
             let Some(policy) = scope.get::<PolicyRow>(&id) else { continue };
             match &policy.units {
                 Ok(units) => {
-                    let supplied = |said: &Said| Supplied { policy: id.clone(), said: said.clone(), with: Vec::new() };
+                    let Rank { weight, age, .. } = &policy.rank;
+                    let order = Order { closeness, weight: *weight, created: age.created };
+                    let supplied =
+                        |said: &Said| Supplied { policy: id.clone(), said: said.clone(), with: Vec::new(), order };
                     self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
@@ -163,7 +202,7 @@ impl Level {
     pub(super) fn wide(scope: &Scope<'_>, target: &Target) -> Self {
         let mut level = Self::new(target.object.clone());
         let policies = scope.get::<PoliciesOf>(target);
-        level.add(scope, policies.iter().flat_map(|list| list.iter().cloned()));
+        level.add(scope, Closeness::Whole, policies.iter().flat_map(|list| list.iter().cloned()));
         level.add_up();
         let broken =
             level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));

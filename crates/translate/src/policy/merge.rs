@@ -7,13 +7,12 @@
 //! A unit that is broken takes part like any other: what holds in its place makes it harmless, and what would be merged with
 //! it is as broken.
 
-use std::fmt;
-
 use api::ObjectId;
 use ir::{Problem, delegation::Priority};
 use units::AnyUnit;
 
 use super::level::{Level, Supplied, UnitKey};
+use crate::tables::policy::{Lost, Override, Why, Winner, Word};
 
 /// What all levels come to for one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(crate) struct Merged {
     /// The policies that supply it, the nearest first: one, or those that are merged deeply.
     pub(crate) from: Vec<ObjectId>,
     /// Those that say it too and are not heard.
-    pub(crate) overridden: Vec<ObjectId>,
+    pub(crate) overridden: Vec<Lost>,
     /// The levels above that decided otherwise than is the default.
     pub(crate) words: Vec<Word>,
 }
@@ -53,21 +52,6 @@ pub(crate) struct Broken {
     pub(crate) problem: Problem,
 }
 
-/// What the owner of a level says of how it is merged with those below.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Word {
-    /// The route or Gateway.
-    pub owner: ObjectId,
-    /// What it says.
-    pub priority: Priority,
-}
-
-impl fmt::Display for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.priority.as_str(), self.owner)
-    }
-}
-
 /// What levels come to for each unit that any of them says, in the order of units.
 pub(super) fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
     let mut keys: Vec<_> = levels.clone().flat_map(|level| &level.units).map(Supplied::key).collect();
@@ -95,8 +79,13 @@ fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Me
     // One policy may stand at several levels.
     let Merged { from, overridden, .. } = &mut merged;
     distinct(from);
-    overridden.retain(|policy| !from.contains(policy));
-    distinct(overridden);
+    overridden.retain(|lost| !from.contains(&lost.policy));
+    let mut seen = Vec::new();
+    overridden.retain(|lost| {
+        let is_new = !seen.contains(&lost.policy);
+        seen.push(lost.policy.clone());
+        is_new
+    });
     Some(merged)
 }
 
@@ -108,7 +97,7 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     Some(Merged {
         unit: first.said.unit.clone().map_err(broken),
         from: std::iter::once(&first.policy).chain(&first.with).cloned().collect(),
-        overridden: saying.map(|other| other.policy.clone()).collect(),
+        overridden: saying.map(|other| lost(&other.policy, &first.policy, first.goes_before(other))).collect(),
         words: Vec::new(),
     })
 }
@@ -119,24 +108,33 @@ fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
     let word = Word { owner: level.owner.clone(), priority: level.priority };
+    let why = if level.priority == Priority::default() { Why::Nearer } else { Why::Annotation(word.clone()) };
     if level.priority != Priority::default() && !words.contains(&word) {
         words.push(word);
     }
-    let overridden = || below.overridden.iter().chain(&above.overridden).cloned();
-    match joined {
-        Some(unit) => Merged {
-            unit,
-            from: below.from.iter().chain(&above.from).cloned().collect(),
-            overridden: overridden().collect(),
-            words,
-        },
-        None => Merged {
-            unit: preferred.unit.clone(),
-            from: preferred.from.clone(),
-            overridden: other.from.iter().cloned().chain(overridden()).collect(),
-            words,
-        },
+    let Some(unit) = joined else {
+        // Whoever lost to one that loses here loses to the same.
+        let to = |policy: &ObjectId| match preferred.from.first() {
+            Some(winner) => lost(policy, winner, why.clone()),
+            None => Lost { policy: policy.clone(), to: None },
+        };
+        let again = |one: &Lost, is_preferred: bool| if is_preferred { one.clone() } else { to(&one.policy) };
+        let of_below = below.overridden.iter().map(|one| again(one, !prefers_parent));
+        let of_above = above.overridden.iter().map(|one| again(one, prefers_parent));
+        let overridden = other.from.iter().map(to).chain(of_below).chain(of_above).collect();
+        return Merged { unit: preferred.unit.clone(), from: preferred.from.clone(), overridden, words };
+    };
+    Merged {
+        unit,
+        from: below.from.iter().chain(&above.from).cloned().collect(),
+        overridden: below.overridden.iter().chain(&above.overridden).cloned().collect(),
+        words,
     }
+}
+
+/// A policy in whose place another holds.
+fn lost(policy: &ObjectId, winner: &ObjectId, why: Why) -> Lost {
+    Lost { policy: policy.clone(), to: Some(Override { by: Winner::Policy(winner.clone()), why: Some(why) }) }
 }
 
 /// What becomes of both; none where the preferred one holds as a whole.
@@ -149,7 +147,8 @@ fn over(preferred: &Result<AnyUnit, Broken>, other: &Result<AnyUnit, Broken>) ->
     }
 }
 
-fn distinct(policies: &mut Vec<ObjectId>) {
+/// Leaves each of them once.
+pub(super) fn distinct(policies: &mut Vec<ObjectId>) {
     let mut at = 0;
     while at < policies.len() {
         if policies[..at].contains(&policies[at]) {

@@ -9,13 +9,13 @@ use units::AnyUnit;
 
 use super::{
     level::{Broken, Kept, Level, without},
-    merge::{Broken as BrokenUnit, Merged, Word, all_merged},
+    merge::{Broken as BrokenUnit, Merged, all_merged},
     wide::{SlotWord, SlotWords, WideActions, WidePriority},
 };
 use crate::{
     delegation::keeper,
     tables::{
-        policy::Target,
+        policy::{Lost, Target, Word},
         route::{RouteHead, RouteRule},
     },
 };
@@ -122,6 +122,7 @@ impl Level {
             let Merged { from, overridden, mut words, .. } =
                 units.extract_if(.., |merged| merged.field() == *field).next()?;
             words.push(word.clone());
+            let overridden = overridden.into_iter().map(|Lost { policy, .. }| policy);
             Some(GivenWay { field, policies: from.into_iter().chain(overridden).collect(), words })
         });
         let given_way = given_way.collect();

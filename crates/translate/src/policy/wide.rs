@@ -22,7 +22,7 @@ use units::{AnyUnit, Deep};
 
 use super::{
     level::Level,
-    merge::{Merged, Word, heard},
+    merge::{Merged, distinct, heard},
 };
 use crate::{
     internal,
@@ -30,7 +30,9 @@ use crate::{
     tables::{
         gateway::{Fault, GatewayRow},
         input::Gateways,
-        policy::{InForce, Overridden, PoliciesOf, PolicyAt, PolicyRow, Standing, Target, Winner},
+        policy::{
+            Lost, Overridden, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
+        },
     },
 };
 
@@ -264,38 +266,39 @@ impl Derived for WidePolicies {
     fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
         let model = scope.get::<GatewayRow>(gateway)?;
         let of_gateway = scope.get::<PoliciesOf>(&whole(gateway));
-        // What is broken holds too: it closes all of its scope.
-        let applies = |policy: &ObjectId| {
-            scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
-            if scope.get::<PolicyRow>(policy).is_some_and(|policy| policy.faults().next().is_some()) {
-                scope.demand::<InForce>(policy.clone());
-            }
-        };
+        let applies = |policy: &ObjectId| scope.demand::<PolicyAt>((policy.clone(), gateway.clone()));
         of_gateway.iter().flat_map(|list| list.iter()).for_each(applies);
         for listener in &model.listeners {
-            let at = section(&ListenerId::of_gateway(gateway.clone(), listener.name.clone()));
+            let listener = ListenerId::of_gateway(gateway.clone(), listener.name.clone());
+            let at = section(&listener);
             let own = scope.get::<PoliciesOf>(&at);
             own.iter().flat_map(|list| list.iter()).for_each(applies);
-            // It answers 500 to everything.
+            let mut policies: Vec<_> = own.iter().chain(&of_gateway).flat_map(|list| list.iter()).cloned().collect();
+            distinct(&mut policies);
+            let place = PolicyPlace::Listener(listener);
+            let stands = |policy: &ObjectId, standing| {
+                scope.emit::<Standings>(policy.clone(), place.clone(), standing);
+            };
+            // It answers 500 to everything, by those that are broken.
             if levels(scope, &at).any(|level| level.is_broken()) {
+                for policy in &policies {
+                    let is_broken = |row: Arc<Policy>| row.faults().next().is_some();
+                    let closes = scope.get::<PolicyRow>(policy).is_some_and(is_broken);
+                    stands(policy, if closes { Standing::Alone } else { Standing::Closed });
+                }
                 continue;
             }
             let units = scope.get::<WideUnits>(&at);
-            for policy in own.iter().chain(&of_gateway).flat_map(|list| list.iter()) {
-                let fields = units.iter().flat_map(|units| units.iter());
-                let fields = fields.map(|merged| (merged.from.clone(), merged.overridden.contains(policy)));
+            let units = || units.iter().flat_map(|units| units.iter());
+            for policy in &policies {
+                let fields = units().map(|merged| (merged.from.iter(), &*merged.overridden));
                 if let Some(standing) = Standing::of(policy, fields) {
-                    standing.tell(scope, policy);
+                    stands(policy, standing);
                 }
             }
-            for Merged { from, overridden, .. } in units.iter().flat_map(|units| units.iter()) {
-                for policy in from {
-                    scope.demand::<InForce>(policy.clone());
-                }
-                for (other, policy) in
-                    overridden.iter().flat_map(|other| from.iter().map(move |policy| (other, policy)))
-                {
-                    scope.demand::<Overridden>((other.clone(), Winner::Policy(policy.clone())));
+            for Lost { policy, to } in units().flat_map(|merged| &merged.overridden) {
+                if let Some(to) = to {
+                    scope.demand::<Overridden>((policy.clone(), to.clone()));
                 }
             }
         }

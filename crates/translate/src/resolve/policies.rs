@@ -20,10 +20,10 @@ use crate::{
     delegation::describe,
     policy::{
         level::Kept,
-        merge::{Merged, Word},
+        merge::Merged,
         rule::{Effective, GivenWay},
     },
-    tables::policy::{Standing, Winner},
+    tables::policy::{Lost, Override, Standing, Why, Winner, Word},
 };
 
 /// The policies of a rule and what became of what they say.
@@ -53,7 +53,7 @@ pub(crate) struct UnitOutcome {
     /// What holds: one, or the policies that are merged deeply; none where that is what a listener or its Gateway says.
     pub(crate) winners: Vec<Winner>,
     /// The policies that say it too and are not heard.
-    pub(crate) overridden: Vec<ObjectId>,
+    pub(crate) overridden: Vec<Lost>,
     /// The levels above that decided otherwise than is the default.
     pub(crate) words: Vec<Word>,
 }
@@ -73,16 +73,23 @@ impl Policies {
         let units = effective.units.iter().filter_map(|merged| Some((merged, merged.unit.as_ref().ok()?)));
         let units: Vec<_> = units.filter(|(_, unit)| is_heard(unit)).collect();
         let kept: Vec<_> = effective.kept.iter().filter(|kept| is_heard(&kept.unit)).collect();
+        let is_own = !handling.answers() && handling.fields.cors.is_some();
         for (Merged { from, overridden, words, .. }, unit) in units {
             let mut overridden = overridden.clone();
             let holds = unit.apply(handling.to_mut());
             let winners = if holds {
                 from.iter().cloned().map(Winner::Policy).collect()
             } else {
-                overridden.splice(0..0, from.iter().cloned());
                 // What a RewritePolicy says was applied before.
                 let before = self.units.iter().find(|before| before.field == unit.field());
-                before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone())
+                let winners = before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone());
+                let to = winners.first().map(|winner| Override {
+                    by: winner.clone(),
+                    why: matches!(winner, Winner::Policy(_)).then_some(Why::Kind),
+                });
+                let policies = from.iter().chain(overridden.iter().map(|lost| &lost.policy));
+                overridden = policies.map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
+                winners
             };
             self.units.push(UnitOutcome { field: unit.field(), winners, overridden, words: words.clone() });
             if let AnyUnit::UrlRewrite(UrlRewrite { path: PathModifier::Prefixes(entries) }) = unit
@@ -92,17 +99,26 @@ impl Policies {
                 replaced = Some((policy, entries));
             }
         }
-        self.units.extend(kept.into_iter().map(|Kept { policy, unit, keeper }| UnitOutcome {
-            field: unit.field(),
-            winners: vec![Winner::Keeper(keeper.clone())],
-            overridden: vec![policy.clone()],
-            words: Vec::new(),
+        // Policies of where it is served say it too, and no row of a rule knows them.
+        let cors = "cors";
+        if is_own && !self.units.iter().any(|unit| unit.field == cors) {
+            let winners = vec![Winner::Rule(cors)];
+            self.units.push(UnitOutcome { field: cors, winners, overridden: Vec::new(), words: Vec::new() });
+        }
+        self.units.extend(kept.into_iter().map(|Kept { policy, unit, keeper }| {
+            let to = Override { by: Winner::Keeper(keeper.clone()), why: None };
+            UnitOutcome {
+                field: unit.field(),
+                winners: vec![to.by.clone()],
+                overridden: vec![Lost { policy: policy.clone(), to: Some(to) }],
+                words: Vec::new(),
+            }
         }));
         let given_way = effective.given_way.iter();
         self.units.extend(given_way.map(|GivenWay { field, policies, words }| UnitOutcome {
             field,
             winners: Vec::new(),
-            overridden: policies.clone(),
+            overridden: policies.iter().map(|policy| Lost { policy: policy.clone(), to: None }).collect(),
             words: words.clone(),
         }));
         // Last, since it may end in a fault, and all that applies is told what becomes of it.
@@ -127,6 +143,17 @@ impl Policies {
     /// Has the rule ask each listener whether requests are authenticated there. Where nobody does it is closed.
     pub(super) fn ask_listeners(&mut self) {
         (self.is_closed, self.asks_listeners) = (true, true);
+    }
+
+    /// Has nothing of them count, since the rule answers by itself for what is wrong with it, but for what it does so for.
+    pub(super) fn replaced(&mut self) {
+        let prefixless = self.prefixless;
+        let is_rewrite =
+            |winner: &Winner| matches!(winner, Winner::Policy(policy) if policy.kind == Kind::RewritePolicy);
+        let has_cause = |unit: &UnitOutcome| prefixless && unit.winners.iter().any(is_rewrite);
+        if !self.is_closed {
+            self.units.retain(has_cause);
+        }
     }
 
     /// Notes which entries are used, and gives back the matches that have no prefix.
@@ -177,21 +204,14 @@ impl Policies {
         })
     }
 
-    /// Those in whose place something else holds.
-    pub(crate) fn overridden(&self) -> impl Iterator<Item = (&ObjectId, &Winner)> {
-        self.units.iter().flat_map(|unit| {
-            unit.overridden.iter().flat_map(|policy| unit.winners.iter().map(move |winner| (policy, winner)))
-        })
-    }
-
-    /// How one of those that apply stands here. What a Gateway or a listener says is no part of it.
+    /// How one of those that apply stand here. What a Gateway or a listener says is no part of it.
     pub(crate) fn standing(&self, policy: &ObjectId) -> Option<Standing> {
         let fields = self.units.iter().map(|unit| {
             let winners = unit.winners.iter().filter_map(|winner| match winner {
-                Winner::Policy(winner) if self.all.contains(winner) => Some(winner.clone()),
+                Winner::Policy(winner) if self.all.contains(winner) => Some(winner),
                 _ => None,
             });
-            (winners.collect(), unit.overridden.contains(policy))
+            (winners, &*unit.overridden)
         });
         Standing::of(policy, fields)
     }

@@ -135,10 +135,11 @@ impl<'a, 'b> Resolution<'a, 'b> {
 
     /// Writes the rule.
     fn finish(self, answered: Result<AnsweredBy<'_>, Problem>) -> Resolved {
-        let Self { scope, placed, mut unwritten, mut meter, mut resolver, effective, policies, .. } = self;
+        let Self { scope, placed, mut unwritten, mut meter, mut resolver, effective, mut policies, .. } = self;
         let (prefixless, mut findings, replacement) = (self.prefixless, self.findings, &placed.config.replacement);
         let answered = answered.unwrap_or_else(|problem| {
             resolver.clear();
+            policies.replaced();
             unwritten.replace(problem, replacement, &mut findings);
             AnsweredBy::Rule
         });

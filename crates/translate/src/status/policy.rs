@@ -1,5 +1,7 @@
 //! The status of policies.
 
+use std::sync::Arc;
+
 use api::{
     Kind, ObjectId,
     meta::ObjectMeta,
@@ -21,9 +23,11 @@ use crate::{
     tables::{
         input::{RewritePolicies, TrafficPolicies},
         policy::{
-            InForce, InvalidPolicies, Losing, PolicyGateways, PolicyRow, Sections, Sharing, UsedEntry, Winner, Winners,
+            InvalidPolicies, Override, Overrides, PolicyGateways, PolicyRow, Sections, StandingCounts, Standings,
+            UsedEntry, Why, Winner,
         },
     },
+    words::MAX_LISTED,
 };
 
 tables! {
@@ -107,7 +111,7 @@ fn conditions(
         (_, [first, ..]) => {
             let of_all = policy.as_ref().is_some_and(|policy| policy.units.is_err());
             let all: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            let nowhere = applies && !of_all && scope.get::<InForce>(id).is_none();
+            let nowhere = applies && !of_all && scope.group::<Standings>(id).summary().in_force() == 0;
             let nowhere = if nowhere { "; it is in force nowhere, so nothing is closed by it" } else { "" };
             conditions.no("Accepted", first.reason, format!("{}{nowhere}", all.join("; ")));
             problems.extend(faults.into_iter().cloned());
@@ -144,41 +148,88 @@ fn is_of_kgateway(id: &ObjectId) -> bool {
 
 /// Whether the policy holds: the worst of all places counts for a kind of kgateway, and for others the best.
 fn attached(scope: &Scope<'_>, id: &ObjectId, conditions: &mut Conditions) {
-    let winners: Vec<_> = scope.group::<Winners>(id).iter().map(|(winner, ())| name(id, winner)).collect();
-    let is_in_force = scope.get::<InForce>(id).is_some();
-    let loses = is_of_kgateway(id) && scope.get::<Losing>(id).is_some();
-    let shares = is_of_kgateway(id) && scope.get::<Sharing>(id).is_some();
-    match (&winners[..], is_in_force) {
-        ([], _) if shares => conditions.yes("Attached", Reason::Merged, "it holds beside other policies"),
-        ([], _) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
-        (_, true) if loses => {
-            let message = format!("it holds at some places, and nothing of it at others, by {}", listed(&winners));
-            conditions.no("Attached", Reason::Overridden, message);
-        }
-        (_, true) => {
-            let message =
-                format!("it holds at some rules or in part, and is overridden elsewhere, by {}", listed(&winners));
-            conditions.yes("Attached", Reason::Merged, message);
-        }
-        (_, false) => {
-            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(&winners)));
-        }
+    let counts = *scope.group::<Standings>(id).summary();
+    let overrides = overrides(scope, id);
+    let message = in_words(&counts, overrides.as_deref());
+    let is_of_kgateway = is_of_kgateway(id);
+    let is_merged = overrides.is_some() || (is_of_kgateway && counts.shared > 0);
+    let loses = counts.lost > 0 && (is_of_kgateway || counts.in_force() == 0);
+    if loses {
+        conditions.no("Attached", Reason::Overridden, message);
+    } else if counts.in_force() == 0 && counts.closed > 0 {
+        conditions.no("Attached", Reason::Pending, message);
+    } else {
+        conditions.yes("Attached", if is_merged { Reason::Merged } else { Reason::Attached }, message);
     }
 }
 
-/// A winner, as the owner of a policy may know it.
-fn name(id: &ObjectId, winner: &Winner) -> String {
-    match winner {
+/// Where a policy holds, and what holds in its place elsewhere.
+fn in_words(counts: &StandingCounts, overrides: Option<&str>) -> String {
+    let places = counts.places();
+    if places + counts.yields == 0 {
+        return "nothing overrides it".into();
+    }
+    let mut parts = vec![format!("it is in force at {} of {places} places", counts.in_force())];
+    if counts.shared > 0 {
+        parts.push(format!("in part or beside others: {}", counts.shared));
+    }
+    if counts.closed > 0 {
+        parts.push(format!(
+            "closed for another fault, which the status of the route or Gateway names: {}",
+            counts.closed
+        ));
+    }
+    if counts.yields > 0 {
+        parts.push(format!("rules there that say otherwise: {}", counts.yields));
+    }
+    let message = parts.join("; ");
+    match overrides {
+        Some(overrides) => format!("{message}; overridden by {overrides}"),
+        None => message,
+    }
+}
+
+/// What holds in place of a policy, the first of them by name; none where nothing does.
+fn overrides(scope: &Scope<'_>, id: &ObjectId) -> Option<String> {
+    let overrides = scope.group::<Overrides>(id);
+    let mut names: Vec<_> = overrides.iter().take(MAX_LISTED).map(|(by, ())| name(id, by)).collect();
+    names.dedup();
+    let more = overrides.len().saturating_sub(MAX_LISTED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    (!names.is_empty()).then(|| names.join("; "))
+}
+
+/// What holds in place of a policy, and why, as its owner may know it.
+fn name(id: &ObjectId, Override { by, why }: &Override) -> String {
+    let is_own = |namespace: &Arc<str>| *namespace == id.namespace;
+    let by = match by {
         Winner::Rule("urlRewrite" | "autoHostRewrite") => "the URLRewrite filter of a rule".into(),
         Winner::Rule("cors") => "the CORS filter of a rule".into(),
         Winner::Rule(field) => format!("the {field} of a rule itself"),
-        Winner::Policy(policy) if policy.namespace == id.namespace => policy.to_string(),
+        Winner::Policy(policy) if is_own(&policy.namespace) => policy.to_string(),
         Winner::Policy(policy) => format!("a {} of another namespace", policy.kind),
-        Winner::Keeper(policy) if policy.namespace == id.namespace => {
+        Winner::Keeper(policy) if is_own(&policy.namespace) => {
             format!("DelegationPolicy {policy}, which lets no child switch off what it inherits")
         }
         Winner::Keeper(_) => "the owner of a route above, who lets no child switch off what it inherits".into(),
-    }
+    };
+    let why = match why {
+        None => return by,
+        Some(Why::Closer) => "attached to less".into(),
+        Some(Why::Kind) => "of a kind that goes first".into(),
+        Some(Why::Weight) => "of greater weight".into(),
+        Some(Why::Age) => "older".into(),
+        Some(Why::Name) => "as old, and first by name".into(),
+        Some(Why::Nearer) => "of a level nearer to the rule".into(),
+        // A status names the Gateways of its policy.
+        Some(Why::Annotation(word)) if is_own(&word.owner.namespace) || word.owner.kind == Kind::Gateway => {
+            format!("by {word}")
+        }
+        Some(Why::Annotation(word)) => format!("by {} of a route above", word.priority.as_str()),
+    };
+    format!("{by} ({why})")
 }
 
 /// Targets of kinds that no policy of this kind can apply to here.

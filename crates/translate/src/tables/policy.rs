@@ -1,10 +1,10 @@
 //! Policies: what they say, to what they are attached, and where they hold.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use api::{Kind, ObjectId, meta::StringMap};
-use engine::Emitter;
-use ir::{NsName, Problem, Reason, RouteId, matching::Age};
+use engine::{Group, Summary};
+use ir::{Chain, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
 use units::Said;
 
 tables! {
@@ -17,14 +17,8 @@ tables! {
     Sections: ObjectId => Box<[Arc<str>]>;
     /// A policy that applies to something that a Gateway serves.
     PolicyAt: (ObjectId, NsName) => ();
-    /// A policy that holds somewhere.
-    InForce: ObjectId => ();
-    /// A policy that holds somewhere in part, or beside others.
-    Sharing: ObjectId => ();
-    /// A policy of which nothing holds somewhere, since something holds in its place.
-    Losing: ObjectId => ();
-    /// What holds somewhere in place of a policy.
-    Overridden: (ObjectId, Winner) => ();
+    /// What holds somewhere in place of a policy, and why.
+    Overridden: (ObjectId, Override) => ();
     /// An entry of a RewritePolicy that is used, by its place.
     UsedEntry: (ObjectId, u32) => ();
     /// A rule with matches that have no prefix, where a policy needs one.
@@ -42,7 +36,7 @@ groups! {
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
     /// What holds in place of a policy, where something does.
-    Winners: ObjectId, Winner => ();
+    Overrides: ObjectId, Override => ();
     /// Rules with matches that have no prefix, where a policy needs one.
     Prefixless: ObjectId, (RouteId, u32) => ();
 }
@@ -118,6 +112,90 @@ impl Winner {
     }
 }
 
+/// Why a policy goes before another that says the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// It is attached to less: named by the rule itself, or on the rule and not on all of its route.
+    Closer,
+    /// It is of a kind that goes before the other.
+    Kind,
+    /// It weighs more.
+    Weight,
+    /// It is older.
+    Age,
+    /// Its name comes first.
+    Name,
+    /// Its level is nearer to the rule.
+    Nearer,
+    /// The owner of a level says so.
+    Annotation(Word),
+}
+
+/// What the owner of a level says of how it is merged with those below.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Word {
+    /// The route or Gateway.
+    pub owner: ObjectId,
+    /// What it says.
+    pub priority: Priority,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.priority.as_str(), self.owner)
+    }
+}
+
+/// What holds in place of a policy, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Override {
+    /// What holds.
+    pub(crate) by: Winner,
+    /// Why it goes before the policy; none where it goes before every policy.
+    pub(crate) why: Option<Why>,
+}
+
+/// A policy that says something and is not heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Which.
+    pub(crate) policy: ObjectId,
+    /// What holds in its place; none where that is what a listener or its Gateway says.
+    pub(crate) to: Option<Override>,
+}
+
+/// Where policies apply and say something, and how they stand there.
+pub(crate) struct Standings;
+
+impl Group for Standings {
+    const NAME: &'static str = "Standings";
+    type Key = ObjectId;
+    type Sort = PolicyPlace;
+    type Entry = Standing;
+    type Summary = StandingCounts;
+
+    fn summary(standing: &Standing) -> StandingCounts {
+        let mut counts = StandingCounts::default();
+        *match standing {
+            Standing::Alone => &mut counts.alone,
+            Standing::Shared => &mut counts.shared,
+            Standing::Lost => &mut counts.lost,
+            Standing::Closed => &mut counts.closed,
+            Standing::Yields => &mut counts.yields,
+        } = 1;
+        counts
+    }
+}
+
+/// A place where policies hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum PolicyPlace {
+    /// A listener, for all routes that say nothing of the same.
+    Listener(ListenerId),
+    /// A rule where a listener serves it.
+    Rule(Chain, u32, ListenerId),
+}
+
 /// How a policy stands at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -127,33 +205,73 @@ pub(crate) enum Standing {
     Shared,
     /// Nothing of it is.
     Lost,
+    /// Nothing holds there, since the place answers by itself for what is wrong with something else.
+    Closed,
+    /// It holds for all of a listener, and a rule there says some of it otherwise.
+    Yields,
+}
+
+/// At how many places a policy stands how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StandingCounts {
+    pub(crate) alone: u64,
+    pub(crate) shared: u64,
+    pub(crate) lost: u64,
+    pub(crate) closed: u64,
+    pub(crate) yields: u64,
+}
+
+impl StandingCounts {
+    /// The places where something of it holds.
+    pub(crate) fn in_force(&self) -> u64 {
+        self.alone + self.shared
+    }
+
+    /// The places where it applies. Rules that say otherwise than what holds for all of their listener are none.
+    pub(crate) fn places(&self) -> u64 {
+        self.in_force() + self.lost + self.closed
+    }
+}
+
+impl Summary for StandingCounts {
+    fn add(&mut self, Self { alone, shared, lost, closed, yields }: &Self) {
+        self.alone += alone;
+        self.shared += shared;
+        self.lost += lost;
+        self.closed += closed;
+        self.yields += yields;
+    }
+
+    fn remove(&mut self, Self { alone, shared, lost, closed, yields }: &Self) {
+        self.alone -= alone;
+        self.shared -= shared;
+        self.lost -= lost;
+        self.closed -= closed;
+        self.yields -= yields;
+    }
 }
 
 impl Standing {
-    /// How `policy` stands among `fields`, each with the policies that supply it and whether this one says it and is not
-    /// heard. None where it says nothing that matters there.
-    pub(crate) fn of(policy: &ObjectId, fields: impl Iterator<Item = (Vec<ObjectId>, bool)>) -> Option<Self> {
+    /// How `policy` stands among `fields`, each with the policies that supply it and those that say it and are not heard.
+    /// None where it says nothing that matters there.
+    pub(crate) fn of<'a, W: Iterator<Item = &'a ObjectId>>(
+        policy: &ObjectId,
+        fields: impl Iterator<Item = (W, &'a [Lost])>,
+    ) -> Option<Self> {
         let (mut alone, mut shared, mut lost) = (false, false, false);
-        for (winners, is_overridden) in fields {
-            let supplies = winners.contains(policy);
-            alone |= supplies;
-            shared |= winners.iter().any(|winner| winner != policy);
-            lost |= is_overridden;
+        for (winners, others) in fields {
+            for winner in winners {
+                let is_own = winner == policy;
+                alone |= is_own;
+                shared |= !is_own;
+            }
+            lost |= others.iter().any(|other| other.policy == *policy);
         }
         match (alone, shared || lost, lost) {
             (true, false, _) => Some(Self::Alone),
             (true, true, _) => Some(Self::Shared),
             (false, _, true) => Some(Self::Lost),
             (false, _, false) => None,
-        }
-    }
-
-    /// Has the policy know.
-    pub(crate) fn tell(self, scope: &Emitter<'_>, policy: &ObjectId) {
-        match self {
-            Self::Alone => {}
-            Self::Shared => scope.demand::<Sharing>(policy.clone()),
-            Self::Lost => scope.demand::<Losing>(policy.clone()),
         }
     }
 }

@@ -267,7 +267,8 @@ fn the_nearer_level_counts_and_the_loser_is_told_who_won() {
     assert_eq!(paths(&scene), ["/a /named", "/b /of-rule", "/c /of-route"]);
     assert_eq!(
         conditions(&scene, Kind::TrafficPolicy, "of-rule", true)[1],
-        "edge Attached=False Overridden: it holds at some places, and nothing of it at others, by TrafficPolicy apps/named"
+        "edge Attached=False Overridden: it is in force at 1 of 2 places; overridden by TrafficPolicy apps/named \
+         (attached to less)"
     );
 }
 

@@ -314,7 +314,7 @@ fn the_owner_of_a_wide_policy_is_told_where_it_holds_and_who_overrides_it() {
     let (accepted, attached) = conditions(&scene, "infra/p");
     assert!(accepted.starts_with("True Valid"), "{accepted}");
     assert!(attached.starts_with("False Overridden") && attached.contains("TrafficPolicy infra/q"), "{attached}");
-    assert!(attached.contains("holds at some places"), "{attached}");
+    assert!(attached.contains("in force at 4 of 5 places"), "{attached}");
     assert!(conditions(&scene, "infra/q").1.starts_with("True Attached"));
     for listener in ["one", "plain", "tls", "other"] {
         scene.put(on_listener(listener, listener, buffer(32)));
