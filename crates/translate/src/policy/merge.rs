@@ -108,8 +108,10 @@ fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
     let mut words = below.words.clone();
     let word = Word { owner: level.owner.clone(), priority: level.priority };
-    let why = if level.priority == Priority::default() { Why::Nearer } else { Why::Annotation(word.clone()) };
-    if level.priority != Priority::default() && !words.contains(&word) {
+    // Where the lower side holds as a whole, that is so by default.
+    let decides = joined.is_some() || prefers_parent;
+    let why = if decides { Why::Annotation(word.clone()) } else { Why::Nearer };
+    if decides && !words.contains(&word) {
         words.push(word);
     }
     let Some(unit) = joined else {
