@@ -61,7 +61,8 @@ impl Resources {
                 }
                 ResourceKind::Listener => sent.listeners.push(self.listener(value.clone())),
                 ResourceKind::RouteConfiguration => count(value, &mut sent.routes),
-                ResourceKind::Endpoints => {}
+                // No listener names one yet.
+                ResourceKind::Endpoints | ResourceKind::ExtensionConfig => {}
             }
         }
         self.addresses_differ();
