@@ -8,10 +8,14 @@ use std::{
 use api::ObjectId;
 use envoy::{Encoded, ResourceKey, ResourceKind};
 use ir::{NsName, Settings};
+use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 
 use super::object;
-use crate::{Change, Changes, Deploying, Translator, testing::one_of_each};
+use crate::{
+    Change, Changes, Deploying, Translator,
+    testing::{Draws, one_of_each},
+};
 
 const HOSTS: &[&str] = &[
     "x.org",
@@ -189,9 +193,12 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     assert!(3 * unanswered.len() < 2 * before.len(), "most requests are served: {unanswered:?}");
     let unharmed = bystanders(&mut decoded, &served);
     let rows = world.translator.computed_rows();
+    // To build all anew for each row would take most of the time: it is done for one of each table, and for some at random.
+    let drawn = Draws::new().take(&(0..rows.len()), rows.len() / 16);
+    let mut anew: BTreeSet<_> = drawn.iter().map(ValueTree::current).collect();
     let (mut tried, mut harmful) = (BTreeSet::new(), BTreeSet::new());
     let mut wrong = Vec::new();
-    for row @ (table, key) in &rows {
+    for (index, row @ (table, key)) in rows.iter().enumerate() {
         world.translator.fail_at(table, key);
         let changes = world.settle();
         if changes.faults.is_empty() {
@@ -199,7 +206,9 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
             world.translator.fail_no_more(table, key);
             continue;
         }
-        tried.insert(*table);
+        if tried.insert(*table) {
+            anew.insert(index);
+        }
         assert!(changes.faults.len() == 1, "{table}({key}) is told once: {:?}", changes.faults);
         let during = answers(&mut decoded, &world.served);
         for (asked, now) in during.iter().filter(|(_, now)| now.is_some()) {
@@ -218,9 +227,12 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
         // Nobody who asks for words is failed.
         let _ = world.translator.problems();
 
-        let scratch = World::new(Some(row));
-        if scratch.translator.resources() != world.translator.resources() || scratch.statuses() != world.statuses() {
-            wrong.push(format!("{table}({key}): a new replica does otherwise"));
+        if anew.contains(&index) {
+            let scratch = World::new(Some(row));
+            if scratch.translator.resources() != world.translator.resources() || scratch.statuses() != world.statuses()
+            {
+                wrong.push(format!("{table}({key}): a new replica does otherwise"));
+            }
         }
 
         world.translator.fail_no_more(table, key);
