@@ -66,6 +66,8 @@ pub(super) struct Contents {
     /// What each object needs, as it was reported last.
     references: BTreeMap<ObjectId, Needs>,
     deferred: BTreeMap<ObjectId, Deferred>,
+    /// Who of these waits for what.
+    waiting: BTreeMap<Subject, BTreeSet<ObjectId>>,
     /// What each request reads.
     requests: BTreeMap<u64, Subject>,
     last_request: u64,
@@ -89,8 +91,7 @@ struct Selected {
 /// An object to which others refer.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// Who needs which keys: an object, or all who select it.
-    by: BTreeMap<Subject, Keys>,
+    needed: Needed,
     /// The request that reads it, if one does, and whether the object turned since.
     request: Option<u64>,
     turned: bool,
@@ -101,6 +102,15 @@ struct Wanted {
     reported: bool,
 }
 
+/// Who needs which keys of an object.
+#[derive(Debug, Default)]
+struct Needed {
+    /// An object, or all who select it.
+    by: BTreeMap<Subject, Keys>,
+    /// The keys of all of them; none since somebody needs fewer, until somebody asks.
+    all: Option<Keys>,
+}
+
 /// What is reported of an object once all that it refers to was read.
 #[derive(Debug)]
 struct Deferred {
@@ -109,16 +119,47 @@ struct Deferred {
     awaited: BTreeSet<Subject>,
 }
 
-impl Wanted {
-    fn keys(&self) -> Keys {
-        let mut all = Keys::default();
-        self.by.values().for_each(|keys| all.extend(keys));
-        all
+impl Needed {
+    /// Somebody needs these keys too.
+    fn add(&mut self, by: Subject, keys: &Keys) {
+        self.by.entry(by).or_default().extend(keys);
+        if let Some(all) = &mut self.all {
+            all.extend(keys);
+        }
     }
 
+    /// Somebody needs these keys and no others.
+    fn set(&mut self, by: Subject, keys: Keys) {
+        if self.by.get(&by) != Some(&keys) {
+            self.by.insert(by, keys);
+            self.all = None;
+        }
+    }
+
+    /// Somebody needs none; gives whether nobody does.
+    fn remove(&mut self, by: &Subject) -> bool {
+        if self.by.remove(by).is_some() {
+            self.all = None;
+        }
+        self.by.is_empty()
+    }
+
+    /// The keys that anybody needs. A thousand may need them, so they are put together once.
+    fn keys(&mut self) -> &Keys {
+        let Self { by, all } = self;
+        all.get_or_insert_with(|| {
+            let mut all = Keys::default();
+            by.values().for_each(|keys| all.extend(keys));
+            all
+        })
+    }
+}
+
+impl Wanted {
     /// Whether what was read is what is there, with all keys.
-    fn is_read(&self, version: u64) -> bool {
-        self.read.as_ref().is_some_and(|(read, keys)| *read == version && self.keys().are_among(keys))
+    fn is_read(&mut self, version: u64) -> bool {
+        let Self { needed, read, .. } = self;
+        read.as_ref().is_some_and(|(read, keys)| *read == version && needed.keys().are_among(keys))
     }
 }
 
@@ -162,7 +203,10 @@ impl Contents {
         for selection in selections {
             needs.insert(Subject::Selection(self.shared(selection)), Keys::All);
         }
-        let superseded = self.deferred.remove(id).map(|deferred| deferred.needs);
+        let superseded = self.deferred.remove(id).map(|deferred| {
+            deferred.awaited.iter().for_each(|subject| self.waits_no_more(subject, id));
+            deferred.needs
+        });
         let mut awaited = BTreeSet::new();
         for (subject, keys) in &needs {
             let (pending, namespace) = match subject {
@@ -180,6 +224,7 @@ impl Contents {
             self.observed.extend(news);
             self.refers(id, needs);
         } else {
+            awaited.iter().for_each(|subject| self.waits(subject, id));
             self.deferred.insert(id.clone(), Deferred { news, needs, awaited });
         }
         self.let_go(id, superseded.unwrap_or_default());
@@ -193,7 +238,7 @@ impl Contents {
 
     /// Somebody needs keys of an object; gives whether it is to be waited for.
     fn want(&mut self, id: &ObjectId, by: Subject, keys: &Keys, there: &dyn Fn(&ObjectId) -> Known) -> bool {
-        self.wanted.entry(id.clone()).or_default().by.entry(by).or_default().extend(keys);
+        self.wanted.entry(id.clone()).or_default().needed.add(by, keys);
         let now = there(id);
         now == Known::Unlisted || self.look(id, now)
     }
@@ -201,8 +246,7 @@ impl Contents {
     /// Somebody needs an object no more. One that nobody needs is forgotten.
     fn unwant(&mut self, id: &ObjectId, by: &Subject) {
         let Some(wanted) = self.wanted.get_mut(id) else { return };
-        wanted.by.remove(by);
-        if wanted.by.is_empty() {
+        if wanted.needed.remove(by) {
             self.gone(id);
             self.wanted.remove(id);
         }
@@ -380,7 +424,7 @@ impl Contents {
         let named = |name: &Name| name.namespace == id.namespace && name.name == id.name;
         // If it is gone, the watch says so.
         if let Some(WatchedObject { version, payload, .. }) = objects.into_iter().find(|watched| named(&watched.name)) {
-            let keys = wanted.keys();
+            let keys = wanted.needed.keys().clone();
             match payload {
                 Payload::Object { mut object, stored } => {
                     object.keep_keys(|key| keys.has(key));
@@ -426,16 +470,32 @@ impl Contents {
 
     /// Nobody waits for this any more, but whoever did for these in its place.
     fn release_for(&mut self, subject: &Subject, others: &BTreeSet<Subject>) {
-        let ready = self.deferred.extract_if(.., |_, deferred| {
-            let waited = deferred.awaited.remove(subject);
-            if waited {
-                deferred.awaited.extend(others.iter().cloned());
+        for referrer in self.waiting.remove(subject).unwrap_or_default() {
+            others.iter().for_each(|other| self.waits(other, &referrer));
+            let Some(deferred) = self.deferred.get_mut(&referrer) else { continue };
+            deferred.awaited.remove(subject);
+            deferred.awaited.extend(others.iter().cloned());
+            if deferred.awaited.is_empty()
+                && let Some(Deferred { news, needs, .. }) = self.deferred.remove(&referrer)
+            {
+                self.observed.extend(news);
+                self.refers(&referrer, needs);
             }
-            waited && deferred.awaited.is_empty()
-        });
-        for (referrer, Deferred { news, needs, .. }) in ready.collect::<Vec<_>>() {
-            self.observed.extend(news);
-            self.refers(&referrer, needs);
+        }
+    }
+
+    /// What is to be reported of an object waits for this.
+    fn waits(&mut self, subject: &Subject, referrer: &ObjectId) {
+        self.waiting.entry(subject.clone()).or_default().insert(referrer.clone());
+    }
+
+    /// It does not any more, since something else is to be reported.
+    fn waits_no_more(&mut self, subject: &Subject, referrer: &ObjectId) {
+        if let Some(waiting) = self.waiting.get_mut(subject) {
+            waiting.remove(referrer);
+            if waiting.is_empty() {
+                self.waiting.remove(subject);
+            }
         }
     }
 
@@ -462,7 +522,7 @@ impl Contents {
                 (Subject::Object(other), None) => self.unwant(&other, &Subject::Object(id.clone())),
                 (Subject::Object(other), Some(keys)) => {
                     if let Some(wanted) = self.wanted.get_mut(&other) {
-                        wanted.by.insert(Subject::Object(id.clone()), keys);
+                        wanted.needed.set(Subject::Object(id.clone()), keys);
                     }
                 }
                 (Subject::Selection(selection), None) => self.unselect(&selection, id),
