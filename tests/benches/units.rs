@@ -5,11 +5,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 
+use std::sync::{Arc, LazyLock};
+
 use anyhow::{Context, Result, ensure};
-use api::traffic_policy::TrafficPolicySpec;
+use api::{core::Secret, meta::StringMap, traffic_policy::TrafficPolicySpec};
 use envoy::{bytes::Fields, json as envoy_json, listener, testing::samples};
 use envoy_types::pb::envoy::config::route::v3::Route;
-use ir::settings::Edge;
+use ir::{NsName, settings::Edge};
 use portcullis_tests::{
     client::{Connection, Request, Target},
     envoy::Envoy,
@@ -33,6 +35,8 @@ fn policies() -> Vec<(&'static str, Value)> {
         json!({"rbac": {"action": "Deny", "policy": {"matchExpressions": [expression.join(" || ")]}}})
     };
     let headers: Vec<_> = (0..16).map(|index| json!({"name": format!("x-{index}"), "value": "v".repeat(64)})).collect();
+    let users: Vec<_> =
+        (0..256).map(|index| format!("user{index}:{{SHA}}{index:04}G6MezRroT3XKqkdPOmY/BfQ=")).collect();
     vec![
         ("nothing", json!({})),
         ("acl, 1 range", acl(vec![vec![range(0)]])),
@@ -48,15 +52,51 @@ fn policies() -> Vec<(&'static str, Value)> {
             "rateLimit.local",
             json!({"rateLimit": {"local": {"tokenBucket": {"maxTokens": 1_000_000_000, "fillInterval": "1s"}}}}),
         ),
+        ("basicAuth, 256 users", json!({"basicAuth": {"users": users}})),
+        ("apiKeyAuth, 10 keys", json!({"apiKeyAuth": {"secretRef": {"name": "few"}}})),
+        ("apiKeyAuth, 10,000 keys", json!({"apiKeyAuth": {"secretRef": {"name": "many"}}})),
         ("csrf", json!({"csrf": {"percentageEnabled": 100}})),
         ("buffer", json!({"buffer": {"maxRequestSize": "1Mi"}})),
     ]
 }
 
+/// Secrets with keys of so many clients.
+struct Keys;
+
+impl units::SecretStore for Keys {
+    fn get(&self, id: &NsName) -> Option<Arc<Secret>> {
+        let keys = if &*id.name == "many" { 10_000 } else { 10 };
+        let data = (0..keys).map(|key| (format!("client-{key}"), json!(format!("key-{key:05}-0123456789-0123456789"))));
+        let data = data.collect::<serde_json::Map<_, _>>();
+        let metadata = json!({"name": id.name, "namespace": id.namespace});
+        let secret: Secret = serde_json::from_value(json!({"metadata": metadata, "stringData": data})).ok()?;
+        Some(Arc::new(secret))
+    }
+
+    fn labelled(&self, _: &Arc<str>, _: &StringMap) -> Vec<Arc<Secret>> {
+        Vec::new()
+    }
+}
+
+impl units::SecretReader for Keys {
+    fn namespace(&self) -> &Arc<str> {
+        static NONE: LazyLock<Arc<str>> = LazyLock::new(Arc::default);
+        &NONE
+    }
+
+    fn permitted(&self, _: Option<&Arc<str>>, name: &Arc<str>) -> std::result::Result<NsName, String> {
+        Ok(NsName::new("", name.clone()))
+    }
+
+    fn store(&self) -> &dyn units::SecretStore {
+        self
+    }
+}
+
 /// The configuration of an Envoy with so many routes that say this.
 fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
-    let units = units::read(&spec, &units::Everywhere::default()).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let units = units::read(&spec, &Keys).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let slots = units
         .iter()
         .flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default())

@@ -88,7 +88,7 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Said>
     if let Some(of_all) = refused.iter().position(is_of_all) {
         return Err(refused.swap_remove(of_all));
     }
-    let secrets = secrets::OfPolicy { scope, namespace: &policy.metadata.namespace };
+    let secrets = secrets::OfPolicy::new(scope, &policy.metadata.namespace);
     let mut units = units::read(&policy.spec, &secrets)?;
     for said in &mut units {
         if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {

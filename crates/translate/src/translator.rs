@@ -29,7 +29,7 @@ use crate::{
     host::{Owner, RoutesAt},
     policy::{
         rule::{HandedDown, RulePolicies},
-        secrets::{SecretLabels, SecretsLabelled},
+        secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
         wide::{
             ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
             WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
@@ -342,6 +342,7 @@ fn tables() -> Engine {
         .lookup::<Permitted>()
         .derived_for_each::<SecretLabels, Secrets>(same)
         .group::<SecretsLabelled>()
+        .lookup::<CredentialSlots>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)

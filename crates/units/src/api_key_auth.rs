@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
     core::Secret,
+    meta::StringMap,
     traffic_policy::{
         TrafficPolicySpec,
         secrets::{SecretReference, SecretSelector},
@@ -16,12 +17,16 @@ use envoy_types::pb::envoy::{
         ApiKeyAuthPerRoute, Credential, Forwarding, KeySource as EnvoySource,
     },
 };
-use ir::rule::Slot;
+use ir::{NsName, rule::Slot};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use validate::{Invalid, header};
 
-use super::{Refused, SecretReader, Unit, secrets::MOST_BYTES, spec};
+use super::{
+    Credentials, Refused, SecretReader, SecretStore, Unit,
+    secrets::{MOST_BYTES, find},
+    spec,
+};
 
 /// As the CRD has it.
 const MOST_SOURCES: usize = 16;
@@ -47,14 +52,11 @@ pub enum ApiKeyAuth {
     By(Slot),
 }
 
-/// Where keys are, and how requests show them.
+/// Where keys are written to be, and how requests show them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     from: From,
-    /// Where a key is looked for, one after the other.
-    sources: Vec<(Place, String)>,
-    forwards: bool,
-    client_header: Option<String>,
+    shown: Shown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +65,33 @@ enum From {
     Labelled(SecretSelector),
 }
 
+/// Keys in Secrets, and how requests show them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ApiKeys {
+    of: Of,
+    shown: Shown,
+}
+
+/// The Secrets that have keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Of {
+    /// This one.
+    Secret(NsName),
+    /// Those of a namespace with these labels.
+    Labelled(Arc<str>, StringMap),
+}
+
+/// How requests show a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Shown {
+    /// Where it is looked for, one after the other.
+    sources: Vec<(Place, String)>,
+    forwards: bool,
+    client_header: Option<String>,
+}
+
 /// A part of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
     Header,
     Query,
@@ -135,12 +162,12 @@ impl Unit for ApiKeyAuth {
             return Err(Refused::new("clientIdHeader", message));
         }
         let forwards = written.forward_credential.unwrap_or_default();
-        Ok(Self::In(Keys { from, sources, forwards, client_header }))
+        Ok(Self::In(Keys { from, shown: Shown { sources, forwards, client_header } }))
     }
 
     fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
         match self {
-            Self::In(keys) => keys.slot(secrets).map(Self::By),
+            Self::In(keys) => keys.made(secrets).map(Self::By),
             Self::Off | Self::By(_) => Ok(self),
         }
     }
@@ -221,22 +248,39 @@ fn parameter(name: &str) -> Result<String, Invalid> {
 
 impl Keys {
     /// What guards by the keys that are there now.
-    fn slot(&self, secrets: &dyn SecretReader) -> Result<Slot, Refused> {
-        let (field, secrets) = match &self.from {
-            From::Secret(reference) => {
-                let secret = secrets.find(reference.namespace.as_ref(), &reference.name);
-                ("secretRef", vec![secret.map_err(|why| Refused::new("secretRef", why))?])
+    fn made(self, secrets: &dyn SecretReader) -> Result<Slot, Refused> {
+        let (field, of) = match self.from {
+            From::Secret(SecretReference { name, namespace, .. }) => {
+                ("secretRef", secrets.permitted(namespace.as_ref(), &name).map(Of::Secret))
             }
-            From::Labelled(selector) => ("secretSelector", secrets.select(&selector.match_labels)),
+            From::Labelled(SecretSelector { match_labels }) => {
+                ("secretSelector", Ok(Of::Labelled(secrets.namespace().clone(), match_labels)))
+            }
         };
-        let refused = |message| Refused::new(field, message);
-        if let (From::Labelled(selector), true) = (&self.from, secrets.is_empty()) {
-            let labels: Vec<_> = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let message =
-                format!("no Secret of this namespace has {}; label one, or correct the labels", labels.join(" and "));
-            return Err(refused(message));
-        }
-        let credentials = credentials(&secrets).map_err(refused)?;
+        let made = of.and_then(|of| secrets.made(&Credentials::ApiKeys(ApiKeys { of, shown: self.shown })));
+        made.map_err(|why| Refused::new(field, why))
+    }
+}
+
+impl ApiKeys {
+    /// What guards by the keys that are there now, or why nothing can.
+    pub(crate) fn slot(&self, secrets: &dyn SecretStore) -> Result<Slot, String> {
+        let secrets = match &self.of {
+            Of::Secret(id) => vec![find(secrets, id)?],
+            Of::Labelled(namespace, labels) => {
+                let secrets = secrets.labelled(namespace, labels);
+                if secrets.is_empty() {
+                    let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                    return Err(format!(
+                        "no Secret of this namespace has {}, and those of others are not selected, whatever a ReferenceGrant \
+                         allows; label one here, correct the labels, or name one by secretRef",
+                        labels.join(" and ")
+                    ));
+                }
+                secrets
+            }
+        };
+        let credentials = credentials(&secrets)?;
         let source = |(place, name): &(Place, String)| match place {
             Place::Header => EnvoySource { header: name.clone(), ..EnvoySource::default() },
             Place::Query => EnvoySource { query: name.clone(), ..EnvoySource::default() },
@@ -244,10 +288,10 @@ impl Keys {
         };
         let message = ApiKeyAuthPerRoute {
             credentials,
-            key_sources: self.sources.iter().map(source).collect(),
+            key_sources: self.shown.sources.iter().map(source).collect(),
             forwarding: Some(Forwarding {
-                header: self.client_header.clone().unwrap_or_default(),
-                hide_credentials: !self.forwards,
+                header: self.shown.client_header.clone().unwrap_or_default(),
+                hide_credentials: !self.shown.forwards,
             }),
             allowed_clients: Vec::new(),
         };

@@ -14,12 +14,12 @@ use envoy_types::pb::envoy::{
     },
     extensions::filters::http::basic_auth::v3::BasicAuthPerRoute,
 };
-use ir::rule::Slot;
+use ir::{NsName, rule::Slot};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Refused, SecretReader, Unit,
+    Credentials, Refused, SecretReader, SecretStore, Unit,
     secrets::{self, MOST_BYTES},
     spec,
 };
@@ -90,7 +90,11 @@ impl Unit for BasicAuth {
 
     fn with_secrets(self, secrets: &dyn SecretReader) -> Result<Self, Refused> {
         match self {
-            Self::In(reference) => stored(secrets, &reference).map(Self::By),
+            Self::In(SecretKeyReference { name, namespace, key }) => {
+                let id = secrets.permitted(namespace.as_ref(), &name);
+                let made = id.and_then(|id| secrets.made(&Credentials::Users(id, key.unwrap_or_else(|| USERS.into()))));
+                made.map(Self::By).map_err(|why| Refused::new("secretRef", why))
+            }
             Self::Off | Self::By(_) => Ok(self),
         }
     }
@@ -119,14 +123,13 @@ impl Unit for BasicAuth {
 }
 
 /// What guards by the users in a Secret.
-fn stored(secrets: &dyn SecretReader, reference: &SecretKeyReference) -> Result<Slot, Refused> {
-    let text = secrets::value(secrets, reference, USERS, "secretRef")?;
-    let refused = |what: &str| Refused::new("secretRef", text.wrong(what));
+pub(crate) fn stored(secrets: &dyn SecretStore, id: &NsName, key: &str) -> Result<Slot, String> {
+    let text = secrets::value(secrets, id, key)?;
     let mut users = Users::default();
     for (line, number) in text.as_str().lines().zip(1..) {
-        users.add(line).map_err(|what| refused(&format!("line {number}: {what}")))?;
+        users.add(line).map_err(|what| text.wrong(&format!("line {number}: {what}")))?;
     }
-    users.slot().map_err(|what| refused(&what))
+    users.slot().map_err(|what| text.wrong(&what))
 }
 
 /// Users by name, each with the hash of the password.

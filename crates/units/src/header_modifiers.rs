@@ -241,9 +241,10 @@ fn stored(
     field: &str,
     read_name: impl Fn(&str) -> Result<String, Refused>,
 ) -> Result<Vec<(HeaderValue, bool)>, Refused> {
+    let refused = |why| Refused::new(field, why);
+    let id = secrets.permitted(reference.namespace.as_ref(), &reference.name).map_err(refused)?;
     let header = |name: &str, key: &str| {
-        let key_of = SecretKeyReference { key: Some(key.into()), ..reference.clone() };
-        let text = secrets::value(secrets, &key_of, key, field)?;
+        let text = secrets::value(secrets.store(), &id, key).map_err(refused)?;
         // Why is not told: it would quote the value.
         let value = header::value(text.as_str()).map_err(|_| {
             let what = format!(
@@ -259,8 +260,7 @@ fn stored(
         (Some(name), key) => Ok(vec![header(name, key.unwrap_or(name))?]),
         (None, Some(key)) => Ok(vec![header(key, key)?]),
         (None, None) => {
-            let secret = secrets.find(reference.namespace.as_ref(), &reference.name);
-            let secret = secret.map_err(|why| Refused::new(field, why))?;
+            let secret = secrets::find(secrets.store(), &id).map_err(refused)?;
             if secret.data.0.is_empty() {
                 let message = format!("Secret {}/{} has no data; store it there", secret.namespace, secret.name);
                 return Err(Refused::new(field, message));

@@ -49,7 +49,7 @@ use serde_json::Value;
 pub use cors::cors;
 #[cfg(any(test, feature = "testing"))]
 pub use secrets::Everywhere;
-pub use secrets::SecretReader;
+pub use secrets::{Credentials, SecretReader, SecretStore};
 pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.

@@ -2,18 +2,61 @@
 
 use std::sync::Arc;
 
-use api::{core::Secret, meta::StringMap, traffic_policy::secrets::SecretKeyReference};
+use api::{core::Secret, meta::StringMap};
+use ir::{NsName, rule::Slot};
 
-use super::Refused;
+use super::{api_key_auth::ApiKeys, basic_auth};
 
-/// Finds the Secrets that a policy names.
+/// Secrets, whoever asks.
+pub trait SecretStore {
+    /// The Secret of this name; none where there is none.
+    fn get(&self, id: &NsName) -> Option<Arc<Secret>>;
+
+    /// The Secrets of a namespace that have all of these labels, by name.
+    fn labelled(&self, namespace: &Arc<str>, labels: &StringMap) -> Vec<Arc<Secret>>;
+}
+
+/// The Secrets that a policy may read.
 pub trait SecretReader {
-    /// The Secret of this name and namespace; none means that of the policy. Or why there is none to be read, which says
-    /// nothing of a Secret that the policy may not read.
-    fn find(&self, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Result<Arc<Secret>, String>;
+    /// The policy's namespace.
+    fn namespace(&self) -> &Arc<str>;
 
-    /// The Secrets of the policy's namespace that have all of these labels, by name.
-    fn select(&self, labels: &StringMap) -> Vec<Arc<Secret>>;
+    /// The Secret that a policy means by this name and namespace, of which none means its own; or why it may not read it. Says
+    /// nothing of whether it exists.
+    fn permitted(&self, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Result<NsName, String>;
+
+    /// Where Secrets are, those too that the policy may not read.
+    fn store(&self) -> &dyn SecretStore;
+
+    /// What is made of credentials that the policy may read. Many policies may ask for the same, so a reader does well to
+    /// have it made once.
+    fn made(&self, credentials: &Credentials) -> Result<Slot, String> {
+        credentials.slot(self.store())
+    }
+}
+
+/// Credentials in Secrets, and what a unit does with them. What is made of them depends on nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Credentials {
+    /// The users of a `basicAuth`, in this key of a Secret.
+    Users(NsName, Box<str>),
+    /// The keys of an `apiKeyAuth`.
+    ApiKeys(ApiKeys),
+}
+
+impl Credentials {
+    /// What guards by them, or why nothing can.
+    pub fn slot(&self, secrets: &dyn SecretStore) -> Result<Slot, String> {
+        match self {
+            Self::Users(secret, key) => basic_auth::stored(secrets, secret, key),
+            Self::ApiKeys(keys) => keys.slot(secrets),
+        }
+    }
+}
+
+/// A Secret that a policy may read.
+pub(crate) fn find(secrets: &dyn SecretStore, id: &NsName) -> Result<Arc<Secret>, String> {
+    secrets.get(id).ok_or_else(|| format!("Secret {id} does not exist; create it, or correct the name"))
 }
 
 /// For tests: whatever Secret is asked for is this one.
@@ -22,36 +65,43 @@ pub trait SecretReader {
 pub struct Everywhere(pub Arc<Secret>);
 
 #[cfg(any(test, feature = "testing"))]
-impl SecretReader for Everywhere {
-    fn find(&self, _: Option<&Arc<str>>, _: &Arc<str>) -> Result<Arc<Secret>, String> {
-        Ok(self.0.clone())
+impl SecretStore for Everywhere {
+    fn get(&self, _: &NsName) -> Option<Arc<Secret>> {
+        Some(self.0.clone())
     }
 
-    fn select(&self, _: &StringMap) -> Vec<Arc<Secret>> {
+    fn labelled(&self, _: &Arc<str>, _: &StringMap) -> Vec<Arc<Secret>> {
         vec![self.0.clone()]
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl SecretReader for Everywhere {
+    fn namespace(&self) -> &Arc<str> {
+        &self.0.namespace
+    }
+
+    fn permitted(&self, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Result<NsName, String> {
+        Ok(NsName::new(namespace.unwrap_or(&self.0.namespace).clone(), name.clone()))
+    }
+
+    fn store(&self) -> &dyn SecretStore {
+        self
     }
 }
 
 /// Most bytes of credentials in a unit. Each Envoy route that the unit holds for has a copy of its own.
 pub(crate) const MOST_BYTES: usize = 512 << 10;
 
-/// A Secret with a value of it, which is text; `default` is the key that is meant where none is written.
-pub(crate) fn value<'a>(
-    secrets: &dyn SecretReader,
-    reference: &'a SecretKeyReference,
-    default: &'a str,
-    field: &str,
-) -> Result<Text<'a>, Refused> {
-    let refused = |message| Refused::new(field, message);
-    let secret = secrets.find(reference.namespace.as_ref(), &reference.name).map_err(refused)?;
-    let key = reference.key.as_deref().unwrap_or(default);
+/// A value of a Secret, which is text.
+pub(crate) fn value<'a>(secrets: &dyn SecretStore, id: &NsName, key: &'a str) -> Result<Text<'a>, String> {
+    let secret = find(secrets, id)?;
     if secret.data.get(key).is_none_or(|value| value.is_empty()) {
-        let message = format!("Secret {}/{} has no data {key:?}: store it there", secret.namespace, secret.name);
-        return Err(refused(message));
+        return Err(format!("Secret {id} has no data {key:?}: store it there"));
     }
     let text = Text { secret, key };
     if std::str::from_utf8(text.bytes()).is_err() {
-        return Err(refused(text.wrong("it is not UTF-8; store text")));
+        return Err(text.wrong("it is not UTF-8; store text"));
     }
     Ok(text)
 }

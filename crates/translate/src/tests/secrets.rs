@@ -94,3 +94,37 @@ fn nobody_learns_of_a_secret_that_he_may_not_read_whether_it_is_there() {
         );
     }
 }
+
+#[test]
+fn credentials_are_read_once_and_kept_once_for_all_policies_that_ask_for_the_same() {
+    const POLICIES: usize = 40;
+    let secret = |users: &str| opaque("users", json!({".htpasswd": users}));
+    let of = |at: usize| {
+        let name = format!("r{at}");
+        let users = json!({"basicAuth": {"secretRef": {"name": "users"}}});
+        [route(&name, json!({"hostnames": [format!("{name}.example")]})), on(&name, users)]
+    };
+    let mut scene = scene((0..POLICIES).flat_map(of).chain([secret(USERS)]));
+    scene.put(secret(OTHERS));
+    assert_eq!((computed(&scene, "CredentialSlots"), computed(&scene, "PolicyRow")), (1, POLICIES));
+    let policies = scene.0.engine().rows::<crate::tables::policy::PolicyRow>();
+    let slots = policies.iter().map(|(_, policy)| {
+        let units = policy.units.as_ref().expect("units");
+        units[0].unit.as_ref().expect("a sound unit").slots().remove(0).config
+    });
+    let slots: Vec<_> = slots.collect();
+    assert_eq!(slots.len(), POLICIES);
+    assert!(slots.iter().all(|slot| std::sync::Arc::ptr_eq(slot, &slots[0])), "each has a copy of its own");
+    // Whoever may not read it has nothing of it, though others of his wording have.
+    let mut foreign = on("guarded", json!({"basicAuth": {"secretRef": {"name": "users", "namespace": "apps"}}}));
+    foreign["metadata"]["namespace"] = json!("elsewhere");
+    scene.put(foreign);
+    let row = scene.0.engine().rows::<crate::tables::policy::PolicyRow>();
+    let row = row.iter().find(|(id, _)| &*id.namespace == "elsewhere").expect("the policy").1.clone();
+    assert!(row.faults().next().expect("a fault").message.contains("no ReferenceGrant"), "{row:?}");
+    // None of them reads it any more.
+    for at in 0..POLICIES {
+        scene.remove(on(&format!("r{at}"), json!({})));
+    }
+    assert_eq!(scene.0.engine().rows::<crate::policy::secrets::CredentialSlots>().len(), 0);
+}

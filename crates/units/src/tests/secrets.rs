@@ -2,10 +2,11 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api::{core::Secret, meta::StringMap};
 use envoy_types::pb::envoy::extensions::filters::http::api_key_auth::v3::ApiKeyAuthPerRoute;
+use ir::NsName;
 use serde_json::{Value, json};
 
 use super::*;
@@ -23,16 +24,30 @@ const OTHER: &str = "{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=";
 /// Secrets of the policy's namespace.
 pub(super) struct Store(Vec<Secret>);
 
-impl SecretReader for Store {
-    fn find(&self, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Result<Arc<Secret>, String> {
-        let namespace = namespace.map_or("n", |namespace| &**namespace);
-        let found = self.0.iter().find(|secret| (&*secret.namespace, &*secret.name) == (namespace, &**name));
-        found.cloned().map(Arc::new).ok_or_else(|| format!("{namespace}/{name} does not exist"))
+impl SecretStore for Store {
+    fn get(&self, id: &NsName) -> Option<Arc<Secret>> {
+        let found = self.0.iter().find(|secret| (&secret.namespace, &secret.name) == (&id.namespace, &id.name));
+        found.cloned().map(Arc::new)
     }
 
-    fn select(&self, labels: &StringMap) -> Vec<Arc<Secret>> {
+    fn labelled(&self, namespace: &Arc<str>, labels: &StringMap) -> Vec<Arc<Secret>> {
         let has = |secret: &&Secret| labels.iter().all(|(key, value)| secret.labels.get(key) == Some(value));
-        self.0.iter().filter(has).cloned().map(Arc::new).collect()
+        self.0.iter().filter(has).filter(|secret| secret.namespace == *namespace).cloned().map(Arc::new).collect()
+    }
+}
+
+impl SecretReader for Store {
+    fn namespace(&self) -> &Arc<str> {
+        static NAMESPACE: LazyLock<Arc<str>> = LazyLock::new(|| "n".into());
+        &NAMESPACE
+    }
+
+    fn permitted(&self, namespace: Option<&Arc<str>>, name: &Arc<str>) -> Result<NsName, String> {
+        Ok(NsName::new(namespace.unwrap_or(self.namespace()).clone(), name.clone()))
+    }
+
+    fn store(&self) -> &dyn SecretStore {
+        self
     }
 }
 
@@ -75,7 +90,10 @@ fn are_faults<const N: usize>(spec: &Value, field: &str, cases: [(Value, &str); 
 #[test]
 fn a_unit_without_its_secret_is_broken_and_switches_nothing_off() {
     let (field, message) = fault(json!({"basicAuth": {"secretRef": {"name": "t"}}}), json!({}));
-    assert_eq!((field.as_str(), message.as_str()), ("spec.basicAuth.secretRef", "n/t does not exist"));
+    assert_eq!(
+        (field.as_str(), message.as_str()),
+        ("spec.basicAuth.secretRef", "Secret n/t does not exist; create it, or correct the name")
+    );
     let users = json!({".htpasswd": format!("alice:{HASH}")});
     assert!(!with(json!({"basicAuth": {"secretRef": {"name": "s"}}}), users).disables());
     assert!(units(json!({"basicAuth": {"disable": {}}}))[0].disables());
@@ -213,7 +231,7 @@ fn what_no_header_can_be_is_told_without_its_value() {
     assert!(at == field && message.contains("Host header"), "{at}: {message}");
     are_faults(&all, field, [(json!({}), "no data")]);
     let missing = json!({"headerModifiers": {"response": {"add": [{"name": "a", "secretRef": {"name": "t"}}]}}});
-    assert_eq!(fault(missing, json!({})).1, "n/t does not exist");
+    assert_eq!(fault(missing, json!({})).1, "Secret n/t does not exist; create it, or correct the name");
 }
 
 #[test]
