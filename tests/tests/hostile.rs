@@ -14,6 +14,8 @@ mod consent;
 mod controllers;
 #[path = "hostile/crashes.rs"]
 mod crashes;
+#[path = "hostile/credentials.rs"]
+mod credentials;
 #[path = "in_a_cluster/world.rs"]
 #[allow(dead_code, reason = "the tests of what is deployed use all of it")]
 mod deployed;

@@ -14,14 +14,15 @@ use envoy::{
     route::RouteAt,
 };
 use ir::{
-    Chain, Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme, matching::Precedence,
+    Chain, Hostname, ListenerId, ListenerName, NsName, Port, Problem, RouteConfigId, filter::Scheme,
+    matching::Precedence,
 };
 
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
-    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Resolved, resolved_at},
+    resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved, resolved_at},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
         capacity::Room,
@@ -41,7 +42,7 @@ impl Derived for Placement {
         let (chain, _, listener) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = resolved_at(scope, key)?;
-        ask(scope, key, &attached, &resolved, &routes_at(scope, &resolved, listener)?)?;
+        ask(scope, key, &attached, &resolved, &weighed_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
             hold(scope, &resolved, policies, key);
         }
@@ -75,10 +76,13 @@ impl Derived for Rows {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (_, _, listener) = key;
         let resolved = resolved_at(scope, key)?;
-        let routes = routes_at(scope, &resolved, listener)?;
-        let costs = costs(&routes);
+        let weighed = weighed_at(scope, &resolved, listener)?;
+        let costs = costs(&weighed);
         let overrun = capacity::overrun(scope, key);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
+        let attached = scope.get::<Attachment>(key.0.top())?;
+        let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
+        let routes = if is_served { routes_at(scope, &resolved, listener)? } else { weighed };
         let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &costs);
         spread(scope, key, &resolved, &routes, room, too_slow)
     }
@@ -154,22 +158,32 @@ fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
 }
 
 /// The Envoy routes of a rule where a listener serves it.
-pub(crate) fn routes_at<'a>(
+fn routes_at<'a>(scope: &Scope<'_>, resolved: &'a Resolved, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
+    written_at(scope, resolved, listener, Priced::write)
+}
+
+/// The same as they weigh: of some nothing else is told.
+fn weighed_at<'a>(scope: &Scope<'_>, resolved: &'a Resolved, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
+    written_at(scope, resolved, listener, |unwritten, at, problems| unwritten.weighed().write(at, problems))
+}
+
+fn written_at<'a>(
     scope: &Scope<'_>,
     resolved: &'a Resolved,
     listener: &ListenerId,
+    write: impl Fn(&Priced, RouteAt, &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]>,
 ) -> Option<Cow<'a, [EnvoyRoute]>> {
     Some(match &resolved.routes {
         EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
         EnvoyRoutes::ByListener(unwritten) => {
             let (scheme, port) = *scope.get::<ServedAt>(listener)?;
-            Cow::Owned(unwritten.write(RouteAt { scheme, port }, &mut Vec::new()).into_vec())
+            Cow::Owned(write(unwritten, RouteAt { scheme, port }, &mut Vec::new()).into_vec())
         }
     })
 }
 
 /// The same where they cannot be written for the listener: what is the same everywhere stands, and all else answers 500.
-pub(crate) fn closed_at(resolved: &Resolved) -> Cow<'_, [EnvoyRoute]> {
+fn closed_at(resolved: &Resolved) -> Cow<'_, [EnvoyRoute]> {
     match &resolved.routes {
         EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
         EnvoyRoutes::ByListener(unwritten) => {

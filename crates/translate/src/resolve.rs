@@ -25,8 +25,8 @@ use crate::{
 use placed_rule::PlacedRule;
 pub(crate) use policies::{Policies, UnitOutcome};
 use resolution::Resolution;
-pub(crate) use unwritten::ANYWHERE;
-use unwritten::{Priced, Unwritten};
+use unwritten::Unwritten;
+pub(crate) use unwritten::{ANYWHERE, Priced};
 
 mod as_much;
 mod backends;
@@ -80,7 +80,7 @@ pub(crate) struct Findings {
 pub(crate) enum EnvoyRoutes {
     /// The same wherever the rule is served.
     Everywhere(Box<[EnvoyRoute]>),
-    /// Others at each listener: what they are made from.
+    /// Others at each listener, or too large to be kept: what they are made from.
     ByListener(Box<Priced>),
 }
 
@@ -121,6 +121,12 @@ impl Resolved {
             // Few redirect, and fewer ask.
             EnvoyRoutes::ByListener(_) => true,
         }
+    }
+
+    /// Whether its Envoy routes are kept as they are written.
+    #[cfg(test)]
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self.routes, EnvoyRoutes::Everywhere(_))
     }
 
     /// Where policies of a listener or its Gateway say what it does there, if any do.

@@ -122,13 +122,13 @@ mod tests {
 
     /// What a policy says in slots counts with three times what Envoy has allocated for it.
     fn counts(spec: serde_json::Value, allocated: u64) {
+        counts_with(&units::Everywhere::default(), spec, allocated);
+    }
+
+    /// The same of one that reads this Secret.
+    fn counts_with(secret: &units::Everywhere, spec: serde_json::Value, allocated: u64) {
         let spec = serde_json::from_value(spec).expect("a spec");
-        let said = units::read(&spec, &units::Everywhere::default())
-            .expect("a policy")
-            .remove(0)
-            .unit
-            .expect("a unit")
-            .slots();
+        let said = units::read(&spec, secret).expect("a policy").remove(0).unit.expect("a unit").slots();
         let counted = slots(&said);
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }
@@ -147,5 +147,16 @@ mod tests {
         };
         counts(expression(1), 4_700);
         counts(expression(100), 156_000);
+    }
+
+    #[test]
+    fn credentials_count_with_what_envoy_was_measured_to_take() {
+        let keys =
+            (0..10_000).map(|at| (format!("client-{at}"), json!(format!("key-{at:05}-0123456789-0123456789-0"))));
+        let keys = keys.collect::<serde_json::Map<_, _>>();
+        let secret = json!({"metadata": {"name": "keys", "namespace": "n"}, "stringData": keys});
+        let secret: api::core::Secret = serde_json::from_value(secret).expect("a Secret");
+        let secret = units::Everywhere(Arc::new(secret));
+        counts_with(&secret, json!({"apiKeyAuth": {"secretRef": {"name": "keys"}}}), 1_900_000);
     }
 }

@@ -1,6 +1,6 @@
 //! A rule that is not written as bytes yet, and writing it.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use envoy::route::{self, GuardedMatch, RouteAt};
 use ir::{
@@ -20,6 +20,11 @@ use crate::{
 
 /// For what is the same at every listener.
 pub(crate) const ANYWHERE: RouteAt = RouteAt { scheme: Scheme::Http, port: 0 };
+
+/// Most bytes of its slots that a rule keeps in all of its Envoy routes together: what most rules have many times over, and
+/// little beside a route. Each Envoy route has a copy, so credentials that a tenant stores once would fill the controller by his
+/// matches, room for them in a proxy or not: such rules are written when somebody asks for them.
+const KEPT: usize = 64 << 10;
 
 /// A rule that nothing is missing from but what it costs, and the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +70,10 @@ impl Unwritten {
         findings: &mut Findings,
     ) -> EnvoyRoutes {
         let priced = self.priced(meter);
+        if priced.is_large() && excluded.is_empty() {
+            priced.largest().write(ANYWHERE, &mut findings.closed);
+            return EnvoyRoutes::ByListener(Box::new(priced));
+        }
         let routes = priced.write(ANYWHERE, &mut findings.closed);
         if route::depends_on_listener(&priced.unwritten.rule) {
             EnvoyRoutes::ByListener(Box::new(priced))
@@ -90,6 +99,35 @@ struct PricedMatch<'a> {
 }
 
 impl Priced {
+    /// Whether its Envoy routes together have more in slots than is kept.
+    fn is_large(&self) -> bool {
+        let Unwritten { rule, matches, .. } = &self.unwritten;
+        let of_route: usize = rule.slots.iter().map(|slot| slot.config.len()).sum();
+        of_route.saturating_mul(matches.len()) > KEPT
+    }
+
+    /// The match alone whose Envoy routes are the largest: what Envoy can read of it, it can read of all.
+    fn largest(&self) -> Self {
+        let Unwritten { matches, .. } = &self.unwritten;
+        let length = |at: &usize| format!("{:?}", matches[*at].written).len();
+        let largest = (0..matches.len()).max_by_key(length);
+        let taken = largest.map(|at| self.taken[at]).into_iter().collect();
+        let matches = largest.map(|at| matches[at].clone()).into_iter().collect();
+        Self { unwritten: Unwritten { matches, ..self.unwritten.clone() }, taken }
+    }
+
+    /// The rule as it weighs: one that is large has Envoy routes without slots, that take what they take with them, so that
+    /// somebody who stores much and has many matches has nobody wait for what there is no room for.
+    pub(crate) fn weighed(&self) -> Cow<'_, Self> {
+        if !self.is_large() {
+            return Cow::Borrowed(self);
+        }
+        let mut weighed = self.clone();
+        let slots = std::mem::take(&mut weighed.unwritten.rule.slots);
+        weighed.unwritten.states = weighed.unwritten.states.saturating_add(weight::slots(&slots));
+        Cow::Owned(weighed)
+    }
+
     /// The rule, answering 500 by itself, which is the same at every listener.
     pub(crate) fn closed(mut self) -> Self {
         self.unwritten.rule = Rule::direct_response(500, "");

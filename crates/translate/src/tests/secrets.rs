@@ -128,3 +128,29 @@ fn credentials_are_read_once_and_kept_once_for_all_policies_that_ask_for_the_sam
     }
     assert_eq!(scene.0.engine().rows::<crate::policy::secrets::CredentialSlots>().len(), 0);
 }
+
+#[test]
+fn what_each_route_has_a_copy_of_is_kept_once_in_the_controller() {
+    let keys = |count: usize| (0..count).map(|at| (format!("client-{at}"), json!(format!("key-{at:05}-0123456789"))));
+    let secret = |count| opaque("keys", json!(keys(count).collect::<serde_json::Map<_, _>>()));
+    let matches: Vec<_> = (0..8).map(|at| json!({"path": {"value": format!("/{at}")}})).collect();
+    let rule = json!({"matches": matches, "backendRefs": [{"name": "s", "port": 80}]});
+    let guarded = on("guarded", json!({"apiKeyAuth": {"secretRef": {"name": "keys"}}}));
+    let mut scene = scene([
+        route("guarded", json!({"hostnames": ["guarded.example"], "rules": [rule]})),
+        guarded.clone(),
+        secret(3_000),
+    ]);
+    let written = |scene: &Scene| {
+        let key = (ir::Chain::root(ir::RouteId::http("apps", "guarded")), 0);
+        let resolved = scene.0.engine().get::<crate::resolve::ResolvedRule>(&key).expect("the rule");
+        resolved.is_written()
+    };
+    assert!(!written(&scene), "the rule keeps a copy for each of its matches");
+    let config = |scene: &Scene| scene.resource("infra/edge", envoy::ResourceKind::RouteConfiguration, "http/80");
+    let many = config(&scene).expect("routes").to_string();
+    assert_eq!(many.matches("client-2999").count(), 8, "one for each match");
+    scene.put(secret(3));
+    assert!(written(&scene));
+    assert_eq!(config(&scene).expect("routes").to_string().matches("client-2\"").count(), 8);
+}
