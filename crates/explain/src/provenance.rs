@@ -43,9 +43,20 @@ pub(crate) fn effects(lineage: &Lineage, chain: &Chain, route: &ServedRoute) -> 
             let words = lineage.wide.iter().flat_map(|wide| wide.words(what)).filter(|_| !is_said);
             by.extend(words.filter(|word| !by.contains(word)).collect::<Vec<_>>());
         }
-        Effect { what, value, from, overridden, by }
+        Effect { what, value, overridden: unheard(overridden, &from), from, by }
     });
     effects.collect()
+}
+
+/// Each once. Who is merged with others in one place may be overridden in a wider one, and is heard all the same.
+fn unheard(overridden: Vec<String>, heard: &[String]) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for name in overridden {
+        if !heard.contains(&name) && !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    }
+    distinct
 }
 
 /// An Envoy route with the slots that hold for it, those of its virtual host and route configuration among them.

@@ -108,3 +108,22 @@ fn what_holds_is_told_with_the_policy_of_the_gateway_listener_or_rule_that_says_
         assert_eq!((by, others), (names(&[from]), names(overridden)), "{url}");
     }
 }
+
+#[test]
+fn who_is_heard_is_not_told_as_one_who_is_not_and_each_is_told_once() {
+    let mut edge = gateway("edge", json!([http("plain", 80, "")]));
+    edge["metadata"]["annotations"] = json!({"kgateway.dev/inherited-policy-priority": "DeepMergePreferChild"});
+    let cors = |field: &str, value: Value| json!({"cors": {field: value}});
+    let origins = cors("allowOrigins", json!(["https://a.example"]));
+    // Where a route says nothing the listener's holds, and the Gateway's does not.
+    let scene = Scene::new([
+        edge,
+        service("s"),
+        route("shop", json!({"hostnames": ["shop.example.com"], "rules": [forward("/")]})),
+        policy("infra", "gateway", ("Gateway", "edge"), None, &origins),
+        policy("infra", "listener", ("Gateway", "edge"), Some("plain"), &cors("disable", json!({}))),
+        policy("apps", "route", ("HTTPRoute", "shop"), None, &cors("allowMethods", json!(["PUT"]))),
+    ]);
+    let (_, from, overridden) = said(&scene, "http://shop.example.com/", "cors").expect("an effect");
+    assert_eq!((from, overridden), (names(&["apps/route", "infra/gateway"]), names(&["infra/listener"])));
+}
