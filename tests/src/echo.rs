@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use respond::Respond;
+pub use respond::{ATTEMPTS_OF, Respond};
 
 /// The request header that carries a [`Respond`] as JSON.
 pub const RESPOND: &str = "x-test-respond";

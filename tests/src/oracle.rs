@@ -3,14 +3,19 @@
 //! A second opinion for tests: it shares no code with Portcullis, knows nothing of Envoy, and scans all matches one after
 //! the other, by the text of Gateway API and of its own documentation of delegation. It is slow, and right where it
 //! answers; what it does not know it refuses to read. It serves HTTP listeners, whose requests it takes to be normalized.
+//! Of the match that takes a request it tells what policies come to, and what a client sees of that.
 
 mod hostname;
 mod matching;
+mod merge;
 mod model;
 mod pattern;
+mod policy;
+mod sight;
 pub mod stage;
 #[cfg(test)]
 mod tests;
+mod treatment;
 mod tree;
 pub mod worlds;
 
@@ -25,7 +30,10 @@ use hostname::Fit;
 use model::{Listener, Route, World};
 use tree::{Item, Place, Tree};
 
+pub use merge::Held;
 pub use model::Name;
+pub use sight::Sight;
+pub use treatment::Treatment;
 
 /// What an operator can set.
 #[derive(Clone, Debug)]
@@ -158,13 +166,7 @@ impl Oracle {
 
     /// What becomes of a request that reaches a port of a Gateway (`NAMESPACE/NAME`).
     pub fn ask(&self, gateway: &str, port: u16, request: &Request) -> Outcome {
-        let serving = self
-            .world
-            .listeners
-            .iter()
-            .filter(|listener| listener.gateway.to_string() == gateway && listener.port == u64::from(port));
-        let fitting = serving.filter_map(|listener| Some((listener.hostname.fit(&request.host)?, listener)));
-        let Some((_, listener)) = fitting.max_by_key(|(fit, _)| *fit) else {
+        let Some(listener) = self.listener(gateway, port, &request.host) else {
             return Outcome::NotFound(format!("no listener of {gateway} on {port} is for {:?}", request.host));
         };
         let mut items: Vec<((std::cmp::Reverse<Fit>, &Place), &Item)> = Vec::new();
@@ -181,6 +183,17 @@ impl Oracle {
             Some(entry) => Outcome::Route(entry.taken.clone()),
             None => Outcome::NotFound(format!("no match that listener {} serves takes it", listener.name)),
         }
+    }
+
+    /// The listener that a host belongs to.
+    fn listener(&self, gateway: &str, port: u16, host: &str) -> Option<&Listener> {
+        let serving = self
+            .world
+            .listeners
+            .iter()
+            .filter(|listener| listener.gateway.to_string() == gateway && listener.port == u64::from(port));
+        let fitting = serving.filter_map(|listener| Some((listener.hostname.fit(host)?, listener)));
+        fitting.max_by_key(|(fit, _)| *fit).map(|(_, listener)| listener)
     }
 
     /// Some paths that the matches of each root take.

@@ -110,7 +110,7 @@ impl Case {
         let mut refused = 0;
         for (index, (asked, seen)) in self.world.requests.iter().zip(seen).enumerate() {
             if taker(&self.before[index]).as_ref() == Some(&self.child) {
-                ensure!(seen.status == 500 && seen.backend.is_none(), "{asked}: {seen}");
+                ensure!(seen.status == 500 && seen.echoed.is_none(), "{asked}: {seen}");
                 refused += 1;
             } else {
                 seen.compare(&after[index]).with_context(|| asked.to_string())?;

@@ -1,12 +1,14 @@
 //! What the oracle tells from the manifests is what a real Envoy does that Portcullis controls, and what Portcullis
 //! explains.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, Result, ensure};
-use explain::Request;
+use explain::{Explanation, Request};
 use portcullis_tests::client;
-use portcullis_tests::oracle::stage::{REGEX_MAX_TIME, Stage};
+use portcullis_tests::oracle::stage::{REGEX_MAX_TIME, Seen, Stage};
 use portcullis_tests::oracle::worlds::{Asked, Kind, World, fixtures, worlds};
-use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings};
+use portcullis_tests::oracle::{Answer, Oracle, Outcome, Settings, Treatment};
 use proptest::strategy::ValueTree;
 use translate::testing::Draws;
 use translate::{Change, Translator};
@@ -38,14 +40,19 @@ fn translated(world: &World) -> Result<Translator> {
     Ok(translator)
 }
 
-/// Whether what `explain` says of a request is what the oracle says.
-fn compare(translator: &Translator, asked: &Asked, outcome: &Outcome) -> Result<()> {
+/// What `explain` says of a request.
+fn explained(translator: &Translator, asked: &Asked) -> Result<Explanation> {
     let (namespace, name) = asked.gateway.split_once('/').context("a Gateway")?;
     let client::Request { method, path, host, headers, .. } = &asked.request;
     let url = format!("http://{host}:{}{path}", asked.port);
     let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let request = Request::new(method, &url, headers.iter().map(String::as_str))?;
-    let explanation = explain::explain(translator, &ir::NsName::new(namespace, name), &request);
+    Ok(explain::explain(translator, &ir::NsName::new(namespace, name), &request))
+}
+
+/// Whether what `explain` says of a request is what the oracle says.
+fn compare(translator: &Translator, asked: &Asked, outcome: &Outcome) -> Result<()> {
+    let explanation = explained(translator, asked)?;
     let leaf = explanation
         .leaf
         .as_ref()
@@ -56,6 +63,37 @@ fn compare(translator: &Translator, asked: &Asked, outcome: &Outcome) -> Result<
         let explained = explanation.outcome.status();
         ensure!(explained == Some(u32::from(status)), "explained as {explained:?}, and not {status}");
     }
+    Ok(())
+}
+
+/// Whether a client sees what policies come to, and `explain` says whose they are.
+fn compare_policies(
+    translator: &Translator,
+    oracle: &Oracle,
+    asked: &Asked,
+    outcome: &Outcome,
+    seen: &Seen,
+) -> Result<()> {
+    let Outcome::Route(taken) = outcome else { return Ok(()) };
+    let treatment = oracle.treat(asked, taken);
+    let sight = treatment.sight(outcome, asked);
+    sight.compare(seen).with_context(|| format!("{treatment:#?}\n{sight:#?}\n{outcome}"))?;
+    if !matches!(treatment, Treatment::ClosedAtAll(_)) {
+        seen.is_taken_by(outcome)?;
+    }
+    let (Treatment::Units(units), Answer::Backends { .. }) = (&treatment, outcome.answer()) else { return Ok(()) };
+    let explanation = explained(translator, asked)?;
+    let told = explanation.effects.iter().filter(|effect| units::AnyUnit::FIELDS.contains(&effect.what));
+    let told: BTreeMap<_, _> = told
+        .map(|effect| {
+            let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+            (effect.what, (set(&effect.from), set(&effect.overridden), set(&effect.by)))
+        })
+        .collect();
+    let expected =
+        units.iter().map(|(unit, held)| (*unit, (held.from.clone(), held.overridden.clone(), held.by.clone())));
+    let expected: BTreeMap<_, _> = expected.collect();
+    ensure!(told == expected, "explained as {told:#?}, and not {expected:#?}\n{explanation}");
     Ok(())
 }
 
@@ -71,7 +109,12 @@ async fn agree(kind: Kind, fixed: usize) -> Result<()> {
         let seen = stage.play(world).await?;
         let differences: Vec<String> = std::iter::zip(&world.requests, std::iter::zip(&seen, &outcomes))
             .filter_map(|(asked, (seen, outcome))| {
-                let compared = seen.compare(outcome).and_then(|()| compare(&translator, asked, outcome));
+                let compared = match kind {
+                    Kind::Policies => compare_policies(&translator, &oracle, asked, outcome, seen),
+                    Kind::Plain | Kind::Trees => {
+                        seen.compare(outcome).and_then(|()| compare(&translator, asked, outcome))
+                    }
+                };
                 Some(format!("{asked}: {:#}", compared.err()?))
             })
             .collect();
@@ -97,4 +140,9 @@ async fn without_delegation_envoy_and_explain_take_the_route_that_the_oracle_tel
 #[tokio::test(flavor = "multi_thread")]
 async fn with_delegation_envoy_and_explain_take_the_route_that_the_oracle_tells() -> Result<()> {
     agree(Kind::Trees, 120).await.context("worlds with trees")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_on_all_levels_do_and_are_explained_as_the_oracle_merges_them() -> Result<()> {
+    agree(Kind::Policies, 24).await.context("worlds with policies")
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Echoed, RESPOND};
 
 /// The header by which attempts of one request are recognised as such.
-const ATTEMPTS_OF: &str = "x-test-id";
+pub const ATTEMPTS_OF: &str = "x-test-id";
 
 /// The answer that a request asks for. What is not set is what a backend without opinions does: 200, at once.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

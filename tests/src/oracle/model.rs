@@ -1,6 +1,6 @@
 //! Manifests, read as far as the oracle goes. What would change its answer and is unknown to it is an error.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::hostname::Hostname;
 use super::matching::Match;
+use super::policy::{Mode, TrafficPolicy, rule_policies};
 
 pub(super) const GATEWAY_API: &str = "gateway.networking.k8s.io";
 const INHERIT: &str = "delegation.kgateway.dev/inherit-parent-matcher";
@@ -34,6 +35,10 @@ pub(super) struct World {
     pub(super) listeners: Vec<Listener>,
     pub(super) routes: Vec<Route>,
     pub(super) policies: Vec<Policy>,
+    /// In the order in which they count.
+    pub(super) traffic_policies: Vec<TrafficPolicy>,
+    /// What Gateways say of policies.
+    pub(super) modes: BTreeMap<Name, Mode>,
     services: BTreeSet<Name>,
     grants: Vec<Grant>,
 }
@@ -52,6 +57,9 @@ pub(super) struct Route {
     pub(super) name: Name,
     pub(super) created: String,
     pub(super) label: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    /// What it says of policies.
+    pub(super) mode: Mode,
     pub(super) inherits: bool,
     pub(super) weight: i32,
     pub(super) parents: Vec<Parent>,
@@ -75,8 +83,12 @@ pub(super) struct Rule {
     pub(super) delegates: Vec<Delegate>,
     pub(super) backends: Vec<Backend>,
     pub(super) redirects: bool,
+    /// The policies that its filters name.
+    pub(super) extensions: Vec<String>,
     /// Something in it cannot be served.
     pub(super) broken: bool,
+    /// A policy on it is why.
+    pub(super) closed: bool,
 }
 
 /// A reference to children.
@@ -141,18 +153,37 @@ impl World {
             let conflict = world.listeners[..index].iter().any(|other| indistinct(listener, other));
             ensure!(!conflict, "the oracle knows no listeners in conflict: {listener:?}");
         }
+        world.traffic_policies.sort_by(|one, other| one.rank().cmp(other.rank()));
+        world.close();
         world.policies.sort_by(|one, other| (&one.created, &one.name).cmp(&(&other.created, &other.name)));
         Ok(world)
     }
 
+    /// Breaks the rules for which a policy is named that is not there, or says what nobody knows.
+    fn close(&mut self) {
+        for route in &mut self.routes {
+            let (name, labels) = (&route.name, &route.labels);
+            for rule in &mut route.rules {
+                let policies = rule_policies(&self.traffic_policies, name, labels, rule);
+                rule.broken |= policies.is_none();
+                let is_unknown = |policies: Vec<&TrafficPolicy>| policies.iter().any(|policy| policy.units.is_none());
+                rule.closed = policies.is_none_or(is_unknown);
+            }
+        }
+    }
+
     fn add(&mut self, kind: &str, manifest: &Value) -> Result<()> {
         match kind {
-            "Gateway" => self.listeners.extend(listeners(manifest)?),
+            "Gateway" => {
+                self.modes.insert(name_of(manifest)?, Mode::of(manifest));
+                self.listeners.extend(listeners(manifest)?);
+            }
             "HTTPRoute" => self.routes.push(Route::read(manifest)?),
             "Service" => drop(self.services.insert(name_of(manifest)?)),
             "ReferenceGrant" => self.grants.push(Grant::read(manifest)?),
             "DelegationPolicy" => self.policies.push(Policy::read(manifest)?),
-            "GatewayClass" | "Namespace" | "EndpointSlice" => {}
+            "TrafficPolicy" => self.traffic_policies.push(TrafficPolicy::read(manifest)?),
+            "GatewayClass" | "Namespace" | "EndpointSlice" | "Secret" => {}
             other => bail!("the oracle knows no {other}"),
         }
         Ok(())
@@ -187,12 +218,16 @@ impl Route {
             let notes = manifest.pointer("/metadata/annotations").and_then(|notes| notes.get(name));
             notes.and_then(Value::as_str).unwrap_or_default().to_owned()
         };
-        let label = manifest.pointer("/metadata/labels").and_then(|labels| labels.get(LABEL));
+        let labels = manifest.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let labels: BTreeMap<_, _> = labels.collect();
         let rules: Result<Vec<_>> = list(manifest, "/spec/rules").map(|rule| Rule::read(rule, &name)).collect();
         let hostnames = list(manifest, "/spec/hostnames").filter_map(Value::as_str);
         Ok(Self {
             created: text(manifest, "/metadata/creationTimestamp").unwrap_or_default(),
-            label: label.and_then(Value::as_str).map(ToOwned::to_owned),
+            label: labels.get(LABEL).cloned(),
+            labels,
+            mode: Mode::of(manifest),
             inherits: ["true", "yes", "enabled"].contains(&note(INHERIT).to_lowercase().as_str()),
             weight: note(WEIGHT).parse().unwrap_or(0),
             parents: list(manifest, "/spec/parentRefs").filter_map(|parent| Parent::read(parent, &name)).collect(),
@@ -253,15 +288,27 @@ impl Rule {
             }
         }
         broken |= !delegates.is_empty() && !backends.is_empty();
-        let mut redirects = false;
+        let (mut redirects, mut extensions) = (false, Vec::new());
         for filter in list(value, "/filters") {
             match text(filter, "/type").as_deref() {
                 Some("RequestHeaderModifier" | "ResponseHeaderModifier" | "RequestMirror") => {}
+                Some("ExtensionRef") if filter["extensionRef"]["kind"] == "TrafficPolicy" => {
+                    extensions.extend(text(filter, "/extensionRef/name"));
+                }
                 Some("RequestRedirect") if delegates.is_empty() => redirects = true,
                 other => bail!("the oracle knows no filter {other:?} here"),
             }
         }
-        Ok(Self { name: text(value, "/name"), matches, delegates, backends, redirects, broken })
+        Ok(Self {
+            name: text(value, "/name"),
+            matches,
+            delegates,
+            backends,
+            redirects,
+            extensions,
+            broken,
+            closed: false,
+        })
     }
 }
 
@@ -346,7 +393,7 @@ fn listeners(gateway: &Value) -> Result<Vec<Listener>> {
     list(gateway, "/spec/listeners").map(read).collect()
 }
 
-fn name_of(manifest: &Value) -> Result<Name> {
+pub(super) fn name_of(manifest: &Value) -> Result<Name> {
     let namespace = text(manifest, "/metadata/namespace").unwrap_or_else(|| "default".to_owned());
     Ok(Name { namespace, name: text(manifest, "/metadata/name").context("an object without name")? })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::worlds::{Asked, GATEWAYS, SENTINEL, World, fixtures};
 use super::{Answer, Outcome};
 use crate::client::{self, Request, Target};
-use crate::echo::Echo;
+use crate::echo::{self, Echo, Echoed};
 use crate::manifests::{self, PortMapping, Renderer};
 use crate::portcullis::Portcullis;
 use crate::ports;
@@ -25,7 +25,7 @@ pub const REGEX_MAX_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Stage {
     portcullis: Portcullis,
-    envoys: BTreeMap<&'static str, Process>,
+    envoys: BTreeMap<&'static str, Proxy>,
     renderer: Renderer,
     /// How many worlds there were.
     number: usize,
@@ -34,13 +34,22 @@ pub struct Stage {
     _folder: tempfile::TempDir,
 }
 
+/// An Envoy with its admin interface.
+#[derive(Debug)]
+struct Proxy {
+    process: Process,
+    admin: Target,
+}
+
 /// What became of a request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The status.
     pub status: u16,
-    /// The backend that answered.
-    pub backend: Option<String>,
+    /// The headers that the client got.
+    pub headers: Vec<(String, String)>,
+    /// What the backend got that answered.
+    pub echoed: Option<Echoed>,
     /// The name of the Envoy route that took it.
     pub route: Option<String>,
 }
@@ -60,8 +69,9 @@ impl Stage {
         let mut envoys = BTreeMap::new();
         for (number, (gateway, _)) in GATEWAYS.into_iter().enumerate() {
             let mut bootstrap = portcullis.bootstrap(gateway).await?;
-            let admin = json!({"socketAddress": {"address": "127.0.0.1", "portValue": ports::free_port()?}});
-            bootstrap["admin"] = json!({"address": admin});
+            let admin = ports::free_port()?;
+            let address = json!({"socketAddress": {"address": "127.0.0.1", "portValue": admin}});
+            bootstrap["admin"] = json!({"address": address});
             let file = |ending: &str| folder.path().join(format!("{number}.{ending}"));
             std::fs::write(file("json"), bootstrap.to_string())?;
             let path = file("json").to_string_lossy().into_owned();
@@ -73,7 +83,8 @@ impl Stage {
                 ["--file-flush-interval-msec", "10"],
             ];
             let arguments = arguments.into_iter().flatten().chain(["--disable-hot-restart"]);
-            envoys.insert(gateway, Process::start("envoy", &envoy_binary()?, arguments, file("log"))?);
+            let process = Process::start("envoy", &envoy_binary()?, arguments, file("log"))?;
+            envoys.insert(gateway, Proxy { process, admin: Target::local(admin) });
         }
         Ok(Self { portcullis, envoys, renderer, number: 0, _backends: backends, _folder: folder })
     }
@@ -87,27 +98,32 @@ impl Stage {
         let file = render(&mut self.renderer, manifests)?;
         self.portcullis.write("world.yaml", &file)?;
         for (gateway, ports) in GATEWAYS {
+            // A policy may have the sentinel itself answered otherwise, so Envoy is asked what it has.
+            let admin = &self.envoys[gateway].admin;
+            let served = eventually(TIMEOUT, async || {
+                let dump = Request::get("localhost", "/config_dump?resource=dynamic_route_configs");
+                let dump: Value = serde_json::from_str(&client::send(admin, &dump).await?.body)?;
+                let has = |config: &&Value| config.to_string().contains(&format!("\"{}\"", served_at(number)));
+                let configs = dump["configs"].as_array().map_or(0, |configs| configs.iter().filter(has).count());
+                ensure!(configs == ports.len(), "{configs} route configurations have it");
+                Ok(())
+            });
+            let served = served.await.with_context(|| format!("world {number} does not reach {gateway}"));
+            served.with_context(|| self.portcullis.log_tail())?;
             for port in ports {
-                let target = Target::local(self.renderer.port(gateway, *port)?);
-                let request = Request::get(SENTINEL, &format!("/world/{number}"));
-                let served = eventually(TIMEOUT, async || {
-                    let response = client::send(&target, &request).await?;
-                    // A route of the world before may redirect too.
-                    let location = response.header("location").unwrap_or_default();
-                    ensure!(location.ends_with(&served_at(number)), "{} to {location:?}", response.status);
-                    Ok(())
-                });
-                let served = served.await.with_context(|| format!("world {number} does not reach {gateway}:{port}"));
-                served.with_context(|| self.portcullis.log_tail())?;
+                // The worker takes routes before it takes the next connection.
+                client::send(&Target::local(self.renderer.port(gateway, *port)?), &Request::get(SENTINEL, "/")).await?;
             }
         }
         let mut seen = Vec::new();
         for (index, asked) in world.requests.iter().enumerate() {
             let target = Target::local(self.renderer.port(asked.gateway, asked.port)?);
-            let request = asked.request.clone().header("user-agent", &id(number, index));
+            // By the second one a backend tells attempts of one request from another request.
+            let id = id(number, index);
+            let request = asked.request.clone().header("user-agent", &id).header(echo::ATTEMPTS_OF, &id);
             let response = client::send(&target, &request).await.with_context(|| asked.to_string())?;
-            let backend = response.echoed.map(|echoed| echoed.backend);
-            seen.push(Seen { status: response.status, backend, route: None });
+            let client::Response { status, headers, echoed, .. } = response;
+            seen.push(Seen { status, headers, echoed, route: None });
         }
         self.read_routes(&world.requests, &mut seen).await?;
         self.portcullis.check()?;
@@ -121,10 +137,10 @@ impl Stage {
     /// Reads from the logs which route each request took.
     async fn read_routes(&mut self, requests: &[Asked], seen: &mut [Seen]) -> Result<()> {
         for envoy in self.envoys.values_mut() {
-            envoy.check_alive()?;
+            envoy.process.check_alive()?;
         }
         let routes = eventually(TIMEOUT, async || {
-            let logs = self.envoys.values().map(Process::log);
+            let logs = self.envoys.values().map(|envoy| envoy.process.log());
             let routes: BTreeMap<String, Option<String>> = logs.flat_map(|log| routes(&log)).collect();
             let routes = (0..requests.len()).map(|index| routes.get(&id(self.number, index)).cloned());
             routes.collect::<Option<Vec<_>>>().context("requests are missing in the access logs")
@@ -137,31 +153,41 @@ impl Stage {
 }
 
 impl Seen {
+    /// The backend that answered.
+    pub fn backend(&self) -> Option<&str> {
+        self.echoed.as_ref().map(|echoed| echoed.backend.as_str())
+    }
+
     /// Fails if an outcome is something else.
     pub fn compare(&self, outcome: &Outcome) -> Result<()> {
         let same = match outcome.answer() {
-            Answer::DirectResponse(status) => self.status == status && self.backend.is_none(),
-            Answer::Redirect => self.status == 302 && self.backend.is_none(),
-            Answer::Backends { names, broken_share } => match &self.backend {
+            Answer::DirectResponse(status) => self.status == status && self.echoed.is_none(),
+            Answer::Redirect => self.status == 302 && self.echoed.is_none(),
+            Answer::Backends { names, broken_share } => match self.backend() {
                 Some(backend) => self.status == 200 && names.contains(backend),
                 None => self.status == 500 && broken_share,
             },
         };
+        ensure!(same, "{self}, and not {outcome}");
+        self.is_taken_by(outcome)
+    }
+
+    /// Fails if another match took it than the one of an outcome.
+    pub fn is_taken_by(&self, outcome: &Outcome) -> Result<()> {
         let named = match (&self.route, outcome.route_identity()) {
             (None, None) => true,
             (Some(name), Some(identity)) => is_named(name, &identity.to_string()),
             _ => false,
         };
-        ensure!(same && named, "{self}, and not {outcome}");
+        ensure!(named, "{self}, and not {outcome}");
         Ok(())
     }
 }
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, backend, route } = self;
-        let backend = backend.as_deref().unwrap_or("no backend");
-        write!(f, "{status} by {} from {backend}", route.as_deref().unwrap_or("no route"))
+        let backend = self.backend().unwrap_or("no backend");
+        write!(f, "{} by {} from {backend}", self.status, self.route.as_deref().unwrap_or("no route"))
     }
 }
 

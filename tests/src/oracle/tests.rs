@@ -8,6 +8,7 @@ mod examples;
 mod order;
 mod outcomes;
 mod plain;
+mod policies;
 mod worlds;
 
 /// A Gateway for all, and a Service `NAMESPACE/svc` in each namespace.

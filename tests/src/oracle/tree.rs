@@ -32,6 +32,8 @@ pub(super) struct Place {
     matching: usize,
     /// It gives way to all that is equal otherwise.
     behind: bool,
+    /// The routes and rules from the root on. Of two ways to one match the policies of one hold.
+    way: Vec<(Name, usize)>,
 }
 
 /// What a tree has in common.
@@ -156,6 +158,12 @@ impl<'a> Tree<'a> {
             rule: at.index,
             matching: at.matching,
             behind: false,
+            way: at
+                .above
+                .iter()
+                .map(|(_, step)| (step.route.clone(), step.rule))
+                .chain([(at.route.name.clone(), at.index)])
+                .collect(),
         }
     }
 

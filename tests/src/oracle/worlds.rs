@@ -4,6 +4,7 @@
 //! own wherever there are enough, so that the answer tells which rule it was.
 
 mod draw;
+mod policies;
 mod requests;
 mod routes;
 
@@ -39,6 +40,8 @@ pub enum Kind {
     Plain,
     /// Routes that delegate to others too.
     Trees,
+    /// The same with policies on all levels.
+    Policies,
 }
 
 /// A world.
@@ -59,6 +62,8 @@ pub struct Asked {
     pub port: u16,
     /// The request.
     pub request: Request,
+    /// Whether the same went just before.
+    pub is_repeated: bool,
 }
 
 impl fmt::Display for Asked {
@@ -70,7 +75,8 @@ impl fmt::Display for Asked {
 
 /// Worlds that the oracle knows, all settings as by default.
 pub fn worlds(kind: Kind) -> impl Strategy<Value = World> {
-    vec(any::<u16>(), 1500).prop_filter_map("too large", move |choices| world(kind, choices))
+    vec(any::<u16>(), if kind == Kind::Policies { 4000 } else { 1500 })
+        .prop_filter_map("too large", move |choices| world(kind, choices))
 }
 
 fn world(kind: Kind, choices: Vec<u16>) -> Option<World> {
@@ -81,7 +87,13 @@ fn world(kind: Kind, choices: Vec<u16>) -> Option<World> {
     manifests.extend(routes);
     let all: Vec<Value> = fixtures().into_iter().chain(manifests.iter().cloned()).collect();
     let oracle = super::Oracle::read(&all, &Settings::default()).expect("a world that the oracle knows");
-    let requests = requests::requests(&mut draw, &oracle.paths(), &written);
+    let mut requests = requests::requests(&mut draw, &oracle.paths(), &written);
+    if kind == Kind::Policies {
+        // Many are for what no backend answers.
+        policies::add(&mut draw, &mut manifests);
+        requests.extend(requests::requests(&mut draw, &oracle.paths(), &written));
+        requests = policies::requests(&mut draw, &oracle, &requests);
+    }
     (oracle.size() <= MOST_MATCHES).then_some(World { manifests, requests })
 }
 

@@ -192,7 +192,7 @@ spec:
 #[test]
 fn what_would_need_more_knowledge_is_refused() {
     for manifest in [
-        "{kind: TrafficPolicy, metadata: {name: p}}",
+        "{kind: TrafficPolicy, metadata: {name: p}, spec: {jwtAuth: {}}}",
         "{kind: Gateway, metadata: {name: g}, spec: {listeners: [{name: l, port: 1, protocol: HTTPS}]}}",
         "{route: infra/root, rules: [{path: /a, filters: [{type: CORS}]}]}",
         r"{route: infra/root, rules: [{matches: [{path: {type: RegularExpression, value: '\d'}}]}]}",

@@ -64,5 +64,5 @@ fn request(draw: &mut Draw, mut path: String) -> Asked {
     if draw.percent(20) {
         "POST".clone_into(&mut request.method);
     }
-    Asked { gateway: GATEWAYS[gateway].0, port, request }
+    Asked { gateway: GATEWAYS[gateway].0, port, request, is_repeated: false }
 }

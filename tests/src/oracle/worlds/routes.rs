@@ -42,15 +42,15 @@ struct Routes<'a> {
 
 /// Routes and policies, and some paths that they write.
 pub(super) fn routes(draw: &mut Draw, kind: Kind) -> (Vec<Value>, BTreeSet<String>) {
-    let by_weight = kind == Kind::Trees && draw.percent(35);
+    let by_weight = kind != Kind::Plain && draw.percent(35);
     let mut routes = Routes { draw, kind, by_weight, drafts: Vec::new(), used: 0, paths: BTreeSet::new() };
     let mut above = Vec::new();
-    for level in 0..=if kind == Kind::Trees { DEPTH } else { 0 } {
+    for level in 0..=if kind == Kind::Plain { 0 } else { DEPTH } {
         let count = match (kind, level) {
             (Kind::Plain, _) => 1 + routes.draw.below(6),
-            (Kind::Trees, 0) => 1 + routes.draw.below(3),
-            (Kind::Trees, 1..4) => 1 + routes.draw.below(4),
-            (Kind::Trees, _) => 1 + routes.draw.below(2),
+            (_, 0) => 1 + routes.draw.below(3),
+            (_, 1..4) => 1 + routes.draw.below(4),
+            (_, _) => 1 + routes.draw.below(2),
         };
         let mut here = Vec::new();
         for _ in 0..count {
@@ -129,7 +129,7 @@ impl Routes<'_> {
 
     fn rule(&mut self, level: usize, inherits: bool, namespace: &str, above: &[Above], here: &mut Vec<Above>) -> Value {
         let likely = if level == 0 { 80 } else { 60 };
-        let delegates = self.kind == Kind::Trees && level < DEPTH && self.draw.percent(likely);
+        let delegates = self.kind != Kind::Plain && level < DEPTH && self.draw.percent(likely);
         let one_match = delegates && self.by_weight;
         let mut matches = Vec::new();
         for _ in 0..=usize::from(!one_match && self.draw.percent(25)) {
