@@ -5,6 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rustls::crypto::aws_lc_rs;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 
 /// The kind of a private key.
@@ -30,6 +35,24 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// How a server shows it; `clients` are those whose certificate it demands.
+    pub fn server(&self, clients: Option<&Self>) -> Result<ServerConfig> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let config = match clients {
+            None => config.with_no_client_auth(),
+            Some(clients) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from(clients.der.clone()))?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())?;
+        Ok(config.with_single_cert(vec![CertificateDer::from(self.der.clone())], key)?)
+    }
+
     /// A new certificate for `names`.
     pub fn new(names: &[String], kind: KeyKind) -> Result<Self> {
         let key = match kind {

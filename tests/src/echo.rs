@@ -19,8 +19,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 pub use respond::{ATTEMPTS_OF, Respond};
 
@@ -85,6 +87,15 @@ struct State {
 impl Echo {
     /// Listens on `address`; port 0 takes a free one.
     pub async fn start(name: &str, address: SocketAddr) -> Result<Self> {
+        Self::listen(name, address, None).await
+    }
+
+    /// The same over TLS alone.
+    pub async fn start_tls(name: &str, address: SocketAddr, tls: rustls::ServerConfig) -> Result<Self> {
+        Self::listen(name, address, Some(TlsAcceptor::from(Arc::new(tls)))).await
+    }
+
+    async fn listen(name: &str, address: SocketAddr, tls: Option<TlsAcceptor>) -> Result<Self> {
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("echo {name} cannot listen on {address}"))?;
         let address = listener.local_addr()?;
@@ -94,7 +105,7 @@ impl Echo {
             seen: Mutex::default(),
             attempts: respond::Attempts::default(),
         });
-        let task = tokio::spawn(accept(listener, Arc::clone(&state)));
+        let task = tokio::spawn(accept(listener, tls, Arc::clone(&state)));
         Ok(Self { address, state, task })
     }
 
@@ -135,7 +146,7 @@ impl Drop for Echo {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<State>) {
     // Connections end with the backend: a backend that is gone does not answer.
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -145,18 +156,29 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let state = Arc::clone(&state);
+        let (state, tls) = (Arc::clone(&state), tls.clone());
         connections.spawn(async move {
-            let service = service_fn(move |request| {
-                let state = Arc::clone(&state);
-                async move { answer(&state, request).await }
-            });
-            // A connection that the client broke off is no failure of the backend.
-            let _ = auto::Builder::new(TokioExecutor::new())
-                .serve_connection_with_upgrades(TokioIo::new(stream), service)
-                .await;
+            match tls {
+                None => serve(stream, state).await,
+                // Who does not speak TLS gets nothing.
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve(stream, state).await;
+                    }
+                }
+            }
         });
     }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, state: Arc<State>) {
+    let service = service_fn(move |request| {
+        let state = Arc::clone(&state);
+        async move { answer(&state, request).await }
+    });
+    // A connection that the client broke off is no failure of the backend.
+    let _ =
+        auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }
 
 async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {

@@ -232,3 +232,81 @@ async fn updates(envoy: &Envoy) -> Result<Vec<(String, u64)>> {
         .map(|name| Ok(((*name).to_owned(), *stats.get(*name).with_context(|| format!("no stat {name}"))?)))
         .collect()
 }
+
+fn policy(number: usize) -> String {
+    format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: BackendConfigPolicy
+metadata: {{namespace: infra, name: connections}}
+spec:
+  targetRefs:
+  - {{group: '', kind: Service, name: backend}}
+  - {{group: gateway.kgateway.dev, kind: Backend, name: backend}}
+  connectTimeout: {}s
+  commonHttpProtocolOptions: {{idleTimeout: {}s}}
+",
+        number + 1,
+        number + 10
+    )
+}
+
+/// Neither of one whose endpoints are told to proxies, nor of one that they look for themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_changes_how_to_connect_loses_no_request() -> Result<()> {
+    const CHANGES: usize = 20;
+    let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let backend = format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: Backend
+metadata: {{namespace: infra, name: backend}}
+spec: {{static: {{hosts: [{{host: localhost, port: {}}}]}}}}
+",
+        echo.address().port()
+    );
+    let rules = "
+  - backendRefs: [{name: backend, port: 80}, {group: gateway.kgateway.dev, kind: Backend, name: backend}]";
+    let route = objects::Route { name: "both", rules, ..Default::default() }.to_string();
+    let files = [
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
+        file("route.yaml", format!("{}{backend}{route}", service("backend", &echo))),
+        file("policy.yaml", policy(0)),
+    ];
+    let flags = ["--backend-allow-local", "true"].map(String::from);
+    let portcullis = Portcullis::start_with(&files, &flags).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    eventually(TIMEOUT, async || {
+        for _ in 0..8 {
+            let response =
+                portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
+            ensure!(response.status == 200, "{}", response.status);
+        }
+        Ok(())
+    })
+    .await?;
+    let load = Load::start(&Target::local(port));
+    for number in 1..=CHANGES {
+        let changed =
+            async || envoy.stats().await?.get("cluster_manager.cluster_modified").copied().context("no statistics");
+        let before = changed().await?;
+        portcullis.write("policy.yaml", &policy(number))?;
+        let both = async || {
+            let now = changed().await?;
+            ensure!(now >= before + 2, "{now} changes after {before}");
+            Ok(())
+        };
+        if let Err(error) = eventually(TIMEOUT, both).await {
+            load.finish().await?;
+            return Err(error.context(portcullis.log_tail()));
+        }
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {CHANGES} changes");
+    portcullis.check()?;
+    envoy.check().await
+}

@@ -6,6 +6,7 @@
 pub mod object;
 
 pub mod backend;
+pub mod backend_config_policy;
 pub mod delegation_policy;
 pub mod direct_response;
 pub mod gateway;
@@ -29,6 +30,7 @@ use crate::{
     schema::Schema,
 };
 pub use backend::Backend;
+pub use backend_config_policy::BackendConfigPolicy;
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;
 pub use gateway::Gateway;
@@ -49,6 +51,7 @@ kinds! {
     TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
     Backend: "Backend", "backends", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Backend;
+    BackendConfigPolicy: "BackendConfigPolicy", "backendconfigpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     RewritePolicy: "RewritePolicy", "rewritepolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     DelegationPolicy: "DelegationPolicy", "delegationpolicies", PORTCULLIS_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     GatewayParameters: "GatewayParameters", "gatewayparameters", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;

@@ -69,3 +69,79 @@ fn readable<T: DeserializeOwned>(list: &Value) -> Vec<T> {
     };
     items.iter().filter_map(|item| T::deserialize(item).ok().or_else(|| whole(item))).collect()
 }
+
+/// Declares the spec of a policy whose fields are kept as they are written, for others to judge: one that this release has
+/// never heard of may be one that protects something.
+macro_rules! open_policy {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, Eq, Hash, serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// Objects that the policy applies to.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub target_refs: Vec<$crate::policy::LocalPolicyTargetReference>,
+            /// Objects that the policy applies to, by label.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub target_selectors: Vec<$crate::policy::LocalPolicyTargetSelector>,
+            /// All other fields that are set, as they are written, by name. A field that this release has never heard of is among
+            /// them: it may be one that protects something.
+            #[serde(flatten)]
+            pub fields: std::collections::BTreeMap<Box<str>, serde_json::Value>,
+            /// Why the rest could not be read, if so: then only the targets are there, for the policy to be refused on them.
+            #[serde(skip)]
+            pub invalid: Box<[$crate::Violation]>,
+        }
+
+        impl std::fmt::Debug for $name {
+            /// Without the values of its fields, which may be secret.
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let Self { target_refs, target_selectors, fields, invalid } = self;
+                let mut all = f.debug_struct(stringify!($name));
+                all.field("target_refs", target_refs).field("target_selectors", target_selectors);
+                all.field("fields", &fields.keys()).field("invalid", invalid).finish()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            /// By hand, since serde's own way to collect the other fields loses the path of an error.
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Fields;
+
+                impl<'de> serde::de::Visitor<'de> for Fields {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a map")
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
+                        let mut spec = $name::default();
+                        while let Some(field) = map.next_key::<Box<str>>()? {
+                            match &*field {
+                                "targetRefs" => spec.target_refs = map.next_value()?,
+                                "targetSelectors" => spec.target_selectors = map.next_value()?,
+                                _ => {
+                                    let value = map.next_value()?;
+                                    spec.fields.insert(field, value);
+                                }
+                            }
+                        }
+                        Ok(spec)
+                    }
+                }
+
+                deserializer.deserialize_map(Fields)
+            }
+        }
+
+        impl $name {
+            /// Whether a path such as `spec.cors.maxAge` lies in one of the fields.
+            fn has(&self, path: &str) -> bool {
+                let field = path.strip_prefix("spec.").and_then(|path| path.split(['.', '[']).next());
+                field.is_some_and(|field| self.fields.contains_key(field))
+            }
+        }
+    };
+}
+pub(crate) use open_policy;

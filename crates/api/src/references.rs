@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    Gateway, Kind, Object, ObjectId,
+    BackendConfigPolicy, Gateway, Kind, Object, ObjectId,
     core::{Secret, SecretData},
     meta::StringMap,
     shared::SecretObjectReference,
@@ -16,6 +16,9 @@ use crate::{
 
 /// The keys of a certificate, as `kubernetes.io/tls` has them: the chain, and its private key.
 pub const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
+
+/// The key of certificates of authorities.
+pub const AUTHORITIES: &str = "ca.crt";
 
 /// What one object needs of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +119,7 @@ impl Object {
         match self {
             Self::Gateway(gateway) => certificates(gateway),
             Self::TrafficPolicy(policy) => secrets::references(policy),
+            Self::BackendConfigPolicy(policy) => connection(policy),
             _ => Vec::new(),
         }
     }
@@ -134,6 +138,18 @@ impl Object {
             data.retain(|key, _| keep(key));
         }
     }
+}
+
+/// The Secret that a policy connects with.
+fn connection(policy: &BackendConfigPolicy) -> Vec<Reference> {
+    let tls = policy.spec.fields.get("tls");
+    let name = tls.and_then(|tls| tls.pointer("/secretRef/name")?.as_str()).filter(|name| !name.is_empty());
+    let reference = |name: &str| {
+        let mut keys = certificate();
+        keys.extend(&Keys::one(AUTHORITIES));
+        Reference { id: ObjectId::new(Kind::Secret, Arc::clone(&policy.metadata.namespace), name), keys }
+    };
+    name.map(reference).into_iter().collect()
 }
 
 fn certificate() -> Keys {

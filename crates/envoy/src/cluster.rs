@@ -3,34 +3,25 @@
 use envoy_types::pb::envoy::{
     config::{
         cluster::v3::{
-            CircuitBreakers, Cluster as EnvoyCluster, UpstreamConnectionOptions,
-            circuit_breakers::Thresholds,
+            Cluster as EnvoyCluster, UpstreamConnectionOptions,
             cluster::{
-                ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
+                ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig,
                 common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig},
             },
         },
-        core::v3::{
-            HealthStatus, HealthStatusSet, Http1ProtocolOptions, Http2ProtocolOptions, Locality as EnvoyLocality,
-            TransportSocket, UpstreamHttpProtocolOptions, transport_socket,
-        },
+        core::v3::{HealthStatus, HealthStatusSet, Locality as EnvoyLocality, UpstreamHttpProtocolOptions},
         endpoint::v3::{
             ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints,
             cluster_load_assignment::Policy, lb_endpoint::HostIdentifier,
         },
     },
-    extensions::{
-        transport_sockets::tls::v3::UpstreamTlsContext,
-        upstreams::http::v3::{
-            HttpProtocolOptions,
-            http_protocol_options::{
-                ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
-            },
-        },
+    extensions::upstreams::http::v3::{
+        HttpProtocolOptions,
+        http_protocol_options::{ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig},
     },
     r#type::v3::Percent,
 };
-use ir::backend::{Assignment, Cluster, ClusterLimits, Endpoint, Locality, Protocol};
+use ir::backend::{Assignment, Cluster, Endpoint, Locality, Protocol};
 use prost::Message;
 
 use crate::{ads, duration, extension, ip_address, tcp_keepalive, uint32};
@@ -39,9 +30,12 @@ use crate::{
     resource::Encoded,
 };
 
+mod balance;
 mod dns;
+mod options;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 /// With so much spare capacity assumed of each healthy endpoint, one that ends gets a new request only where none that
 /// is ready is left, and a locality keeps its weight while it has any that is.
@@ -51,25 +45,33 @@ const OVERPROVISIONING_FACTOR: u32 = 1_000_000;
 ///
 /// It balances by least request, which evens out slow endpoints and does not make every proxy begin with the same one.
 pub fn cluster(cluster: &Cluster) -> Encoded {
+    let config = &*cluster.config;
+    let (lb_policy, lb_config) = balance::policy(config.balance.as_ref());
     let by_name = !cluster.hosts.is_empty();
     let eds = || EdsClusterConfig { eds_config: Some(ads()), ..EdsClusterConfig::default() };
     let message = EnvoyCluster {
         name: cluster.name.to_string(),
         cluster_discovery_type: Some(if by_name {
-            ClusterDiscoveryType::ClusterType(dns::discovery())
+            ClusterDiscoveryType::ClusterType(dns::discovery(config.dns.as_ref()))
         } else {
             ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)
         }),
         eds_cluster_config: (!by_name).then(eds),
         load_assignment: by_name.then(|| dns::hosts(&cluster.name, &cluster.hosts)),
-        connect_timeout: Some(duration(cluster.connect_timeout)),
-        per_connection_buffer_limit_bytes: Some(uint32(cluster.limits.buffer_bytes)),
-        lb_policy: LbPolicy::LeastRequest as i32,
-        circuit_breakers: Some(circuit_breakers(cluster.limits)),
-        common_lb_config: Some(common_lb_config(cluster.weighted_localities)),
-        transport_socket: transport_socket(cluster.protocol),
+        connect_timeout: Some(duration(config.connect_timeout.unwrap_or(cluster.connect_timeout))),
+        per_connection_buffer_limit_bytes: Some(uint32(config.buffer_bytes.unwrap_or(cluster.limits.buffer_bytes))),
+        lb_policy: lb_policy as i32,
+        lb_config,
+        circuit_breakers: Some(balance::circuit_breakers(cluster.limits, config.breakers.as_ref())),
+        common_lb_config: Some(match &config.balance {
+            Some(said) => balance::common(said, common_lb_config(cluster.weighted_localities)),
+            None => common_lb_config(cluster.weighted_localities),
+        }),
+        health_checks: config.health_check.iter().map(|check| balance::health_check(check, cluster.protocol)).collect(),
+        outlier_detection: config.outliers.as_ref().map(balance::outliers),
+        transport_socket: transport::socket(cluster),
         upstream_connection_options: Some(UpstreamConnectionOptions {
-            tcp_keepalive: Some(tcp_keepalive()),
+            tcp_keepalive: Some(config.keepalive.as_ref().map_or_else(tcp_keepalive, options::keepalive)),
             ..UpstreamConnectionOptions::default()
         }),
         ignore_health_on_host_removal: true,
@@ -81,19 +83,6 @@ pub fn cluster(cluster: &Cluster) -> Encoded {
             .map(tag::CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS, [(extension::HTTP_PROTOCOL_OPTIONS, options)])
             .into_bytes(),
     )
-}
-
-fn circuit_breakers(limits: ClusterLimits) -> CircuitBreakers {
-    CircuitBreakers {
-        thresholds: vec![Thresholds {
-            max_connections: Some(uint32(limits.connections)),
-            max_pending_requests: Some(uint32(limits.pending_requests)),
-            max_requests: Some(uint32(limits.requests)),
-            max_retries: Some(uint32(limits.retries)),
-            ..Thresholds::default()
-        }],
-        ..CircuitBreakers::default()
-    }
 }
 
 fn common_lb_config(weighted_localities: bool) -> CommonLbConfig {
@@ -112,11 +101,14 @@ fn common_lb_config(weighted_localities: bool) -> CommonLbConfig {
 fn http_protocol_options(cluster: &Cluster) -> HttpProtocolOptions {
     let protocol = cluster.protocol;
     let config = match protocol {
-        Protocol::Http1 | Protocol::Http1Tls => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
-        Protocol::H2c => ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()),
+        Protocol::Http1 | Protocol::Http1Tls => {
+            ProtocolConfig::HttpProtocolOptions(options::http1(cluster.config.http1.as_ref()))
+        }
+        Protocol::H2c => ProtocolConfig::Http2ProtocolOptions(options::http2(cluster.config.http2.as_ref())),
     };
     HttpProtocolOptions {
-        upstream_http_protocol_options: (protocol == Protocol::Http1Tls)
+        common_http_protocol_options: cluster.config.http.as_ref().map(options::common),
+        upstream_http_protocol_options: (protocol == Protocol::Http1Tls && cluster.config.tls.is_none())
             .then(|| UpstreamHttpProtocolOptions { auto_sni: true, ..UpstreamHttpProtocolOptions::default() }),
         upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
             protocol_config: Some(config),
@@ -124,13 +116,6 @@ fn http_protocol_options(cluster: &Cluster) -> HttpProtocolOptions {
         http_filters: if cluster.guarded && !cluster.hosts.is_empty() { dns::guard() } else { Vec::new() },
         ..HttpProtocolOptions::default()
     }
-}
-
-fn transport_socket(protocol: Protocol) -> Option<TransportSocket> {
-    (protocol == Protocol::Http1Tls).then(|| TransportSocket {
-        name: extension::TLS.into(),
-        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&UpstreamTlsContext::default()))),
-    })
 }
 
 /// The endpoints of a cluster. No endpoint at all is an answer too: requests get Envoy's 503.

@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 56] = [
+pub const MESSAGES: [&str; 59] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -54,6 +54,7 @@ pub const MESSAGES: [&str; 56] = [
     "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    "envoy.extensions.http.header_formatters.preserve_case.v3.PreserveCaseFormatterConfig",
     "envoy.extensions.http.injected_credentials.generic.v3.Generic",
     "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
@@ -63,6 +64,8 @@ pub const MESSAGES: [&str; 56] = [
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+    "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
+    "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
     "envoy.extensions.transport_sockets.tls.v3.Secret",
     "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",

@@ -41,6 +41,9 @@ pub mod extension {
     pub(crate) const RBAC: &str = "envoy.filters.http.rbac";
     pub(crate) const CARES: &str = "envoy.network.dns_resolver.cares";
     pub(crate) const DNS_CLUSTER: &str = "envoy.clusters.dns";
+    pub(crate) const RAW_BUFFER: &str = "envoy.transport_sockets.raw_buffer";
+    pub(crate) const UPSTREAM_PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
+    pub(crate) const PRESERVE_CASE: &str = "envoy.http.stateful_header_formatters.preserve_case";
     pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";
     pub(crate) const ROUTER: &str = "envoy.filters.http.router";
     pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";

@@ -21,6 +21,7 @@ use crate::bytes::{Fields, Row, Unreadable, json_structure, tag};
 use crate::{boolean, duration, uint32};
 
 mod filters;
+mod hash;
 mod matching;
 mod path;
 #[cfg(test)]
@@ -165,6 +166,7 @@ fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) ->
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
         idle_timeout: rule.timeouts.stream_idle.or_else(|| rule.timeouts.silence()).map(duration),
         retry_policy: filters::retry_policy(rule),
+        hash_policy: rule.by_policy.hash.iter().map(hash::policy).collect(),
         internal_redirect_policy: rule.by_policy.internal_redirect.as_ref().map(filters::internal_redirect),
         request_mirror_policies: rule
             .filters

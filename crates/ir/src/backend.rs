@@ -2,7 +2,10 @@
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use crate::id::{NsName, Port};
+use crate::{
+    id::{NsName, Port},
+    upstream::ClusterConfig,
+};
 
 /// What the packets of a port are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -90,6 +93,8 @@ pub struct Cluster {
     pub name: Arc<str>,
     /// The hosts that proxies look for by their names; none where endpoints come over EDS.
     pub hosts: Box<[Host]>,
+    /// What its owner says of connections to it.
+    pub config: Arc<ClusterConfig>,
     /// Whether requests for hosts that turn out to be local addresses are refused (`validate::host::is_local`).
     pub guarded: bool,
     /// What its endpoints speak.

@@ -18,6 +18,7 @@ pub mod reason;
 pub mod route;
 pub mod rule;
 pub mod settings;
+pub mod upstream;
 
 pub use chain::Chain;
 pub use hostname::Hostname;

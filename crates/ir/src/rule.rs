@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     filter::{Filters, HeaderModifier, Redirect},
     id::RouteId,
+    upstream::HashPolicy,
 };
 
 /// The object, rule and match that an Envoy route came from, which are its name.
@@ -207,6 +208,8 @@ pub struct PolicyFields {
     pub mirror_host: MirrorHost,
     /// Whether a backend is asked under its own hostname, if it has one.
     pub auto_host_rewrite: bool,
+    /// What of a request is hashed, for backends that are chosen by it.
+    pub hash: Arc<[HashPolicy]>,
     /// An encoded `envoy.config.route.v3.Tracing`.
     pub tracing: Option<Arc<[u8]>>,
 }

@@ -3,6 +3,7 @@
 //! A change of endpoints ends here: no route reads them, so that it costs one assignment and nothing else.
 
 mod assignment;
+pub(crate) mod config;
 pub(crate) mod hosts;
 pub(crate) mod reference;
 
@@ -169,9 +170,16 @@ impl Lookup for ClusterBytes {
             ClusterId::Rule(chain, rule) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
         };
         let config = scope.get::<Config>(&())?;
+        let said = match key {
+            ClusterId::To(to) => config::config(scope, to, protocol, !hosts.is_empty()),
+            // Sessions hold across none that is configured.
+            ClusterId::Rule(..) => None,
+        };
         Some(envoy::cluster::cluster(&Cluster {
             name: key.name().into(),
             hosts,
+            // Left out where nobody knows how to connect: whoever sends requests there answers 500.
+            config: said.transpose().ok()?.unwrap_or_default().into(),
             guarded: !config.local_backends,
             protocol,
             weighted_localities: matches!(key, ClusterId::Rule(..)),

@@ -18,7 +18,7 @@ use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Sev
 use fit::{Claim, fit};
 
 use crate::{
-    backend::most_endpoints,
+    backend::{config, most_endpoints},
     policy::wide::ListenerSlots,
     resolve::{EnvoyRoute, Resolved, resolved_at},
     share::Payer,
@@ -28,6 +28,7 @@ use crate::{
         capacity::{AskedCluster, AskedHost, Room},
         input::Config,
         listener::ServedAt,
+        output::{OutputId, Outputs},
         route::RouteHead,
     },
     weight,
@@ -114,7 +115,10 @@ impl Derived for AskedHost {
 
 impl Derived for AskedCluster {
     fn compute(scope: &Emitter<'_>, (gateway, cluster): &Self::Key) -> Option<()> {
-        let weight = weight::cluster(most_endpoints(scope, cluster));
+        let weight = weight::cluster(most_endpoints(scope, cluster)).saturating_add(config::memory(scope, cluster));
+        if let Some(secret) = config::certificate(scope, cluster) {
+            scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret));
+        }
         scope.emit::<Fixed>(gateway.clone(), Part::Cluster(cluster.clone()), weight);
         Some(())
     }

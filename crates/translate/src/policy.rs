@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use api::{
     Kind, Object, ObjectId,
+    group::KGATEWAY_GROUP,
     meta::{ObjectMeta, StringMap},
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
@@ -26,7 +27,7 @@ use crate::{
     budget::cost::{matchable, replaceable},
     internal,
     tables::{
-        input::{Config, Gateways, ObjectKey, RewritePolicies, TrafficPolicies, object_kind},
+        input::{Backends, Config, Gateways, ObjectKey, RewritePolicies, Services, TrafficPolicies, object_kind},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
         route::RouteHead,
     },
@@ -42,6 +43,11 @@ pub(crate) fn key_of(id: &ObjectId) -> NsName {
 /// The kind that a target means, of those that a policy of `policy` kind can apply to.
 pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
     match RouteKind::named(group, kind) {
+        _ if policy == Kind::BackendConfigPolicy => match (group, kind) {
+            ("", "Service") => Some(Kind::Service),
+            (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),
+            _ => None,
+        },
         Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
         None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
         _ => None,
@@ -133,6 +139,12 @@ fn row(
     }
 }
 
+/// Files a policy of backends under what it targets.
+pub(crate) fn of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api::BackendConfigPolicy) {
+    let api::BackendConfigPolicy { metadata, spec } = policy;
+    file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
+}
+
 /// Files a policy under what it targets.
 fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
@@ -162,7 +174,8 @@ fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
 }
 
 fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
-    policy.kind == Kind::TrafficPolicy && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
+    matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy)
+        && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
 }
 
 impl Lookup for PoliciesOf {
@@ -186,6 +199,8 @@ impl Lookup for PoliciesOf {
         };
         match object.kind {
             Kind::Gateway => select(&scope.get::<Gateways>(&key)?.metadata.labels),
+            Kind::Service => select(&scope.get::<Services>(&key)?.labels),
+            Kind::Backend => select(&scope.get::<Backends>(&key)?.metadata.labels),
             _ => select(&scope.get::<RouteHead>(&RouteId::of(object)?)?.labels),
         }
         ranks.sort_unstable();

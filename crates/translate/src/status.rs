@@ -4,6 +4,7 @@
 
 mod ancestors;
 pub(crate) mod backend;
+mod backend_config_policy;
 pub(crate) mod class;
 mod delegation_policy;
 pub(crate) mod gateway;

@@ -1,6 +1,7 @@
 //! Objects for tests of this and of other crates: generated worlds that Envoy must survive whatever stands in them, and
 //! small scenes.
 
+mod backends;
 mod draws;
 mod edit;
 mod one_of_each;

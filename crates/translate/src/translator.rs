@@ -16,7 +16,10 @@ use ir::{NsName, Port, RouteId, Settings};
 
 use crate::{
     attach::{Admits, Candidates, Open, Presence},
-    backend::{SliceRow, SlicesOf},
+    backend::{
+        SliceRow, SlicesOf,
+        config::{self, ConfigHolder, HeldAt},
+    },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
     delegation::{
@@ -42,7 +45,10 @@ use crate::{
     },
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
-        backend::{AssignmentBytes, BackendHosts, ClusterBytes, Reached, ServicePorts, SessionCluster},
+        backend::{
+            AssignmentBytes, BackendHosts, ClusterBytes, ConfigOf, ConfigPolicyRow, Reached, ServicePorts,
+            SessionCluster,
+        },
         capacity::{AskedCluster, AskedHost},
         delegation::{
             AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, ContributedBelow, Contributions, Delegating, Growth,
@@ -51,8 +57,9 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
         input::{
-            self, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses, Gateways, Grants,
-            Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            self, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses,
+            Gateways, Grants, Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
+            Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, Withheld},
@@ -348,6 +355,7 @@ fn tables() -> Engine {
         .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyRow, RewritePolicies>(RewritePolicies::id)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
+        .derived_for_each::<ConfigPolicyRow, BackendConfigPolicies>(BackendConfigPolicies::id)
         .group::<Targeting>()
         .group::<Selecting>()
         .lookup::<PoliciesOf>()
@@ -370,7 +378,11 @@ fn tables() -> Engine {
         .group::<SlicesOf>()
         .lookup::<ServicePorts>()
         .lookup::<BackendHosts>()
+        .lookup::<ConfigOf>()
         .lookup::<Reached>()
+        .derived_for_each::<ConfigHolder, Services>(config::service)
+        .for_each::<ConfigHolder, Backends>(config::backend)
+        .group::<HeldAt>()
         .lookup::<Certificate>()
         .lookup::<CertificateState>()
         .derived_for_each::<GatewayRow, Gateways>(same)
@@ -470,6 +482,7 @@ fn tables() -> Engine {
         .derived_for_each::<InvalidPolicies, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<InvalidPolicies, RewritePolicies>(RewritePolicies::id)
         .for_each::<InvalidPolicies, DelegationPolicies>(DelegationPolicies::id)
+        .for_each::<InvalidPolicies, BackendConfigPolicies>(BackendConfigPolicies::id)
         .track::<InvalidPolicies>()
         .derived::<Replaced>()
         .track::<Replaced>()
@@ -494,6 +507,7 @@ fn tables() -> Engine {
         .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
         .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
+        .for_each::<PolicyStatus, BackendConfigPolicies>(BackendConfigPolicies::id)
         .track::<PolicyStatus>()
         .build()
 }

@@ -35,6 +35,7 @@ mod stat_prefix;
 mod timeouts;
 mod tracing;
 mod transformation;
+pub mod upstream;
 mod url_rewrite;
 
 use std::fmt;

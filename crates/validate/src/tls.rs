@@ -144,6 +144,19 @@ pub fn check(chain: &[u8], key: &[u8]) -> Result<Certificate, Invalid> {
     })
 }
 
+/// Accepts the PEM of authorities, one at least, and gives it back without what stands between its blocks.
+pub fn authorities(text: &[u8]) -> Result<String, Invalid> {
+    let refuse = |why: &str| Invalid::new("ca.crt", why, "store certificates of authorities in PEM");
+    let all = certificates(text).map_err(|_| refuse("its PEM is broken or too long"))?;
+    if all.is_empty() {
+        return Err(refuse("it has no PEM block CERTIFICATE"));
+    }
+    for (at, der) in all.iter().enumerate() {
+        parse(der, at).map_err(|_| refuse(&format!("certificate {} is none", at + 1)))?;
+    }
+    Ok(all.iter().map(|der| pem("CERTIFICATE", der)).collect())
+}
+
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Invalid> {
     bounded(text, CHAIN)?;
     CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(|_| {

@@ -15,6 +15,8 @@ pub struct Service {
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
+    /// Labels, by which policies select it.
+    pub labels: StringMap,
     /// Type.
     pub r#type: ServiceType,
     /// Whether it has no cluster IP (`clusterIP: None`).
@@ -176,6 +178,7 @@ impl From<Raw> for Service {
         Self {
             namespace: metadata.namespace,
             name: metadata.name,
+            labels: metadata.labels,
             headless: &*spec.cluster_ip == "None",
             ingress: ingress.filter_map(|ingress| ingress.ip.or(ingress.hostname)).collect(),
             cluster_ip: Some(spec.cluster_ip).filter(|ip| of_proxies && !ip.is_empty() && &**ip != "None"),

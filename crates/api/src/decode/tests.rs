@@ -58,6 +58,11 @@ pub(super) fn manifests() -> Vec<Value> {
             "Backend",
             json!({ "spec": { "type": "Static", "static": { "hosts": [{ "host": "a.example.com", "port": 443 }] }, "aws": null } }),
         ),
+        manifest(
+            kgateway,
+            "BackendConfigPolicy",
+            json!({ "spec": { "targetRefs": [{ "group": "", "kind": "Service", "name": "s" }], "connectTimeout": "5s", "tls": null } }),
+        ),
         manifest(portcullis, "RewritePolicy", json!({ "spec": { "targetRefs": target, "replacePrefix": [] } })),
         manifest(portcullis, "DelegationPolicy", json!({ "spec": { "targetRefs": target } })),
         manifest("v1", "Service", json!({ "spec": { "ports": [{ "port": 80, "targetPort": "http" }] } })),

@@ -30,9 +30,9 @@ use envoy_types::pb::{
         protobuf::UInt64Value,
     },
 };
-use ir::backend::Host;
+use ir::{backend::Host, upstream::Dns};
 
-use crate::{bytes::any, extension, socket_address, uint32};
+use crate::{bytes::any, duration, extension, socket_address, uint32};
 
 /// How long a name server may take to answer, in seconds, and how often it is asked. A proxy that starts waits for each
 /// cluster, so a name that nobody answers for must not hold it for long.
@@ -42,14 +42,17 @@ const QUERY_TRIES: u32 = 2;
 /// How proxies look for names: each address that a name has is an endpoint, IPv4 before IPv6, for as long as its record says.
 ///
 /// A cluster is ready when it looked for them once, so that one that changes takes the place of the old one only then.
-pub(super) fn discovery() -> CustomClusterType {
+pub(super) fn discovery(said: Option<&Dns>) -> CustomClusterType {
+    let said = said.copied().unwrap_or_default();
     let resolver = CaresDnsResolverConfig {
         query_timeout_seconds: Some(UInt64Value { value: QUERY_SECONDS }),
         query_tries: Some(uint32(QUERY_TRIES)),
         ..CaresDnsResolverConfig::default()
     };
     let cluster = DnsCluster {
-        respect_dns_ttl: true,
+        respect_dns_ttl: said.by_ttl.unwrap_or(said.refresh.is_none()),
+        dns_refresh_rate: said.refresh.map(duration),
+        dns_jitter: said.jitter.map(duration),
         dns_lookup_family: DnsLookupFamily::V4Preferred as i32,
         typed_dns_resolver_config: Some(TypedExtensionConfig {
             name: extension::CARES.into(),

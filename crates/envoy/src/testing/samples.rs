@@ -269,6 +269,7 @@ pub fn clusters() -> Vec<Cluster> {
     let cluster = |name: &str, protocol, weighted_localities| Cluster {
         name: name.into(),
         hosts: Box::default(),
+        config: Arc::default(),
         guarded: false,
         protocol,
         weighted_localities,

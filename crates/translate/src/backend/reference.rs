@@ -10,6 +10,7 @@ use ir::{
     route::BackendRef,
 };
 
+use super::config;
 use crate::{
     grant::{Referrer, permits},
     internal,
@@ -90,7 +91,7 @@ fn plural(kind: &str) -> String {
 impl Lookup for Reached {
     fn compute(scope: &Scope<'_>, key: &Destination) -> Option<Reach> {
         let unusable = |reason, message| Reach { protocol: Err(Unusable { reason, message }), ..Reach::default() };
-        Some(match key {
+        let mut reach = match key {
             Destination::Service(port) => {
                 let state = scope.get::<ServicePorts>(port)?;
                 Reach { protocol: state.protocol.clone(), warning: state.warning.clone(), ..Reach::default() }
@@ -107,7 +108,21 @@ impl Lookup for Reached {
                 }
                 Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
             },
-        })
+        };
+        let said = reach.protocol.clone().ok().and_then(|protocol| config::config(scope, key, protocol, reach.by_name));
+        match said {
+            None => {}
+            Some(Ok(config)) => {
+                reach.is_configured = true;
+                reach.hash = config.hash().cloned().unwrap_or_default();
+            }
+            // What is wrong is for the owner of the policy.
+            Some(Err((policy, _))) => {
+                let message = format!("{key} cannot be used: {policy}, which applies to it, is not valid there");
+                return Some(unusable(Reason::UnsupportedValue, message));
+            }
+        }
+        Some(reach)
     }
 
     fn poisoned(_: &Scope<'_>, key: &Destination, _: &engine::Fault) -> Option<Reach> {

@@ -8,6 +8,7 @@ use ir::{NsName, Reason, RouteId};
 use super::key_of;
 use crate::{
     delegation::PolicyDirectives,
+    tables::backend::ConfigPolicyRow,
     tables::policy::{
         InvalidPolicies, InvalidPolicy, Overridden, Override, Overrides, PolicyAt, PolicyGateways, PolicyRow,
         Prefixless, UsedEntry, WithoutPrefix,
@@ -46,6 +47,11 @@ impl Derived for InvalidPolicies {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<InvalidPolicy> {
         if id.kind == Kind::DelegationPolicy {
             let fault = scope.get::<PolicyDirectives>(&key_of(id))?.refused.clone()?;
+            return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
+        }
+        if id.kind == Kind::BackendConfigPolicy {
+            let said = scope.get::<ConfigPolicyRow>(id)?;
+            let fault = said.as_ref().as_ref().map_or_else(Some, |said| said.faults.first().map(|(_, fault)| fault))?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         let policy = scope.get::<PolicyRow>(id)?;

@@ -1,5 +1,7 @@
 //! Where a rule sends its requests: its references followed.
 
+use std::sync::Arc;
+
 use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
@@ -8,6 +10,7 @@ use ir::{
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
     rule::{Action, Rule, WeightedBackend},
+    upstream::HashPolicy,
 };
 
 use crate::{
@@ -26,6 +29,8 @@ pub(super) struct Resolver<'a, 'b> {
     pub(super) clusters: Vec<ClusterId>,
     /// The backends over which sessions hold.
     pub(super) session: Option<Shares>,
+    /// What of its requests is hashed.
+    hash: Arc<[HashPolicy]>,
     /// Faults of single shares.
     pub(super) shares: Vec<Problem>,
     /// References that do not resolve.
@@ -48,6 +53,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             rule,
             clusters: Vec::new(),
             session: None,
+            hash: Arc::default(),
             shares: Vec::new(),
             unresolved: Vec::new(),
             warnings: Vec::new(),
@@ -92,6 +98,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Err(_) => {}
             }
         }
+        let mut by_policy = handling.by_policy.clone();
+        by_policy.hash = std::mem::take(&mut self.hash);
         let is_backend = |cluster: &ClusterId| matches!(cluster, ClusterId::To(Destination::Backend(_)));
         if handling.by_policy.auto_host_rewrite && !self.clusters.is_empty() && !self.clusters.iter().any(is_backend) {
             let message = "autoHostRewrite of a policy does nothing, since no endpoint of a Service has a hostname of its own; \
@@ -106,7 +114,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             retry: fields.retry.clone(),
             session: fields.session.clone(),
             slots: handling.slots.clone(),
-            by_policy: handling.by_policy.clone(),
+            by_policy,
         })
     }
 
@@ -129,6 +137,16 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Some(fault) => Err(fault.clone()),
                 None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
             };
+        }
+        let hashes = shares.iter().filter(|share| share.weight > 0);
+        let mut hashes =
+            hashes.filter_map(|share| Some(&share.to.as_ref()?.reach.hash)).filter(|hash| !hash.is_empty());
+        self.hash = hashes.next().cloned().unwrap_or_default();
+        if hashes.any(|other| *other != self.hash) {
+            let message = "backends of the rule hash different parts of requests, and a request is hashed once: what the first \
+                           one hashes counts; have their BackendConfigPolicies hash the same";
+            let field = format!("spec.rules[{}].backendRefs", self.rule.1);
+            self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedValue, field, message));
         }
         Ok(Action::Forward(if handling.fields.session.is_some() && shares.len() > 1 {
             self.session(&shares, handling)?
@@ -201,6 +219,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
         if reached().any(|to| to.reach.by_name) {
             let message = "a session cannot hold across backends of which one is found by its name, since nobody knows its \
                            endpoints but the proxy; name its addresses, or have one backend alone";
+            return Err(refuse(message));
+        }
+        if reached().any(|to| to.reach.is_configured) {
+            let message = "a session cannot hold across backends of which a BackendConfigPolicy says how to connect to one, \
+                           since all share their connections; remove either, or have one backend alone";
             return Err(refuse(message));
         }
         if reached().any(|to| protocol_of(to) != protocol) {

@@ -16,7 +16,7 @@ use ir::{Problem, Reason, Severity};
 use super::{
     Conditions, StatusReport,
     ancestors::{entries, gateway_ref},
-    and_notes, delegation_policy, listed,
+    and_notes, backend_config_policy, delegation_policy, listed,
 };
 use crate::{
     policy::{key_of, section, target_kind, weight_problem},
@@ -48,6 +48,8 @@ impl Derived for PolicyStatus {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Self::Value> {
         if id.kind == Kind::DelegationPolicy {
             delegation_policy::report(scope, id)
+        } else if id.kind == Kind::BackendConfigPolicy {
+            backend_config_policy::report(scope, id)
         } else if id.kind == Kind::TrafficPolicy {
             let policy = scope.get::<TrafficPolicies>(&key_of(id))?;
             let api::TrafficPolicy { metadata, spec } = &*policy;

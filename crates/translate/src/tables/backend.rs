@@ -2,19 +2,26 @@
 
 use std::sync::Arc;
 
+use api::ObjectId;
 use envoy::resource::Encoded;
 use ir::{
     Chain, NsName, Port, Problem, Reason,
     backend::{Destination, Protocol, ServicePort},
+    upstream::HashPolicy,
 };
+use units::upstream::UpstreamSaid;
 
-use crate::backend::hosts::Hosts;
+use crate::backend::{config::Merged, hosts::Hosts};
 
 tables! {
     /// A port of a Service; absent where the Service is.
     ServicePorts: ServicePort => PortState;
     /// The hosts of a Backend, or what is wrong with it.
     BackendHosts: NsName => Result<Hosts, Problem>;
+    /// What a BackendConfigPolicy says, or why nobody knows what.
+    ConfigPolicyRow: ObjectId => Result<UpstreamSaid, Problem>;
+    /// What policies say of a Service or Backend; absent where none applies.
+    ConfigOf: ObjectId => Merged;
     /// What a sender has to know of a backend; absent where its object is. Who sends there is woken by nothing else of it.
     Reached: Destination => Reach;
     /// What [`ClusterId::Rule`] stands for.
@@ -70,11 +77,22 @@ pub(crate) struct Reach {
     pub(crate) ports: Box<[Port]>,
     /// Whether proxies look for its hosts by their names.
     pub(crate) by_name: bool,
+    /// Whether policies say something of connections to it.
+    pub(crate) is_configured: bool,
+    /// What of a request is hashed, where its endpoints are chosen by that.
+    pub(crate) hash: Arc<[HashPolicy]>,
 }
 
 impl Default for Reach {
     fn default() -> Self {
-        Self { protocol: Ok(Protocol::default()), warning: None, ports: Box::default(), by_name: false }
+        Self {
+            protocol: Ok(Protocol::default()),
+            warning: None,
+            ports: Box::default(),
+            by_name: false,
+            is_configured: false,
+            hash: Arc::default(),
+        }
     }
 }
 

@@ -185,6 +185,8 @@ objects! {
     DirectResponses: NsName => DirectResponse(api::DirectResponse);
     /// Backends.
     Backends: NsName => Backend(api::Backend);
+    /// BackendConfigPolicies.
+    BackendConfigPolicies: NsName => BackendConfigPolicy(api::BackendConfigPolicy);
     /// RewritePolicies.
     RewritePolicies: NsName => RewritePolicy(api::RewritePolicy);
     /// DelegationPolicies.

@@ -73,9 +73,13 @@ fn named((name, mut value): (String, Value)) -> Value {
     value
 }
 
+/// The Backends of every world.
+const BACKENDS: [&str; 2] = ["b0", "b1"];
+
 fn reference() -> BoxedStrategy<Value> {
     let names = prop_oneof![
         24 => select(&["s0", "s1", "s2"][..]).prop_map(str::to_owned),
+        6 => select(&BACKENDS[..]).prop_map(str::to_owned),
         1 => Just("missing".to_owned()),
         1 => values::hostile(),
     ];
@@ -84,6 +88,9 @@ fn reference() -> BoxedStrategy<Value> {
     (names, namespace, port, option::weighted(0.03, values::hostile()))
         .prop_map(|(name, namespace, port, kind)| {
             let mut reference = json!({"name": name, "port": port});
+            if BACKENDS.contains(&&*name) {
+                reference = json!({"name": name, "group": "gateway.kgateway.dev", "kind": "Backend"});
+            }
             if let Some(namespace) = namespace {
                 reference["namespace"] = json!(namespace);
             }

@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    edit, policy, rule,
+    backends, edit, policy, rule,
     values::{self, GATEWAYS},
 };
 
@@ -83,12 +83,26 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(slice(), 0..5),
         vec(secret(), 2..6),
         (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3), vec(credentials(), 2)),
+        (vec(backends::backend(), 2), vec(backends::config_policy(), 0..3)),
         prop::bool::weighted(0.8),
     );
     let edits = vec((any::<Index>(), edit::edit()), 0..=place.edits);
     (others, edits)
         .prop_map(
-            |((first, second, routes, services, slices, secrets, (policies, answers, credentials), granted), edits)| {
+            |(
+                (
+                    first,
+                    second,
+                    routes,
+                    services,
+                    slices,
+                    secrets,
+                    (policies, answers, credentials),
+                    (hosts, configs),
+                    granted,
+                ),
+                edits,
+            )| {
                 let mut world = vec![class(), first];
                 world.extend(second);
                 world.extend(numbered("r", routes));
@@ -98,6 +112,8 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(numbered("k", credentials));
                 world.extend(numbered("p", policies));
                 world.extend(numbered("d", answers));
+                world.extend(numbered("b", hosts));
+                world.extend(numbered("u", configs));
                 world.extend(granted.then(grant));
                 for (at, edit) in edits {
                     // Without its class a world is empty.
@@ -134,7 +150,10 @@ fn grant() -> Value {
                 {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"},
                 {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
             ],
-            "to": [{"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"}],
+            "to": [
+                {"group": "", "kind": "Service"}, {"group": "", "kind": "Secret"},
+                {"group": "gateway.kgateway.dev", "kind": "Backend"},
+            ],
         },
     })
 }

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::policy::LocalPolicyTargetReference;
 use crate::{DecodeError, Decoded, Kind, Object, decode, schema::openapi, violations};
 
 /// The fields of a TrafficPolicy's spec, as its CRD has them.

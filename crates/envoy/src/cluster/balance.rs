@@ -1,0 +1,154 @@
+//! How requests are spread over endpoints, and which of them get any.
+
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            cluster::v3::{
+                CircuitBreakers, OutlierDetection as EnvoyOutliers,
+                circuit_breakers::Thresholds,
+                cluster::{
+                    CommonLbConfig, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig, RingHashLbConfig,
+                    RoundRobinLbConfig, SlowStartConfig, common_lb_config::ConsistentHashingLbConfig,
+                },
+            },
+            core::v3::{
+                HealthCheck as EnvoyHealthCheck, RequestMethod, RuntimeDouble,
+                health_check::{GrpcHealthCheck, HealthChecker, HttpHealthCheck},
+            },
+        },
+        r#type::v3::{CodecClientType, Percent},
+    },
+    google::protobuf::UInt64Value,
+};
+use ir::{
+    backend::{ClusterLimits, Protocol},
+    upstream::{Balance, Breakers, HealthCheck, HealthCheckBy, LoadBalancer, OutlierDetection, SlowStart},
+};
+
+use crate::{boolean, duration, uint32};
+
+/// What is chosen by, with its options.
+pub(super) fn policy(balance: Option<&LoadBalancer>) -> (LbPolicy, Option<LbConfig>) {
+    let Some(LoadBalancer { by, .. }) = balance else { return (LbPolicy::LeastRequest, None) };
+    match by {
+        Balance::LeastRequest { choices, slow_start } => {
+            let config = LeastRequestLbConfig {
+                choice_count: Some(uint32(*choices)),
+                slow_start_config: slow_start.as_ref().map(slow),
+                ..LeastRequestLbConfig::default()
+            };
+            (LbPolicy::LeastRequest, Some(LbConfig::LeastRequestLbConfig(config)))
+        }
+        Balance::RoundRobin { slow_start } => {
+            let config = RoundRobinLbConfig {
+                slow_start_config: slow_start.as_ref().map(slow),
+                ..RoundRobinLbConfig::default()
+            };
+            (LbPolicy::RoundRobin, Some(LbConfig::RoundRobinLbConfig(config)))
+        }
+        Balance::Random => (LbPolicy::Random, None),
+        Balance::RingHash { least, most, .. } => {
+            let size = |value| UInt64Value { value };
+            let config = RingHashLbConfig {
+                minimum_ring_size: least.map(size),
+                maximum_ring_size: Some(size(*most)),
+                ..RingHashLbConfig::default()
+            };
+            (LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(config)))
+        }
+        Balance::Maglev { .. } => (LbPolicy::Maglev, Some(LbConfig::MaglevLbConfig(MaglevLbConfig::default()))),
+    }
+}
+
+fn slow(SlowStart { window, aggression, least_percent }: &SlowStart) -> SlowStartConfig {
+    SlowStartConfig {
+        slow_start_window: window.map(duration),
+        aggression: aggression.map(|bits| RuntimeDouble {
+            default_value: f64::from_bits(bits),
+            // What no setting of a proxy changes still needs a name.
+            runtime_key: "slow_start.aggression".into(),
+        }),
+        min_weight_percent: least_percent.map(|percent| Percent { value: percent.into() }),
+    }
+}
+
+/// Adds to what holds for every cluster.
+pub(super) fn common(balance: &LoadBalancer, config: CommonLbConfig) -> CommonLbConfig {
+    let LoadBalancer { by, panic_threshold, update_merge_window, close_on_change } = balance;
+    let by_hostname = match by {
+        Balance::RingHash { hash, .. } | Balance::Maglev { hash } => hash.by_hostname,
+        _ => false,
+    };
+    CommonLbConfig {
+        healthy_panic_threshold: panic_threshold
+            .map(|percent| Percent { value: percent.into() })
+            .or(config.healthy_panic_threshold),
+        update_merge_window: update_merge_window.map(duration),
+        close_connections_on_host_set_change: *close_on_change,
+        consistent_hashing_lb_config: by_hostname.then(|| ConsistentHashingLbConfig {
+            use_hostname_for_hashing: true,
+            ..ConsistentHashingLbConfig::default()
+        }),
+        ..config
+    }
+}
+
+pub(super) fn circuit_breakers(limits: ClusterLimits, breakers: Option<&Breakers>) -> CircuitBreakers {
+    let own = breakers.copied().unwrap_or_default();
+    CircuitBreakers {
+        thresholds: vec![Thresholds {
+            max_connections: Some(uint32(own.connections.unwrap_or(limits.connections))),
+            max_pending_requests: Some(uint32(own.pending_requests.unwrap_or(limits.pending_requests))),
+            max_requests: Some(uint32(own.requests.unwrap_or(limits.requests))),
+            max_retries: Some(uint32(own.retries.unwrap_or(limits.retries))),
+            track_remaining: own.track_remaining,
+            ..Thresholds::default()
+        }],
+        ..CircuitBreakers::default()
+    }
+}
+
+pub(super) fn outliers(said: &OutlierDetection) -> EnvoyOutliers {
+    EnvoyOutliers {
+        consecutive_5xx: said.consecutive_5xx.map(uint32),
+        interval: said.interval.map(duration),
+        base_ejection_time: said.base_ejection_time.map(duration),
+        max_ejection_percent: said.max_ejection_percent.map(uint32),
+        enforcing_consecutive_5xx: said.enforcing_consecutive_5xx.map(uint32),
+        split_external_local_origin_errors: said.split_local,
+        consecutive_local_origin_failure: said.consecutive_local.map(uint32),
+        enforcing_consecutive_local_origin_failure: said.enforcing_consecutive_local.map(uint32),
+        ..EnvoyOutliers::default()
+    }
+}
+
+pub(super) fn health_check(check: &HealthCheck, protocol: Protocol) -> EnvoyHealthCheck {
+    let checker = match &check.by {
+        HealthCheckBy::Http { host, path, method } => HealthChecker::HttpHealthCheck(HttpHealthCheck {
+            host: host.to_string(),
+            path: path.to_string(),
+            method: RequestMethod::from_str_name(method).unwrap_or(RequestMethod::Get) as i32,
+            codec_client_type: match protocol {
+                Protocol::Http1 | Protocol::Http1Tls => CodecClientType::Http1,
+                Protocol::H2c => CodecClientType::Http2,
+            } as i32,
+            ..HttpHealthCheck::default()
+        }),
+        HealthCheckBy::Grpc { service, authority } => HealthChecker::GrpcHealthCheck(GrpcHealthCheck {
+            service_name: service.to_string(),
+            authority: authority.to_string(),
+            ..GrpcHealthCheck::default()
+        }),
+    };
+    EnvoyHealthCheck {
+        timeout: Some(duration(check.timeout)),
+        interval: Some(duration(check.interval)),
+        unhealthy_threshold: Some(uint32(check.unhealthy)),
+        healthy_threshold: Some(uint32(check.healthy)),
+        // One that was never asked, since nothing went there, is asked as often as any other, not once a minute.
+        no_traffic_interval: Some(duration(check.interval)),
+        reuse_connection: Some(boolean(true)),
+        health_checker: Some(checker),
+        ..EnvoyHealthCheck::default()
+    }
+}

@@ -1,0 +1,125 @@
+//! What connections to a backend are wrapped in: TLS, and the PROXY protocol.
+
+use envoy_types::pb::envoy::{
+    config::core::v3::{
+        DataSource, ProxyProtocolConfig, TransportSocket, data_source::Specifier, proxy_protocol_config::Version,
+        transport_socket::ConfigType,
+    },
+    extensions::transport_sockets::{
+        proxy_protocol::v3::ProxyProtocolUpstreamTransport,
+        raw_buffer::v3::RawBuffer,
+        tls::v3::{
+            CertificateValidationContext, CommonTlsContext, SdsSecretConfig, SubjectAltNameMatcher, TlsParameters,
+            UpstreamTlsContext, common_tls_context::ValidationContextType, subject_alt_name_matcher::SanType,
+            tls_parameters::TlsProtocol,
+        },
+    },
+    r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+};
+use ir::{
+    backend::{Cluster, Protocol},
+    listener::TlsSecret,
+    upstream::{ProxyProtocol, Tls, TlsTrust, TlsVersion},
+};
+use prost::{Message, Name};
+
+use crate::{ads, bytes::any, extension};
+
+/// Where the images of Envoy have the authorities of their system.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// What a connection is wrapped in; none for plain text.
+pub(super) fn socket(cluster: &Cluster) -> Option<TransportSocket> {
+    let tls = match (&cluster.config.tls, cluster.protocol) {
+        (Some(tls), _) => Some(context(tls)),
+        (None, Protocol::Http1Tls) => Some(UpstreamTlsContext::default()),
+        (None, Protocol::Http1 | Protocol::H2c) => None,
+    };
+    let tls = tls.map(|context| wrap(extension::TLS, &context));
+    let Some(version) = cluster.config.proxy_protocol else { return tls };
+    let proxy = ProxyProtocolUpstreamTransport {
+        config: Some(ProxyProtocolConfig {
+            version: match version {
+                ProxyProtocol::V1 => Version::V1,
+                ProxyProtocol::V2 => Version::V2,
+            } as i32,
+            ..ProxyProtocolConfig::default()
+        }),
+        transport_socket: Some(tls.unwrap_or_else(|| wrap(extension::RAW_BUFFER, &RawBuffer {}))),
+        ..ProxyProtocolUpstreamTransport::default()
+    };
+    Some(wrap(extension::UPSTREAM_PROXY_PROTOCOL, &proxy))
+}
+
+fn wrap<M: Message + Name>(name: &str, config: &M) -> TransportSocket {
+    TransportSocket { name: name.into(), config_type: Some(ConfigType::TypedConfig(any(config))) }
+}
+
+fn context(tls: &Tls) -> UpstreamTlsContext {
+    let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let parameters = TlsParameters {
+        tls_minimum_protocol_version: tls.least_version.map_or(TlsProtocol::TlsAuto, version) as i32,
+        tls_maximum_protocol_version: tls.most_version.map_or(TlsProtocol::TlsAuto, version) as i32,
+        cipher_suites: texts(&tls.ciphers),
+        ecdh_curves: texts(&tls.curves),
+        signature_algorithms: texts(&tls.signatures),
+        ..TlsParameters::default()
+    };
+    let certificate = tls.certificate.iter();
+    UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_params: Some(parameters),
+            tls_certificate_sds_secret_configs: certificate
+                .map(|secret| SdsSecretConfig { name: TlsSecret::resource_name(secret), sds_config: Some(ads()) })
+                .collect(),
+            alpn_protocols: texts(&tls.alpn),
+            validation_context_type: validation(tls).map(ValidationContextType::ValidationContext),
+            ..CommonTlsContext::default()
+        }),
+        sni: tls.sni.as_deref().unwrap_or_default().into(),
+        auto_host_sni: tls.by_endpoint,
+        auto_sni_san_validation: tls.by_endpoint,
+        allow_renegotiation: tls.renegotiation,
+        ..UpstreamTlsContext::default()
+    }
+}
+
+fn validation(tls: &Tls) -> Option<CertificateValidationContext> {
+    let authorities = match &tls.trust {
+        TlsTrust::Authorities(pem) => Specifier::InlineString(pem.to_string()),
+        TlsTrust::System => Specifier::Filename(SYSTEM_AUTHORITIES.into()),
+        TlsTrust::Anybody => return None,
+    };
+    let name = |name: &std::sync::Arc<str>, kind: SanType| SubjectAltNameMatcher {
+        san_type: kind as i32,
+        matcher: Some(StringMatcher {
+            match_pattern: Some(MatchPattern::Exact(name.to_string())),
+            ..StringMatcher::default()
+        }),
+        ..SubjectAltNameMatcher::default()
+    };
+    let names = tls.names.iter().map(|text| {
+        let kind = if text.contains("://") {
+            SanType::Uri
+        } else if text.parse::<std::net::IpAddr>().is_ok() {
+            SanType::IpAddress
+        } else {
+            SanType::Dns
+        };
+        name(text, kind)
+    });
+    Some(CertificateValidationContext {
+        trusted_ca: Some(DataSource { specifier: Some(authorities), ..DataSource::default() }),
+        match_typed_subject_alt_names: names.collect(),
+        ..CertificateValidationContext::default()
+    })
+}
+
+fn version(version: TlsVersion) -> TlsProtocol {
+    match version {
+        TlsVersion::V1_0 => TlsProtocol::TlSv10,
+        TlsVersion::V1_1 => TlsProtocol::TlSv11,
+        TlsVersion::V1_2 => TlsProtocol::TlSv12,
+        TlsVersion::V1_3 => TlsProtocol::TlSv13,
+    }
+}

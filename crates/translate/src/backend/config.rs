@@ -1,0 +1,225 @@
+//! BackendConfigPolicies: what they say of connections to Services and Backends, and where it holds.
+
+use std::sync::Arc;
+
+use api::{Kind, Object, ObjectId};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{
+    NsName, Problem, Severity,
+    backend::{Destination, Protocol, ServicePort},
+    upstream::{Balance, ClusterConfig},
+};
+use units::upstream::{self, UpstreamSaid};
+
+use crate::{
+    internal,
+    policy::{key_of, of_backends},
+    tables::{
+        backend::{BackendHosts, ClusterId, ConfigOf, ConfigPolicyRow, ServicePorts},
+        input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
+        policy::{PoliciesOf, Target},
+    },
+    violation::violations,
+};
+
+/// What all policies on a Service or Backend come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    /// What holds.
+    config: ClusterConfig,
+    /// What is wrong with what would hold.
+    faults: Vec<(ObjectId, Problem)>,
+    /// Who says each field that is set.
+    by: Vec<(&'static str, ObjectId)>,
+}
+
+/// How a policy stands at one of its targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Whether any of its fields holds there.
+    pub(crate) holds: bool,
+    /// Those who say something in place of it.
+    pub(crate) winners: Vec<ObjectId>,
+    /// What of it cannot hold there.
+    pub(crate) fault: Option<Problem>,
+}
+
+tables! {
+    /// Has policies told how they stand at a Service or Backend.
+    ConfigHolder: ObjectId => ();
+}
+
+groups! {
+    /// How a policy stands at its targets.
+    HeldAt: ObjectId, ObjectId => Held;
+}
+
+impl Derived for ConfigPolicyRow {
+    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Result<UpstreamSaid, Problem>> {
+        let policy = scope.get::<BackendConfigPolicies>(&key_of(id))?;
+        of_backends(scope, id, &policy);
+        let mut refused: Vec<_> = violations(&Object::BackendConfigPolicy((*policy).clone())).collect();
+        let is_of_all =
+            |problem: &Problem| !policy.spec.invalid.is_empty() || upstream::field_at(&problem.field).is_none();
+        if let Some(of_all) = refused.iter().position(is_of_all) {
+            return Some(Err(refused.swap_remove(of_all)));
+        }
+        let find = |name: &Arc<str>| {
+            let secret = NsName::new(id.namespace.clone(), name.clone());
+            let found = scope.get::<Secrets>(&secret);
+            found.ok_or_else(|| format!("Secret {secret} does not exist; create it, or correct the name"))
+        };
+        Some(upstream::read(&policy.spec, &find).map(|mut said| {
+            for problem in refused {
+                let Some(field) = upstream::field_at(&problem.field) else { continue };
+                said.faults.push((field, problem));
+            }
+            said
+        }))
+    }
+
+    /// It is refused, and stays with its targets, which nobody reaches as if it were not there.
+    fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Result<UpstreamSaid, Problem>> {
+        of_backends(scope, id, &*scope.get::<BackendConfigPolicies>(&key_of(id))?);
+        Some(Err(internal::problem(Severity::Refused, "")))
+    }
+}
+
+impl Lookup for ConfigOf {
+    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Merged> {
+        let policies = scope.get::<PoliciesOf>(&Target { object: object.clone(), section: None })?;
+        let mut merged = Merged::default();
+        for policy in &*policies {
+            match &*scope.get::<ConfigPolicyRow>(policy)? {
+                Err(fault) => merged.faults.push((policy.clone(), fault.clone())),
+                Ok(said) => {
+                    let own = said.fields.iter().filter(|field| merged.by.iter().all(|(known, _)| known != *field));
+                    let own: Vec<_> = own.copied().collect();
+                    let faults = said.faults.iter().filter(|(field, _)| own.contains(field));
+                    merged.faults.extend(faults.map(|(_, fault)| (policy.clone(), fault.clone())));
+                    merged.by.extend(own.into_iter().map(|field| (field, policy.clone())));
+                    merged.config = upstream::or(merged.config, &said.config);
+                }
+            }
+        }
+        Some(merged)
+    }
+
+    /// Nobody reaches the backend, since nobody knows what protects the connection.
+    fn poisoned(_: &Scope<'_>, object: &ObjectId, _: &engine::Fault) -> Option<Merged> {
+        let fault = (object.clone(), internal::problem(Severity::Refused, ""));
+        Some(Merged { faults: vec![fault], ..Merged::default() })
+    }
+}
+
+/// What is said of a backend that speaks `protocol`; none where nothing is.
+///
+/// # Errors
+/// If something is said that cannot hold, so that nobody knows how to connect: the policy, and why.
+pub(super) fn config(
+    scope: &Scope<'_>,
+    to: &Destination,
+    protocol: Protocol,
+    by_name: bool,
+) -> Option<Result<ClusterConfig, (ObjectId, Problem)>> {
+    let merged = scope.get::<ConfigOf>(&object(to))?;
+    Some(fit(scope, &merged, protocol, by_name))
+}
+
+fn fit(
+    scope: &Scope<'_>,
+    merged: &Merged,
+    protocol: Protocol,
+    by_name: bool,
+) -> Result<ClusterConfig, (ObjectId, Problem)> {
+    if let Some(fault) = merged.faults.first() {
+        return Err(fault.clone());
+    }
+    let may_be_local = scope.get::<Config>(&()).is_some_and(|config| config.local_backends);
+    let to = upstream::Destination { protocol, by_name, may_be_local };
+    upstream::fit(merged.config.clone(), to).map_err(|problem| {
+        let field = upstream::field_at(&problem.field);
+        let by = merged.by.iter().find(|(known, _)| Some(*known) == field).or(merged.by.first());
+        let policy = by.map_or_else(|| ObjectId::new(Kind::BackendConfigPolicy, "", ""), |(_, policy)| policy.clone());
+        (policy, problem)
+    })
+}
+
+fn object(to: &Destination) -> ObjectId {
+    match to {
+        Destination::Service(port) => port.service.clone().id(Kind::Service),
+        Destination::Backend(name) => name.clone().id(Kind::Backend),
+    }
+}
+
+/// The Secret with the certificate that proxies show to a cluster's endpoints.
+pub(crate) fn certificate(scope: &Scope<'_>, cluster: &ClusterId) -> Option<NsName> {
+    let ClusterId::To(to) = cluster else { return None };
+    scope.get::<ConfigOf>(&object(to))?.config.tls.as_ref()?.certificate.clone()
+}
+
+/// What a cluster takes of a proxy's memory by what is said of it, in bytes.
+pub(crate) fn memory(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
+    /// A ring of the greatest size, or a table, for two workers with the old one beside the new one.
+    const HASHED: u64 = 8 << 20;
+    let ClusterId::To(to) = cluster else { return 0 };
+    let merged = scope.get::<ConfigOf>(&object(to));
+    let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
+    match balance.map(|balance| &balance.by) {
+        Some(Balance::RingHash { .. } | Balance::Maglev { .. }) => HASHED,
+        _ => 0,
+    }
+}
+
+impl Derived for ConfigHolder {
+    fn compute(scope: &Emitter<'_>, object: &ObjectId) -> Option<()> {
+        let merged = scope.get::<ConfigOf>(object)?;
+        let policies = scope.get::<PoliciesOf>(&Target { object: object.clone(), section: None })?;
+        let unfit = unfit(scope, object, &merged);
+        for policy in &*policies {
+            let fields = match scope.get::<ConfigPolicyRow>(policy).as_deref() {
+                Some(Ok(said)) => said.fields.clone(),
+                _ => Vec::new(),
+            };
+            let winner = |field: &&'static str| merged.by.iter().find(|(known, _)| known == field).map(|(_, by)| by);
+            let mut winners: Vec<_> = fields.iter().filter_map(winner).filter(|by| *by != policy).cloned().collect();
+            winners.sort_unstable();
+            winners.dedup();
+            let held = Held {
+                holds: fields.iter().filter_map(winner).any(|by| by == policy),
+                winners,
+                fault: unfit.clone().filter(|(by, _)| by == policy).map(|(_, problem)| problem),
+            };
+            scope.emit::<HeldAt>(policy.clone(), object.clone(), held);
+        }
+        Some(())
+    }
+}
+
+/// What cannot hold for some port of a Service, or for a Backend, though it is sound by itself.
+fn unfit(scope: &Scope<'_>, object: &ObjectId, merged: &Merged) -> Option<(ObjectId, Problem)> {
+    if !merged.faults.is_empty() {
+        return None;
+    }
+    let key = key_of(object);
+    if object.kind == Kind::Backend {
+        let hosts = scope.get::<BackendHosts>(&key)?;
+        let hosts = hosts.as_ref().as_ref().ok()?;
+        return fit(scope, merged, hosts.protocol, hosts.has_names()).err();
+    }
+    let service = scope.get::<Services>(&key)?;
+    service.ports.iter().find_map(|port| {
+        let state = scope.get::<ServicePorts>(&ServicePort::tcp(key.clone(), port.port))?;
+        fit(scope, merged, state.protocol.clone().ok()?, false).err()
+    })
+}
+
+/// The objects that policies can be on, for each of which there is a [`ConfigHolder`].
+pub(crate) fn service(name: &NsName) -> Option<ObjectId> {
+    Services::id(name)
+}
+
+/// The same of Backends.
+pub(crate) fn backend(name: &NsName) -> Option<ObjectId> {
+    Backends::id(name)
+}
