@@ -27,6 +27,8 @@ fn kgateway_crds() -> String {
     let kinds = [
         ("trafficpolicies", "TrafficPolicy"),
         ("directresponses", "DirectResponse"),
+        ("backends", "Backend"),
+        ("backendconfigpolicies", "BackendConfigPolicy"),
         ("gatewayparameters", "GatewayParameters"),
     ];
     kinds.map(|(plural, kind)| loose_crd(group, "v1alpha1", plural, kind)).join("\n---\n")
@@ -51,6 +53,12 @@ const EVERYTHING: &str = r#"
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}]}}
 ---
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: DirectResponse, metadata: {name: watched}, spec: {status: 503}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: Backend, metadata: {name: watched},
+  spec: {static: {hosts: [{host: 192.0.2.1, port: 80}]}}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: BackendConfigPolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: gateway.kgateway.dev, kind: Backend, name: watched}], connectTimeout: 1s}}
 ---
 {apiVersion: gateway.portcullis.dev/v1alpha1, kind: RewritePolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}],

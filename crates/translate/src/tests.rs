@@ -1,6 +1,7 @@
 //! What the whole translation does, through its door.
 
 mod attachment;
+mod backends;
 mod bounds;
 mod capacity;
 mod changes;

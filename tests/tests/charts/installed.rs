@@ -15,7 +15,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::helm::{chart, helm_on, objects};
 
 /// The CRDs of the other group, by plural.
-const KGATEWAY: [&str; 3] = ["directresponses", "gatewayparameters", "trafficpolicies"];
+const KGATEWAY: [&str; 5] =
+    ["backendconfigpolicies", "backends", "directresponses", "gatewayparameters", "trafficpolicies"];
 
 /// Our own.
 const PORTCULLIS: [&str; 2] = ["delegationpolicies", "rewritepolicies"];

@@ -12,6 +12,10 @@ use ir::{
         Action, BodyContent, BodyFormat, PolicyFields, Retry, Rule, SessionCarrier, SessionPersistence, Source,
         Timeouts, WeightedBackend,
     },
+    upstream::{
+        Balance, Breakers, ClusterConfig, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options, HttpOptions,
+        Keepalive, LoadBalancer, OutlierDetection, Ping, ProxyProtocol, Tls, TlsTrust, TlsVersion,
+    },
 };
 use validate::format;
 
@@ -291,7 +295,101 @@ pub fn clusters() -> Vec<Cluster> {
             ..cluster("backend/apps/names", Protocol::Http1Tls, false)
         },
         Cluster { hosts: [host("localhost", 80)].into(), ..cluster("backend/apps/open", Protocol::H2c, false) },
+        Cluster { config: Arc::new(connections()), ..cluster("service/apps/configured/80", Protocol::Http1, false) },
+        Cluster {
+            config: Arc::new(ClusterConfig {
+                balance: Some(LoadBalancer {
+                    by: Balance::Maglev { hash: Hashing::default() },
+                    panic_threshold: None,
+                    update_merge_window: None,
+                    close_on_change: false,
+                }),
+                health_check: Some(HealthCheck {
+                    by: HealthCheckBy::Grpc { service: "s".into(), authority: "a.example".into() },
+                    ..health_check()
+                }),
+                ..connections()
+            }),
+            ..cluster("service/apps/configured/81", Protocol::H2c, false)
+        },
     ]
+}
+
+fn health_check() -> HealthCheck {
+    HealthCheck {
+        timeout: Duration::from_secs(1),
+        interval: Duration::from_millis(100),
+        unhealthy: 0,
+        healthy: 3,
+        by: HealthCheckBy::Http { host: "a.example".into(), path: "/healthz".into(), method: "TRACE" },
+    }
+}
+
+/// All that can be said of a cluster at once.
+fn connections() -> ClusterConfig {
+    let some = |seconds| Some(Duration::from_secs(seconds));
+    ClusterConfig {
+        connect_timeout: Some(Duration::from_millis(1)),
+        buffer_bytes: Some(1),
+        keepalive: Some(Keepalive { probes: Some(127), time: Some(32_767), interval: Some(1) }),
+        http: Some(HttpOptions {
+            idle_timeout: some(0),
+            max_headers: Some(1),
+            max_stream_duration: some(1),
+            max_requests: Some(0),
+        }),
+        http1: Some(Http1Options { trailers: true, preserve_case: true, stream_error: Some(false) }),
+        http2: Some(Http2Options {
+            keepalive: Some(Ping { interval: some(1), timeout: Duration::from_millis(1), idle_interval: some(1) }),
+            connection_window: Some(65_535),
+            stream_window: Some(16 << 20),
+            max_streams: Some(1),
+            stream_error: Some(true),
+        }),
+        balance: Some(LoadBalancer {
+            by: Balance::RingHash {
+                least: Some(1),
+                most: 65_536,
+                hash: Hashing { of: Arc::default(), by_hostname: true },
+            },
+            panic_threshold: Some(100),
+            update_merge_window: some(0),
+            close_on_change: true,
+        }),
+        health_check: Some(health_check()),
+        outliers: Some(OutlierDetection {
+            consecutive_5xx: Some(0),
+            interval: Some(Duration::from_millis(100)),
+            base_ejection_time: some(3600),
+            max_ejection_percent: Some(100),
+            enforcing_consecutive_5xx: Some(0),
+            split_local: true,
+            consecutive_local: Some(1),
+            enforcing_consecutive_local: Some(100),
+        }),
+        breakers: Some(Breakers {
+            connections: Some(1),
+            retries: Some(0),
+            track_remaining: true,
+            ..Breakers::default()
+        }),
+        tls: Some(Tls {
+            sni: Some("a.example".into()),
+            by_endpoint: false,
+            trust: TlsTrust::Anybody,
+            names: Box::default(),
+            certificate: None,
+            alpn: ["h2".into(), "http/1.1".into()].into(),
+            renegotiation: true,
+            least_version: Some(TlsVersion::V1_0),
+            most_version: Some(TlsVersion::V1_3),
+            ciphers: ["ECDHE-ECDSA-CHACHA20-POLY1305".into(), "AES256-SHA".into()].into(),
+            curves: ["X25519".into(), "P-521".into()].into(),
+            signatures: ["ecdsa_secp521r1_sha512".into(), "rsa_pkcs1_sha256".into()].into(),
+        }),
+        proxy_protocol: Some(ProxyProtocol::V1),
+        dns: None,
+    }
 }
 
 /// Endpoints of every kind, for a cluster of this name.

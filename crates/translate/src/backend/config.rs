@@ -160,13 +160,15 @@ pub(crate) fn certificate(scope: &Scope<'_>, cluster: &ClusterId) -> Option<NsNa
 
 /// What a cluster takes of a proxy's memory by what is said of it, in bytes.
 pub(crate) fn memory(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
-    /// A ring of the greatest size, or a table, for two workers with the old one beside the new one.
-    const HASHED: u64 = 8 << 20;
+    /// A place of a ring, which has as many as are asked for, and a table: the old one and the new one.
+    const PLACE: u64 = 64;
+    const TABLE: u64 = 2 << 20;
     let ClusterId::To(to) = cluster else { return 0 };
     let merged = scope.get::<ConfigOf>(&object(to));
     let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
     match balance.map(|balance| &balance.by) {
-        Some(Balance::RingHash { .. } | Balance::Maglev { .. }) => HASHED,
+        Some(Balance::RingHash { least, .. }) => PLACE * least.unwrap_or(1024),
+        Some(Balance::Maglev { .. }) => TABLE,
         _ => 0,
     }
 }

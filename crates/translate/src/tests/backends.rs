@@ -1,0 +1,131 @@
+//! Backends and policies of connections: what a change of one wakes, and what is said.
+
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
+use api::Kind;
+use envoy::ResourceKind;
+use ir::Settings;
+use serde_json::{Value, json};
+
+use super::scene::{Scene, gateway, http, route, secret, service};
+use crate::Changes;
+
+fn backend(hosts: &[&str]) -> Value {
+    let hosts: Vec<_> = hosts.iter().map(|host| json!({"host": host, "port": 80})).collect();
+    json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "Backend",
+        "metadata": {"name": "b", "namespace": "apps", "generation": 2}, "spec": {"static": {"hosts": hosts}}})
+}
+
+fn config(name: &str, spec: Value) -> Value {
+    let mut policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy",
+        "metadata": {"name": name, "namespace": "apps", "generation": 2},
+        "spec": {"targetRefs": [
+            {"group": "", "kind": "Service", "name": "s"},
+            {"group": "gateway.kgateway.dev", "kind": "Backend", "name": "b"}]}});
+    if let (Value::Object(own), Value::Object(more)) = (&mut policy["spec"], spec) {
+        own.extend(more);
+    }
+    policy
+}
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let to_backend = json!({"backendRefs": [{"group": "gateway.kgateway.dev", "kind": "Backend", "name": "b"}]});
+    let own = [
+        gateway("edge", json!([http("web", 80, "")])),
+        service("s"),
+        route("service", json!({"hostnames": ["s.example"]})),
+        route("backend", json!({"hostnames": ["b.example"], "rules": [to_backend]})),
+    ];
+    Scene::new(own.into_iter().chain(objects))
+}
+
+fn computed(scene: &Scene, table: &str) -> usize {
+    scene.0.engine().stats().iter().find(|stats| stats.name == table).expect("a table").computed
+}
+
+fn changed(changes: &Changes) -> Vec<&str> {
+    changes.resources.iter().map(|(key, _)| &*key.name).collect()
+}
+
+fn resource(scene: &Scene, kind: ResourceKind, name: &str) -> Value {
+    scene.resource("infra/edge", kind, name).unwrap_or_default()
+}
+
+const CLUSTERS: [&str; 2] = ["backend/apps/b", "service/apps/s/80"];
+
+#[test]
+fn what_is_said_of_connections_changes_clusters_and_no_route() {
+    let mut scene = scene([backend(&["10.0.0.1"]), config("c", json!({"connectTimeout": "1s"}))]);
+    let changes = scene.put(config("c", json!({"connectTimeout": "2s"})));
+    assert_eq!(changed(&changes), CLUSTERS);
+    assert_eq!(computed(&scene, "ResolvedRule"), 0);
+    let cluster = resource(&scene, ResourceKind::Cluster, CLUSTERS[1]);
+    assert_eq!(cluster["connectTimeout"], "2s");
+
+    let hashed = json!({"loadBalancer": {"maglev": {"hashPolicies": [{"sourceIP": {}}]}}});
+    let changes = scene.put(config("c", hashed));
+    assert_eq!(changed(&changes).len(), 3, "{:?}", changed(&changes));
+    assert_eq!(computed(&scene, "ResolvedRule"), 2);
+}
+
+#[test]
+fn hosts_that_change_are_endpoints_that_change_and_wake_no_route() {
+    let mut scene = scene([backend(&["10.0.0.1"])]);
+    let changes = scene.put(backend(&["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(changed(&changes), [CLUSTERS[0]]);
+    assert!(changes.resources.iter().all(|(key, _)| key.kind == ResourceKind::Endpoints));
+    assert_eq!(computed(&scene, "ResolvedRule"), 0);
+    // From then on proxies look for them.
+    let changes = scene.put(backend(&["a.example"]));
+    let kinds: Vec<_> = changes.resources.iter().map(|(key, now)| (key.kind, now.is_some())).collect();
+    assert_eq!(kinds, [(ResourceKind::Cluster, true), (ResourceKind::Endpoints, false)]);
+    let cluster = resource(&scene, ResourceKind::Cluster, CLUSTERS[0]);
+    assert_eq!(cluster["clusterType"]["name"], "envoy.clusters.dns");
+}
+
+#[test]
+fn a_fault_leaves_the_cluster_out_and_is_told_on_the_policy_and_its_routes() {
+    let mut scene = scene([backend(&["10.0.0.1"]), config("c", json!({"connectTimeout": "0s", "tls": {}}))]);
+    for name in CLUSTERS {
+        assert_eq!(resource(&scene, ResourceKind::Cluster, name), Value::Null);
+    }
+    for route in ["apps/service", "apps/backend"] {
+        assert_eq!(scene.route(route, 0, "ResolvedRefs"), "False UnsupportedValue");
+        let message = scene.route_message(route, 0, "ResolvedRefs");
+        assert!(message.contains("BackendConfigPolicy apps/c") && !message.contains("0s"), "{message}");
+    }
+    let entries = &scene.status(Kind::BackendConfigPolicy, "apps/c")["ancestors"];
+    assert_eq!(entries.as_array().map(Vec::len), Some(2));
+    assert_eq!(entries[0]["conditions"][0]["reason"], "Invalid");
+    let message = entries[0]["conditions"][0]["message"].as_str().expect("a message");
+    assert!(message.contains("spec.connectTimeout") && message.contains("spec.tls"), "{message}");
+    // Who overrides what is broken, opens it.
+    let mut heavy = config("d", json!({"connectTimeout": "1s", "tls": {"insecureSkipVerify": true}}));
+    heavy["metadata"]["annotations"] = json!({"kgateway.dev/policy-weight": "1"});
+    scene.put(heavy);
+    assert_eq!(scene.route("apps/service", 0, "ResolvedRefs"), "True ResolvedRefs");
+    assert_eq!(resource(&scene, ResourceKind::Cluster, CLUSTERS[0])["connectTimeout"], "1s");
+    let before = scene.remove(config("c", json!({})));
+    assert_eq!(changed(&before), [""; 0], "it held nowhere");
+}
+
+#[test]
+fn a_certificate_for_backends_goes_to_proxies_that_send_there_and_nowhere_else() {
+    let mut certificate = secret("client");
+    certificate["metadata"]["namespace"] = json!("apps");
+    let tls = config("c", json!({"tls": {"secretRef": {"name": "client"}, "sni": "a.example"}}));
+    let mut scene = scene([backend(&["10.0.0.1"]), tls, certificate, gateway("other", json!([http("web", 81, "")]))]);
+    assert_ne!(resource(&scene, ResourceKind::Secret, "secret/apps/client"), Value::Null);
+    assert_eq!(scene.resource("infra/other", ResourceKind::Secret, "secret/apps/client"), None);
+    scene.put(config("c", json!({})));
+    assert_eq!(resource(&scene, ResourceKind::Secret, "secret/apps/client"), Value::Null);
+}
+
+#[test]
+fn what_is_local_is_for_the_setting_to_allow() {
+    let objects = || [gateway("edge", json!([http("web", 80, "")])), backend(&["127.0.0.1"])];
+    let condition = |scene: &Scene| scene.status(Kind::Backend, "apps/b")["conditions"][0]["status"].clone();
+    assert_eq!(condition(&Scene::new(objects())), "False");
+    let settings = Settings { local_backends: true, ..Settings::default() };
+    assert_eq!(condition(&Scene::with(settings, objects())), "True");
+}
