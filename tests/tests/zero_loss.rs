@@ -278,7 +278,7 @@ spec: {{static: {{hosts: [{{host: localhost, port: {}}}]}}}}
         file("policy.yaml", policy(0)),
     ];
     let flags = ["--backend-allow-local", "true"].map(String::from);
-    let portcullis = Portcullis::start_with(&files, &flags).await?;
+    let mut portcullis = Portcullis::start_with(&files, &flags).await?;
     let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
     eventually(TIMEOUT, async || {
         for _ in 0..8 {

@@ -66,9 +66,12 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
     listener
 }
 
-/// A cluster with its endpoints inside.
+/// A cluster with its endpoints inside, unless it looks for them itself.
 fn with_endpoints(mut cluster: Value, endpoints: Value) -> Value {
     let fields = cluster.as_object_mut().expect("a cluster");
+    if fields.contains_key("clusterType") {
+        return cluster;
+    }
     fields.remove("edsClusterConfig").expect("endpoints come over EDS");
     fields.insert("type".into(), json!("STATIC"));
     fields.insert("loadAssignment".into(), endpoints);

@@ -74,7 +74,7 @@ pub(super) fn config_policy() -> BoxedStrategy<Value> {
         2 => select(&["b0", "b1"][..])
             .prop_map(|name| json!({"group": "gateway.kgateway.dev", "kind": "Backend", "name": name})),
     ];
-    (vec(field, 0..4), vec(targets, 1..3), any::<bool>(), option::weighted(0.2, -1..2))
+    (vec(field, 0..4), vec(targets, 1..3), any::<bool>(), option::weighted(0.2, -1..2_i32))
         .prop_map(|(fields, targets, selects, weight)| {
             let mut spec = json!({"targetRefs": targets});
             if selects {

@@ -77,8 +77,12 @@ impl Resources {
         found.unwrap_or_else(|| panic!("{kind:?} {name:?} is named and not sent")).clone()
     }
 
-    /// With its endpoints inside.
+    /// With its endpoints inside, unless it looks for them itself.
     fn cluster(&self, name: &str, mut cluster: Value) -> Value {
+        if cluster.get("clusterType").is_some() {
+            cluster["name"] = json!(self.named(name));
+            return cluster;
+        }
         let mut endpoints = self.get(ResourceKind::Endpoints, name);
         endpoints["clusterName"] = json!(self.named(name));
         cluster["name"] = json!(self.named(name));
