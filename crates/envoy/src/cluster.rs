@@ -62,6 +62,7 @@ pub fn cluster(cluster: &Cluster) -> Encoded {
         per_connection_buffer_limit_bytes: Some(uint32(config.buffer_bytes.unwrap_or(cluster.limits.buffer_bytes))),
         lb_policy: lb_policy as i32,
         lb_config,
+        load_balancing_policy: balance::by_hostname(config.balance.as_ref()),
         circuit_breakers: Some(balance::circuit_breakers(cluster.limits, config.breakers.as_ref())),
         common_lb_config: Some(match &config.balance {
             Some(said) => balance::common(said, common_lb_config(cluster.weighted_localities)),

@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 59] = [
+pub const MESSAGES: [&str; 61] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -58,6 +58,8 @@ pub const MESSAGES: [&str; 59] = [
     "envoy.extensions.http.injected_credentials.generic.v3.Generic",
     "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
+    "envoy.extensions.load_balancing_policies.maglev.v3.Maglev",
+    "envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash",
     "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput",
     "envoy.extensions.matching.input_matchers.ip.v3.Ip",
     "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",

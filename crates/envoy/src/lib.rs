@@ -41,6 +41,8 @@ pub mod extension {
     pub(crate) const RBAC: &str = "envoy.filters.http.rbac";
     pub(crate) const CARES: &str = "envoy.network.dns_resolver.cares";
     pub(crate) const DNS_CLUSTER: &str = "envoy.clusters.dns";
+    pub(crate) const RING_HASH: &str = "envoy.load_balancing_policies.ring_hash";
+    pub(crate) const MAGLEV: &str = "envoy.load_balancing_policies.maglev";
     pub(crate) const RAW_BUFFER: &str = "envoy.transport_sockets.raw_buffer";
     pub(crate) const UPSTREAM_PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
     pub(crate) const PRESERVE_CASE: &str = "envoy.http.stateful_header_formatters.preserve_case";

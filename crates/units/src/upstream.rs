@@ -11,7 +11,7 @@ use api::{backend_config_policy::BackendConfigPolicySpec, core::Secret};
 use ir::backend::Protocol;
 use ir::{
     Problem, Reason, Severity,
-    upstream::{ClusterConfig, HealthCheckBy, TlsTrust},
+    upstream::{Balance, ClusterConfig, HealthCheckBy, LoadBalancer, TlsTrust},
 };
 use serde_json::Value;
 
@@ -178,6 +178,12 @@ pub fn fit(mut config: ClusterConfig, to: Destination) -> Result<ClusterConfig, 
                            name addresses, remove it, or ask whoever runs the controller for the setting backend.allowLocal";
             return Err(refuse("healthCheck", message));
         }
+    }
+    // What proxies are told of has no hostname that they could tell it by.
+    if let Some(LoadBalancer { by: Balance::RingHash { hash, .. } | Balance::Maglev { hash }, .. }) =
+        &mut config.balance
+    {
+        hash.by_hostname &= to.by_name;
     }
     if speaks_http2 {
         config.http1 = None;

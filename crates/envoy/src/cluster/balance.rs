@@ -4,17 +4,21 @@ use envoy_types::pb::{
     envoy::{
         config::{
             cluster::v3::{
-                CircuitBreakers, OutlierDetection as EnvoyOutliers,
+                CircuitBreakers, LoadBalancingPolicy, OutlierDetection as EnvoyOutliers,
                 circuit_breakers::Thresholds,
                 cluster::{
                     CommonLbConfig, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig, RingHashLbConfig,
-                    RoundRobinLbConfig, SlowStartConfig, common_lb_config::ConsistentHashingLbConfig,
+                    RoundRobinLbConfig, SlowStartConfig,
                 },
+                load_balancing_policy::Policy,
             },
             core::v3::{
-                HealthCheck as EnvoyHealthCheck, RequestMethod, RuntimeDouble,
+                HealthCheck as EnvoyHealthCheck, RequestMethod, RuntimeDouble, TypedExtensionConfig,
                 health_check::{GrpcHealthCheck, HealthChecker, HttpHealthCheck},
             },
+        },
+        extensions::load_balancing_policies::{
+            common::v3::ConsistentHashingLbConfig, maglev::v3::Maglev, ring_hash::v3::RingHash,
         },
         r#type::v3::{CodecClientType, Percent},
     },
@@ -25,7 +29,7 @@ use ir::{
     upstream::{Balance, Breakers, HealthCheck, HealthCheckBy, LoadBalancer, OutlierDetection, SlowStart},
 };
 
-use crate::{boolean, duration, uint32};
+use crate::{boolean, bytes::any, duration, extension, uint32};
 
 /// What is chosen by, with its options.
 pub(super) fn policy(balance: Option<&LoadBalancer>) -> (LbPolicy, Option<LbConfig>) {
@@ -60,6 +64,31 @@ pub(super) fn policy(balance: Option<&LoadBalancer>) -> (LbPolicy, Option<LbConf
     }
 }
 
+/// The same for hashes of hostnames, which Envoy takes in this form alone for clusters that look for their hosts.
+pub(super) fn by_hostname(balance: Option<&LoadBalancer>) -> Option<LoadBalancingPolicy> {
+    let hashing =
+        || Some(ConsistentHashingLbConfig { use_hostname_for_hashing: true, ..ConsistentHashingLbConfig::default() });
+    let size = |value| UInt64Value { value };
+    let (name, config) = match &balance?.by {
+        Balance::RingHash { least, most, hash } if hash.by_hostname => {
+            let ring = RingHash {
+                minimum_ring_size: least.map(size),
+                maximum_ring_size: Some(size(*most)),
+                consistent_hashing_lb_config: hashing(),
+                ..RingHash::default()
+            };
+            (extension::RING_HASH, any(&ring))
+        }
+        Balance::Maglev { hash } if hash.by_hostname => {
+            let maglev = Maglev { consistent_hashing_lb_config: hashing(), ..Maglev::default() };
+            (extension::MAGLEV, any(&maglev))
+        }
+        _ => return None,
+    };
+    let config = TypedExtensionConfig { name: name.into(), typed_config: Some(config) };
+    Some(LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(config) }] })
+}
+
 fn slow(SlowStart { window, aggression, least_percent }: &SlowStart) -> SlowStartConfig {
     SlowStartConfig {
         slow_start_window: window.map(duration),
@@ -74,21 +103,13 @@ fn slow(SlowStart { window, aggression, least_percent }: &SlowStart) -> SlowStar
 
 /// Adds to what holds for every cluster.
 pub(super) fn common(balance: &LoadBalancer, config: CommonLbConfig) -> CommonLbConfig {
-    let LoadBalancer { by, panic_threshold, update_merge_window, close_on_change } = balance;
-    let by_hostname = match by {
-        Balance::RingHash { hash, .. } | Balance::Maglev { hash } => hash.by_hostname,
-        _ => false,
-    };
+    let LoadBalancer { panic_threshold, update_merge_window, close_on_change, .. } = balance;
     CommonLbConfig {
         healthy_panic_threshold: panic_threshold
             .map(|percent| Percent { value: percent.into() })
             .or(config.healthy_panic_threshold),
         update_merge_window: update_merge_window.map(duration),
         close_connections_on_host_set_change: *close_on_change,
-        consistent_hashing_lb_config: by_hostname.then(|| ConsistentHashingLbConfig {
-            use_hostname_for_hashing: true,
-            ..ConsistentHashingLbConfig::default()
-        }),
         ..config
     }
 }

@@ -13,8 +13,8 @@ use ir::{
         Timeouts, WeightedBackend,
     },
     upstream::{
-        Balance, Breakers, ClusterConfig, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options, HttpOptions,
-        Keepalive, LoadBalancer, OutlierDetection, Ping, ProxyProtocol, Tls, TlsTrust, TlsVersion,
+        Balance, Breakers, ClusterConfig, Dns, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options,
+        HttpOptions, Keepalive, LoadBalancer, OutlierDetection, Ping, ProxyProtocol, Tls, TlsTrust, TlsVersion,
     },
 };
 use validate::format;
@@ -295,6 +295,29 @@ pub fn clusters() -> Vec<Cluster> {
             ..cluster("backend/apps/names", Protocol::Http1Tls, false)
         },
         Cluster { hosts: [host("localhost", 80)].into(), ..cluster("backend/apps/open", Protocol::H2c, false) },
+        Cluster {
+            hosts: [host("localhost", 80)].into(),
+            config: Arc::new(ClusterConfig {
+                balance: Some(LoadBalancer {
+                    by: Balance::RingHash {
+                        least: Some(2),
+                        most: 3,
+                        hash: Hashing { of: Arc::default(), by_hostname: true },
+                    },
+                    panic_threshold: None,
+                    update_merge_window: None,
+                    close_on_change: true,
+                }),
+                dns: Some(Dns {
+                    refresh: Some(Duration::from_secs(1)),
+                    jitter: Some(Duration::ZERO),
+                    by_ttl: Some(true),
+                }),
+                tls: Some(Tls { by_endpoint: true, sni: None, trust: TlsTrust::System, ..tls() }),
+                ..ClusterConfig::default()
+            }),
+            ..cluster("backend/apps/hashed", Protocol::Http1, false)
+        },
         Cluster { config: Arc::new(connections()), ..cluster("service/apps/configured/80", Protocol::Http1, false) },
         Cluster {
             config: Arc::new(ClusterConfig {
@@ -347,11 +370,7 @@ fn connections() -> ClusterConfig {
             stream_error: Some(true),
         }),
         balance: Some(LoadBalancer {
-            by: Balance::RingHash {
-                least: Some(1),
-                most: 65_536,
-                hash: Hashing { of: Arc::default(), by_hostname: true },
-            },
+            by: Balance::RingHash { least: Some(1), most: 65_536, hash: Hashing::default() },
             panic_threshold: Some(100),
             update_merge_window: some(0),
             close_on_change: true,
@@ -373,22 +392,26 @@ fn connections() -> ClusterConfig {
             track_remaining: true,
             ..Breakers::default()
         }),
-        tls: Some(Tls {
-            sni: Some("a.example".into()),
-            by_endpoint: false,
-            trust: TlsTrust::Anybody,
-            names: Box::default(),
-            certificate: None,
-            alpn: ["h2".into(), "http/1.1".into()].into(),
-            renegotiation: true,
-            least_version: Some(TlsVersion::V1_0),
-            most_version: Some(TlsVersion::V1_3),
-            ciphers: ["ECDHE-ECDSA-CHACHA20-POLY1305".into(), "AES256-SHA".into()].into(),
-            curves: ["X25519".into(), "P-521".into()].into(),
-            signatures: ["ecdsa_secp521r1_sha512".into(), "rsa_pkcs1_sha256".into()].into(),
-        }),
+        tls: Some(tls()),
         proxy_protocol: Some(ProxyProtocol::V1),
         dns: None,
+    }
+}
+
+fn tls() -> Tls {
+    Tls {
+        sni: Some("a.example".into()),
+        by_endpoint: false,
+        trust: TlsTrust::Anybody,
+        names: Box::default(),
+        certificate: None,
+        alpn: ["h2".into(), "http/1.1".into()].into(),
+        renegotiation: true,
+        least_version: Some(TlsVersion::V1_0),
+        most_version: Some(TlsVersion::V1_3),
+        ciphers: ["ECDHE-ECDSA-CHACHA20-POLY1305".into(), "AES256-SHA".into()].into(),
+        curves: ["X25519".into(), "P-521".into()].into(),
+        signatures: ["ecdsa_secp521r1_sha512".into(), "rsa_pkcs1_sha256".into()].into(),
     }
 }
 
