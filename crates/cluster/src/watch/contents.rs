@@ -149,7 +149,9 @@ impl Needed {
         let Self { by, all } = self;
         all.get_or_insert_with(|| {
             let mut all = Keys::default();
-            by.values().for_each(|keys| all.extend(keys));
+            for keys in by.values() {
+                all.extend(keys);
+            }
             all
         })
     }
@@ -204,7 +206,9 @@ impl Contents {
             needs.insert(Subject::Selection(self.shared(selection)), Keys::All);
         }
         let superseded = self.deferred.remove(id).map(|deferred| {
-            deferred.awaited.iter().for_each(|subject| self.waits_no_more(subject, id));
+            for subject in &deferred.awaited {
+                self.waits_no_more(subject, id);
+            }
             deferred.needs
         });
         let mut awaited = BTreeSet::new();
@@ -224,7 +228,9 @@ impl Contents {
             self.observed.extend(news);
             self.refers(id, needs);
         } else {
-            awaited.iter().for_each(|subject| self.waits(subject, id));
+            for subject in &awaited {
+                self.waits(subject, id);
+            }
             self.deferred.insert(id.clone(), Deferred { news, needs, awaited });
         }
         self.let_go(id, superseded.unwrap_or_default());
@@ -471,7 +477,9 @@ impl Contents {
     /// Nobody waits for this any more, but whoever did for these in its place.
     fn release_for(&mut self, subject: &Subject, others: &BTreeSet<Subject>) {
         for referrer in self.waiting.remove(subject).unwrap_or_default() {
-            others.iter().for_each(|other| self.waits(other, &referrer));
+            for other in others {
+                self.waits(other, &referrer);
+            }
             let Some(deferred) = self.deferred.get_mut(&referrer) else { continue };
             deferred.awaited.remove(subject);
             deferred.awaited.extend(others.iter().cloned());

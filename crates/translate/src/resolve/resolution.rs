@@ -216,12 +216,11 @@ fn authenticated(scope: &Scope<'_>, chain: &Chain, effective: &Effective, by: By
     match (some, all) {
         (true, true) => Authenticated::Everywhere,
         (true, false) => Authenticated::AtSome,
-        (false, false) => Authenticated::Nowhere,
         // It is served nowhere.
         (false, true) if AnyUnit::AUTHENTICATING.iter().any(|field| own(field).is_some_and(AnyUnit::authenticates)) => {
             Authenticated::Everywhere
         }
-        (false, true) => Authenticated::Nowhere,
+        (false, _) => Authenticated::Nowhere,
     }
 }
 

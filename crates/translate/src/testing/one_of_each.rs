@@ -3,7 +3,7 @@
 use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{child, class, gateway, http, https, prefix, route, secret, service, to};
+use super::scene::{child, class, gateway, http, https, opaque, prefix, route, secret, service, to};
 #[cfg(debug_assertions)]
 use crate::Translator;
 
@@ -214,8 +214,10 @@ pub fn one_of_each() -> Vec<Value> {
                 "urlRewrite": {"pathRegex": {"pattern": "^/named", "substitution": "/renamed"}},
                 "buffer": {"maxRequestSize": "2Mi"},
                 "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "leafy"}]}},
+                "basicAuth": {"secretRef": {"name": "users"}},
             }),
         ),
+        opaque("users", json!({".htpasswd": "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="})),
         policy(
             "TrafficPolicy",
             "handed",
