@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench translate` prints times; with `-- instructions` it counts instructions by running itself under
 //! valgrind, which no other load on the machine disturbs. `-- trees` has the times of delegated routes alone, and
-//! `-- tree-instructions` their instructions, both with those of policies. `-- policies` has the latter alone. With `report` behind the arguments of one run it says which rows it computed.
+//! `-- tree-instructions` their instructions, both with those of policies. `-- policies` has the latter alone, times and memory too. With `report` behind the arguments of one run it says which rows it computed.
 
 use std::{
     hint::black_box,
@@ -50,17 +50,23 @@ fn main() {
         }
         // Within the bounds that there are.
         ["cold", "policies", leaves] => {
-            cold("leaves of a tree with policies", parse(leaves), Tree::settings(), policies::tree(parse(leaves)));
+            let objects = policies::tree(parse(leaves), false);
+            cold("leaves of a tree with policies", parse(leaves), Tree::settings(), objects);
+        }
+        ["cold", "own policies", leaves] => {
+            let objects = policies::tree(parse(leaves), true);
+            cold("leaves of the same, each with its own too", parse(leaves), Tree::settings(), objects);
         }
         ["cold", "wildcards"] => cold("routes that delegate to *", 12, World::settings(), tree::wildcards()),
         ["cold", routes] => cold("routes", parse(routes), World::settings(), World::new(parse(routes)).objects()),
         ["trees"] => tree_times(),
         ["policies"] => {
+            changes(policies::STEPS.iter());
+            for what in ["tree", "policies", "own policies"] {
+                cold_apart(&["cold", what, "10000"]);
+            }
             for step in &policies::STEPS {
                 instructions_of(step.name, step.sizes);
-            }
-            for what in ["tree", "policies"] {
-                cold_apart(&["cold", what, "10000"]);
             }
         }
         _ => {
@@ -130,13 +136,13 @@ fn timed(name: &str, routes: usize, translator: &mut Translator, change: impl Fn
     println!("{name:<44} {routes:>8} {p50:>12} {p99:>12} {max:>12}");
 }
 
-/// Times of delegated routes.
-fn tree_times() {
+/// Times of changes.
+fn changes<'a>(steps: impl Iterator<Item = &'a tree::Step>) {
     println!(
         "{:<40} {:>20} {:>10} {:>10} {:>10} {:>8} {:>10}",
         "change", "of", "p50", "p99", "max", "rows", "p50 each"
     );
-    for tree::Step { name, of, sizes, scene } in steps() {
+    for tree::Step { name, of, sizes, scene } in steps {
         for &size in *sizes {
             let Scene { objects, change } = scene(size);
             let mut translator = translator_with(Tree::settings(), objects);
@@ -160,6 +166,11 @@ fn tree_times() {
             );
         }
     }
+}
+
+/// Times of delegated routes.
+fn tree_times() {
+    changes(steps());
     for leaves in [1_000, 10_000, 100_000] {
         let tree = Tree::new(leaves);
         one_host("one leaf changed", leaves, tree.objects(), |turn| tree.leaf_with_header(turn));
@@ -167,7 +178,9 @@ fn tree_times() {
     for leaves in ["1000", "10000", "100000"] {
         cold_apart(&["cold", "tree", leaves]);
     }
-    cold_apart(&["cold", "policies", "10000"]);
+    for what in ["policies", "own policies"] {
+        cold_apart(&["cold", what, "10000"]);
+    }
     cold_apart(&["cold", "wildcards"]);
 }
 

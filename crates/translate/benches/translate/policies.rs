@@ -10,7 +10,7 @@ use crate::{
 
 const ROUTES: &[usize] = &[1_000, 10_000];
 
-pub(crate) const STEPS: [Step; 4] = [
+pub(crate) const STEPS: [Step; 6] = [
     Step {
         name: "a policy of one rule changed",
         of: "routes",
@@ -47,6 +47,27 @@ pub(crate) const STEPS: [Step; 4] = [
             change: Box::new(edge),
         },
     },
+    Step {
+        name: "an action of a Gateway changed",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, [on("infra", "Gateway", "gateway-0", "wide", &action(1))]),
+            change: Box::new(|turn| on("infra", "Gateway", "gateway-0", "wide", &action(turn + 2))),
+        },
+    },
+    Step {
+        name: "a Gateway's field merged deeply, ten have it",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(
+                routes,
+                own_headers().chain([deep(), on("infra", "Gateway", "gateway-0", "wide", &header(1))]),
+            ),
+            change: Box::new(|turn| on("infra", "Gateway", "gateway-0", "wide", &header(turn + 2))),
+        },
+    },
 ];
 
 /// Routes of one Gateway, and more.
@@ -56,24 +77,49 @@ fn with(routes: usize, more: impl IntoIterator<Item = Object>) -> Vec<Object> {
 
 /// Ten policies of routes.
 fn owners() -> impl Iterator<Item = Object> {
-    (0..10).map(|at| on("apps", "HTTPRoute", &format!("route-{}", at * 50), &format!("own-{at}"), &buffer(9)))
+    ten(&buffer(9))
+}
+
+fn own_headers() -> impl Iterator<Item = Object> {
+    ten(&header(0))
+}
+
+fn ten(said: &Value) -> impl Iterator<Item = Object> + use<> {
+    let said = said.clone();
+    (0..10).map(move |at| on("apps", "HTTPRoute", &format!("route-{}", at * 50), &format!("own-{at}"), &said))
 }
 
 /// The Gateway, which prefers itself now and then.
 fn edge(turn: usize) -> Object {
+    edge_with(if turn.is_multiple_of(2) { "ShallowMergePreferChild" } else { "ShallowMergePreferParent" })
+}
+
+/// The Gateway, which merges deeply.
+fn deep() -> Object {
+    edge_with("DeepMergePreferParent")
+}
+
+fn edge_with(mode: &str) -> Object {
     let listener = json!({
         "name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}},
     });
     let Object::Gateway(mut gateway) = gateway_with("gateway-0", &json!([listener])) else {
         unreachable!("it is a Gateway")
     };
-    let mode = if turn.is_multiple_of(2) { "ShallowMergePreferChild" } else { "ShallowMergePreferParent" };
     gateway.metadata.annotations.insert("kgateway.dev/inherited-policy-priority".into(), mode.into());
     Object::Gateway(gateway)
 }
 
 fn buffer(bytes: usize) -> Value {
     json!({"buffer": {"maxRequestSize": bytes}})
+}
+
+fn action(turn: usize) -> Value {
+    json!({"timeouts": {"request": format!("{}s", turn % 1_000 + 1)}})
+}
+
+fn header(turn: usize) -> Value {
+    json!({"headerModifiers": {"request": {"set": [{"name": "x-turn", "value": turn.to_string()}]}}})
 }
 
 fn on(namespace: &str, kind: &str, target: &str, name: &str, said: &Value) -> Object {
@@ -85,16 +131,17 @@ fn on(namespace: &str, kind: &str, target: &str, name: &str, said: &Value) -> Ob
     }))
 }
 
-/// A tree whose routes above the leaves have policies with five fields each.
-pub(crate) fn tree(leaves: usize) -> Vec<Object> {
+/// A tree whose routes above the leaves have policies with five fields each; with `leaves_too` the leaves have such too.
+pub(crate) fn tree(leaves: usize, leaves_too: bool) -> Vec<Object> {
     let objects = Tree::new(leaves).objects();
-    let parents = objects.iter().filter_map(|object| match object {
-        Object::HttpRoute(route) if !route.spec.rules[0].backend_refs[0].backend_ref.name.starts_with("service-") => {
-            Some(route.metadata.name.to_string())
-        }
+    let is_leaf = |route: &api::http_route::HttpRoute| {
+        route.spec.rules[0].backend_refs[0].backend_ref.name.starts_with("service-")
+    };
+    let owners = objects.iter().filter_map(|object| match object {
+        Object::HttpRoute(route) if leaves_too || !is_leaf(route) => Some(route.metadata.name.to_string()),
         _ => None,
     });
-    let policies = parents.enumerate().map(|(at, name)| {
+    let policies = owners.enumerate().map(|(at, name)| {
         let said = json!({
             "timeouts": {"request": format!("{}s", at % 60 + 1)},
             "buffer": {"maxRequestSize": at % 1_000 + 1},

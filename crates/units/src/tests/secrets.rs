@@ -200,6 +200,28 @@ fn changes(headers: Value, data: Value) -> String {
 }
 
 #[test]
+fn a_secret_of_a_mebibyte_is_refused_and_ten_thousand_keys_are_served() {
+    let keys = |count: usize| -> Value {
+        let keys: serde_json::Map<_, _> = (0..count).map(|n| (format!("c{n}"), json!(format!("{n:032}")))).collect();
+        keys.into()
+    };
+    let by_keys = json!({"apiKeyAuth": {"secretRef": {"name": "s"}}});
+    let bytes: usize = with(by_keys.clone(), keys(10_000)).slots().iter().map(|slot| slot.config.len()).sum();
+    assert!(bytes < 512 << 10, "{bytes} bytes a route");
+    assert!(fault(by_keys.clone(), keys(10_001)).1.contains("more keys with it than 10000"));
+    let large = "a".repeat(1 << 20);
+    let modifiers = json!({"headerModifiers": {"request": {"set": [{"name": "x-a", "secretRef": {"name": "s"}}]}}});
+    for (spec, data) in [
+        (by_keys, json!({"c": large})),
+        (json!({"basicAuth": {"secretRef": {"name": "s"}}}), json!({".htpasswd": format!("a:{HASH}\n{large}")})),
+        (modifiers, json!({"x-a": large})),
+    ] {
+        let (field, message) = fault(spec, data);
+        assert!(field.contains("secretRef") && message.len() < 1_000, "{field}: {message}");
+    }
+}
+
+#[test]
 fn headers_take_values_of_secrets_which_no_words_show() {
     let data = || json!({"x-a": "one", "x-b": "100%"});
     let list = json!({"set": [

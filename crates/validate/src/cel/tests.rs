@@ -168,6 +168,7 @@ fn what_keeps_requests_out_lets_none_through_that_it_cannot_judge() {
 fn what_is_long_deep_or_large_is_refused_before_it_costs() {
     let cases = [
         ("a".repeat(MAX_LENGTH + 1), "bytes"),
+        ("(".repeat(64 << 10), "bytes"),
         ("(".repeat(1_000) + "true" + &")".repeat(1_000), "deep"),
         ("!".repeat(1_000) + "true", "deep"),
         ("-".repeat(1_000) + "1", "deep"),
