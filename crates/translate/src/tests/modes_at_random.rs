@@ -74,6 +74,18 @@ fn owner(may_be_refused: bool) -> impl Strategy<Value = Owner> {
     (0..MODES.len(), vec(said(may_be_refused), 0..3))
 }
 
+/// Chains as deep as they may be, with a policy on each level.
+fn deepest() -> impl Strategy<Value = World> {
+    let levels = ir::Settings::default().delegation.max_depth as usize + 1;
+    let one = |may_be_refused| (0..MODES.len(), vec(said(may_be_refused), 1));
+    let listener = vec(said(false), 1);
+    (one(false), listener, vec(one(false), levels)).prop_map(|(gateway, listener, routes)| World {
+        gateway,
+        listener,
+        routes,
+    })
+}
+
 fn world() -> impl Strategy<Value = World> {
     (owner(false), vec(said(false), 0..3), vec(owner(true), 1..6)).prop_map(|(gateway, listener, routes)| World {
         gateway,
@@ -227,6 +239,31 @@ fn policies_of_random_trees_are_merged_by_the_text() {
         assert_eq!(met(&scene), expected, "{world:#?}");
     }
     assert!(closed > 0, "nothing was broken");
+}
+
+#[test]
+fn chains_of_thirty_two_levels_with_a_policy_on_each_are_merged_by_the_text_whichever_changes() {
+    let mut worlds = Draws::new().take(&deepest(), 12).into_iter().map(|world| world.current());
+    let mut before = worlds.next().expect("a world");
+    let mut scene = Scene::new(before.objects());
+    for world in worlds {
+        // One level after the other becomes another.
+        for level in [0, 15, 31, 32] {
+            before.routes[level] = world.routes[level].clone();
+            let objects = before.objects();
+            let of_level = |object: &&Value| {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                name == format!("level-{level}") || name == format!("level-{level}-0")
+            };
+            for object in objects.iter().filter(of_level) {
+                scene.put(object.clone());
+            }
+            assert_eq!(met(&scene), before.expected(), "{before:#?}");
+        }
+        let fresh = Scene::new(before.objects());
+        assert_eq!(scene.0.resources(), fresh.0.resources(), "{before:#?}");
+        assert_eq!(scene.0.statuses(), fresh.0.statuses(), "{before:#?}");
+    }
 }
 
 #[test]
