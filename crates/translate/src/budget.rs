@@ -13,7 +13,7 @@
 //! [`validate::regex::time`]: validate::regex::time
 
 pub(crate) mod cost;
-mod met;
+mod prefix_costs;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ use ir::{Chain, Hostname, ListenerId, Problem, Reason, RouteId, Severity, matchi
 
 use cost::{Cost, LONGEST, Limits};
 pub(crate) use cost::{MatchingTime, ReplacingTime};
-use met::Met;
+use prefix_costs::PrefixCosts;
 
 use crate::{
     share::{Payer, shares},
@@ -173,7 +173,7 @@ impl Derived for TooSlow {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let Some(share) = scope.get::<ShareOf>(key) else { return Some(()) };
         let charges = scope.group::<Charges>(key);
-        let mut met = Met::among(charges.iter().flat_map(|(_, costs)| costs.iter()).map(|cost| &*cost.prefix));
+        let mut met = PrefixCosts::among(charges.iter().flat_map(|(_, costs)| costs.iter()).map(|cost| &*cost.prefix));
         for ((_, chain, rule, _), costs) in charges.iter() {
             let own = self::met(costs.iter());
             if costs.iter().all(|cost| met.below(&cost.prefix).saturating_add(own.below(&cost.prefix)) <= *share) {
@@ -187,8 +187,8 @@ impl Derived for TooSlow {
 }
 
 /// What single requests meet of these costs.
-fn met<'a>(costs: impl Iterator<Item = &'a Arc<Cost>> + Clone) -> Met<'a> {
-    let mut met = Met::among(costs.clone().map(|cost| &*cost.prefix));
+fn met<'a>(costs: impl Iterator<Item = &'a Arc<Cost>> + Clone) -> PrefixCosts<'a> {
+    let mut met = PrefixCosts::among(costs.clone().map(|cost| &*cost.prefix));
     costs.for_each(|cost| met.add(&cost.prefix, cost.nanos));
     met
 }

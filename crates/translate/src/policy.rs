@@ -21,7 +21,7 @@ use api::{
 };
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
-use units::{AnyUnit, Said, Unit, UrlRewrite};
+use units::{AnyUnit, ParsedUnit, Unit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
@@ -74,7 +74,7 @@ impl Derived for PolicyRow {
             |policy| traffic(scope, policy),
             |policy| {
                 let said = sound(&Object::RewritePolicy(policy.clone())).and_then(|()| read::rewrite(&policy.spec));
-                Ok(vec![Said { field: UrlRewrite::FIELD, unit: said.map(AnyUnit::UrlRewrite) }])
+                Ok(vec![ParsedUnit { field: UrlRewrite::FIELD, unit: said.map(AnyUnit::UrlRewrite) }])
             },
         )
     }
@@ -88,9 +88,10 @@ impl Derived for PolicyRow {
 
 /// What a policy says. What an API server would have refused of a unit breaks that unit; of a policy that does not decode
 /// nobody knows what it says.
-fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Said>, Problem> {
+fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<ParsedUnit>, Problem> {
     let mut refused: Vec<_> = violations(&Object::TrafficPolicy(policy.clone())).collect();
-    let is_of_all = |problem: &Problem| !policy.spec.invalid.is_empty() || Said::unit_at(&problem.field).is_none();
+    let is_of_all =
+        |problem: &Problem| !policy.spec.invalid.is_empty() || ParsedUnit::unit_at(&problem.field).is_none();
     if let Some(of_all) = refused.iter().position(is_of_all) {
         return Err(refused.swap_remove(of_all));
     }
@@ -102,9 +103,9 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Said>
         }
     }
     for problem in refused.into_iter().rev() {
-        let Some(field) = Said::unit_at(&problem.field) else { continue };
+        let Some(field) = ParsedUnit::unit_at(&problem.field) else { continue };
         units.retain(|said| said.field != field);
-        units.push(Said { field, unit: Err(problem) });
+        units.push(ParsedUnit { field, unit: Err(problem) });
     }
     Ok(units)
 }
@@ -122,8 +123,8 @@ fn affordable(scope: &Emitter<'_>, unit: &AnyUnit) -> Result<(), Problem> {
 fn row(
     scope: &Emitter<'_>,
     id: &ObjectId,
-    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<Said>, Problem>,
-    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<Said>, Problem>,
+    traffic: impl FnOnce(&api::TrafficPolicy) -> Result<Vec<ParsedUnit>, Problem>,
+    rewrite: impl FnOnce(&api::RewritePolicy) -> Result<Vec<ParsedUnit>, Problem>,
 ) -> Option<Policy> {
     let key = key_of(id);
     if id.kind == Kind::TrafficPolicy {

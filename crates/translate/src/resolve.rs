@@ -28,8 +28,8 @@ use resolution::Resolution;
 use unwritten::Unwritten;
 pub(crate) use unwritten::{ANYWHERE, Priced};
 
-mod as_much;
 mod backends;
+mod covering;
 mod delegating;
 mod placed_rule;
 mod policies;
@@ -174,7 +174,7 @@ impl Lookup for ResolvedRule {
     }
 
     fn depth((chain, _): &(Chain, u32)) -> u32 {
-        as_much::from_below(chain)
+        covering::from_below(chain)
     }
 }
 

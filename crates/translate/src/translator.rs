@@ -51,8 +51,9 @@ use crate::{
         },
         capacity::{AskedCluster, AskedHost},
         delegation::{
-            AsMuch, AsMuchBelow, Candidate, ChildrenOverShare, ContributedBelow, Contributions, Delegating, Growth,
-            Handed, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren, TruncatedStatus,
+            Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
+            Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
+            TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost},
@@ -437,14 +438,14 @@ fn tables() -> Engine {
         .derived::<ServedChain>()
         .group::<Selections>()
         .group::<Contributions>()
-        .group::<AsMuch>()
-        .group::<Handed>()
+        .group::<CoveringChildren>()
+        .group::<DelegatedMatches>()
         .lookup::<ContributedBelow>()
         .lookup::<Referred>()
         .group::<Places>()
         .derived::<TruncatedStatus>()
         .group::<TruncatedChildren>()
-        .layered(|tables| tables.lookup::<AsMuchBelow>().lookup::<ResolvedRule>())
+        .layered(|tables| tables.lookup::<LastCovering>().lookup::<ResolvedRule>())
         .lookup::<ResolvedAt>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Unacceptable, Routes>(same)

@@ -85,14 +85,14 @@ type Outcome = Option<Arc<str>>;
 /// From which addresses requests are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
-    said: Arc<Said>,
+    said: Arc<Config>,
     /// None where all are taken.
     slot: Option<Slot>,
 }
 
 /// What is said.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct Config {
     /// What becomes of addresses of each range.
     ranges: BTreeMap<Cidr, Outcome>,
     /// What becomes of others.
@@ -181,7 +181,7 @@ impl Unit for Acl {
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
         let answer = written.deny_response.as_ref().map_or(Ok(Answer::default()), DenyResponse::read)?;
         let (ranges, otherwise) = written.ranges()?;
-        Ok(Self::of(Said { ranges, otherwise, answer }))
+        Ok(Self::of(Config { ranges, otherwise, answer }))
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -204,9 +204,9 @@ impl Unit for Acl {
         if ranges.len() > MOST_RANGES {
             // Nobody knows which to leave out, so nobody is let through.
             let otherwise = Some(TOO_MANY.into());
-            return Some(Self::of(Said { ranges: BTreeMap::new(), otherwise, answer }));
+            return Some(Self::of(Config { ranges: BTreeMap::new(), otherwise, answer }));
         }
-        Some(Self::of(Said { ranges, otherwise: own.otherwise.clone(), answer }))
+        Some(Self::of(Config { ranges, otherwise: own.otherwise.clone(), answer }))
     }
 
     fn explain(route: &Route) -> Option<String> {
@@ -215,7 +215,7 @@ impl Unit for Acl {
 }
 
 impl Acl {
-    fn of(said: Said) -> Self {
+    fn of(said: Config) -> Self {
         let mut ranges = said.ranges.clone();
         // An IPv4 address in the form of IPv6 counts to no IPv6 range.
         ranges.entry(Cidr::V4).or_insert_with(|| said.otherwise.clone());

@@ -18,12 +18,12 @@ use super::{Deep, Refused, Unit, all_slots, spec};
 /// Which pages of other origins may ask; none switches it off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
-    cors: Option<Said>,
+    cors: Option<Config>,
 }
 
 /// What is said, with the rest completed. What the CRD completes, the age, counts as said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct Config {
     cors: filter::Cors,
     /// Whether it says if credentials may be sent.
     credentials: bool,
@@ -78,7 +78,7 @@ impl Unit for Cors {
             expose_headers: written.expose_headers,
             max_age: written.max_age.unwrap_or(HttpCorsFilter::default().max_age),
         };
-        Ok(Self { cors: Some(Said { cors: cors(&written)?, credentials }) })
+        Ok(Self { cors: Some(Config { cors: cors(&written)?, credentials }) })
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -96,12 +96,12 @@ impl Unit for Cors {
             allow_credentials: by_credentials.cors.allow_credentials,
             max_age: own.cors.max_age,
         };
-        Some(Self { cors: Some(Said { cors, credentials: by_credentials.credentials }) })
+        Some(Self { cors: Some(Config { cors, credentials: by_credentials.credentials }) })
     }
 
     /// Of two scopes Envoy would take some of either, so that what holds for all routes has a slot of its own.
     fn wide_slots(&self) -> Vec<Slot> {
-        let wide = |said: &Said| Slot { name: slots::CORS_WIDE, ..envoy::route::cors(&said.cors) };
+        let wide = |said: &Config| Slot { name: slots::CORS_WIDE, ..envoy::route::cors(&said.cors) };
         vec![self.cors.as_ref().map_or_else(|| slots::off(slots::CORS_WIDE), wide)]
     }
 

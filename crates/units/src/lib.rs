@@ -163,14 +163,14 @@ fn all_slots<U: Unit>(unit: &U) -> Vec<Slot> {
 
 /// What a policy says of one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ParsedUnit {
     /// The unit's field.
     pub field: &'static str,
     /// The unit, or why it cannot be served.
     pub unit: Result<AnyUnit, Problem>,
 }
 
-impl Said {
+impl ParsedUnit {
     /// One that is served.
     pub fn sound(unit: AnyUnit) -> Self {
         Self { field: unit.field(), unit: Ok(unit) }
@@ -415,7 +415,7 @@ units! {
 ///
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
-pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Vec<Said>, Problem> {
+pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Vec<ParsedUnit>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
         let prefix = format!("{name}.");
@@ -444,7 +444,7 @@ pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Ve
     let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
     let said = written.filter_map(|(field, written)| {
-        Some(Said { field, unit: AnyUnit::read(field, written, policy, secrets).transpose()? })
+        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, secrets).transpose()? })
     });
     Ok(said.collect())
 }

@@ -13,8 +13,8 @@ use crate::{
     internal,
     tables::{
         delegation::{
-            AsMuch, Candidate, Contribution, Contributions, Delegating, Handed, Place, Places, Selection, Selections,
-            ServedChain, TruncatedStatus,
+            Candidate, Contribution, Contributions, CoveringChildren, DelegatedMatches, Delegating, Place, Places,
+            Selection, Selections, ServedChain, TruncatedStatus,
         },
         input::Config,
         route::{RouteHead, RouteRule},
@@ -62,7 +62,7 @@ struct Judged {
     /// By the parent's match.
     contributions: Vec<(u32, Contribution)>,
     /// By the parent's match, the place of the last of its own that asks for no more, of a rule that delegates no further.
-    as_much: BTreeMap<u32, Arc<[Step]>>,
+    covering: BTreeMap<u32, Arc<[Step]>>,
     /// The matches of its delegating rules that ask for no more than the parent's: the number of that, the rule, the number
     /// in the rule, and the place.
     handed: Vec<(u32, u32, u32, Arc<[Step]>)>,
@@ -77,7 +77,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
     let head = scope.get::<RouteHead>(name)?;
     let placed = PlacedRoute::of(scope, chain, &head)?;
     let (mut served, mut left_out) = (Vec::new(), Vec::new());
-    let (mut below, mut as_much, mut handed) = (BTreeSet::new(), BTreeMap::<u32, Arc<[Step]>>::new(), Vec::new());
+    let (mut below, mut covering, mut handed) = (BTreeSet::new(), BTreeMap::<u32, Arc<[Step]>>::new(), Vec::new());
     let mut count = 0;
     // One that alone exceeds the bound is followed no further: it goes without.
     let most = usize::try_from(scope.get::<Config>(&())?.delegation.max_matches).unwrap_or(usize::MAX);
@@ -96,7 +96,7 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
             if rule_head.delegates && placed.fault.is_none() {
                 handed.extend(places.map(|(at, steps)| (matching, index, at, steps.clone())));
             } else if let Some(last) = places.map(|(_, steps)| steps).max() {
-                let known = as_much.entry(matching).or_insert_with(|| last.clone());
+                let known = covering.entry(matching).or_insert_with(|| last.clone());
                 if *last > *known {
                     known.clone_from(last);
                 }
@@ -116,22 +116,22 @@ fn judge(scope: &Scope<'_>, chain: &Chain) -> Option<Judged> {
         .extend(placed.barred().into_iter().filter(|_| is_sound).map(|matching| (matching, Contribution::Barred)));
     let place = Place { fault: placed.fault, served: served.into(), left_out: left_out.into() };
     let claim = Claim { count: count as u64, created: head.created };
-    Some(Judged { place, contributions, as_much, handed, claim, allowed })
+    Some(Judged { place, contributions, covering, handed, claim, allowed })
 }
 
 /// Tells it to its parent, its own status and the bounds of the tree.
 fn tell(scope: &Emitter<'_>, chain: &Chain, judged: Judged) -> Option<()> {
-    let Judged { place, contributions, as_much, handed, claim, allowed } = judged;
+    let Judged { place, contributions, covering, handed, claim, allowed } = judged;
     let (parent, parent_rule) = chain.above()?;
     let name = chain.route();
     for (matching, contribution) in contributions {
         scope.emit::<Contributions>((parent.clone(), parent_rule, matching), name.clone(), contribution);
     }
-    for (matching, last) in as_much {
-        scope.emit::<AsMuch>((parent.clone(), parent_rule, matching), (last, name.clone()), ());
+    for (matching, last) in covering {
+        scope.emit::<CoveringChildren>((parent.clone(), parent_rule, matching), (last, name.clone()), ());
     }
     for (matching, rule, at, steps) in handed {
-        scope.emit::<Handed>((parent.clone(), parent_rule, matching), (name.clone(), rule, at), steps);
+        scope.emit::<DelegatedMatches>((parent.clone(), parent_rule, matching), (name.clone(), rule, at), steps);
     }
     if allowed && claim.count > 0 {
         scope.emit::<MatchClaims>((chain.top().clone(), chain.depth()), chain.clone(), claim);

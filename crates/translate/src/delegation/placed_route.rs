@@ -38,8 +38,8 @@ impl Outcome {
     /// Notes that the match which comes next lies below match number `ordinal` of the parent.
     fn lies_below(&mut self, ordinal: u32, parent: &Match, next: &Match) {
         let place = u32::try_from(self.matches.len()).unwrap_or(u32::MAX);
-        let as_much = asks_for(parent) == asks_for(next);
-        self.below.entry(ordinal).or_default().extend(as_much.then_some(place));
+        let covers = asks_for(parent) == asks_for(next);
+        self.below.entry(ordinal).or_default().extend(covers.then_some(place));
     }
 }
 

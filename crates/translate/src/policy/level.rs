@@ -9,7 +9,7 @@ use ir::{
     delegation::Priority,
     route::{ExtensionKind, ExtensionRef},
 };
-use units::{AnyUnit, Said};
+use units::{AnyUnit, ParsedUnit};
 
 use crate::tables::{
     input::object_id,
@@ -22,7 +22,7 @@ pub(crate) struct Supplied {
     /// The policy.
     pub(crate) policy: ObjectId,
     /// What it says.
-    pub(crate) said: Said,
+    pub(crate) parsed: ParsedUnit,
     /// The policies of the same level that add to it.
     pub(crate) with: Vec<ObjectId>,
     /// Where the policy stands among those of its level.
@@ -55,7 +55,7 @@ pub(super) type UnitKey = (bool, usize);
 impl Supplied {
     /// What a RewritePolicy says is apart from what a TrafficPolicy says of the same, and goes before it.
     pub(super) fn key(&self) -> UnitKey {
-        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.said.field);
+        let order = AnyUnit::FIELDS.iter().position(|field| *field == self.parsed.field);
         (self.policy.kind != Kind::RewritePolicy, order.unwrap_or(usize::MAX))
     }
 
@@ -155,7 +155,7 @@ impl Level {
                 self.units.push(supplied);
                 continue;
             };
-            let joined = match (&first.said.unit, &supplied.said.unit) {
+            let joined = match (&first.parsed.unit, &supplied.parsed.unit) {
                 (Ok(unit), Ok(other)) if unit.adds_up() => unit.over(other),
                 (Ok(unit), Err(_)) if unit.adds_up() => {
                     // What is merged with something broken is as broken.
@@ -166,7 +166,7 @@ impl Level {
             };
             match joined {
                 Some(unit) => {
-                    first.said.unit = Ok(unit);
+                    first.parsed.unit = Ok(unit);
                     first.with.push(supplied.policy);
                 }
                 None => self.units.push(supplied),
@@ -185,8 +185,12 @@ impl Level {
                 Ok(units) => {
                     let Rank { weight, age, .. } = &policy.rank;
                     let order = Order { closeness, weight: *weight, created: age.created };
-                    let supplied =
-                        |said: &Said| Supplied { policy: id.clone(), said: said.clone(), with: Vec::new(), order };
+                    let supplied = |parsed: &ParsedUnit| Supplied {
+                        policy: id.clone(),
+                        parsed: parsed.clone(),
+                        with: Vec::new(),
+                        order,
+                    };
                     self.units.extend(units.iter().map(supplied));
                 }
                 Err(fault) => {
@@ -205,7 +209,7 @@ impl Level {
         level.add(scope, Closeness::Whole, policies.iter().flat_map(|list| list.iter().cloned()));
         level.add_up();
         let broken =
-            level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.said.unit.as_ref().err()?)));
+            level.units.iter().find_map(|supplied| Some((&supplied.policy, supplied.parsed.unit.as_ref().err()?)));
         if let Some((policy, fault)) = broken {
             let message = without(policy, fault, &target.object);
             level.broken.get_or_insert(Broken { field: None, message });
@@ -215,7 +219,7 @@ impl Level {
 
     /// The same without units that are none of these, and without what nothing is left of.
     pub(super) fn only(&self, wanted: impl Fn(&AnyUnit) -> bool) -> Self {
-        let is_wanted = |supplied: &&Supplied| supplied.said.unit.as_ref().is_ok_and(&wanted);
+        let is_wanted = |supplied: &&Supplied| supplied.parsed.unit.as_ref().is_ok_and(&wanted);
         let units: Vec<_> = self.units.iter().filter(is_wanted).cloned().collect();
         let of =
             |supplied: &Supplied| std::iter::once(&supplied.policy).chain(&supplied.with).cloned().collect::<Vec<_>>();
@@ -261,9 +265,9 @@ impl Level {
 
     /// The same where it may not switch off what it inherits from levels above, by the word of one of them.
     pub(super) fn kept_by(mut self, keeper: &NsName) -> Self {
-        let kept = self.units.extract_if(.., |supplied| supplied.said.unit.as_ref().is_ok_and(AnyUnit::disables));
-        let kept = kept.filter_map(|Supplied { policy, said, .. }| {
-            Some(Kept { policy, unit: said.unit.ok()?, keeper: keeper.clone() })
+        let kept = self.units.extract_if(.., |supplied| supplied.parsed.unit.as_ref().is_ok_and(AnyUnit::disables));
+        let kept = kept.filter_map(|Supplied { policy, parsed, .. }| {
+            Some(Kept { policy, unit: parsed.unit.ok()?, keeper: keeper.clone() })
         });
         self.kept = kept.collect();
         self

@@ -93,9 +93,9 @@ fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Me
 fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
-    let broken = |problem| Broken { policy: first.policy.clone(), field: first.said.field, level: place, problem };
+    let broken = |problem| Broken { policy: first.policy.clone(), field: first.parsed.field, level: place, problem };
     Some(Merged {
-        unit: first.said.unit.clone().map_err(broken),
+        unit: first.parsed.unit.clone().map_err(broken),
         from: std::iter::once(&first.policy).chain(&first.with).cloned().collect(),
         overridden: saying.map(|other| lost(&other.policy, &first.policy, first.goes_before(other))).collect(),
         words: Vec::new(),

@@ -104,7 +104,7 @@ impl Level {
             .iter()
             .filter_map(|(_, word)| if let SlotWord::Merged(levels) = &**word { Some(levels) } else { None });
         let says_actions =
-            || own().flat_map(|level| &level.units).any(|supplied| !AnyUnit::is_slot_at(supplied.said.field));
+            || own().flat_map(|level| &level.units).any(|supplied| !AnyUnit::is_slot_at(supplied.parsed.field));
         let actions = wide.map(|wide| wide.actions(says_actions())).unwrap_or_default();
         let merged = merged.flat_map(|levels| levels.iter().cloned());
         let wider: Vec<_> = actions.into_iter().chain(merged).collect();
@@ -172,7 +172,7 @@ impl Lookup for HandedDown {
 
 /// The fields that levels have in slots, each once.
 fn slot_fields<'a>(levels: impl Iterator<Item = &'a Level>) -> Vec<&'static str> {
-    let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.said.field).collect();
+    let mut fields: Vec<_> = levels.flat_map(|level| &level.units).map(|supplied| supplied.parsed.field).collect();
     fields.retain(|field| AnyUnit::is_slot_at(field));
     fields.sort_unstable();
     fields.dedup();

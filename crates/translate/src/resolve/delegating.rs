@@ -13,7 +13,7 @@ use crate::{
     budget::cost::Meter,
     delegation::{describe, why_too_many},
     internal,
-    tables::delegation::{AsMuchBelow, ContributedBelow, Delegating, Referred, Selection, ServedChain},
+    tables::delegation::{ContributedBelow, Delegating, LastCovering, Referred, Selection, ServedChain},
 };
 
 /// The Envoy routes of a delegating rule's own matches, and what is to be said of its references.
@@ -41,7 +41,7 @@ pub(super) fn answers(
         let Some(contributed) = scope.get::<ContributedBelow>(&(chain.clone(), rule, matching)) else { continue };
         let field = || format!("{field}.matches[{}]", placed.index);
         let left = || {
-            let last = scope.get::<AsMuchBelow>(&(chain.clone(), rule, matching));
+            let last = scope.get::<LastCovering>(&(chain.clone(), rule, matching));
             placed.behind(delegation.terms.sort, last.as_deref().map(|last| &**last))
         };
         if contributed.barred {

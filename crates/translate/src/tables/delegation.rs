@@ -29,7 +29,7 @@ tables! {
     ContributedBelow: (Chain, u32, u32) => Contributed;
     /// Where the last of those stands that are served below a match of a delegating rule, at any depth, and ask for no more
     /// than the match.
-    AsMuchBelow: (Chain, u32, u32) => Arc<[Step]>;
+    LastCovering: (Chain, u32, u32) => Arc<[Step]>;
     /// What a reference of a delegating rule comes to, for the same reason.
     Referred: (Chain, u32, u32) => Referral;
 }
@@ -39,12 +39,12 @@ groups! {
     ChildrenOverShare: (Chain, u32), RouteId => Excess;
     /// Where below others a route stands.
     Places: RouteId, Chain => Arc<Place>;
-    /// The children below a match of their parent that have a match which asks for no more, of a rule that delegates no
+    /// The children that cover a match of their parent: they have a match which asks for no more, of a rule that delegates no
     /// further, by the place of the last such match.
-    AsMuch: (Chain, u32, u32), (Arc<[Step]>, RouteId) => ();
-    /// The matches of delegating rules that stand below a match of their parent and ask for no more: the child, its rule and
+    CoveringChildren: (Chain, u32, u32), (Arc<[Step]>, RouteId) => ();
+    /// The matches of delegating rules that cover a match of their parent, and delegate it on: the child, its rule and
     /// the place there, each with where it stands. Whether anything is served for them is known only when it is for all below them.
-    Handed: (Chain, u32, u32), (RouteId, u32, u32) => Arc<[Step]>;
+    DelegatedMatches: (Chain, u32, u32), (RouteId, u32, u32) => Arc<[Step]>;
     /// The children of a route whose statuses have no room for it.
     TruncatedChildren: RouteId, RouteId => ();
 }

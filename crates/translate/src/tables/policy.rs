@@ -5,7 +5,7 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 use api::{Kind, ObjectId, meta::StringMap};
 use engine::{Group, Summary};
 use ir::{Chain, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
-use units::Said;
+use units::ParsedUnit;
 
 tables! {
     /// Policies as those need to know them that they apply to.
@@ -83,7 +83,7 @@ pub(crate) struct Policy {
     /// Where it stands among others.
     pub(crate) rank: Rank,
     /// What it says; or why nobody knows what, so that nothing is served that it applies to.
-    pub(crate) units: Result<Box<[Said]>, Problem>,
+    pub(crate) units: Result<Box<[ParsedUnit]>, Problem>,
 }
 
 impl Policy {

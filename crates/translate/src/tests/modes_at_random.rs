@@ -14,7 +14,7 @@ use crate::testing::Draws;
 
 /// What a policy says of three units: one of fields, one as a whole, one of operations.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Said {
+struct Spec {
     /// `timeouts`, in seconds.
     timeouts: Option<(Option<u8>, Option<u8>)>,
     /// `buffer`.
@@ -42,17 +42,17 @@ const MODES: [Option<&str>; 6] = [
 ];
 
 /// What an owner says, and the policies that target it, the older first.
-type Owner = (usize, Vec<Said>);
+type Owner = (usize, Vec<Spec>);
 
 /// A Gateway, its listener, and the routes from the root to the leaf.
 #[derive(Clone, Debug)]
 struct World {
     gateway: Owner,
-    listener: Vec<Said>,
+    listener: Vec<Spec>,
     routes: Vec<Owner>,
 }
 
-fn said(may_be_refused: bool) -> impl Strategy<Value = Said> {
+fn said(may_be_refused: bool) -> impl Strategy<Value = Spec> {
     let seconds = || option::of(1..9_u8);
     let timeouts = (seconds(), seconds())
         .prop_map(|(request, idle)| (request.or(Some(9)).filter(|_| request.is_some() || idle.is_none()), idle));
@@ -63,7 +63,7 @@ fn said(may_be_refused: bool) -> impl Strategy<Value = Said> {
         refused => Just(Buffer::Refused),
     ];
     let headers = vec("[a-z]{3}", 1..3);
-    (option::of(timeouts), option::of(buffer), option::of(headers)).prop_map(|(timeouts, buffer, headers)| Said {
+    (option::of(timeouts), option::of(buffer), option::of(headers)).prop_map(|(timeouts, buffer, headers)| Spec {
         timeouts,
         buffer,
         headers,
@@ -94,7 +94,7 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-impl Said {
+impl Spec {
     fn spec(&self) -> Value {
         let mut spec = json!({});
         if let Some((request, idle)) = self.timeouts {
@@ -115,7 +115,7 @@ impl Said {
     }
 
     /// Of several policies on one object the older one has each unit.
-    fn of_level(policies: &[Said]) -> Self {
+    fn of_level(policies: &[Spec]) -> Self {
         Self {
             timeouts: policies.iter().find_map(|policy| policy.timeouts),
             buffer: policies.iter().find_map(|policy| policy.buffer),
@@ -143,17 +143,17 @@ impl Said {
 
 impl World {
     /// What holds for the leaf, by the text.
-    fn expected(&self) -> Said {
-        let mut levels: Vec<(usize, Said)> =
-            self.routes.iter().map(|(annotation, policies)| (*annotation, Said::of_level(policies))).collect();
+    fn expected(&self) -> Spec {
+        let mut levels: Vec<(usize, Spec)> =
+            self.routes.iter().map(|(annotation, policies)| (*annotation, Spec::of_level(policies))).collect();
         let (_, mut held) = levels.pop().expect("a leaf");
         while let Some((annotation, level)) = levels.pop() {
             held = level.handed_down(annotation, held);
         }
         // The Gateway's word also counts for its listener.
         let (annotation, of_gateway) = &self.gateway;
-        let held = Said::of_level(&self.listener).handed_down(*annotation, held);
-        Said::of_level(of_gateway).handed_down(*annotation, held)
+        let held = Spec::of_level(&self.listener).handed_down(*annotation, held);
+        Spec::of_level(of_gateway).handed_down(*annotation, held)
     }
 
     fn objects(&self) -> Vec<Value> {
@@ -171,7 +171,7 @@ impl World {
                 if level == 0 { route(&name(level), json!({"rules": rules})) } else { child(&name(level), rules) };
             objects.push(mode(own, *annotation));
         }
-        let mut add = |namespace: &str, owner: &str, target: Value, policies: &[Said]| {
+        let mut add = |namespace: &str, owner: &str, target: Value, policies: &[Spec]| {
             for (index, said) in policies.iter().enumerate() {
                 let mut policy =
                     policy("TrafficPolicy", &format!("{owner}-{index}"), with(target.clone(), said.spec()));
@@ -190,14 +190,14 @@ impl World {
 }
 
 /// What requests of the leaf meet in Envoy; a refused buffer where they are answered.
-fn met(scene: &Scene) -> Said {
+fn met(scene: &Scene) -> Spec {
     let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
     let host = &config["virtualHosts"][0];
     let routes = host["routes"].as_array().into_iter().flatten();
     let mut leaves = routes.filter(|route| route["match"]["pathSeparatedPrefix"] == "/a");
     let leaf = leaves.next().unwrap_or_else(|| panic!("no leaf in {config}"));
     if leaf["directResponse"]["status"] == 500 {
-        return Said { buffer: Some(Buffer::Refused), ..Said::default() };
+        return Spec { buffer: Some(Buffer::Refused), ..Spec::default() };
     }
     let slot = |name: &str| {
         [leaf, host, &config].into_iter().find_map(|scope| scope.get("typedPerFilterConfig")?.get(name)).cloned()
@@ -216,14 +216,14 @@ fn met(scene: &Scene) -> Said {
         let mutations = mutations.as_array().into_iter().flatten();
         mutations.filter_map(|one| Some(one["append"]["header"]["value"].as_str()?.to_owned())).collect()
     });
-    Said { timeouts: (timeouts != (None, None)).then_some(timeouts), buffer, headers }
+    Spec { timeouts: (timeouts != (None, None)).then_some(timeouts), buffer, headers }
 }
 
 /// The same as [`met`] has it: what is refused hides everything else, and a request that has a time to be answered in is silent
 /// no longer.
-fn visible(expected: Said) -> Said {
+fn visible(expected: Spec) -> Spec {
     if expected.buffer == Some(Buffer::Refused) {
-        return Said { buffer: Some(Buffer::Refused), ..Said::default() };
+        return Spec { buffer: Some(Buffer::Refused), ..Spec::default() };
     }
     expected
 }

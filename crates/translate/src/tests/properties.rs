@@ -12,15 +12,15 @@ use crate::{Change, Translator, delegation::is_delegate};
 
 /// Everything that a translator says, to be compared.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct Reports {
     resources: Vec<(ResourceKey, Encoded)>,
     statuses: Vec<(ObjectId, Value)>,
     problems: Vec<(ObjectId, ir::Problem)>,
     gateways: Vec<ir::NsName>,
 }
 
-fn said(translator: &Translator) -> Said {
-    Said {
+fn said(translator: &Translator) -> Reports {
+    Reports {
         resources: translator.resources().into_values().flatten().collect(),
         statuses: translator.statuses(),
         problems: translator.problems(),

@@ -8,7 +8,7 @@ const LONGEST: usize = 64;
 ///
 /// It is made for prefixes that are known before any cost is. To add a cost, or to ask for what is met below a prefix, takes
 /// a search and a step for each known prefix of that prefix.
-pub(super) struct Met<'a> {
+pub(super) struct PrefixCosts<'a> {
     /// By prefix, sorted.
     nodes: Vec<Node<'a>>,
     most: u64,
@@ -31,7 +31,7 @@ impl Node<'_> {
     }
 }
 
-impl<'a> Met<'a> {
+impl<'a> PrefixCosts<'a> {
     /// Nothing yet, of costs with these prefixes.
     pub(super) fn among(prefixes: impl Iterator<Item = &'a str>) -> Self {
         let mut prefixes: Vec<_> = prefixes.map(shortened).collect();
@@ -92,7 +92,7 @@ mod tests {
     fn a_request_meets_the_prefixes_of_its_path() {
         let costs = [("", 1), ("/a", 10), ("/a/b", 100), ("/a/c", 200), ("/b", 5)];
         let asked = ["/a/bc", "/c", "/"];
-        let mut met = Met::among(costs.iter().map(|(prefix, _)| *prefix).chain(asked));
+        let mut met = PrefixCosts::among(costs.iter().map(|(prefix, _)| *prefix).chain(asked));
         assert_eq!((met.most(), met.below("/a")), (0, 0));
         for (prefix, cost) in costs {
             met.add(prefix, cost);
@@ -108,7 +108,7 @@ mod tests {
             costs in vec(("[ab]{0,4}", 0_u64..10), 0..20), asked in vec("[ab]{0,6}", 20),
         ) {
             let prefixes = || costs.iter().map(|(prefix, _)| prefix);
-            let mut met = Met::among(prefixes().chain(&asked).map(String::as_str));
+            let mut met = PrefixCosts::among(prefixes().chain(&asked).map(String::as_str));
             for (prefix, cost) in &costs {
                 met.add(prefix, *cost);
             }

@@ -9,16 +9,16 @@ use engine::{Lookup, Scope};
 use ir::{Chain, delegation::SortMethod, matching::Step};
 
 use super::ResolvedRule;
-use crate::tables::delegation::{AsMuch, AsMuchBelow, Delegating, Handed, ServedChain};
+use crate::tables::delegation::{CoveringChildren, DelegatedMatches, Delegating, LastCovering, ServedChain};
 
-impl Lookup for AsMuchBelow {
+impl Lookup for LastCovering {
     fn compute(scope: &Scope<'_>, key: &(Chain, u32, u32)) -> Option<Arc<[Step]>> {
         let (chain, rule, _) = key;
-        let children = scope.group::<AsMuch>(key);
+        let children = scope.group::<CoveringChildren>(key);
         let is_served = |child| scope.get::<ServedChain>(&chain.below(*rule, child)).is_some();
         let served = children.iter().rev().find(|((_, child), ())| is_served(child.clone()));
         let last = served.map(|((steps, _), ())| steps.clone());
-        let handed = scope.group::<Handed>(key);
+        let handed = scope.group::<DelegatedMatches>(key);
         let deeper = handed.iter().filter_map(|((child, index, matching), steps)| {
             last_of(scope, &(chain.below(*rule, child.clone()), *index, *matching), steps)
         });
@@ -40,7 +40,7 @@ fn last_of(scope: &Scope<'_>, key: &(Chain, u32, u32), steps: &Arc<[Step]>) -> O
     let delegation = scope.get::<Delegating>(&rule).filter(|it| it.terms.sort != SortMethod::TableWeight);
     let Some(delegation) = delegation else { return Some(steps.clone()) };
     let own = scope.get::<ResolvedRule>(&rule)?.place_of(delegation.matches.get(*matching as usize)?);
-    own.max(scope.get::<AsMuchBelow>(key).as_deref().cloned())
+    own.max(scope.get::<LastCovering>(key).as_deref().cloned())
 }
 
 /// The depth of tables that settle from the leaves of a tree to its root.
