@@ -1,5 +1,7 @@
 //! How proxies connect to backends, as a BackendConfigPolicy says, and where no name of a Backend leads.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
 use ir::backend::{Cluster, Host, Protocol};
@@ -240,7 +242,7 @@ async fn a_name_that_turns_out_to_be_local_gets_no_request() -> Result<()> {
             name: name.into(),
             hosts: [Host { name: "localhost".into(), port: echo.address().port() }].into(),
             guarded,
-            config: Default::default(),
+            config: Arc::default(),
             protocol: Protocol::Http1,
             weighted_localities: false,
             connect_timeout: settings.connect_timeout,

@@ -39,7 +39,7 @@ type Read = fn(&Value, FindSecret<'_>, &mut ClusterConfig, &mut Vec<Refused>) ->
 /// The fields, and how each is read.
 const FIELDS: [(&str, Read); 13] = [
     ("circuitBreakers", |value, _, config, _| {
-        config.breakers = Some(health::breakers(spec::decode(value)?)?);
+        config.breakers = Some(health::breakers(&spec::decode(value)?)?);
         Ok(())
     }),
     ("commonHttpProtocolOptions", |value, _, config, _| {

@@ -93,7 +93,7 @@ impl Spec for BackendSpec {
             broken.add(
                 "spec.type".to_owned(),
                 kind,
-                &format!("must be that of what is set: set {form}, or remove the type"),
+                format!("must be that of what is set: set {form}, or remove the type"),
             );
         }
     }

@@ -44,10 +44,7 @@ pub(super) fn policy(balance: Option<&LoadBalancer>) -> (LbPolicy, Option<LbConf
             (LbPolicy::LeastRequest, Some(LbConfig::LeastRequestLbConfig(config)))
         }
         Balance::RoundRobin { slow_start } => {
-            let config = RoundRobinLbConfig {
-                slow_start_config: slow_start.as_ref().map(slow),
-                ..RoundRobinLbConfig::default()
-            };
+            let config = RoundRobinLbConfig { slow_start_config: slow_start.as_ref().map(slow) };
             (LbPolicy::RoundRobin, Some(LbConfig::RoundRobinLbConfig(config)))
         }
         Balance::Random => (LbPolicy::Random, None),

@@ -150,6 +150,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "callers write the list in place")]
     fn hosts(hosts: Value, may_be_local: bool) -> Result<Hosts, String> {
         let written = serde_json::from_value(json!({"hosts": hosts})).expect("hosts");
         read(&written, may_be_local).map_err(|problem| problem.to_string())

@@ -17,11 +17,14 @@ const MOST_KEEPALIVE_SECONDS: u64 = 32_767;
 const MOST_PROBES: i64 = 127;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(super) struct KeepaliveSpec {
-    keep_alive_probes: Option<i64>,
-    keep_alive_time: Option<String>,
-    keep_alive_interval: Option<String>,
+    #[serde(rename = "keepAliveProbes")]
+    probes: Option<i64>,
+    #[serde(rename = "keepAliveTime")]
+    time: Option<String>,
+    #[serde(rename = "keepAliveInterval")]
+    interval: Option<String>,
 }
 
 pub(super) fn keepalive(written: &KeepaliveSpec) -> Result<Keepalive, Refused> {
@@ -35,12 +38,9 @@ pub(super) fn keepalive(written: &KeepaliveSpec) -> Result<Keepalive, Refused> {
         Ok(u32::try_from(whole).ok())
     };
     Ok(Keepalive {
-        probes: written
-            .keep_alive_probes
-            .map(|probes| number(probes, 1, MOST_PROBES, "keepAliveProbes"))
-            .transpose()?,
-        time: seconds(written.keep_alive_time.as_deref(), "keepAliveTime")?,
-        interval: seconds(written.keep_alive_interval.as_deref(), "keepAliveInterval")?,
+        probes: written.probes.map(|probes| number(probes, 1, MOST_PROBES, "keepAliveProbes")).transpose()?,
+        time: seconds(written.time.as_deref(), "keepAliveTime")?,
+        interval: seconds(written.interval.as_deref(), "keepAliveInterval")?,
     })
 }
 

@@ -22,7 +22,7 @@ pub(super) struct BreakersSpec {
     track_remaining: bool,
 }
 
-pub(super) fn breakers(written: BreakersSpec) -> Result<Breakers, Refused> {
+pub(super) fn breakers(written: &BreakersSpec) -> Result<Breakers, Refused> {
     let read = Breakers {
         connections: count(written.max_connections, 1, "maxConnections")?,
         pending_requests: count(written.max_pending_requests, 1, "maxPendingRequests")?,
