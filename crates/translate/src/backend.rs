@@ -17,10 +17,11 @@ use ir::{
     backend::{Cluster, Destination, Protocol, ServicePort, Transport},
 };
 
+use self::hosts::BackendHosts;
 use crate::{
     internal,
     tables::{
-        backend::{BackendHosts, ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
+        backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
         input::{Config, Services, Slices},
     },
 };

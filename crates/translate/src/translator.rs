@@ -18,7 +18,8 @@ use crate::{
     attach::{Admits, Candidates, Open, Presence},
     backend::{
         SliceRow, SlicesOf,
-        config::{self, ConfigHolder, HeldAt},
+        config::{self, ConfigHolder, ConfigOf, HeldAt},
+        hosts::BackendHosts,
     },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
@@ -45,10 +46,7 @@ use crate::{
     },
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
-        backend::{
-            AssignmentBytes, BackendHosts, ClusterBytes, ConfigOf, ConfigPolicyRow, Reached, ServicePorts,
-            SessionCluster,
-        },
+        backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
         capacity::{AskedCluster, AskedHost},
         delegation::{
             Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,

@@ -17,11 +17,13 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 6] = [
+const TOLD: [Kind; 8] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
     Kind::TrafficPolicy,
+    Kind::Backend,
+    Kind::BackendConfigPolicy,
     Kind::RewritePolicy,
     Kind::DelegationPolicy,
 ];

@@ -9,8 +9,8 @@ use ir::{
     backend::{Assignment, Destination, Endpoint, Locality},
 };
 
-use super::endpoints_of;
-use crate::tables::backend::{AssignmentBytes, BackendHosts, ClusterId, SessionCluster};
+use super::{endpoints_of, hosts::BackendHosts};
+use crate::tables::backend::{AssignmentBytes, ClusterId, SessionCluster};
 
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {

@@ -11,11 +11,12 @@ use ir::{
 };
 use units::upstream::{self, UpstreamSaid};
 
+use super::hosts::BackendHosts;
 use crate::{
     internal,
     policy::{key_of, of_backends},
     tables::{
-        backend::{BackendHosts, ClusterId, ConfigOf, ConfigPolicyRow, ServicePorts},
+        backend::{ClusterId, ConfigPolicyRow, ServicePorts},
         input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
         policy::{PoliciesOf, Target},
     },
@@ -45,6 +46,8 @@ pub(crate) struct Held {
 }
 
 tables! {
+    /// What policies say of a Service or Backend; absent where none applies.
+    ConfigOf: ObjectId => Merged;
     /// Has policies told how they stand at a Service or Backend.
     ConfigHolder: ObjectId => ();
 }

@@ -12,12 +12,14 @@ use validate::{Invalid, host};
 
 use crate::{
     internal,
-    tables::{
-        backend::BackendHosts,
-        input::{Backends, Config},
-    },
+    tables::input::{Backends, Config},
     violation::{honoured, sound},
 };
+
+tables! {
+    /// The hosts of a Backend, or what is wrong with it.
+    BackendHosts: NsName => Result<Hosts, Problem>;
+}
 
 /// How many hosts a Backend has at most: all of them are looked for at once, and by each proxy.
 const MOST_HOSTS: usize = 64;

@@ -10,11 +10,11 @@ use ir::{
     route::BackendRef,
 };
 
-use super::config;
+use super::{config, hosts::BackendHosts};
 use crate::{
     grant::{Referrer, permits},
     internal,
-    tables::backend::{BackendHosts, Reach, Reached, ServicePorts, Unusable},
+    tables::backend::{Reach, Reached, ServicePorts, Unusable},
 };
 
 /// Where a reference leads.

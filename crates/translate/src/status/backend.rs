@@ -5,7 +5,7 @@ use engine::{Derived, Emitter};
 use ir::{NsName, Reason};
 
 use super::{Conditions, StatusReport};
-use crate::tables::{backend::BackendHosts, input::Backends};
+use crate::{backend::hosts::BackendHosts, tables::input::Backends};
 
 tables! {
     /// Statuses of Backends.

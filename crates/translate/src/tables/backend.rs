@@ -5,23 +5,17 @@ use std::sync::Arc;
 use api::ObjectId;
 use envoy::resource::Encoded;
 use ir::{
-    Chain, NsName, Port, Problem, Reason,
+    Chain, Port, Problem, Reason,
     backend::{Destination, Protocol, ServicePort},
     upstream::HashPolicy,
 };
 use units::upstream::UpstreamSaid;
 
-use crate::backend::{config::Merged, hosts::Hosts};
-
 tables! {
     /// A port of a Service; absent where the Service is.
     ServicePorts: ServicePort => PortState;
-    /// The hosts of a Backend, or what is wrong with it.
-    BackendHosts: NsName => Result<Hosts, Problem>;
     /// What a BackendConfigPolicy says, or why nobody knows what.
     ConfigPolicyRow: ObjectId => Result<UpstreamSaid, Problem>;
-    /// What policies say of a Service or Backend; absent where none applies.
-    ConfigOf: ObjectId => Merged;
     /// What a sender has to know of a backend; absent where its object is. Who sends there is woken by nothing else of it.
     Reached: Destination => Reach;
     /// What [`ClusterId::Rule`] stands for.
