@@ -1,9 +1,11 @@
 //! Golden cases, one test for each: what `portcullis translate` prints for `tests/golden/TOPIC/CASE/input.yaml` stands
 //! beside it in `output.yaml`, and for `examples/NAME` in `tests/golden/examples/NAME.yaml`. The HTTP connection manager,
-//! which is the same in all listeners, stands in `tests/golden/connection-manager.yaml`, and elsewhere in a line, unless it
-//! differs. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`, and read the difference
+//! which is the same in all listeners, stands in `tests/golden/connection-manager.yaml`, and configurations of extensions to
+//! which nothing refers in `tests/golden/extensions.yaml`; elsewhere each stands in a line, unless it differs. Take over a change with `UPDATE_EXPECT=1 cargo test -p portcullis-tests --test golden`, and read the difference
 //! before it is committed.
 
+#[path = "golden/extensions.rs"]
+mod extensions;
 #[path = "golden/manager.rs"]
 mod manager;
 
@@ -44,16 +46,21 @@ fn main() {
         expect_file![&whole.file].assert_eq(whole.printed()?);
         Ok(())
     }));
+    let whole = Arc::clone(&manager);
+    trials.push(Trial::test("configurations of extensions to which nothing refers", move || {
+        expect_file![whole.file.with_file_name("extensions.yaml")].assert_eq(&whole.extensions()?.concat());
+        Ok(())
+    }));
     trials.push(Trial::test("a connection manager that differs is printed whole", manager::differs));
     let again = move || print_again_and_again(&quickstart);
     trials.push(Trial::test("the same files are printed the same way every time", again));
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
-/// The connection manager as one case prints it.
+/// The connection manager and the extensions as one case prints them.
 struct Manager {
     file: PathBuf,
-    printed: OnceLock<Result<String, String>>,
+    printed: OnceLock<Result<(String, Vec<String>), String>>,
     case: PathBuf,
 }
 
@@ -67,17 +74,27 @@ impl Manager {
         }
     }
 
-    fn printed(&self) -> Result<&str, Failed> {
+    fn both(&self) -> Result<&(String, Vec<String>), Failed> {
         let printed = self.printed.get_or_init(|| {
             let printed = translate(&[&self.case]).map_err(|error| error.message().unwrap_or_default().to_owned())?;
-            manager::first(&printed).ok_or_else(|| "no connection manager is printed".to_owned())
+            let manager = manager::first(&printed).ok_or_else(|| "no connection manager is printed".to_owned())?;
+            Ok((manager, extensions::first(&printed)))
         });
-        Ok(printed.as_deref().map_err(String::clone)?)
+        Ok(printed.as_ref().map_err(String::clone)?)
+    }
+
+    fn printed(&self) -> Result<&str, Failed> {
+        Ok(&self.both()?.0)
+    }
+
+    fn extensions(&self) -> Result<&[String], Failed> {
+        Ok(&self.both()?.1)
     }
 }
 
 fn print_and_compare(manager: &Manager, inputs: &[&Path], output: &Path) -> Result<(), Failed> {
     let printed = manager::elided(&translate(inputs)?, manager.printed()?);
+    let printed = extensions::elided(&printed, manager.extensions()?);
     expect_file![output].assert_eq(&printed);
     Ok(())
 }

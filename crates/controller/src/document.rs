@@ -57,7 +57,6 @@ pub struct Document {
 struct GatewayEntry {
     gateway: String,
     listeners: Vec<Resource>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     extensions: Vec<Resource>,
     routes: Vec<Resource>,
     clusters: Vec<Resource>,
@@ -282,7 +281,16 @@ mod tests {
         };
         order(
             &yaml,
-            &["gateways:", "gateway:", "  listeners:", "  routes:", "  clusters:", "  endpoints:", "  secrets:"],
+            &[
+                "gateways:",
+                "gateway:",
+                "  listeners:",
+                "  extensions:",
+                "  routes:",
+                "  clusters:",
+                "  endpoints:",
+                "  secrets:",
+            ],
         );
         order(
             &json,
@@ -307,7 +315,7 @@ mod tests {
     fn a_gateway_without_resources_has_empty_lists() {
         let entry = GatewayEntry::new(&NsName::new("a", "b"), Vec::new());
         let document = Document { gateways: vec![entry], statuses: Vec::new() };
-        let expected = "gateways:\n- gateway: a/b\n  listeners: []\n  routes: []\n  clusters: []\n  endpoints: []\n  \
+        let expected = "gateways:\n- gateway: a/b\n  listeners: []\n  extensions: []\n  routes: []\n  clusters: []\n  endpoints: []\n  \
                         secrets: []\nstatuses: []\n";
         assert_eq!(text(&document, Format::Yaml), expected);
     }

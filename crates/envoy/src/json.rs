@@ -15,9 +15,10 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 61] = [
+pub const MESSAGES: [&str; 67] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
+    "envoy.config.core.v3.TypedExtensionConfig",
     "envoy.config.endpoint.v3.ClusterLoadAssignment",
     "envoy.config.listener.v3.Listener",
     "envoy.config.rbac.v3.Action",
@@ -45,7 +46,11 @@ pub const MESSAGES: [&str; 61] = [
     "envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig",
     "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
     "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
+    "envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication",
+    "envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig",
     "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+    "envoy.extensions.filters.http.lua.v3.Lua",
+    "envoy.extensions.filters.http.lua.v3.LuaPerRoute",
     "envoy.extensions.filters.http.rbac.v3.RBAC",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.http.set_metadata.v3.Config",
@@ -63,6 +68,7 @@ pub const MESSAGES: [&str; 61] = [
     "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput",
     "envoy.extensions.matching.input_matchers.ip.v3.Ip",
     "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+    "envoy.extensions.rate_limit_descriptors.expr.v3.Descriptor",
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",

@@ -17,6 +17,7 @@ pub mod bootstrap;
 pub mod bytes;
 pub mod cel;
 pub mod cluster;
+pub mod extensions;
 pub mod json;
 pub mod listener;
 pub mod misdirected;

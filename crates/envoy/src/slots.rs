@@ -6,6 +6,10 @@
 //! slot that a row enabled without words of its own would do nothing, or let nobody through.
 //!
 //! A change of this list drains every listener once.
+//!
+//! Of some filters the configuration comes apart from the listener ([`crate::extensions`]), since what routes refer to in
+//! it changes: it then changes without a listener that drains, and connections that were open before follow. Where it has
+//! not come, what a route switches on there answers 500.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,8 +17,8 @@ use envoy_types::pb::{
     envoy::{
         config::{
             core::v3::{
-                DataSource, HeaderValueOption, RuntimeFeatureFlag, RuntimeFractionalPercent, TypedExtensionConfig,
-                data_source::Specifier,
+                DataSource, ExtensionConfigSource, HeaderValueOption, RuntimeFeatureFlag, RuntimeFractionalPercent,
+                TypedExtensionConfig, data_source::Specifier,
             },
             route::v3::FilterConfig,
         },
@@ -36,10 +40,12 @@ use envoy_types::pb::{
                     fault::v3::HttpFault,
                     filter_chain::v3::FilterChainConfig,
                     grpc_web::v3::GrpcWeb,
+                    jwt_authn::v3::JwtAuthentication,
                     local_ratelimit::v3::LocalRateLimit,
+                    lua::v3::Lua,
                     rbac::v3::Rbac,
                 },
-                network::http_connection_manager::v3::{HttpFilter, http_filter},
+                network::http_connection_manager::v3::{HttpFilter, http_filter::ConfigType},
             },
         },
         r#type::v3::FractionalPercent,
@@ -50,7 +56,7 @@ use ir::rule::Slot;
 use prost::{Message, Name};
 
 use crate::bytes::any;
-use crate::{boolean, uint32};
+use crate::{ads, boolean, uint32};
 
 /// The slot that delays and aborts.
 pub const FAULT: &str = "fault";
@@ -70,12 +76,20 @@ pub const RBAC: &str = "rbac";
 pub const API_KEY_AUTH: &str = "apiKeyAuth";
 /// The slot that asks for a user and a password.
 pub const BASIC_AUTH: &str = "basicAuth";
+/// The slot in which tokens are judged that a log-in brings.
+pub const OAUTH2_JWT: &str = "oauth2.jwt";
+/// The slot in which tokens are judged that requests bring.
+pub const JWT_AUTH: &str = "jwtAuth";
+/// The slot that says which of the limits holds that [`LOCAL_RATE_LIMIT`] knows: a wrapper.
+pub const LOCAL_RATE: &str = "rateLimit.local.rate";
 /// The slot that counts requests in each proxy.
 pub const LOCAL_RATE_LIMIT: &str = "rateLimit.local";
 /// The slot that changes headers: a wrapper.
 pub const HEADER_MODIFIERS: &str = "headerModifiers";
 /// The slot that changes headers as templates say: a wrapper.
 pub const TRANSFORMATION: &str = "transformation";
+/// The slot that changes what is no text of a header by itself.
+pub const TRANSFORMATION_LUA: &str = "transformation.lua";
 /// The slot that reads requests whole.
 pub const BUFFER: &str = "buffer";
 /// The slot that looks where requests come from.
@@ -89,7 +103,7 @@ pub fn is_merged(name: &str) -> bool {
 
 /// What says a slot completely.
 pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
-    Slot { name, config: any(config).encode_to_vec().into(), patterns: Arc::default() }
+    Slot { name, config: any(config).encode_to_vec().into(), patterns: Arc::default(), entry: None }
 }
 
 /// What switches a slot on that says all in the listener.
@@ -129,65 +143,75 @@ pub(super) fn filters() -> Vec<HttpFilter> {
     FILTERS.clone()
 }
 
-fn disabled(name: &str, config: Any) -> HttpFilter {
-    HttpFilter {
-        name: name.into(),
-        disabled: true,
-        config_type: Some(http_filter::ConfigType::TypedConfig(config)),
-        ..HttpFilter::default()
-    }
+fn disabled(name: &str, config: ConfigType) -> HttpFilter {
+    HttpFilter { name: name.into(), disabled: true, config_type: Some(config), ..HttpFilter::default() }
 }
 
-/// Slots by name. What asks a JWT's issuer or runs a program joins where the comments say, in one change.
-fn slots() -> Vec<(&'static str, Any)> {
+/// What comes apart from the listener, as a resource with the name of its slot.
+fn apart<M: Name>() -> ConfigType {
+    ConfigType::ConfigDiscovery(ExtensionConfigSource {
+        config_source: Some(ads()),
+        type_urls: vec![M::type_url()],
+        ..ExtensionConfigSource::default()
+    })
+}
+
+/// Slots by name.
+fn slots() -> Vec<(&'static str, ConfigType)> {
     vec![
         // First: what is behind it sees gRPC, and its answers become gRPC-Web.
-        ("grpcWeb", any(&GrpcWeb {})),
-        ("extProc.start", wrapper()),
-        (FAULT, any(&HttpFault::default())),
-        ("extProc.fault", wrapper()),
-        (ACL, any(&Composite::default())),
-        ("extProc.acl", wrapper()),
-        (CORS_WIDE, any(&Cors {})),
-        (CORS, any(&Cors {})),
-        (COMPRESS[0], compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
-        (COMPRESS[1], compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
-        (COMPRESS[2], compressor("zstd", any(&zstd::compressor::v3::Zstd::default()))),
-        (DECOMPRESS[0], decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
-        (DECOMPRESS[1], decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
-        (DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
-        ("oauth2", wrapper()),
-        ("extProc.oauth2", wrapper()),
-        (API_KEY_AUTH, any(&ApiKeyAuth::default())),
-        (BASIC_AUTH, basic_auth()),
-        // oauth2.jwt
-        ("extAuth.wide.0", wrapper()),
-        ("extAuth.wide.1", wrapper()),
-        ("extAuth.wide.2", wrapper()),
-        ("extAuth.wide.3", wrapper()),
-        ("extAuth.0", wrapper()),
-        ("extAuth.1", wrapper()),
-        ("extAuth.2", wrapper()),
-        ("extAuth.3", wrapper()),
-        ("extProc.extAuth", wrapper()),
-        // jwtAuth
-        ("extProc.jwtAuth", wrapper()),
-        (RBAC, any(&Rbac::default())),
-        ("extProc.rbac.0", wrapper()),
-        ("extProc.rbac.1", wrapper()),
-        ("extProc.rbac.2", wrapper()),
-        ("extProc.rbac.3", wrapper()),
-        (LOCAL_RATE_LIMIT, any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
-        ("rateLimit.global", wrapper()),
-        ("extProc.rateLimit.global", wrapper()),
-        (BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
-        (TRANSFORMATION, wrapper()),
-        // transformation.lua
-        ("extProc.transformation", wrapper()),
-        (HEADER_MODIFIERS, wrapper()),
-        (CSRF, csrf()),
-        ("extProc.csrf", wrapper()),
+        here("grpcWeb", any(&GrpcWeb {})),
+        here("extProc.start", wrapper()),
+        here(FAULT, any(&HttpFault::default())),
+        here("extProc.fault", wrapper()),
+        here(ACL, any(&Composite::default())),
+        here("extProc.acl", wrapper()),
+        here(CORS_WIDE, any(&Cors {})),
+        here(CORS, any(&Cors {})),
+        here(COMPRESS[0], compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
+        here(COMPRESS[1], compressor("brotli", any(&brotli::compressor::v3::Brotli::default()))),
+        here(COMPRESS[2], compressor("zstd", any(&zstd::compressor::v3::Zstd::default()))),
+        here(DECOMPRESS[0], decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
+        here(DECOMPRESS[1], decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
+        here(DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
+        here("oauth2", wrapper()),
+        here("extProc.oauth2", wrapper()),
+        here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
+        here(BASIC_AUTH, basic_auth()),
+        (OAUTH2_JWT, apart::<JwtAuthentication>()),
+        here("extAuth.wide.0", wrapper()),
+        here("extAuth.wide.1", wrapper()),
+        here("extAuth.wide.2", wrapper()),
+        here("extAuth.wide.3", wrapper()),
+        here("extAuth.0", wrapper()),
+        here("extAuth.1", wrapper()),
+        here("extAuth.2", wrapper()),
+        here("extAuth.3", wrapper()),
+        here("extProc.extAuth", wrapper()),
+        (JWT_AUTH, apart::<JwtAuthentication>()),
+        here("extProc.jwtAuth", wrapper()),
+        here(RBAC, any(&Rbac::default())),
+        here("extProc.rbac.0", wrapper()),
+        here("extProc.rbac.1", wrapper()),
+        here("extProc.rbac.2", wrapper()),
+        here("extProc.rbac.3", wrapper()),
+        here(LOCAL_RATE, wrapper()),
+        (LOCAL_RATE_LIMIT, apart::<LocalRateLimit>()),
+        here("rateLimit.global", wrapper()),
+        here("extProc.rateLimit.global", wrapper()),
+        here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
+        here(TRANSFORMATION, wrapper()),
+        (TRANSFORMATION_LUA, apart::<Lua>()),
+        here("extProc.transformation", wrapper()),
+        here(HEADER_MODIFIERS, wrapper()),
+        here(CSRF, csrf()),
+        here("extProc.csrf", wrapper()),
     ]
+}
+
+/// What is all in the listener.
+fn here(name: &'static str, config: Any) -> (&'static str, ConfigType) {
+    (name, ConfigType::TypedConfig(config))
 }
 
 /// Stands for a filter that a row has to say completely, since what Envoy takes for it a route is not all there is to say.

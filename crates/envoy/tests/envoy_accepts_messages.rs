@@ -2,17 +2,22 @@
 //!
 //! References that would be followed over ADS are turned into static ones, since Envoy only looks at what it has.
 
-use std::{path::PathBuf, process::Command, sync::Arc};
+use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
 
 use envoy::{
     ResourceKind,
     bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
-    bytes, cluster, json as envoy_json, listener,
+    bytes, cluster, extensions, json as envoy_json, listener,
     route::{GuardedMatch, RouteAt, route},
     secret,
     testing::samples,
 };
-use ir::{NsName, listener::TlsSecret, settings::Edge};
+use ir::{
+    NsName,
+    listener::TlsSecret,
+    rule::{ExtensionEntry, LocalRate},
+    settings::Edge,
+};
 use serde_json::{Value, json};
 
 fn envoy() -> PathBuf {
@@ -48,13 +53,20 @@ fn resource(kind: ResourceKind, body: &[u8]) -> Value {
     envoy_json::value(kind.message_name(), body).expect("JSON")
 }
 
-/// A listener with its routes inside, and its secrets static.
+/// A listener with its routes and extensions inside, and its secrets static.
 fn with_routes(mut listener: Value, routes: &Value) -> Value {
     for chain in listener["filterChains"].as_array_mut().expect("chains") {
         let Some(manager) = chain.pointer_mut("/filters/0/typedConfig") else { continue };
         let manager = manager.as_object_mut().expect("a connection manager");
         manager.remove("rds").expect("routes come over RDS");
         manager.insert("routeConfig".into(), routes.clone());
+        for filter in manager["httpFilters"].as_array_mut().expect("filters") {
+            let filter = filter.as_object_mut().expect("a filter");
+            if filter.remove("configDiscovery").is_some() {
+                let extension = sample_extension(filter["name"].as_str().expect("a name"));
+                filter.insert("typedConfig".into(), extension["typedConfig"].clone());
+            }
+        }
         let context = &mut chain["transportSocket"]["typedConfig"]["commonTlsContext"];
         for secret in context["tlsCertificateSdsSecretConfigs"].as_array_mut().into_iter().flatten() {
             secret.as_object_mut().expect("a secret").remove("sdsConfig").expect("secrets come over SDS");
@@ -64,6 +76,14 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
         }
     }
     listener
+}
+
+/// An extension with an entry, if any is of it.
+fn sample_extension(name: &str) -> Value {
+    let rate = LocalRate { most: 3, more: 1, interval: Duration::from_millis(50) };
+    let entries = [ExtensionEntry::LocalRate(rate)];
+    let own = entries.iter().filter(|entry| extensions::holder(entry) == name);
+    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own).body.to_bytes())
 }
 
 /// A cluster with its endpoints inside, unless it looks for them itself.

@@ -188,12 +188,45 @@ pub struct Slot {
     pub config: Arc<[u8]>,
     /// The expressions in it, which requests are held against.
     pub patterns: Arc<[Arc<str>]>,
+    /// What it refers to in the configuration of a filter, which comes to a proxy apart from the filter's listener.
+    pub entry: Option<ExtensionEntry>,
+}
+
+/// An entry in the configuration of a filter, to which slots of routes refer by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ExtensionEntry {
+    /// How many requests are taken in a time.
+    LocalRate(LocalRate),
+}
+
+/// How many requests each proxy takes in a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalRate {
+    /// At once.
+    pub most: u32,
+    /// How many more in each interval.
+    pub more: u32,
+    /// The interval.
+    pub interval: Duration,
+}
+
+impl fmt::Display for LocalRate {
+    /// The name of the entry, such as `100+10/1s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { most, more, interval } = self;
+        write!(f, "{most}+{more}/{interval:?}")
+    }
 }
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, config, patterns } = self;
-        f.debug_struct("Slot").field("name", name).field("bytes", &config.len()).field("patterns", patterns).finish()
+        let Self { name, config, patterns, entry } = self;
+        f.debug_struct("Slot")
+            .field("name", name)
+            .field("bytes", &config.len())
+            .field("patterns", patterns)
+            .field("entry", entry)
+            .finish()
     }
 }
 

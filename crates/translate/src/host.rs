@@ -28,7 +28,7 @@ use crate::{
         capacity::Room,
         host::{HostsOf, Placement, Rows, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt},
-        output::{OutputId, Outputs},
+        output::{OutputId, Outputs, ReferredEntry},
         policy::{
             Lost, Overridden, Override, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
             WithoutPrefix,
@@ -148,12 +148,15 @@ fn spread(
     Some(())
 }
 
-/// Has the clusters served that a rule sends to.
+/// Has the clusters served that a rule sends to, and what its slots refer to.
 fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
     for cluster in &resolved.clusters {
         let gateway = &listener.gateway;
         scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
         scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
+    }
+    for entry in &resolved.entries {
+        scope.demand::<ReferredEntry>((listener.gateway.clone(), entry.clone()));
     }
 }
 

@@ -1,16 +1,17 @@
 //! What each Gateway's proxies get: only what is referenced, and only Secrets that the Gateway may read.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
     bytes::{self, Hash, Host},
+    extensions,
     resource::Encoded,
     slots::is_merged,
 };
 use ir::{
-    Hostname, NsName, Port, RouteConfigId,
+    Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
     rule::Slot,
@@ -24,7 +25,7 @@ use crate::{
         host::HostsOf,
         input::Config,
         listener::{PortListener, PortListeners},
-        output::{OutputId, Outputs, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
     },
     tls::Certificate,
@@ -39,6 +40,7 @@ impl Derived for Outputs {
                 let certificate = scope.get::<Certificate>(secret)?;
                 certificate.as_ref().as_ref().ok().map(|(certificate, _)| envoy::secret::secret(certificate))
             }
+            OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
         }?;
@@ -48,6 +50,27 @@ impl Derived for Outputs {
         }
         Some(encoded)
     }
+}
+
+impl Derived for ReferredEntry {
+    fn compute(scope: &Emitter<'_>, (gateway, entry): &Self::Key) -> Option<()> {
+        scope.emit::<ReferredEntries>(gateway.clone(), entry.clone(), ());
+        Some(())
+    }
+}
+
+/// What an extension says: that to which rows refer, and the slots of wider scopes.
+fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
+    let referred = scope.group::<ReferredEntries>(gateway);
+    let listeners = scope.get::<GatewayRow>(gateway);
+    let listeners = listeners.iter().flat_map(|model| &model.listeners);
+    let own = |section: &Arc<str>| ListenerName::of_gateway(section.clone());
+    let listeners = listeners.map(|listener| ListenerId { gateway: gateway.clone(), name: own(&listener.name) });
+    let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
+    let wide: Vec<_> = places.filter_map(|place| scope.get::<WideSlots>(&place)).collect();
+    let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
+    let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
+    extensions::extension(name, entries.into_iter().filter(|entry| extensions::holder(entry) == name))
 }
 
 fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {

@@ -11,6 +11,7 @@ use ir::{
     delegation::PlacedMatch,
     matching::{Origin, Step},
     route::Unhandled,
+    rule::ExtensionEntry,
 };
 
 use crate::{
@@ -45,6 +46,8 @@ pub(crate) struct Resolved {
     pub(crate) routes: EnvoyRoutes,
     /// The clusters it sends to, each once, sorted.
     pub(crate) clusters: Box<[ClusterId]>,
+    /// The entries of extensions to which its slots refer, each once, sorted.
+    pub(crate) entries: Box<[ExtensionEntry]>,
     /// The backends over which sessions hold; they share a cluster.
     pub(crate) session: Option<Box<Shares>>,
     /// What its policies come to; most rules have none.

@@ -61,7 +61,7 @@ use crate::{
             Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
-        output::{OutputId, Outputs, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
         policy::{
             InvalidPolicies, InvalidPolicy, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
             Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
@@ -488,6 +488,8 @@ fn tables() -> Engine {
         .lookup::<Owner>()
         .derived::<VirtualHost>()
         .group::<HostsOf>()
+        .derived::<ReferredEntry>()
+        .group::<ReferredEntries>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()

@@ -114,7 +114,8 @@ mod tests {
         let mut counted = plain.clone();
         counted.by_policy.stat_prefix = Some(StatPrefix(Arc::new([StatPart::RouteName])));
         assert!(of_rule(&counted) > ROUTE);
-        let pattern = Slot { name: "csrf", config: Arc::default(), patterns: Arc::new(["[a-z]{1,50}".into()]) };
+        let pattern =
+            Slot { name: "csrf", config: Arc::default(), patterns: Arc::new(["[a-z]{1,50}".into()]), entry: None };
         let checked = Rule { slots: vec![pattern.clone()], ..plain };
         assert!(of_rule(&checked) > EXPRESSION);
         assert!(slots(&[pattern]) > of_rule(&checked));

@@ -100,7 +100,7 @@ impl Unit for Cors {
     }
 
     /// Of two scopes Envoy would take some of either, so that what holds for all routes has a slot of its own.
-    fn wide_slots(&self) -> Vec<Slot> {
+    fn wide_slots(&self, _: &str) -> Vec<Slot> {
         let wide = |said: &Config| Slot { name: slots::CORS_WIDE, ..envoy::route::cors(&said.cors) };
         vec![self.cors.as_ref().map_or_else(|| slots::off(slots::CORS_WIDE), wide)]
     }

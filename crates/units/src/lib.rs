@@ -88,8 +88,9 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         Vec::new()
     }
 
-    /// What it writes for all routes of a Gateway or a listener: every slot of its own.
-    fn wide_slots(&self) -> Vec<Slot> {
+    /// What it writes for all routes of a Gateway or a listener: every slot of its own. `supplier` is the name of the policy
+    /// that it is of, or of the most preferred.
+    fn wide_slots(&self, _supplier: &str) -> Vec<Slot> {
         all_slots(self)
     }
 
@@ -154,7 +155,11 @@ pub struct Samples {
 
 /// What a unit writes: every slot of its own.
 fn all_slots<U: Unit>(unit: &U) -> Vec<Slot> {
-    let mut written = unit.slots();
+    complete::<U>(unit.slots())
+}
+
+/// These and every other slot of a unit.
+fn complete<U: Unit>(mut written: Vec<Slot>) -> Vec<Slot> {
     let unused = U::SLOTS.iter().filter(|name| written.iter().all(|slot| slot.name != **name));
     let unused: Vec<_> = unused.map(|name| slots::off(name)).collect();
     written.extend(unused);
@@ -287,9 +292,9 @@ macro_rules! units {
             }
 
             /// As [`Unit::wide_slots`].
-            pub fn wide_slots(&self) -> Vec<Slot> {
+            pub fn wide_slots(&self, supplier: &str) -> Vec<Slot> {
                 match self {
-                    $(Self::$unit(unit) => unit.wide_slots(),)+
+                    $(Self::$unit(unit) => unit.wide_slots(supplier),)+
                 }
             }
 

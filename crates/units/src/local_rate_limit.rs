@@ -3,16 +3,21 @@
 use std::time::Duration;
 
 use api::traffic_policy::TrafficPolicySpec;
-use envoy::slots;
-use envoy_types::pb::{
-    envoy::{
-        config::{core::v3::RuntimeFractionalPercent, route::v3::Route},
-        extensions::filters::http::local_ratelimit::v3::LocalRateLimit as EnvoyLimit,
-        r#type::v3::TokenBucket as EnvoyBucket,
+use envoy::{bytes::any, extensions, slots};
+use envoy_types::pb::envoy::{
+    config::{
+        core::v3::{RuntimeFractionalPercent, TypedExtensionConfig},
+        route::v3::Route,
     },
-    google::protobuf::UInt32Value,
+    extensions::filters::http::{
+        filter_chain::v3::{FilterChain, FilterChainConfigPerRoute},
+        local_ratelimit::v3::LocalRateLimit as EnvoyLimit,
+        set_metadata::v3::{Config as SetMetadata, Metadata},
+    },
+    r#type::v3::TokenBucket as EnvoyBucket,
 };
-use ir::rule::Slot;
+use ir::rule::{ExtensionEntry, LocalRate, Slot};
+use prost::Message;
 use serde::Deserialize;
 use validate::{Invalid, duration};
 
@@ -23,9 +28,14 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How many requests are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalRateLimit {
-    /// None switches it off.
-    slot: Option<Slot>,
+pub enum LocalRateLimit {
+    /// As many as come.
+    Off,
+    /// The bucket outlives changes of routes: it is in the configuration that comes apart from them.
+    Rate(LocalRate),
+    /// A share of the requests is counted, or refused. Such a limit stands in the routes, and with each change of these its
+    /// bucket is full again: of one that comes apart Envoy knows one share for all.
+    Share(Slot),
 }
 
 /// What may be written.
@@ -49,7 +59,7 @@ struct TokenBucket {
 impl Unit for LocalRateLimit {
     const FIELD: &'static str = "rateLimit.local";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::LOCAL_RATE_LIMIT];
+    const SLOTS: &'static [&'static str] = &[slots::LOCAL_RATE, slots::LOCAL_RATE_LIMIT];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"tokenBucket": {"maxTokens": 1, "fillInterval": "1s"}}"#,
@@ -64,51 +74,91 @@ impl Unit for LocalRateLimit {
         let Spec { token_bucket, percent_enabled, percent_enforced } = written;
         let Some(bucket) = token_bucket else {
             if percent_enabled.is_none() && percent_enforced.is_none() {
-                return Ok(Self { slot: None });
+                return Ok(Self::Off);
             }
             let message = "missing; set it, or leave the percentages out too to have no limit";
             return Err(Refused::new("tokenBucket", message));
         };
-        let share = |percent, field| {
-            let percent = spec::percent(percent, field)?.unwrap_or(100);
-            Ok(RuntimeFractionalPercent {
-                default_value: Some(spec::fraction(percent)),
-                ..RuntimeFractionalPercent::default()
-            })
+        let rate = bucket.read()?;
+        let share = |percent, field| Ok(spec::percent(percent, field)?.unwrap_or(100));
+        let enabled = share(percent_enabled, "percentEnabled")?;
+        let enforced = share(percent_enforced, "percentEnforced")?;
+        if (enabled, enforced) == (100, 100) {
+            return Ok(Self::Rate(rate));
+        }
+        let share = |percent| RuntimeFractionalPercent {
+            default_value: Some(spec::fraction(percent)),
+            ..RuntimeFractionalPercent::default()
         };
         let message = EnvoyLimit {
             stat_prefix: "local".into(),
-            token_bucket: Some(bucket.read()?),
-            filter_enabled: Some(share(percent_enabled, "percentEnabled")?),
-            filter_enforced: Some(share(percent_enforced, "percentEnforced")?),
+            token_bucket: Some(extensions::bucket(&rate)),
+            filter_enabled: Some(share(enabled)),
+            filter_enforced: Some(share(enforced)),
             ..EnvoyLimit::default()
         };
-        Ok(Self { slot: Some(slots::slot(slots::LOCAL_RATE_LIMIT, &message)) })
+        Ok(Self::Share(slots::slot(slots::LOCAL_RATE_LIMIT, &message)))
     }
 
     fn slots(&self) -> Vec<Slot> {
-        self.slot.clone().into_iter().collect()
+        self.written(extensions::own_rate)
+    }
+
+    fn wide_slots(&self, supplier: &str) -> Vec<Slot> {
+        super::complete::<Self>(self.written(|rate| extensions::shared_rate(rate, supplier)))
     }
 
     fn explain(route: &Route) -> Option<String> {
+        if let Some(metadata) = spec::said(route, slots::LOCAL_RATE).and_then(metadata) {
+            return extensions::said_rate(&metadata).map(|rate| format!("{}, in each proxy", words(rate)));
+        }
         let limit = spec::said::<EnvoyLimit>(route, slots::LOCAL_RATE_LIMIT)?;
         let EnvoyBucket { max_tokens, tokens_per_fill, fill_interval } = limit.token_bucket?;
         let share = |share: Option<RuntimeFractionalPercent>| {
             share.and_then(|share| share.default_value).map_or(0, |share| share.numerator)
         };
         let (enabled, enforced) = (share(limit.filter_enabled), share(limit.filter_enforced));
-        let held = if (enabled, enforced) == (100, 100) {
-            String::new()
-        } else {
-            format!(", {enabled}% are counted, of these {enforced}% held to it")
-        };
-        let (fill, interval) = (tokens_per_fill.map_or(1, |fill| fill.value), spec::duration(&fill_interval?));
-        Some(format!("{max_tokens} requests at once, {fill} more each {interval:?}, in each proxy{held}"))
+        let (more, interval) = (tokens_per_fill.map_or(1, |fill| fill.value), spec::duration(&fill_interval?));
+        let rate = words(&LocalRate { most: max_tokens, more, interval }.to_string());
+        Some(format!("{rate}, in each proxy, {enabled}% are counted, of these {enforced}% held to it"))
     }
 }
 
+impl LocalRateLimit {
+    /// What it says in slots; `said` is what says its rate.
+    fn written(&self, said: impl FnOnce(&LocalRate) -> Vec<Metadata>) -> Vec<Slot> {
+        match self {
+            Self::Off => Vec::new(),
+            Self::Share(slot) => vec![slot.clone()],
+            Self::Rate(rate) => {
+                let filter = SetMetadata { metadata: said(rate), ..SetMetadata::default() };
+                let inner = TypedExtensionConfig { name: slots::LOCAL_RATE.into(), typed_config: Some(any(&filter)) };
+                let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
+                let entry = Some(ExtensionEntry::LocalRate(*rate));
+                vec![Slot { entry, ..slots::slot(slots::LOCAL_RATE, &chain) }, slots::on(slots::LOCAL_RATE_LIMIT)]
+            }
+        }
+    }
+}
+
+/// What a route says of its rate.
+fn metadata(slot: FilterChainConfigPerRoute) -> Option<Vec<Metadata>> {
+    let chain = slot.filter_chain?;
+    let filter = chain.filters.first()?.typed_config.as_ref()?;
+    Some(SetMetadata::decode(&*filter.value).ok()?.metadata)
+}
+
+/// The name of a rate, in words.
+fn words(rate: &str) -> String {
+    let parts = rate.split_once('+').and_then(|(most, rest)| Some((most, rest.split_once('/')?)));
+    parts.map_or_else(
+        || rate.to_owned(),
+        |(most, (more, interval))| format!("{most} requests at once, {more} more each {interval}"),
+    )
+}
+
 impl TokenBucket {
-    fn read(&self) -> Result<EnvoyBucket, Refused> {
+    fn read(&self) -> Result<LocalRate, Refused> {
         let tokens = |number: i64, field: &str| {
             u32::try_from(number).ok().filter(|tokens| *tokens > 0).ok_or_else(|| {
                 let invalid = Invalid::new(&number.to_string(), "it is no number of requests", "use 1 or more");
@@ -121,10 +171,10 @@ impl TokenBucket {
             let invalid = Invalid::new(&self.fill_interval, why, "use 50ms or more, with more tokens");
             return Err(Refused::at("tokenBucket.fillInterval")(invalid));
         }
-        Ok(EnvoyBucket {
-            max_tokens: tokens(self.max_tokens, "maxTokens")?,
-            tokens_per_fill: Some(UInt32Value { value: tokens(self.tokens_per_fill.unwrap_or(1), "tokensPerFill")? }),
-            fill_interval: Some(spec::proto_duration(interval)),
+        Ok(LocalRate {
+            most: tokens(self.max_tokens, "maxTokens")?,
+            more: tokens(self.tokens_per_fill.unwrap_or(1), "tokensPerFill")?,
+            interval,
         })
     }
 }

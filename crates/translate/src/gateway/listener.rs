@@ -90,6 +90,9 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     let gateway = &key.gateway;
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
+    for name in envoy::extensions::NAMES {
+        scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));
+    }
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port));
     for secret in secrets {
         scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));

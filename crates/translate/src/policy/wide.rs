@@ -224,7 +224,11 @@ impl Lookup for ActionsAt {
 impl Lookup for WideSlots {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[Slot]>> {
         let units = scope.get::<WideUnits>(target)?;
-        let mut slots: Vec<_> = units.iter().flat_map(|merged| &merged.unit).flat_map(AnyUnit::wide_slots).collect();
+        let slots = units.iter().filter_map(|merged| {
+            let supplier = merged.from.first().map(|policy| format!("{}/{}", policy.namespace, policy.name));
+            Some(merged.unit.as_ref().ok()?.wide_slots(&supplier.unwrap_or_default()))
+        });
+        let mut slots: Vec<_> = slots.flatten().collect();
         slots.sort_unstable_by_key(|slot| slot.name);
         (!slots.is_empty()).then(|| slots.into())
     }

@@ -110,6 +110,7 @@ impl<'a> PlacedRule<'a> {
         Resolved {
             routes: EnvoyRoutes::Everywhere(routes),
             clusters: Box::default(),
+            entries: Box::default(),
             session: None,
             policies: None,
             findings: Some(Box::new(findings)),

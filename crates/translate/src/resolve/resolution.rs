@@ -151,6 +151,9 @@ impl<'a, 'b> Resolution<'a, 'b> {
         findings.shares = shares;
         findings.unresolved = unresolved;
         findings.warnings.extend(warnings);
+        let mut entries: Vec<_> = unwritten.rule.slots.iter().filter_map(|slot| slot.entry.clone()).collect();
+        entries.sort_unstable();
+        entries.dedup();
         let routes = match answered {
             AnsweredBy::Rule => unwritten.routes(excluded, &mut meter, &mut findings),
             AnsweredBy::Children(handling) => {
@@ -161,6 +164,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
         Resolved {
             routes,
             clusters: clusters.into(),
+            entries: entries.into(),
             session: session.map(Box::new),
             policies: policies.found(effective),
             findings: findings.tell_anything().then(|| Box::new(findings)),

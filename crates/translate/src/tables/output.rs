@@ -4,18 +4,22 @@ use envoy::{
     bytes::Unreadable,
     resource::{Encoded, ResourceKey, ResourceKind},
 };
-use ir::{NsName, Port, RouteConfigId, listener::TlsSecret};
+use ir::{NsName, Port, RouteConfigId, listener::TlsSecret, rule::ExtensionEntry};
 
 use super::backend::ClusterId;
 
 tables! {
     /// All resources of all Gateways.
     Outputs: OutputId => Encoded;
+    /// Has the proxies of a Gateway get an entry of an extension's configuration, to which a row refers.
+    ReferredEntry: (NsName, ExtensionEntry) => ();
 }
 
 groups! {
     /// The resources of a Gateway that are not sent, since Envoy could not read them.
     Withheld: NsName, OutputId => Unreadable;
+    /// The entries of extensions to which rows of a Gateway refer.
+    ReferredEntries: NsName, ExtensionEntry => ();
 }
 
 /// A resource by what it is made from.
@@ -24,6 +28,8 @@ pub(crate) enum OutputId {
     Cluster(NsName, ClusterId),
     Endpoints(NsName, ClusterId),
     Secret(NsName, NsName),
+    /// One of [`envoy::extensions::NAMES`].
+    Extension(NsName, &'static str),
     Listener(NsName, Port),
     RouteConfiguration(RouteConfigId),
 }
@@ -35,6 +41,7 @@ impl OutputId {
             Self::Cluster(gateway, _)
             | Self::Endpoints(gateway, _)
             | Self::Secret(gateway, _)
+            | Self::Extension(gateway, _)
             | Self::Listener(gateway, _) => gateway,
             Self::RouteConfiguration(id) => &id.gateway,
         }
@@ -46,6 +53,7 @@ impl OutputId {
             Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
             Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
             Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
+            Self::Extension(gateway, name) => (gateway, ResourceKind::ExtensionConfig, (*name).to_owned()),
             Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
             Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),
         };

@@ -161,6 +161,11 @@ fn met(scene: &Scene, config: &str) -> Value {
     {
         slots["cors"] = wide;
     }
+    // A rate is said with whose bucket it is, which goes with the place.
+    if let Some(metadata) = slots.pointer("/rateLimit.local.rate/filterChain/filters/0/typedConfig/metadata/0/value") {
+        let rates: Vec<_> = metadata.as_object().into_iter().flat_map(|said| said.values()).cloned().collect();
+        slots["rateLimit.local.rate"] = rates.into();
+    }
     route
 }
 

@@ -61,7 +61,6 @@ impl Resources {
                 }
                 ResourceKind::Listener => sent.listeners.push(self.listener(value.clone())),
                 ResourceKind::RouteConfiguration => count(value, &mut sent.routes),
-                // No listener names one yet.
                 ResourceKind::Endpoints | ResourceKind::ExtensionConfig => {}
             }
         }
@@ -92,7 +91,7 @@ impl Resources {
         cluster
     }
 
-    /// With its routes inside, its secrets static, and on a port that is free for all.
+    /// With its routes and extensions inside, its secrets static, and on a port that is free for all.
     fn listener(&self, mut listener: Value) -> Value {
         listener["name"] = json!(self.named(listener["name"].as_str().expect("a name")));
         for address in addresses(&mut listener) {
@@ -106,6 +105,15 @@ impl Resources {
             let rds = manager.remove("rds").expect("routes come over RDS");
             let routes = self.get(ResourceKind::RouteConfiguration, rds["routeConfigName"].as_str().expect("a name"));
             manager.insert("routeConfig".into(), self.routes(routes));
+            for filter in list(manager.get_mut("httpFilters").expect("filters")) {
+                let Some(filter) = filter.as_object_mut().filter(|filter| filter.contains_key("configDiscovery"))
+                else {
+                    continue;
+                };
+                filter.remove("configDiscovery");
+                let extension = self.get(ResourceKind::ExtensionConfig, filter["name"].as_str().expect("a name"));
+                filter.insert("typedConfig".into(), extension["typedConfig"].clone());
+            }
             let Some(socket) = chain.get_mut("transportSocket") else { continue };
             let secrets = &mut socket["typedConfig"]["commonTlsContext"]["tlsCertificateSdsSecretConfigs"];
             for secret in secrets.as_array_mut().expect("secrets") {

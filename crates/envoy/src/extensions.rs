@@ -1,0 +1,206 @@
+//! `envoy.config.core.v3.TypedExtensionConfig`: what filters of the chain say that comes apart from their listeners, one of
+//! each name for each Gateway.
+//!
+//! Routes refer to entries of these by name. All that is repeated in a message has a key and begins with it, so that the
+//! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is).
+
+use std::time::Duration;
+
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{RuntimeFractionalPercent, TypedExtensionConfig},
+            route::v3::{
+                RateLimit,
+                rate_limit::{
+                    Action,
+                    action::{ActionSpecifier, MetaData, meta_data::Source},
+                },
+            },
+        },
+        extensions::{
+            common::ratelimit::v3::{LocalRateLimitDescriptor, rate_limit_descriptor::Entry},
+            filters::http::{
+                jwt_authn::v3::JwtAuthentication, local_ratelimit::v3::LocalRateLimit, lua::v3::Lua,
+                set_metadata::v3::Metadata,
+            },
+            rate_limit_descriptors::expr::v3::{Descriptor, descriptor::ExprSpecifier},
+        },
+        r#type::{
+            metadata::v3::{
+                MetadataKey,
+                metadata_key::{PathSegment, path_segment::Segment},
+            },
+            v3::{FractionalPercent, TokenBucket},
+        },
+    },
+    google::{
+        api::expr::v1alpha1::{
+            Expr,
+            expr::{ExprKind, Ident, Select},
+        },
+        protobuf::{Any, Struct, Value, value::Kind},
+    },
+};
+use ir::rule::{ExtensionEntry, LocalRate};
+use prost::Message;
+
+use crate::{bytes::any, duration, resource::Encoded, slots, uint32};
+
+/// The names: those of the slots.
+pub const NAMES: [&str; 4] = [slots::OAUTH2_JWT, slots::JWT_AUTH, slots::LOCAL_RATE_LIMIT, slots::TRANSFORMATION_LUA];
+
+/// The resource that holds an entry.
+pub fn holder(entry: &ExtensionEntry) -> &'static str {
+    match entry {
+        ExtensionEntry::LocalRate(_) => slots::LOCAL_RATE_LIMIT,
+    }
+}
+
+/// A resource with these entries, which are sorted, each once.
+pub fn extension<'a>(name: &str, entries: impl IntoIterator<Item = &'a ExtensionEntry>) -> Encoded {
+    let config = match name {
+        slots::LOCAL_RATE_LIMIT => {
+            let rates = entries.into_iter().map(|ExtensionEntry::LocalRate(rate)| rate);
+            any(&local_limits(rates))
+        }
+        // Nothing refers to it yet.
+        slots::TRANSFORMATION_LUA => any(&Lua::default()),
+        // No requirement: all that is asked for is refused.
+        _ => any(&JwtAuthentication::default()),
+    };
+    named(name, config)
+}
+
+fn named(name: &str, config: Any) -> Encoded {
+    Encoded::new(TypedExtensionConfig { name: name.into(), typed_config: Some(config) }.encode_to_vec())
+}
+
+/// Where a row says its rate, for the filter that counts.
+const RATE: &str = "portcullis.rate";
+/// Where a wider scope says by which policy.
+const SUPPLIER: &str = "portcullis.rate.policy";
+/// A rate that each row counts for itself.
+const OWN: &str = "own";
+/// A rate that all rows below a scope count together.
+const SHARED: &str = "shared";
+/// How many buckets a rate has at most; the one that was used longest ago goes. There are as many as rows that have it,
+/// so only those of rows that are gone should.
+const MOST_BUCKETS: u32 = 100_000;
+/// How long what nobody knows waits for its next request.
+const NEVER: Duration = Duration::from_hours(365 * 24);
+
+/// What a row says of its rate.
+pub fn own_rate(rate: &LocalRate) -> Vec<Metadata> {
+    vec![said(RATE, OWN, rate.to_string())]
+}
+
+/// What a scope says of the rate that all rows have together which say nothing of it. `supplier` is the policy's name: what
+/// two policies say in one place is counted apart.
+pub fn shared_rate(rate: &LocalRate, supplier: &str) -> Vec<Metadata> {
+    vec![said(RATE, SHARED, rate.to_string()), said(SUPPLIER, SHARED, supplier.into())]
+}
+
+/// The rate that a row or a scope says.
+pub fn said_rate(metadata: &[Metadata]) -> Option<&str> {
+    let rate = metadata.iter().find(|metadata| metadata.metadata_namespace == RATE)?;
+    match rate.value.as_ref()?.fields.values().next()?.kind.as_ref()? {
+        Kind::StringValue(rate) => Some(rate),
+        _ => None,
+    }
+}
+
+fn said(namespace: &str, key: &str, text: String) -> Metadata {
+    let value = Value { kind: Some(Kind::StringValue(text)) };
+    // Alone: a map of more would have no order.
+    let value = Some(Struct { fields: [(key.to_owned(), value)].into() });
+    Metadata { metadata_namespace: namespace.into(), value, ..Metadata::default() }
+}
+
+/// Buckets that survive changes of routes, which rebuild what stands in routes. A rate is an entry, and a bucket is made for
+/// whoever first asks for it: for a row its names, so that a new row with a rate that is known changes nothing here. A
+/// change of this message fills all buckets, and nothing can prevent that.
+///
+/// What asks for a rate that is not here is refused: it comes before the routes, so that does not happen.
+fn local_limits<'a>(rates: impl Iterator<Item = &'a LocalRate>) -> LocalRateLimit {
+    let always = || RuntimeFractionalPercent {
+        default_value: Some(FractionalPercent { numerator: 100, ..FractionalPercent::default() }),
+        ..RuntimeFractionalPercent::default()
+    };
+    let nothing = LocalRate { most: 1, more: 1, interval: NEVER };
+    let descriptors = rates.flat_map(|rate| {
+        [
+            descriptor(rate, OWN, ["chain", "host", "route"].as_slice()),
+            descriptor(rate, SHARED, ["policy", "chain"].as_slice()),
+        ]
+    });
+    let own = vec![
+        metadata(OWN, RATE, OWN),
+        computed("chain", "filter_chain_name"),
+        computed("host", "virtual_host_name"),
+        computed("route", "route_name"),
+    ];
+    let shared = vec![
+        metadata(SHARED, RATE, SHARED),
+        metadata("policy", SUPPLIER, SHARED),
+        computed("chain", "filter_chain_name"),
+    ];
+    LocalRateLimit {
+        stat_prefix: "local".into(),
+        token_bucket: Some(bucket(&nothing)),
+        filter_enabled: Some(always()),
+        filter_enforced: Some(always()),
+        descriptors: descriptors.collect(),
+        rate_limits: [own, shared].map(|actions| RateLimit { actions, ..RateLimit::default() }).into(),
+        always_consume_default_token_bucket: Some(crate::boolean(false)),
+        max_dynamic_descriptors: Some(uint32(MOST_BUCKETS)),
+        ..LocalRateLimit::default()
+    }
+}
+
+/// A bucket as Envoy has it.
+pub fn bucket(rate: &LocalRate) -> TokenBucket {
+    TokenBucket {
+        max_tokens: rate.most,
+        tokens_per_fill: Some(uint32(rate.more)),
+        fill_interval: Some(duration(rate.interval)),
+    }
+}
+
+/// Buckets of a rate: one for all that is found together under `keys`.
+fn descriptor(rate: &LocalRate, key: &str, keys: &[&str]) -> LocalRateLimitDescriptor {
+    let entry = |key: &str, value| Entry { key: key.into(), value };
+    let each = keys.iter().map(|key| entry(key, String::new()));
+    LocalRateLimitDescriptor {
+        entries: std::iter::once(entry(key, rate.to_string())).chain(each).collect(),
+        token_bucket: Some(bucket(rate)),
+        ..LocalRateLimitDescriptor::default()
+    }
+}
+
+/// What is found in metadata of a request, under `name`; without it nothing is counted.
+fn metadata(name: &str, namespace: &str, key: &str) -> Action {
+    let segment = PathSegment { segment: Some(Segment::Key(key.into())) };
+    Action {
+        action_specifier: Some(ActionSpecifier::Metadata(MetaData {
+            descriptor_key: name.into(),
+            metadata_key: Some(MetadataKey { key: namespace.into(), path: vec![segment] }),
+            source: Source::Dynamic as i32,
+            ..MetaData::default()
+        })),
+    }
+}
+
+/// An attribute of `xds`, such as `route_name`, under `name`.
+fn computed(name: &str, attribute: &str) -> Action {
+    let root = Expr { expr_kind: Some(ExprKind::IdentExpr(Ident { name: "xds".into() })), ..Expr::default() };
+    let select = Select { operand: Some(Box::new(root)), field: attribute.into(), ..Select::default() };
+    let expression = Expr { expr_kind: Some(ExprKind::SelectExpr(Box::new(select))), ..Expr::default() };
+    let descriptor = Descriptor {
+        descriptor_key: name.into(),
+        expr_specifier: Some(ExprSpecifier::Parsed(expression)),
+        ..Descriptor::default()
+    };
+    let extension = TypedExtensionConfig { name: name.into(), typed_config: Some(any(&descriptor)) };
+    Action { action_specifier: Some(ActionSpecifier::Extension(extension)) }
+}
