@@ -96,7 +96,8 @@ impl units::SecretReader for Keys {
 /// The configuration of an Envoy with so many routes that say this.
 fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
-    let units = units::read(&spec, &Keys).map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let others = units::Others { secrets: &Keys, extensions: &units::Everybody };
+    let units = units::read(&spec, &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
     let slots = units
         .iter()
         .flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default())

@@ -1,6 +1,6 @@
 //! A backend that answers with what it received.
 //!
-//! One port takes HTTP/1.1, HTTP/2 with prior knowledge and WebSocket. What the answer looks like is up to the
+//! One port takes HTTP/1.1, HTTP/2 with prior knowledge and WebSocket, and is a [provider](crate::provider) in gRPC. What the answer looks like is up to the
 //! request: by query for a person with curl (`?status=503`, `?delay=200ms`, `?header=a:b`), or by the header
 //! [`RESPOND`], which leaves the path alone.
 
@@ -23,8 +23,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tonic::body::Body;
 
 pub use respond::{ATTEMPTS_OF, Respond};
+
+use crate::provider::Provider;
 
 /// The request header that carries a [`Respond`] as JSON.
 pub const RESPOND: &str = "x-test-respond";
@@ -174,7 +177,13 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<Stat
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, state: Arc<State>) {
     let service = service_fn(move |request| {
         let state = Arc::clone(&state);
-        async move { answer(&state, request).await }
+        async move {
+            if Provider::is_meant(&request) {
+                let Ok(answer) = Provider::new(&state.name).answer(request).await;
+                return anyhow::Ok(answer);
+            }
+            Ok(answer(&state, request).await?.map(Body::new))
+        }
     });
     // A connection that the client broke off is no failure of the backend.
     let _ =

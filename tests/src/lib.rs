@@ -16,6 +16,7 @@ pub mod oracle;
 pub mod portcullis;
 pub mod ports;
 pub mod process;
+pub mod provider;
 pub mod statuses;
 pub mod topic;
 pub mod wait;

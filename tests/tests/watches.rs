@@ -29,6 +29,7 @@ fn kgateway_crds() -> String {
         ("directresponses", "DirectResponse"),
         ("backends", "Backend"),
         ("backendconfigpolicies", "BackendConfigPolicy"),
+        ("gatewayextensions", "GatewayExtension"),
         ("gatewayparameters", "GatewayParameters"),
     ];
     kinds.map(|(plural, kind)| loose_crd(group, "v1alpha1", plural, kind)).join("\n---\n")

@@ -73,6 +73,15 @@ pub struct SupportedFeature {
     pub name: Cow<'static, str>,
 }
 
+/// Status of a GatewayExtension.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtensionStatus {
+    /// Conditions, one of a type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
 /// Status of a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

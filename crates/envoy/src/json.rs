@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 67] = [
+pub const MESSAGES: [&str; 70] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -42,6 +42,8 @@ pub const MESSAGES: [&str; 67] = [
     "envoy.extensions.filters.http.credential_injector.v3.CredentialInjector",
     "envoy.extensions.filters.http.csrf.v3.CsrfPolicy",
     "envoy.extensions.filters.http.decompressor.v3.Decompressor",
+    "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
+    "envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor",
     "envoy.extensions.filters.http.fault.v3.HTTPFault",
     "envoy.extensions.filters.http.filter_chain.v3.FilterChainConfig",
     "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
@@ -51,6 +53,7 @@ pub const MESSAGES: [&str; 67] = [
     "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
     "envoy.extensions.filters.http.lua.v3.Lua",
     "envoy.extensions.filters.http.lua.v3.LuaPerRoute",
+    "envoy.extensions.filters.http.ratelimit.v3.RateLimit",
     "envoy.extensions.filters.http.rbac.v3.RBAC",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.http.set_metadata.v3.Config",

@@ -95,15 +95,85 @@ pub const BUFFER: &str = "buffer";
 /// The slot that looks where requests come from.
 pub const CSRF: &str = "csrf";
 
+/// The slots that ask who judges requests, of a rule: wrappers.
+pub const EXT_AUTH: [&str; 4] = ["extAuth.0", "extAuth.1", "extAuth.2", "extAuth.3"];
+/// The same for all routes of a Gateway or a listener. A route with judges of its own switches them off.
+pub const EXT_AUTH_WIDE: [&str; 4] = ["extAuth.wide.0", "extAuth.wide.1", "extAuth.wide.2", "extAuth.wide.3"];
+/// All of both.
+pub const EXT_AUTH_ALL: [&str; 8] = [
+    EXT_AUTH[0],
+    EXT_AUTH[1],
+    EXT_AUTH[2],
+    EXT_AUTH[3],
+    EXT_AUTH_WIDE[0],
+    EXT_AUTH_WIDE[1],
+    EXT_AUTH_WIDE[2],
+    EXT_AUTH_WIDE[3],
+];
+/// The filters in these wrappers. Envoy looks under their names for what a route says to them.
+pub const EXT_AUTH_INNER: [&str; 4] = ["extAuth.0.ask", "extAuth.1.ask", "extAuth.2.ask", "extAuth.3.ask"];
+/// Those in the wide ones.
+pub const EXT_AUTH_WIDE_INNER: [&str; 4] =
+    ["extAuth.wide.0.ask", "extAuth.wide.1.ask", "extAuth.wide.2.ask", "extAuth.wide.3.ask"];
+
+/// The slot that has a service count requests: a wrapper.
+pub const GLOBAL_RATE_LIMIT: &str = "rateLimit.global";
+/// The filter in it.
+pub const GLOBAL_RATE_LIMIT_INNER: &str = "rateLimit.global.ask";
+/// The slots that have requests processed, by what they stand behind: wrappers. In front of all other filters.
+pub const EXT_PROC_START: &str = "extProc.start";
+/// Behind faults.
+pub const EXT_PROC_FAULT: &str = "extProc.fault";
+/// Behind what looks at addresses.
+pub const EXT_PROC_ACL: &str = "extProc.acl";
+/// Behind logins.
+pub const EXT_PROC_OAUTH2: &str = "extProc.oauth2";
+/// Behind judges.
+pub const EXT_PROC_EXT_AUTH: &str = "extProc.extAuth";
+/// Behind tokens.
+pub const EXT_PROC_JWT_AUTH: &str = "extProc.jwtAuth";
+/// Behind all that keeps requests out, where processors stand by default.
+pub const EXT_PROC_RBAC: [&str; 4] = ["extProc.rbac.0", "extProc.rbac.1", "extProc.rbac.2", "extProc.rbac.3"];
+/// Behind limits.
+pub const EXT_PROC_RATE_LIMIT: &str = "extProc.rateLimit.global";
+/// Behind templates.
+pub const EXT_PROC_TRANSFORMATION: &str = "extProc.transformation";
+/// The last.
+pub const EXT_PROC_CSRF: &str = "extProc.csrf";
+/// All of these.
+pub const EXT_PROC_ALL: [&str; 13] = [
+    EXT_PROC_START,
+    EXT_PROC_FAULT,
+    EXT_PROC_ACL,
+    EXT_PROC_OAUTH2,
+    EXT_PROC_EXT_AUTH,
+    EXT_PROC_JWT_AUTH,
+    EXT_PROC_RBAC[0],
+    EXT_PROC_RBAC[1],
+    EXT_PROC_RBAC[2],
+    EXT_PROC_RBAC[3],
+    EXT_PROC_RATE_LIMIT,
+    EXT_PROC_TRANSFORMATION,
+    EXT_PROC_CSRF,
+];
+/// The filters in these.
+pub const EXT_PROC_INNER: &str = "extProc.ask";
+
 /// Whether of a slot Envoy takes some from a virtual host and some from its route configuration, so that only one of both
 /// may say anything.
 pub fn is_merged(name: &str) -> bool {
-    name == CORS_WIDE
+    name == CORS_WIDE || EXT_AUTH_WIDE_INNER.contains(&name)
 }
 
 /// What says a slot completely.
 pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
-    Slot { name, config: any(config).encode_to_vec().into(), patterns: Arc::default(), entry: None }
+    Slot {
+        name,
+        config: any(config).encode_to_vec().into(),
+        patterns: Arc::default(),
+        entry: None,
+        asks: Arc::default(),
+    }
 }
 
 /// What switches a slot on that says all in the listener.
@@ -161,11 +231,11 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
     vec![
         // First: what is behind it sees gRPC, and its answers become gRPC-Web.
         here("grpcWeb", any(&GrpcWeb {})),
-        here("extProc.start", wrapper()),
+        here(EXT_PROC_START, wrapper()),
         here(FAULT, any(&HttpFault::default())),
-        here("extProc.fault", wrapper()),
+        here(EXT_PROC_FAULT, wrapper()),
         here(ACL, any(&Composite::default())),
-        here("extProc.acl", wrapper()),
+        here(EXT_PROC_ACL, wrapper()),
         here(CORS_WIDE, any(&Cors {})),
         here(CORS, any(&Cors {})),
         here(COMPRESS[0], compressor("gzip", any(&gzip::compressor::v3::Gzip::default()))),
@@ -175,37 +245,37 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(DECOMPRESS[1], decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
         here(DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
         here("oauth2", wrapper()),
-        here("extProc.oauth2", wrapper()),
+        here(EXT_PROC_OAUTH2, wrapper()),
         here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
         here(BASIC_AUTH, basic_auth()),
         (OAUTH2_JWT, apart::<JwtAuthentication>()),
-        here("extAuth.wide.0", wrapper()),
-        here("extAuth.wide.1", wrapper()),
-        here("extAuth.wide.2", wrapper()),
-        here("extAuth.wide.3", wrapper()),
-        here("extAuth.0", wrapper()),
-        here("extAuth.1", wrapper()),
-        here("extAuth.2", wrapper()),
-        here("extAuth.3", wrapper()),
-        here("extProc.extAuth", wrapper()),
+        here(EXT_AUTH_WIDE[0], wrapper()),
+        here(EXT_AUTH_WIDE[1], wrapper()),
+        here(EXT_AUTH_WIDE[2], wrapper()),
+        here(EXT_AUTH_WIDE[3], wrapper()),
+        here(EXT_AUTH[0], wrapper()),
+        here(EXT_AUTH[1], wrapper()),
+        here(EXT_AUTH[2], wrapper()),
+        here(EXT_AUTH[3], wrapper()),
+        here(EXT_PROC_EXT_AUTH, wrapper()),
         (JWT_AUTH, apart::<JwtAuthentication>()),
-        here("extProc.jwtAuth", wrapper()),
+        here(EXT_PROC_JWT_AUTH, wrapper()),
         here(RBAC, any(&Rbac::default())),
-        here("extProc.rbac.0", wrapper()),
-        here("extProc.rbac.1", wrapper()),
-        here("extProc.rbac.2", wrapper()),
-        here("extProc.rbac.3", wrapper()),
+        here(EXT_PROC_RBAC[0], wrapper()),
+        here(EXT_PROC_RBAC[1], wrapper()),
+        here(EXT_PROC_RBAC[2], wrapper()),
+        here(EXT_PROC_RBAC[3], wrapper()),
         here(LOCAL_RATE, wrapper()),
         (LOCAL_RATE_LIMIT, apart::<LocalRateLimit>()),
-        here("rateLimit.global", wrapper()),
-        here("extProc.rateLimit.global", wrapper()),
+        here(GLOBAL_RATE_LIMIT, wrapper()),
+        here(EXT_PROC_RATE_LIMIT, wrapper()),
         here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),
         here(TRANSFORMATION, wrapper()),
         (TRANSFORMATION_LUA, apart::<Lua>()),
-        here("extProc.transformation", wrapper()),
+        here(EXT_PROC_TRANSFORMATION, wrapper()),
         here(HEADER_MODIFIERS, wrapper()),
         here(CSRF, csrf()),
-        here("extProc.csrf", wrapper()),
+        here(EXT_PROC_CSRF, wrapper()),
     ]
 }
 

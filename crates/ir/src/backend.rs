@@ -73,6 +73,34 @@ impl fmt::Display for Destination {
     }
 }
 
+/// Whom a filter asks, apart from where requests go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Asked {
+    /// One that says itself what is spoken there.
+    To(Destination),
+    /// A port of a Service that does not say that it speaks HTTP/2, and is asked in gRPC.
+    Grpc(ServicePort),
+}
+
+impl Asked {
+    /// The object that it means.
+    pub fn name(&self) -> &NsName {
+        match self {
+            Self::To(Destination::Service(port)) | Self::Grpc(port) => &port.service,
+            Self::To(Destination::Backend(name)) => name,
+        }
+    }
+
+    /// The name of the Envoy cluster and of its endpoints: that of whom it means, with `/grpc` behind where it needs one of its
+    /// own.
+    pub fn cluster_name(&self) -> String {
+        match self {
+            Self::To(to) => to.cluster_name(),
+            Self::Grpc(port) => format!("{}/grpc", port.cluster_name()),
+        }
+    }
+}
+
 /// What a backend speaks (Service `appProtocol`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
+    backend::Asked,
     filter::{Filters, HeaderModifier, Redirect},
     id::RouteId,
     upstream::HashPolicy,
@@ -190,6 +191,8 @@ pub struct Slot {
     pub patterns: Arc<[Arc<str>]>,
     /// What it refers to in the configuration of a filter, which comes to a proxy apart from the filter's listener.
     pub entry: Option<ExtensionEntry>,
+    /// Whom it asks.
+    pub asks: Arc<[Asked]>,
 }
 
 /// An entry in the configuration of a filter, to which slots of routes refer by name.
@@ -220,12 +223,13 @@ impl fmt::Display for LocalRate {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, config, patterns, entry } = self;
+        let Self { name, config, patterns, entry, asks } = self;
         f.debug_struct("Slot")
             .field("name", name)
             .field("bytes", &config.len())
             .field("patterns", patterns)
             .field("entry", entry)
+            .field("asks", asks)
             .finish()
     }
 }

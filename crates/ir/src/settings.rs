@@ -101,6 +101,18 @@ pub struct Delegation {
 pub struct Policies {
     /// The namespace whose TrafficPolicies select objects of every namespace; empty for none.
     pub global_namespace: Arc<str>,
+    /// Whether a policy needs a grant to ask an extension of another namespace.
+    pub extension_grants: ExtensionGrants,
+}
+
+/// Whether a policy needs a grant to ask a GatewayExtension of another namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExtensionGrants {
+    /// It does not.
+    #[default]
+    Permissive,
+    /// It does.
+    Strict,
 }
 
 /// Whose children a route may be that names no parent.

@@ -11,11 +11,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use ir::{
     Settings,
-    settings::{Consent, PortMapping, Trust},
+    settings::{Consent, ExtensionGrants, PortMapping, Trust},
 };
 use serde_json::Value;
 
-use parse::{body, consent, duration, namespace_or_none, ports, switch, trust, whole};
+use parse::{body, consent, duration, extension_grants, namespace_or_none, ports, switch, trust, whole};
 pub(crate) use parse::{not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
@@ -205,6 +205,10 @@ settings! {
     /// The namespace whose TrafficPolicies select objects of every namespace by `targetSelectors`; empty for none.
     policies_global_namespace: String => policies.global_namespace, "policies.globalNamespace",
         "KGW_GLOBAL_POLICY_NAMESPACE", "NAME", "", namespace_or_none;
+    /// Whether a policy needs a ReferenceGrant to ask a GatewayExtension of another namespace: it does not (`Permissive`), or it
+    /// does (`Strict`).
+    policies_extension_grants: ExtensionGrants => policies.extension_grants, "policies.extensionGrants",
+        "PORTCULLIS_POLICIES_EXTENSION_GRANTS", "GRANTS", "Permissive", extension_grants;
     /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,
     /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
     gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",

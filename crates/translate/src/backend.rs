@@ -69,6 +69,7 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     };
     match cluster {
         ClusterId::To(to) => of(to),
+        ClusterId::Grpc(port) => of(&Destination::Service(port.clone())),
         ClusterId::Rule(chain, rule) => scope
             .get::<SessionCluster>(&(chain.clone(), *rule))
             .map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum()),
@@ -162,6 +163,10 @@ impl Lookup for ClusterBytes {
         let mut hosts = Box::default();
         let protocol = match key {
             ClusterId::To(Destination::Service(port)) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            ClusterId::Grpc(port) => {
+                scope.get::<ServicePorts>(port)?.protocol.clone().ok()?;
+                Protocol::H2c
+            }
             ClusterId::To(Destination::Backend(name)) => {
                 let backend = scope.get::<BackendHosts>(name)?;
                 let backend = backend.as_ref().as_ref().ok()?;
@@ -173,6 +178,7 @@ impl Lookup for ClusterBytes {
         let config = scope.get::<Config>(&())?;
         let said = match key {
             ClusterId::To(to) => config::config(scope, to, protocol, !hosts.is_empty()),
+            ClusterId::Grpc(port) => config::config(scope, &Destination::Service(port.clone()), protocol, false),
             // Sessions hold across none that is configured.
             ClusterId::Rule(..) => None,
         };

@@ -21,6 +21,7 @@ use ir::{
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
+    output::ask,
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved, resolved_at},
     tables::{
@@ -42,7 +43,7 @@ impl Derived for Placement {
         let (chain, _, listener) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = resolved_at(scope, key)?;
-        ask(scope, key, &attached, &resolved, &weighed_at(scope, &resolved, listener)?)?;
+        tell(scope, key, &attached, &resolved, &weighed_at(scope, &resolved, listener)?)?;
         if let Some(policies) = &resolved.policies {
             hold(scope, &resolved, policies, key);
         }
@@ -54,12 +55,12 @@ impl Derived for Placement {
         let (chain, _, _) = key;
         let attached = scope.get::<Attachment>(chain.top())?;
         let resolved = resolved_at(scope, key)?;
-        ask(scope, key, &attached, &resolved, &closed_at(&resolved))
+        tell(scope, key, &attached, &resolved, &closed_at(&resolved))
     }
 }
 
 /// Tells what a rule takes where a listener serves it, and has it put there.
-fn ask(
+fn tell(
     scope: &Emitter<'_>,
     key: &(Chain, u32, ListenerId),
     attached: &Attached,
@@ -361,6 +362,7 @@ impl Derived for VirtualHost {
         let slots = listener.filter(|_| config.listener.is_none());
         let slots = slots.and_then(|listener| scope.get::<ListenerSlots>(&listener));
         let slots = slots.as_deref().map_or(&[][..], |slots| slots);
+        ask(scope, &config.gateway, slots);
         let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())

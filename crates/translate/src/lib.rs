@@ -12,6 +12,7 @@ mod budget;
 mod capacity;
 mod class;
 mod delegation;
+mod extension;
 mod fold;
 mod gateway;
 mod grant;

@@ -22,7 +22,7 @@ use crate::{
     tables::{
         backend::{AssignmentBytes, ClusterBytes},
         gateway::GatewayRow,
-        host::HostsOf,
+        host::{HostsOf, WideAsked},
         input::Config,
         listener::{PortListener, PortListeners},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
@@ -146,6 +146,21 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     });
     let misdirected = misdirected(scope, id);
     bytes::route_configuration(&id.resource_name(), &slots, pieces.chain(misdirected.as_ref().map(alone)))
+}
+
+impl Derived for WideAsked {
+    fn compute(scope: &Emitter<'_>, id: &RouteConfigId) -> Option<()> {
+        ask(scope, &id.gateway, &slots(scope, id));
+        Some(())
+    }
+}
+
+/// Has the clusters served of whom slots ask.
+pub(crate) fn ask(scope: &Emitter<'_>, gateway: &NsName, slots: &[Slot]) {
+    for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
+        scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), asked.into()));
+        scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), asked.into()));
+    }
 }
 
 /// A virtual host as a piece of its own.

@@ -21,11 +21,11 @@ use api::{
 };
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
-use units::{AnyUnit, ParsedUnit, Unit, UrlRewrite};
+use units::{AnyUnit, Others, ParsedUnit, Unit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
-    internal,
+    extension, internal,
     tables::{
         input::{Backends, Config, Gateways, ObjectKey, RewritePolicies, Services, TrafficPolicies, object_kind},
         policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
@@ -96,7 +96,9 @@ fn traffic(scope: &Emitter<'_>, policy: &api::TrafficPolicy) -> Result<Vec<Parse
         return Err(refused.swap_remove(of_all));
     }
     let secrets = secrets::OfPolicy::new(scope, &policy.metadata.namespace);
-    let mut units = units::read(&policy.spec, &secrets)?;
+    let extensions = extension::OfPolicy { scope, namespace: &policy.metadata.namespace };
+    let others = Others { secrets: &secrets, extensions: &extensions };
+    let mut units = units::read(&policy.spec, &others)?;
     for said in &mut units {
         if let Some(Err(problem)) = said.unit.as_ref().ok().map(|unit| affordable(scope, unit)) {
             said.unit = Err(problem);

@@ -7,6 +7,7 @@ pub(crate) mod backend;
 mod backend_config_policy;
 pub(crate) mod class;
 mod delegation_policy;
+pub(crate) mod extension;
 pub(crate) mod gateway;
 pub(crate) mod policy;
 pub(crate) mod route;

@@ -4,6 +4,7 @@
 mod backends;
 mod draws;
 mod edit;
+mod extension;
 mod one_of_each;
 mod policy;
 mod rule;

@@ -28,6 +28,7 @@ use crate::{
         DirectivesFor, Filled, HasTooManyMatches, MatchClaims, Members, OverShareAt, PolicyDirectives, RouteClaims,
         SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
+    extension::ExtensionRow,
     gateway::{Served, port::PortRival},
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt},
@@ -42,7 +43,8 @@ use crate::{
     resolve::{ResolvedAt, ResolvedRule},
     route::direct_response::RefusedResponses,
     status::{
-        backend::BackendStatus, class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus,
+        backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
+        policy::PolicyStatus, route::RouteStatus,
     },
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
@@ -54,11 +56,11 @@ use crate::{
             TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Placement, Rows, VirtualHost},
+        host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses,
-            Gateways, Grants, Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
-            Unapplied, UnusablePorts,
+            Extensions, Gateways, Grants, Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices,
+            TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
@@ -349,6 +351,8 @@ fn tables() -> Engine {
         .derived_for_each::<SecretLabels, Secrets>(same)
         .group::<SecretsLabelled>()
         .lookup::<CredentialSlots>()
+        .lookup::<ServicePorts>()
+        .lookup::<ExtensionRow>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
@@ -375,7 +379,6 @@ fn tables() -> Engine {
         .lookup::<OurClasses>()
         .derived_for_each::<SliceRow, Slices>(same)
         .group::<SlicesOf>()
-        .lookup::<ServicePorts>()
         .lookup::<BackendHosts>()
         .lookup::<ConfigOf>()
         .lookup::<Reached>()
@@ -490,6 +493,7 @@ fn tables() -> Engine {
         .group::<HostsOf>()
         .derived::<ReferredEntry>()
         .group::<ReferredEntries>()
+        .derived::<WideAsked>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()
@@ -510,5 +514,7 @@ fn tables() -> Engine {
         .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
         .for_each::<PolicyStatus, BackendConfigPolicies>(BackendConfigPolicies::id)
         .track::<PolicyStatus>()
+        .derived_for_each::<ExtensionStatus, Extensions>(same)
+        .track::<ExtensionStatus>()
         .build()
 }

@@ -114,8 +114,13 @@ mod tests {
         let mut counted = plain.clone();
         counted.by_policy.stat_prefix = Some(StatPrefix(Arc::new([StatPart::RouteName])));
         assert!(of_rule(&counted) > ROUTE);
-        let pattern =
-            Slot { name: "csrf", config: Arc::default(), patterns: Arc::new(["[a-z]{1,50}".into()]), entry: None };
+        let pattern = Slot {
+            name: "csrf",
+            config: Arc::default(),
+            patterns: Arc::new(["[a-z]{1,50}".into()]),
+            entry: None,
+            asks: Arc::default(),
+        };
         let checked = Rule { slots: vec![pattern.clone()], ..plain };
         assert!(of_rule(&checked) > EXPRESSION);
         assert!(slots(&[pattern]) > of_rule(&checked));
@@ -129,7 +134,8 @@ mod tests {
     /// The same of one that reads this Secret.
     fn counts_with(secret: &units::Everywhere, spec: serde_json::Value, allocated: u64) {
         let spec = serde_json::from_value(spec).expect("a spec");
-        let said = units::read(&spec, secret).expect("a policy").remove(0).unit.expect("a unit").slots();
+        let others = units::Others { secrets: secret, extensions: &units::Everybody };
+        let said = units::read(&spec, &others).expect("a policy").remove(0).unit.expect("a unit").slots();
         let counted = slots(&said);
         assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
     }

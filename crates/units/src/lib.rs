@@ -21,7 +21,11 @@ mod buffer;
 mod compression;
 mod cors;
 mod csrf;
+mod ext_auth;
+mod ext_proc;
+pub mod extension;
 mod fault_injection;
+mod global_rate_limit;
 mod header_modifiers;
 mod internal_redirect;
 mod local_rate_limit;
@@ -48,6 +52,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use cors::cors;
+#[cfg(any(test, feature = "testing"))]
+pub use extension::Everybody;
+pub use extension::{Extension, ExtensionReader};
 #[cfg(any(test, feature = "testing"))]
 pub use secrets::Everywhere;
 pub use secrets::{Credentials, SecretReader, SecretStore};
@@ -83,6 +90,12 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         Ok(self)
     }
 
+    /// The same with the providers that it names, which a unit that was read always is asked for; or why one of these cannot
+    /// be asked.
+    fn with_extensions(self, _: &dyn ExtensionReader) -> Result<Self, Refused> {
+        Ok(self)
+    }
+
     /// What it says in slots, each complete; the others of `SLOTS` are switched off.
     fn slots(&self) -> Vec<Slot> {
         Vec::new()
@@ -107,6 +120,11 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
     /// What becomes of it where another level says `other`, both are merged deeply and this one is preferred. None where it
     /// stands as a whole, and nothing of the other holds: so it is wherever either of both switches off.
     fn over(&self, _other: &Self) -> Option<Self> {
+        None
+    }
+
+    /// Why more has come together by merging than can be served.
+    fn excess(&self) -> Option<Refused> {
         None
     }
 
@@ -239,7 +257,7 @@ macro_rules! units {
             )),+];
 
             /// The fields that can have requests authenticated, in this order.
-            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth"];
+            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth", "extAuth"];
 
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
@@ -334,6 +352,14 @@ macro_rules! units {
                 }
             }
 
+            /// As [`Unit::excess`].
+            pub fn excess(&self) -> Option<Problem> {
+                let excess = match self {
+                    $(Self::$unit(unit) => unit.excess(),)+
+                };
+                Some(excess?.problem(Severity::Refused, Reason::Invalid, self.field()))
+            }
+
             /// As [`Unit::apply`].
             pub fn apply(&self, rule: &mut Handling) -> bool {
                 match self {
@@ -353,10 +379,10 @@ macro_rules! units {
                 field: &str,
                 written: &Value,
                 policy: &TrafficPolicySpec,
-                secrets: &dyn SecretReader,
+                others: &Others<'_>,
             ) -> Result<Option<Self>, Problem> {
                 match field {
-                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy, secrets).map(Self::$unit).map(Some),)+
+                    $(<$module::$unit as Unit>::FIELD => read_one(written, policy, others).map(Self::$unit).map(Some),)+
                     _ => Ok(None),
                 }
             }
@@ -414,13 +440,28 @@ units! {
     BasicAuth: basic_auth;
     /// Which keys open.
     ApiKeyAuth: api_key_auth;
+    /// Who judges requests.
+    ExtAuth: ext_auth;
+    /// Who processes requests and responses.
+    ExtProc: ext_proc;
+    /// How many requests are taken by all proxies together.
+    GlobalRateLimit: global_rate_limit;
+}
+
+/// What of other objects policies are read with.
+#[derive(Clone, Copy)]
+pub struct Others<'a> {
+    /// Secrets.
+    pub secrets: &'a dyn SecretReader,
+    /// Providers.
+    pub extensions: &'a dyn ExtensionReader,
 }
 
 /// What a policy says, in the order of [`AnyUnit`].
 ///
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
-pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Vec<ParsedUnit>, Problem> {
+pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
         let prefix = format!("{name}.");
@@ -449,7 +490,7 @@ pub fn read(policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<Ve
     let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
     let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
     let said = written.filter_map(|(field, written)| {
-        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, secrets).transpose()? })
+        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, others).transpose()? })
     });
     Ok(said.collect())
 }
@@ -482,9 +523,10 @@ fn explain_one<U: Unit>(route: &Route) -> Option<String> {
     U::explain(&route)
 }
 
-fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec, secrets: &dyn SecretReader) -> Result<U, Problem> {
+fn read_one<U: Unit>(written: &Value, policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<U, Problem> {
     let refused = |refused: Refused| refused.problem(Severity::Refused, Reason::Invalid, U::FIELD);
-    let read = || U::read(spec::decode(written)?, policy)?.with_secrets(secrets);
+    let read =
+        || U::read(spec::decode(written)?, policy)?.with_secrets(others.secrets)?.with_extensions(others.extensions);
     targets_allow::<U>(policy).and_then(|()| read()).map_err(refused)
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod deep;
+mod providers;
 mod refused;
 mod secrets;
 
@@ -23,14 +24,18 @@ fn policy(spec: Value) -> TrafficPolicySpec {
     serde_json::from_value(spec).expect("a spec")
 }
 
+fn others(secrets: &secrets::Store) -> Others<'_> {
+    Others { secrets, extensions: &Everybody }
+}
+
 fn units(spec: Value) -> Vec<AnyUnit> {
-    let said = read(&policy(spec), &secrets::samples()).expect("units");
+    let said = read(&policy(spec), &others(&secrets::samples())).expect("units");
     said.into_iter().map(|said| said.unit.expect("a unit that is served")).collect()
 }
 
 /// Where a policy is refused, and why.
 fn refused(spec: Value) -> (String, String) {
-    let said = read(&policy(spec), &secrets::samples());
+    let said = read(&policy(spec), &others(&secrets::samples()));
     let refused = said.map(|said| said.into_iter().find_map(|said| said.unit.err()).expect("a unit that is refused"));
     let Problem { field, message, .. } = refused.unwrap_or_else(|problem| problem);
     (field, message)
@@ -81,7 +86,7 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "requestMirror": {"disableShadowHostSuffixAppend": true},
         "compression": {"requestDecompression": {}, "responseCompression": {}},
         "cors": {},
-        "rateLimit": {"local": {}},
+        "rateLimit": {"local": {}, "global": {"extensionRef": {"name": "counter"}, "descriptors": [{"entries": [{"type": "Path"}]}]}},
         "headerModifiers": {"request": {"remove": ["a"]}},
         "autoHostRewrite": true,
         "tracing": {},
@@ -90,6 +95,8 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "transformation": {},
         "apiKeyAuth": {"disable": {}},
         "basicAuth": {"disable": {}},
+        "extAuth": {"disable": {}},
+        "extProc": {"disable": {}},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
     assert_eq!(fields, AnyUnit::FIELDS);
@@ -97,9 +104,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
 
 #[test]
 fn a_field_that_is_not_served_refuses_the_policy_and_names_all_of_them() {
-    let (field, message) = refused(json!({"oauth2": {}, "jwtAuth": {}, "timeouts": {}, "extProc": {}}));
-    assert_eq!(field, "spec.extProc");
-    assert!(message.starts_with("field extProc is not supported, nor is jwtAuth, nor is oauth2"), "{message}");
+    let (field, message) = refused(json!({"oauth2": {}, "jwtAuth": {}, "timeouts": {}}));
+    assert_eq!(field, "spec.jwtAuth");
+    assert!(message.starts_with("field jwtAuth is not supported, nor is oauth2"), "{message}");
 }
 
 #[test]

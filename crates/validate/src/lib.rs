@@ -51,7 +51,7 @@ impl Invalid {
 }
 
 /// `value` as it may appear in a message: one line, bounded, nothing that a terminal or a log would obey.
-fn shown(value: &str) -> String {
+pub fn shown(value: &str) -> String {
     let mut out = String::with_capacity(value.len().min(SHOWN + 3));
     for (count, c) in value.chars().enumerate() {
         if count == SHOWN {

@@ -15,8 +15,14 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::helm::{chart, helm_on, objects};
 
 /// The CRDs of the other group, by plural.
-const KGATEWAY: [&str; 5] =
-    ["backendconfigpolicies", "backends", "directresponses", "gatewayparameters", "trafficpolicies"];
+const KGATEWAY: [&str; 6] = [
+    "backendconfigpolicies",
+    "backends",
+    "directresponses",
+    "gatewayextensions",
+    "gatewayparameters",
+    "trafficpolicies",
+];
 
 /// Our own.
 const PORTCULLIS: [&str; 2] = ["delegationpolicies", "rewritepolicies"];

@@ -63,6 +63,11 @@ pub(super) fn manifests() -> Vec<Value> {
             "BackendConfigPolicy",
             json!({ "spec": { "targetRefs": [{ "group": "", "kind": "Service", "name": "s" }], "connectTimeout": "5s", "tls": null } }),
         ),
+        manifest(
+            kgateway,
+            "GatewayExtension",
+            json!({ "spec": { "extAuth": { "grpcService": { "backendRef": { "name": "s", "port": 80 } } } } }),
+        ),
         manifest(portcullis, "RewritePolicy", json!({ "spec": { "targetRefs": target, "replacePrefix": [] } })),
         manifest(portcullis, "DelegationPolicy", json!({ "spec": { "targetRefs": target } })),
         manifest("v1", "Service", json!({ "spec": { "ports": [{ "port": 80, "targetPort": "http" }] } })),

@@ -206,6 +206,8 @@ pub enum StatusKind {
     Policy,
     /// Of a Backend: conditions alone.
     Backend,
+    /// Of a GatewayExtension: conditions of the object itself.
+    Extension,
 }
 
 impl Object {

@@ -32,7 +32,7 @@ pub enum Desired<'a> {
 /// The change of `status` (a merge patch, as JSON) that makes it as desired; none if it is already.
 ///
 /// * Routes and policies: entries with our controller name are ours. Others' stay byte for byte, in their places.
-/// * Gateway and `GatewayClass`: condition types that Gateway API gives to the controller are ours, others stay.
+/// * Gateway, `GatewayClass` and GatewayExtension: condition types that Gateway API gives to the controller are ours, others stay.
 /// * `lastTransitionTime` is kept while a condition's status stays, and is `now` when it turns.
 /// * What exceeds the bounds of the schema is cut: the API server takes what is left.
 pub fn merge(
@@ -50,7 +50,9 @@ pub fn merge(
         StatusKind::None => None,
         StatusKind::Gateway => gateway::merge(gateway::Lists::GATEWAY, &stored, desired, &now),
         StatusKind::GatewayClass => gateway::merge(gateway::Lists::CLASS, &stored, desired, &now),
-        StatusKind::Backend => gateway::merge(gateway::Lists::CONDITIONS, &stored, desired, &now),
+        StatusKind::Backend | StatusKind::Extension => {
+            gateway::merge(gateway::Lists::CONDITIONS, &stored, desired, &now)
+        }
         StatusKind::Route => entry_list("parents", "parentRef", MAX_PARENTS, &stored, desired, controller_name, &now),
         StatusKind::Policy => {
             entry_list("ancestors", "ancestorRef", MAX_ANCESTORS, &stored, desired, controller_name, &now)

@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use ir::settings::{Consent, PortMapping, Trust};
+use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust};
 
 /// The longest body of a direct response that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
@@ -68,6 +68,15 @@ pub(super) fn consent(text: &str) -> Result<Consent, String> {
         "Any" | "any" => Ok(Consent::Any),
         "CrossNamespaceExplicit" | "cross-namespace-explicit" => Ok(Consent::CrossNamespaceExplicit),
         _ => Err("must be Any or CrossNamespaceExplicit".to_owned()),
+    }
+}
+
+/// Whether a policy needs a grant to ask an extension of another namespace. The second spelling is that of flags.
+pub(super) fn extension_grants(text: &str) -> Result<ExtensionGrants, String> {
+    match text {
+        "Permissive" | "permissive" => Ok(ExtensionGrants::Permissive),
+        "Strict" | "strict" => Ok(ExtensionGrants::Strict),
+        _ => Err("must be Permissive or Strict".to_owned()),
     }
 }
 

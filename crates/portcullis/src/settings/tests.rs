@@ -70,6 +70,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.maxDepth", "64"),
     ("delegation.maxMatches", "1"),
     ("policies.globalNamespace", "policies"),
+    ("policies.extensionGrants", "Strict"),
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
     ("capacity.maxBytes", "1000000000"),

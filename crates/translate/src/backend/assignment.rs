@@ -16,6 +16,7 @@ impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
             ClusterId::To(to) => localities_of(scope, to)?,
+            ClusterId::Grpc(port) => localities_of(scope, &Destination::Service(port.clone()))?,
             ClusterId::Rule(chain, rule) => {
                 let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
                 let shares = cluster.shares.iter();

@@ -12,7 +12,7 @@ use crate::{
     internal,
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
-        host::VirtualHost,
+        host::{VirtualHost, WideAsked},
         input::UnusablePorts,
         listener::{
             Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
@@ -89,6 +89,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     let Some(config) = summary.route_config() else { return };
     let gateway = &key.gateway;
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
+    scope.demand::<WideAsked>(config.clone());
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));

@@ -110,6 +110,7 @@ impl ServedRule {
     pub fn backends(&self, cluster: &str, weight: u32) -> Option<Vec<(Destination, u32)>> {
         match self.0.clusters.iter().find(|id| id.name() == cluster)? {
             ClusterId::To(to) => Some(vec![(to.clone(), weight)]),
+            ClusterId::Grpc(port) => Some(vec![(Destination::Service(port.clone()), weight)]),
             ClusterId::Rule(..) => {
                 let Shares { shares, .. } = self.0.session.as_deref()?;
                 Some(shares.clone())

@@ -72,7 +72,7 @@ fn merge<'a>(levels: impl Iterator<Item = &'a Level>, key: UnitKey) -> Option<Me
         let Some(above) = of_level(level, place, key) else { continue };
         merged = Some(match merged {
             None => above,
-            Some(below) => join(&below, &above, level),
+            Some(below) => join(&below, &above, level, place),
         });
     }
     let mut merged = merged?;
@@ -102,7 +102,7 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     })
 }
 
-fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
+fn join(below: &Merged, above: &Merged, level: &Level, place: usize) -> Merged {
     let Priority { deep, prefers_parent } = level.priority;
     let (preferred, other) = if prefers_parent { (above, below) } else { (below, above) };
     let joined = if deep { over(&preferred.unit, &other.unit) } else { None };
@@ -127,7 +127,7 @@ fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
         return Merged { unit: preferred.unit.clone(), from: preferred.from.clone(), overridden, words };
     };
     Merged {
-        unit,
+        unit: unit.and_then(|unit| served(unit, preferred, place)),
         from: below.from.iter().chain(&above.from).cloned().collect(),
         overridden: below.overridden.iter().chain(&above.overridden).cloned().collect(),
         words,
@@ -137,6 +137,12 @@ fn join(below: &Merged, above: &Merged, level: &Level) -> Merged {
 /// A policy in whose place another holds.
 fn lost(policy: &ObjectId, winner: &ObjectId, why: Why) -> Lost {
     Lost { policy: policy.clone(), to: Some(Override { by: Winner::Policy(winner.clone()), why: Some(why) }) }
+}
+
+/// What has come together, or why that is more than can be served.
+fn served(unit: AnyUnit, preferred: &Merged, level: usize) -> Result<AnyUnit, Broken> {
+    let Some((problem, policy)) = unit.excess().zip(preferred.from.first()) else { return Ok(unit) };
+    Err(Broken { policy: policy.clone(), field: unit.field(), level, problem })
 }
 
 /// What becomes of both; none where the preferred one holds as a whole.

@@ -107,6 +107,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             let field = format!("spec.rules[{}]", self.rule.1);
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedValue, field, message));
         }
+        self.clusters.extend(handling.slots.iter().flat_map(|slot| slot.asks.iter()).map(ClusterId::from));
         Ok(Rule {
             action,
             filters,

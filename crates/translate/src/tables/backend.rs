@@ -6,7 +6,7 @@ use api::ObjectId;
 use envoy::resource::Encoded;
 use ir::{
     Chain, Port, Problem, Reason,
-    backend::{Destination, Protocol, ServicePort},
+    backend::{Asked, Destination, Protocol, ServicePort},
     upstream::HashPolicy,
 };
 use units::upstream::UpstreamSaid;
@@ -31,6 +31,8 @@ tables! {
 pub(crate) enum ClusterId {
     /// One backend.
     To(Destination),
+    /// A port of a Service that is asked in gRPC, and does not say that it speaks HTTP/2.
+    Grpc(ServicePort),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
     Rule(Chain, u32),
 }
@@ -40,11 +42,21 @@ impl ClusterId {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::To(destination) => destination.cluster_name(),
+            Self::Grpc(port) => Asked::Grpc(port.clone()).cluster_name(),
             Self::Rule(chain, rule) => {
                 let route = chain.route();
                 let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
                 if chain.depth() == 0 { name } else { format!("{name}/below/{:016x}", chain.fingerprint()) }
             }
+        }
+    }
+}
+
+impl From<&Asked> for ClusterId {
+    fn from(asked: &Asked) -> Self {
+        match asked {
+            Asked::To(to) => Self::To(to.clone()),
+            Asked::Grpc(port) => Self::Grpc(port.clone()),
         }
     }
 }

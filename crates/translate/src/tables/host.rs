@@ -11,6 +11,8 @@ tables! {
     Rows: (Chain, u32, ListenerId) => ();
     /// Virtual hosts, encoded.
     VirtualHost: (RouteConfigId, Hostname) => ();
+    /// Has the clusters served of whom slots ask that hold for all of a route configuration.
+    WideAsked: RouteConfigId => ();
 }
 
 /// The virtual hosts of a route configuration.

@@ -191,6 +191,8 @@ objects! {
     RewritePolicies: NsName => RewritePolicy(api::RewritePolicy);
     /// DelegationPolicies.
     DelegationPolicies: NsName => DelegationPolicy(api::DelegationPolicy);
+    /// GatewayExtensions.
+    Extensions: NsName => GatewayExtension(api::GatewayExtension);
     /// GatewayParameters.
     Parameters: NsName => GatewayParameters(api::GatewayParameters);
     /// Services.

@@ -52,7 +52,7 @@ fn of_routes() -> BoxedStrategy<Value> {
     let regex = (pattern, substitution).prop_map(|(pattern, substitution)| {
         json!({"urlRewrite": {"pathRegex": {"pattern": pattern, "substitution": substitution}}})
     });
-    let traffic = prop_oneof![18 => regex, 18 => units(), 1 => Just(json!({"extProc": {}})), 1 => Just(json!({}))];
+    let traffic = prop_oneof![18 => regex, 18 => units(), 1 => Just(json!({"jwtAuth": {}})), 1 => Just(json!({}))];
     let entry = (option::of(values::path()), values::new_path())
         .prop_map(|(prefix, replacement)| json!({"prefix": prefix, "replacement": replacement}));
     let rewrite = vec(entry, 1..3).prop_map(|entries| json!({"replacePrefix": entries}));

@@ -236,6 +236,20 @@ pub fn opaque(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "apps"}, "stringData": data})
 }
 
+/// The GatewayExtensions of `apps` that samples of units name, with Service `apps/s` as their provider.
+pub fn providers() -> [Value; 3] {
+    let service = json!({"backendRef": {"name": "s", "port": 80}});
+    let of = |name: &str, spec: Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+            "metadata": {"name": name, "namespace": "apps"}, "spec": spec})
+    };
+    [
+        of("judge", json!({"extAuth": {"grpcService": service}})),
+        of("processor", json!({"extProc": {"grpcService": service}})),
+        of("counter", json!({"rateLimit": {"grpcService": service, "domain": "d"}})),
+    ]
+}
+
 /// HTTPRoute `apps/NAME`, for `infra/edge` unless it says otherwise, with a rule that goes to `apps/s`.
 pub fn route(name: &str, spec: Value) -> Value {
     let mut all = json!({

@@ -39,6 +39,9 @@ pub fn each() -> Vec<BoxedStrategy<Value>> {
         transformation(),
         basic_auth(),
         api_key_auth(),
+        ext_auth(),
+        ext_proc(),
+        global_rate_limit(),
     ]
 }
 
@@ -371,4 +374,55 @@ fn api_key_auth() -> BoxedStrategy<Value> {
         },
     );
     prop_oneof![5 => auth, 1 => disable("apiKeyAuth")].boxed()
+}
+
+/// A reference to an extension, which may be one of another kind, or not be there.
+fn extension(name: &'static str) -> BoxedStrategy<Value> {
+    (
+        prop_oneof![12 => Just(name), 2 => select(&values::EXTENSIONS[..]), 1 => Just("none")],
+        option::weighted(0.8, Just("apps")),
+    )
+        .prop_map(|(name, namespace)| json!({"name": name, "namespace": namespace}))
+        .boxed()
+}
+
+fn ext_auth() -> BoxedStrategy<Value> {
+    let body = option::of((mostly_number(&[1, 1 << 16], 0), any::<bool>())).prop_map(|body| {
+        body.map(|(bytes, partial)| json!({"maxRequestBytes": bytes, "allowPartialMessage": partial}))
+    });
+    let context =
+        option::of(prop_oneof![Just(json!({})), values::hostile().prop_map(|text| json!({"b": text, "a": "1"}))]);
+    let auth = (prop_oneof![3 => extension("judge"), 1 => extension("over-http")], body, context)
+        .prop_map(|(extension, body, context)| {
+            json!({"extAuth": {"extensionRef": extension, "withRequestBody": body, "contextExtensions": context}})
+        });
+    prop_oneof![5 => auth, 1 => disable("extAuth")].boxed()
+}
+
+fn ext_proc() -> BoxedStrategy<Value> {
+    let mode = option::of((
+        mostly(&["NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL"], "FULL_DUPLEX_STREAMED"),
+        select(&["DEFAULT", "SEND", "SKIP"][..]),
+    ));
+    let mode = mode
+        .prop_map(|mode| mode.map(|(body, headers)| json!({"requestBodyMode": body, "responseHeaderMode": headers})));
+    let name = prop_oneof![3 => extension("processor"), 1 => extension("early")];
+    let asks = (name, mode)
+        .prop_map(|(extension, mode)| json!({"extProc": {"extensionRef": extension, "processingMode": mode}}));
+    prop_oneof![5 => asks, 1 => disable("extProc")].boxed()
+}
+
+fn global_rate_limit() -> BoxedStrategy<Value> {
+    let entry = prop_oneof![
+        2 => Just(json!({"type": "Path"})),
+        2 => Just(json!({"type": "RemoteAddress"})),
+        2 => mostly(&["X-Team", "host"], "a b").prop_map(|header| json!({"type": "Header", "header": header})),
+        2 => values::hostile().prop_map(|text| json!({"type": "Generic", "generic": {"key": "k", "value": text}})),
+    ];
+    let descriptors = vec(vec(entry, 1..3).prop_map(|entries| json!({"entries": entries})), 1..3);
+    (extension("counter"), descriptors)
+        .prop_map(|(extension, descriptors)| {
+            json!({"rateLimit": {"global": {"extensionRef": extension, "descriptors": descriptors}}})
+        })
+        .boxed()
 }

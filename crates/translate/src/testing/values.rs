@@ -17,6 +17,9 @@ pub const GATEWAYS: [&str; 2] = ["g0", "g1"];
 /// The Secrets with credentials that worlds have, wherever they live.
 pub(super) const CREDENTIALS: [&str; 2] = ["k0", "k1"];
 
+/// The extensions that worlds have, all in `apps`.
+pub(super) const EXTENSIONS: [&str; 5] = ["judge", "over-http", "processor", "early", "counter"];
+
 /// Lines of htpasswd files that Envoy takes.
 pub(super) const USERS: [&str; 3] =
     ["alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "bob:{SHA}0JQeaNqPOBUf+Gph/Fn3xc+fyqI=", "# nobody"];

@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    backends, edit, policy, rule,
+    backends, edit, extension, policy, rule,
     values::{self, GATEWAYS},
 };
 
@@ -82,7 +82,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
-        (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3), vec(credentials(), 2)),
+        (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3), vec(credentials(), 2), extension::extensions()),
         (vec(backends::backend(), 2), vec(backends::config_policy(), 0..3)),
         prop::bool::weighted(0.8),
     );
@@ -97,7 +97,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                     services,
                     slices,
                     secrets,
-                    (policies, answers, credentials),
+                    (policies, answers, credentials, extensions),
                     (hosts, configs),
                     granted,
                 ),
@@ -114,6 +114,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(numbered("d", answers));
                 world.extend(numbered("b", hosts));
                 world.extend(numbered("u", configs));
+                world.extend(extensions);
                 world.extend(granted.then(grant));
                 for (at, edit) in edits {
                     // Without its class a world is empty.

@@ -11,7 +11,7 @@ use crate::Change;
 
 use super::{
     policies::{at, at_section, policy, with},
-    scene::{Scene, child, forward, gateway, http, https, opaque, route, secret, service, to},
+    scene::{Scene, child, forward, gateway, http, https, opaque, providers, route, secret, service, to},
 };
 
 const PRIORITY: &str = "kgateway.dev/inherited-policy-priority";
@@ -42,13 +42,14 @@ fn mirrored(path: &str) -> Value {
 
 /// A root that delegates to a leaf.
 fn tree() -> Scene {
-    Scene::new([
+    let objects = [
         gateway("edge", json!([http("web", 80, "")])),
         service("s"),
         opaque("credentials", json!({"client": "key"})),
         route("root", json!({"rules": [to("/a", &["leaf"])]})),
         child("leaf", json!([mirrored("/a")])),
-    ])
+    ];
+    Scene::new(objects.into_iter().chain(providers()))
 }
 
 /// The Envoy routes of a child.
@@ -154,6 +155,12 @@ fn met(scene: &Scene, config: &str) -> Value {
             }
         }
     }
+    // Judges have slots of their own for all routes, which a row with others switches off.
+    if route["typedPerFilterConfig"].get("extAuth.0").is_none() {
+        route = serde_json::from_str(&route.to_string().replace("extAuth.wide.", "extAuth.")).expect("JSON");
+    } else if let Some(slots) = route["typedPerFilterConfig"].as_object_mut() {
+        slots.retain(|slot, _| !slot.starts_with("extAuth.wide."));
+    }
     // CORS has a slot of its own for all routes, which a row with the other one switches off.
     let slots = &mut route["typedPerFilterConfig"];
     if let Some(wide) = slots.as_object_mut().and_then(|slots| slots.remove("cors.wide"))
@@ -191,7 +198,7 @@ fn every_unit_of_a_gateway_and_its_listeners_is_merged_as_the_gateways_mode_says
     let mut of_gateways = own.clone();
     of_gateways["metadata"]["namespace"] = json!("infra");
     let objects = [edge(MODES[0]), secret("cert"), own, of_gateways, service("s"), route("r", rules)];
-    let mut scene = Scene::new(objects);
+    let mut scene = Scene::new(objects.into_iter().chain(providers()));
     let plain = scene.0.resources();
     let all = AnyUnit::FIELDS.iter().zip(AnyUnit::DEEP).zip(AnyUnit::SAMPLES);
     let all = all.filter(|((field, _), _)| AnyUnit::targets_at(field).contains(&"Gateway"));

@@ -11,18 +11,19 @@ use crate::{
     internal,
     route::direct_response::RefusedResponses,
     status::{
-        Report, StatusRow, backend::BackendStatus, class::ClassStatus, gateway::GatewayStatus, policy::PolicyStatus,
-        route::RouteStatus,
+        Report, StatusRow, backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus,
+        gateway::GatewayStatus, policy::PolicyStatus, route::RouteStatus,
     },
     tables::input::ObjectKey,
 };
 
 /// The tables of reports, each with a kind of its objects. A table has the objects of all kinds whose status is of one form.
-const TABLES: [(Kind, &dyn ReportTable); 6] = [
+const TABLES: [(Kind, &dyn ReportTable); 7] = [
     (Kind::GatewayClass, &ClassStatus),
     (Kind::Gateway, &GatewayStatus),
     (Kind::HttpRoute, &RouteStatus),
     (Kind::TrafficPolicy, &PolicyStatus),
+    (Kind::GatewayExtension, &ExtensionStatus),
     (Kind::DirectResponse, &RefusedResponses),
     (Kind::Backend, &BackendStatus),
 ];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::units::Everywhere;
+use ::units::{Everybody, Everywhere, Others};
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::{bytes::Fields, json};
 use serde_json::{Value, json};
@@ -21,7 +21,10 @@ fn secrets() -> Everywhere {
 /// Routes that say what a unit says, one for each of its places; none where it is refused.
 fn routes_of(spec: &Value) -> Vec<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(spec.clone()).unwrap();
-    let units = ::units::read(&spec, &secrets()).unwrap_or_default().into_iter().filter_map(|said| said.unit.ok());
+    let units = ::units::read(&spec, &Others { secrets: &secrets(), extensions: &Everybody })
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|said| said.unit.ok());
     let places = units.flat_map(|unit| [unit.slots(), unit.wide_slots("infra/policy")]);
     let of = |slots: Vec<ir::rule::Slot>| {
         let slots = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));

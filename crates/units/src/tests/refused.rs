@@ -181,7 +181,7 @@ fn what_is_wrong_with_bodies_limits_and_headers_is_told_with_its_field() {
             "spec.compression.requestDecompression.libraries[1]",
             "before",
         ),
-        (json!({"rateLimit": {"global": {}, "local": {}}}), "spec.rateLimit.global", "not supported"),
+        (json!({"rateLimit": {"global": {}, "local": {}}}), "spec.rateLimit.global.extensionRef", "missing"),
         (json!({"rateLimit": {"local": {"percentEnabled": 1}}}), "spec.rateLimit.local.tokenBucket", "missing"),
         (
             json!({"rateLimit": {"local": {"tokenBucket": {"maxTokens": 0, "fillInterval": "1s"}}}}),

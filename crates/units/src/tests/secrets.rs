@@ -63,7 +63,7 @@ fn secret(name: &str, data: Value) -> Secret {
 
 /// The first unit of a spec, or why it is broken.
 fn read_with(spec: Value, store: &Store) -> Result<AnyUnit, Problem> {
-    read(&policy(spec), store).expect("units").remove(0).unit
+    read(&policy(spec), &others(store)).expect("units").remove(0).unit
 }
 
 /// The unit of a spec, with a Secret that has this.

@@ -1,4 +1,4 @@
-//! Statuses of Gateways and classes: lists by name, of which no entry names its controller.
+//! Statuses of Gateways, classes and extensions: lists by name, of which no entry names its controller.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

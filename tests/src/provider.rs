@@ -1,0 +1,224 @@
+//! Providers that Envoy asks, in Envoy's own gRPC protocols. Every echo backend is one too; what it does is up to the request
+//! that it is asked about.
+//!
+//! A judge ([`Authorization`]) goes by the header [`JUDGE`]: `deny`, `fail`, `hang`, `break` or, unless it is there, passes the
+//! request on with headers that say who judged and what he was told. A processor ([`ExternalProcessor`]) goes by [`PROCESS`]:
+//! `answer`, `fail`, `hang` or, unless it is there, leaves its name in headers of request and response, and what it saw of
+//! bodies behind them.
+
+use std::{collections::BTreeMap, convert::Infallible, future, pin::Pin, sync::Arc};
+
+use envoy_types::pb::{
+    envoy::{
+        config::core::v3::{HeaderMap, HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
+        service::{
+            auth::v3::{
+                CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse,
+                authorization_server::{Authorization, AuthorizationServer},
+                check_response::HttpResponse,
+            },
+            ext_proc::v3::{
+                BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, ImmediateResponse,
+                ProcessingRequest, ProcessingResponse, TrailersResponse,
+                body_mutation::Mutation,
+                external_processor_server::{ExternalProcessor, ExternalProcessorServer},
+                processing_request::Request as Asked,
+                processing_response::Response as Answer,
+            },
+            ratelimit::v3::{
+                RateLimitRequest, RateLimitResponse,
+                rate_limit_response::Code as Verdict,
+                rate_limit_service_server::{RateLimitService, RateLimitServiceServer},
+            },
+        },
+        r#type::v3::HttpStatus,
+    },
+    google::rpc,
+};
+use futures::{Stream, StreamExt};
+use http::{Request, Response, header};
+use hyper::body::Incoming;
+use tonic::{Code, Status, Streaming, body::Body};
+use tower::ServiceExt;
+
+/// What a judge is to do.
+pub const JUDGE: &str = "x-test-judge";
+
+/// What a processor is to do.
+pub const PROCESS: &str = "x-test-process";
+
+/// A provider with a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Provider {
+    name: Arc<str>,
+}
+
+impl Provider {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.into() }
+    }
+
+    /// Whether a request asks a provider.
+    pub(crate) fn is_meant<B>(request: &Request<B>) -> bool {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        is_grpc && request.uri().path().starts_with("/envoy.service.")
+    }
+
+    /// Its answer.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let request = request.map(Body::new);
+        let path = request.uri().path();
+        if path.starts_with("/envoy.service.auth.") {
+            AuthorizationServer::new(self).oneshot(request).await
+        } else if path.starts_with("/envoy.service.ratelimit.") {
+            RateLimitServiceServer::new(self).oneshot(request).await
+        } else {
+            ExternalProcessorServer::new(self).oneshot(request).await
+        }
+    }
+}
+
+fn set(name: &str, value: impl Into<String>) -> HeaderValueOption {
+    HeaderValueOption {
+        header: Some(HeaderValue { key: name.into(), raw_value: value.into().into_bytes(), ..HeaderValue::default() }),
+        append_action: HeaderAppendAction::AppendIfExistsOrAdd as i32,
+        ..HeaderValueOption::default()
+    }
+}
+
+/// A header as it must be where its text is read.
+fn text(option: HeaderValueOption) -> HeaderValueOption {
+    let header = option.header.map(|header| HeaderValue {
+        value: String::from_utf8_lossy(&header.raw_value).into_owned(),
+        raw_value: Vec::new(),
+        ..header
+    });
+    HeaderValueOption { header, ..option }
+}
+
+#[tonic::async_trait]
+impl Authorization for Provider {
+    async fn check(&self, request: tonic::Request<CheckRequest>) -> Result<tonic::Response<CheckResponse>, Status> {
+        let attributes = request.into_inner().attributes.unwrap_or_default();
+        let asked = attributes.request.and_then(|request| request.http).unwrap_or_default();
+        let context: BTreeMap<_, _> = attributes.context_extensions.into_iter().collect();
+        let context: Vec<_> = context.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let status = |code: Code| rpc::Status { code: code as i32, ..rpc::Status::default() };
+        let (status, http_response) = match asked.headers.get(JUDGE).map(String::as_str) {
+            Some("deny") => {
+                let denied = DeniedHttpResponse {
+                    status: Some(HttpStatus { code: 401 }),
+                    headers: vec![text(set("x-denied-by", &*self.name))],
+                    body: format!("{} denies", self.name),
+                };
+                (status(Code::PermissionDenied), HttpResponse::DeniedResponse(denied))
+            }
+            Some("fail") => return Err(Status::internal("the judge fails")),
+            Some("hang") => future::pending().await,
+            // What no proxy may pass on.
+            Some("break") => {
+                let headers = [("content-length", "1"), ("transfer-encoding", "chunked"), ("cdn-loop", "")];
+                let headers = headers.map(|(name, value)| text(set(name, value))).into();
+                (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
+            }
+            _ => {
+                let headers = [
+                    ("x-judged-by", self.name.to_string()),
+                    ("x-judge-context", context.join(",")),
+                    ("x-judge-body", asked.body.len().max(asked.raw_body.len()).to_string()),
+                ];
+                let headers = headers.map(|(name, value)| text(set(name, value))).into();
+                (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
+            }
+        };
+        let http_response = Some(http_response);
+        Ok(tonic::Response::new(CheckResponse { status: Some(status), http_response, ..CheckResponse::default() }))
+    }
+}
+
+/// A counter takes what it is asked about, but where a value of it is `over`, `fail` or `hang`.
+#[tonic::async_trait]
+impl RateLimitService for Provider {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let request = request.into_inner();
+        let mut values = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+        let verdict = match values.find(|entry| matches!(&*entry.value, "over" | "fail" | "hang")) {
+            Some(entry) if entry.value == "over" => Verdict::OverLimit,
+            Some(entry) if entry.value == "fail" => return Err(Status::internal("the counter fails")),
+            Some(_) => future::pending().await,
+            None => Verdict::Ok,
+        };
+        Ok(tonic::Response::new(RateLimitResponse { overall_code: verdict as i32, ..RateLimitResponse::default() }))
+    }
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<ProcessingResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl ExternalProcessor for Provider {
+    type ProcessStream = Answers;
+
+    async fn process(
+        &self,
+        request: tonic::Request<Streaming<ProcessingRequest>>,
+    ) -> Result<tonic::Response<Answers>, Status> {
+        let name = Arc::clone(&self.name);
+        let answers = request.into_inner().then(move |asked| {
+            let name = Arc::clone(&name);
+            async move { processed(&name, asked?).await }
+        });
+        Ok(tonic::Response::new(Box::pin(answers)))
+    }
+}
+
+/// What a processor says to one message.
+async fn processed(name: &str, asked: ProcessingRequest) -> Result<ProcessingResponse, Status> {
+    let common = |headers: Vec<HeaderValueOption>, body: Option<Vec<u8>>| {
+        Some(CommonResponse {
+            header_mutation: Some(HeaderMutation { set_headers: headers, ..HeaderMutation::default() }),
+            body_mutation: body.map(|body| BodyMutation { mutation: Some(Mutation::Body(body)) }),
+            ..CommonResponse::default()
+        })
+    };
+    let behind = |body: Vec<u8>| [body, format!(" (seen by {name})").into_bytes()].concat();
+    let answer = match asked.request {
+        Some(Asked::RequestHeaders(headers)) => match wanted(headers.headers.as_ref()).as_deref() {
+            Some("answer") => Answer::ImmediateResponse(ImmediateResponse {
+                status: Some(HttpStatus { code: 202 }),
+                body: format!("{name} answers").into_bytes(),
+                ..ImmediateResponse::default()
+            }),
+            Some("fail") => return Err(Status::internal("the processor fails")),
+            Some("hang") => future::pending().await,
+            Some("break") => {
+                let headers = [("content-length", "1"), ("transfer-encoding", "chunked")];
+                let headers = headers.map(|(name, value)| set(name, value)).into();
+                Answer::RequestHeaders(HeadersResponse { response: common(headers, None) })
+            }
+            _ => Answer::RequestHeaders(HeadersResponse { response: common(vec![set("x-processed-by", name)], None) }),
+        },
+        Some(Asked::ResponseHeaders(_)) => Answer::ResponseHeaders(HeadersResponse {
+            response: common(vec![set("x-answer-processed-by", name)], None),
+        }),
+        Some(Asked::RequestBody(body)) => {
+            Answer::RequestBody(BodyResponse { response: common(vec![], Some(behind(body.body))) })
+        }
+        Some(Asked::ResponseBody(body)) => {
+            Answer::ResponseBody(BodyResponse { response: common(vec![], Some(behind(body.body))) })
+        }
+        Some(Asked::RequestTrailers(_)) => Answer::RequestTrailers(TrailersResponse::default()),
+        _ => Answer::ResponseTrailers(TrailersResponse::default()),
+    };
+    Ok(ProcessingResponse { response: Some(answer), ..ProcessingResponse::default() })
+}
+
+/// What the request wants a processor to do.
+fn wanted(headers: Option<&HeaderMap>) -> Option<String> {
+    let header = headers?.headers.iter().find(|header| header.key == PROCESS)?;
+    let value = if header.raw_value.is_empty() { header.value.as_bytes() } else { &header.raw_value };
+    Some(String::from_utf8_lossy(value).into_owned())
+}
