@@ -5,8 +5,11 @@ use proptest::{
     option,
     prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
     sample::select,
+    strategy::Union,
 };
 use serde_json::{Value, json};
+
+use crate::testing::units::each;
 
 const NAMESPACES: [&str; 3] = ["infra", "apps", "other"];
 const HOSTNAMES: [&str; 7] =
@@ -68,6 +71,8 @@ fn policy() -> impl Strategy<Value = Value> {
         json!({"apiKeyAuth": {"secretSelector": {"matchLabels": {"which": "0"}}}}),
         json!({"headerModifiers": {"request": {"set": [{"name": "x-a", "secretRef": {"name": "broken", "namespace": "apps"}}]}}}),
     ]);
+    // Each unit, now and then with a value that is refused.
+    let traffic = prop_oneof![2 => traffic, 1 => Union::new(each())];
     let rewrite = select(vec![
         json!([{"prefix": "/foo", "replacement": "/x/"}, {"replacement": "/y"}]),
         json!([{"prefix": "/foo/bar/", "replacement": "/"}]),
