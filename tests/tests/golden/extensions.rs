@@ -12,7 +12,8 @@ pub(crate) fn first(printed: &str) -> Vec<String> {
             extensions.push(String::new());
         }
         if let Some(extension) = extensions.last_mut() {
-            *extension += &format!("{line}\n");
+            extension.push_str(line);
+            extension.push('\n');
         }
     }
     extensions
