@@ -280,16 +280,23 @@ fn retry(written: Option<&Retry>, on: &str, field: &str) -> Result<Option<RetryP
 
 /// What a provider may change in requests. By a header that frames a message it could pass a body off as a request of its
 /// own over a connection that routes of all namespaces share, and by the one that counts passings it could have requests go
-/// in circles. Where the route is chosen anew, host and path stay: requests must not get to a route past what guards it.
-fn mutation_rules(chooses_route_anew: bool) -> HeaderMutationRules {
+/// in circles.
+fn mutation_rules() -> HeaderMutationRules {
     let framing = "connection|content-length|keep-alive|proxy-connection|transfer-encoding|upgrade|cdn-loop";
-    let routing = if chooses_route_anew { "|:path" } else { "" };
-    let regex = format!("(?i)({framing}{routing})");
     HeaderMutationRules {
-        allow_all_routing: Some(BoolValue { value: !chooses_route_anew }),
-        disallow_expression: Some(RegexMatcher { regex, ..RegexMatcher::default() }),
+        // The route stays as it was chosen.
+        allow_all_routing: Some(BoolValue { value: true }),
+        disallow_expression: Some(RegexMatcher { regex: format!("(?i)({framing})"), ..RegexMatcher::default() }),
         ..HeaderMutationRules::default()
     }
+}
+
+/// Refuses to have the route chosen anew by what a provider changed: filters that stand before it would not have judged the
+/// request as the new route asks, such as one for another tenant's users.
+fn keeps_route(clears: bool, field: &str) -> Result<(), Problem> {
+    let message = "the route of a request is not chosen anew, since what guards the other route may stand before the provider; \
+                   remove it";
+    if clears { Err(problem(field, message)) } else { Ok(()) }
 }
 
 /// What has a wrapper ask a provider: the filter in it has a name of its own, under which Envoy looks for what a route says

@@ -16,7 +16,7 @@ use ir::{Problem, backend::Asked};
 use std::time::Duration;
 use validate::{Invalid, format, header, path};
 
-use super::{Encoded, Follow, at, grpc_service, host, mutation_rules, problem, retry, timeout};
+use super::{Encoded, Follow, at, grpc_service, host, keeps_route, mutation_rules, problem, retry, timeout};
 use crate::spec;
 
 /// How long a judge that speaks HTTP may take, unless it is said, as kgateway has it. Of gRPC Envoy has its own: 200 ms.
@@ -39,6 +39,7 @@ pub struct ExtAuth {
 impl ExtAuth {
     /// What is written.
     pub(super) fn read(written: &gateway_extension::ExtAuth, follow: &mut dyn Follow) -> Result<Self, Problem> {
+        keeps_route(written.clear_route_cache, "extAuth.clearRouteCache")?;
         let (services, asked) = match (&written.grpc_service, &written.http_service) {
             (Some(service), None) => {
                 let (service, asked) = grpc_service(service, "extAuth.grpcService", follow)?;
@@ -60,11 +61,10 @@ impl ExtAuth {
                 .as_ref()
                 .map(|body| buffer(body).map_err(at("extAuth.withRequestBody.maxRequestBytes")))
                 .transpose()?,
-            clear_route_cache: written.clear_route_cache,
             status_on_error: Some(HttpStatus { code: status(written.status_on_error)? }),
             stat_prefix: stat_prefix(written.stat_prefix.as_deref(), "extAuth.statPrefix")?,
             allowed_headers: matchers(allowed),
-            decoder_header_mutation_rules: Some(mutation_rules(written.clear_route_cache)),
+            decoder_header_mutation_rules: Some(mutation_rules()),
             services: Some(services),
             ..ExtAuthz::default()
         };

@@ -10,7 +10,7 @@ use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::{
 };
 use ir::{Problem, backend::Asked};
 
-use super::{Encoded, Follow, ext_auth::stat_prefix, grpc_service, mutation_rules, problem, timeout};
+use super::{Encoded, Follow, ext_auth::stat_prefix, grpc_service, keeps_route, mutation_rules, problem, timeout};
 use crate::spec;
 
 /// Most attributes, or namespaces, in a list.
@@ -32,6 +32,7 @@ pub struct ExtProc {
 impl ExtProc {
     /// What is written.
     pub(super) fn read(written: &gateway_extension::ExtProc, follow: &mut dyn Follow) -> Result<Self, Problem> {
+        keeps_route(written.route_cache_action == RouteCacheAction::Clear, "extProc.routeCacheAction")?;
         let (service, asked) = grpc_service(&written.grpc_service, "extProc.grpcService", follow)?;
         let sent = |written: &gateway_extension::ProcessingMode, field: &str| {
             mode(written).map_err(|message| problem(field, message))
@@ -65,14 +66,11 @@ impl ExtProc {
             message_timeout: at(&written.message_timeout, "messageTimeout")?,
             max_message_timeout: at(&written.max_message_timeout, "maxMessageTimeout")?,
             stat_prefix: stat_prefix(written.stat_prefix.as_deref(), "extProc.statPrefix")?,
-            mutation_rules: Some(mutation_rules(written.route_cache_action != RouteCacheAction::Retain)),
+            mutation_rules: Some(mutation_rules()),
             allow_mode_override: written.allow_processing_mode_override,
             allowed_override_modes: allowed.collect::<Result<_, _>>()?,
-            route_cache_action: match written.route_cache_action {
-                RouteCacheAction::Clear => EnvoyCacheAction::Clear,
-                RouteCacheAction::Retain => EnvoyCacheAction::Retain,
-                _ => EnvoyCacheAction::Default,
-            } as i32,
+            // Also where its answer asks for another: see `keeps_route`.
+            route_cache_action: EnvoyCacheAction::Retain as i32,
             metadata_options: namespaces.transpose()?.map(|forwarding_namespaces| MetadataOptions {
                 forwarding_namespaces: Some(forwarding_namespaces),
                 ..MetadataOptions::default()

@@ -137,3 +137,16 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         assert_eq!(refused.field, field, "{spec}: {}", refused.message);
     }
 }
+
+#[test]
+fn a_provider_that_has_the_route_chosen_anew_is_refused() {
+    let service = json!({"backendRef": {"name": "s", "port": 80}});
+    for (spec, field) in [
+        (json!({"extAuth": {"grpcService": service, "clearRouteCache": true}}), "spec.extAuth.clearRouteCache"),
+        (json!({"extProc": {"grpcService": service, "routeCacheAction": "Clear"}}), "spec.extProc.routeCacheAction"),
+    ] {
+        let written = serde_json::from_value(spec).expect("a spec");
+        let refused = Extension::read(&ir::NsName::new("n", "e"), &written, &mut Everybody).expect_err("it is refused");
+        assert_eq!(refused.field, field);
+    }
+}
