@@ -61,6 +61,9 @@ const EVERYTHING: &str = r#"
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: BackendConfigPolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.kgateway.dev, kind: Backend, name: watched}], connectTimeout: 1s}}
 ---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: GatewayExtension, metadata: {name: watched},
+  spec: {extAuth: {grpcService: {backendRef: {name: watched, port: 80}}}}}
+---
 {apiVersion: gateway.portcullis.dev/v1alpha1, kind: RewritePolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}],
     replacePrefix: [{prefix: /a, replacement: /b}]}}

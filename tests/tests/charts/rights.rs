@@ -17,13 +17,14 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 8] = [
+const TOLD: [Kind; 9] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
     Kind::TrafficPolicy,
     Kind::Backend,
     Kind::BackendConfigPolicy,
+    Kind::GatewayExtension,
     Kind::RewritePolicy,
     Kind::DelegationPolicy,
 ];
