@@ -3,7 +3,7 @@
 use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{child, class, gateway, http, https, opaque, prefix, route, secret, service, to};
+use super::scene::{child, class, gateway, http, https, opaque, prefix, providers, route, secret, service, to};
 #[cfg(debug_assertions)]
 use crate::Translator;
 
@@ -215,6 +215,8 @@ pub fn one_of_each() -> Vec<Value> {
                 "buffer": {"maxRequestSize": "2Mi"},
                 "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "leafy"}]}},
                 "basicAuth": {"secretRef": {"name": "users"}},
+                "extAuth": {"extensionRef": {"name": "judge"}},
+                "rateLimit": {"local": {"tokenBucket": {"maxTokens": 9, "fillInterval": "1s"}}},
             }),
         ),
         opaque("users", json!({".htpasswd": "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="})),
@@ -239,6 +241,7 @@ pub fn one_of_each() -> Vec<Value> {
             "infra",
         ),
     ];
+    all.extend(providers());
     for (number, name) in ["s", "site", "by", "admin", "a", "leaf", "catch", "first", "second"].iter().enumerate() {
         all.extend([service(name), slice(name, &format!("10.0.0.{}", number + 1))]);
     }
