@@ -82,8 +82,10 @@ pub const OAUTH2_JWT: &str = "oauth2.jwt";
 pub const JWT_AUTH: &str = "jwtAuth";
 /// The slot that says which of the limits holds that [`LOCAL_RATE_LIMIT`] knows: a wrapper.
 pub const LOCAL_RATE: &str = "rateLimit.local.rate";
-/// The slot that counts requests in each proxy.
+/// The slot that counts requests in each proxy. All that is said of it is whether it is on.
 pub const LOCAL_RATE_LIMIT: &str = "rateLimit.local";
+/// The slot that counts a share of the requests in each proxy, in buckets that stand in the routes.
+pub const LOCAL_RATE_SHARE: &str = "rateLimit.local.share";
 /// The slot that changes headers: a wrapper.
 pub const HEADER_MODIFIERS: &str = "headerModifiers";
 /// The slot that changes headers as templates say: a wrapper.
@@ -177,6 +179,9 @@ pub fn slot<M: Message + Name>(name: &'static str, config: &M) -> Slot {
 }
 
 /// What switches a slot on that says all in the listener.
+///
+/// Only for slots of which no scope says more: this takes the place of no configuration, so that Envoy takes that of the
+/// next wider scope.
 pub fn on(name: &'static str) -> Slot {
     // Envoy refuses one without any configuration, and looks for the meaning of any type.
     slot(name, &FilterConfig { config: Some(Any::default()), ..FilterConfig::default() })
@@ -267,6 +272,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(EXT_PROC_RBAC[3], wrapper()),
         here(LOCAL_RATE, wrapper()),
         (LOCAL_RATE_LIMIT, apart::<LocalRateLimit>()),
+        here(LOCAL_RATE_SHARE, any(&LocalRateLimit { stat_prefix: "local".into(), ..LocalRateLimit::default() })),
         here(GLOBAL_RATE_LIMIT, wrapper()),
         here(EXT_PROC_RATE_LIMIT, wrapper()),
         here(BUFFER, any(&Buffer { max_request_bytes: Some(uint32(1)) })),

@@ -34,7 +34,8 @@ pub enum LocalRateLimit {
     /// The bucket outlives changes of routes: it is in the configuration that comes apart from them.
     Rate(LocalRate),
     /// A share of the requests is counted, or refused. Such a limit stands in the routes, and with each change of these its
-    /// bucket is full again: of one that comes apart Envoy knows one share for all.
+    /// bucket is full again: of one that comes apart Envoy knows one share for all. Its slot is another than that of rates:
+    /// a rate that is nearer only switches its own on, and Envoy would take the wider configuration with it.
     Share(Slot),
 }
 
@@ -59,7 +60,7 @@ struct TokenBucket {
 impl Unit for LocalRateLimit {
     const FIELD: &'static str = "rateLimit.local";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::LOCAL_RATE, slots::LOCAL_RATE_LIMIT];
+    const SLOTS: &'static [&'static str] = &[slots::LOCAL_RATE, slots::LOCAL_RATE_LIMIT, slots::LOCAL_RATE_SHARE];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"tokenBucket": {"maxTokens": 1, "fillInterval": "1s"}}"#,
@@ -97,7 +98,7 @@ impl Unit for LocalRateLimit {
             filter_enforced: Some(share(enforced)),
             ..EnvoyLimit::default()
         };
-        Ok(Self::Share(slots::slot(slots::LOCAL_RATE_LIMIT, &message)))
+        Ok(Self::Share(slots::slot(slots::LOCAL_RATE_SHARE, &message)))
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -112,7 +113,7 @@ impl Unit for LocalRateLimit {
         if let Some(metadata) = spec::said(route, slots::LOCAL_RATE).and_then(metadata) {
             return extensions::said_rate(&metadata).map(|rate| format!("{}, in each proxy", words(rate)));
         }
-        let limit = spec::said::<EnvoyLimit>(route, slots::LOCAL_RATE_LIMIT)?;
+        let limit = spec::said::<EnvoyLimit>(route, slots::LOCAL_RATE_SHARE)?;
         let EnvoyBucket { max_tokens, tokens_per_fill, fill_interval } = limit.token_bucket?;
         let share = |share: Option<RuntimeFractionalPercent>| {
             share.and_then(|share| share.default_value).map_or(0, |share| share.numerator)

@@ -127,8 +127,8 @@ fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
                  extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
                  extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth jwtAuth extProc.jwtAuth \
                  rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \
-                 rateLimit.local.rate rateLimit.local rateLimit.global extProc.rateLimit.global buffer \
-                 transformation transformation.lua extProc.transformation headerModifiers csrf extProc.csrf";
+                 rateLimit.local.rate rateLimit.local rateLimit.local.share rateLimit.global extProc.rateLimit.global \
+                 buffer transformation transformation.lua extProc.transformation headerModifiers csrf extProc.csrf";
     let mut expected = vec![("envoy.filters.http.cdn_loop".to_owned(), false)];
     expected.extend(slots.split_whitespace().map(|slot| (slot.to_owned(), true)));
     expected.extend(["stateful_session", "router"].map(|name| (format!("envoy.filters.http.{name}"), false)));
