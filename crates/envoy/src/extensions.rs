@@ -84,9 +84,10 @@ const SUPPLIER: &str = "portcullis.rate.policy";
 const OWN: &str = "own";
 /// A rate that all rows below a scope count together.
 const SHARED: &str = "shared";
-/// How many buckets a rate has at most; the one that was used longest ago goes. There are as many as rows that have it,
-/// so only those of rows that are gone should.
-const MOST_BUCKETS: u32 = 100_000;
+/// How many buckets a proxy has at most, of all rates together: at 2 KB each, 400 MB.
+const MOST_BUCKETS: usize = 200_000;
+/// How many of these each rate has at least for its rows, and as many for scopes, however many rates there are.
+const LEAST_BUCKETS: usize = 1_000;
 /// How long what nobody knows waits for its next request.
 const NEVER: Duration = Duration::from_hours(365 * 24);
 
@@ -121,19 +122,21 @@ fn said(namespace: &str, key: &str, text: String) -> Metadata {
 /// whoever first asks for it: for a row its names, so that a new row with a rate that is known changes nothing here. A
 /// change of this message fills all buckets, and nothing can prevent that.
 ///
-/// What asks for a rate that is not here is refused: it comes before the routes, so that does not happen.
+/// What asks for a rate that is not here is refused, since the bucket for it has no token, not even at first. It comes
+/// before the routes, so that does not happen.
 fn local_limits<'a>(rates: impl Iterator<Item = &'a LocalRate>) -> LocalRateLimit {
     let always = || RuntimeFractionalPercent {
         default_value: Some(FractionalPercent { numerator: 100, ..FractionalPercent::default() }),
         ..RuntimeFractionalPercent::default()
     };
-    let nothing = LocalRate { most: 1, more: 1, interval: NEVER };
+    let nothing = LocalRate { most: 0, more: 1, interval: NEVER };
     let descriptors = rates.flat_map(|rate| {
         [
             descriptor(rate, OWN, ["chain", "host", "route"].as_slice()),
             descriptor(rate, SHARED, ["policy", "chain"].as_slice()),
         ]
     });
+    let descriptors: Vec<_> = descriptors.collect();
     let own = vec![
         metadata(OWN, RATE, OWN),
         computed("chain", "filter_chain_name"),
@@ -150,12 +153,19 @@ fn local_limits<'a>(rates: impl Iterator<Item = &'a LocalRate>) -> LocalRateLimi
         token_bucket: Some(bucket(&nothing)),
         filter_enabled: Some(always()),
         filter_enforced: Some(always()),
-        descriptors: descriptors.collect(),
+        max_dynamic_descriptors: Some(uint32(most_buckets(descriptors.len()))),
+        descriptors,
         rate_limits: [own, shared].map(|actions| RateLimit { actions, ..RateLimit::default() }).into(),
         always_consume_default_token_bucket: Some(crate::boolean(false)),
-        max_dynamic_descriptors: Some(uint32(MOST_BUCKETS)),
         ..LocalRateLimit::default()
     }
+}
+
+/// How many buckets each descriptor has, where there are so many; of one that has more, the bucket that was used longest ago
+/// goes. There are as many as rows that have the rate, so only those of rows that are gone should.
+fn most_buckets(descriptors: usize) -> u32 {
+    let each = (MOST_BUCKETS / descriptors.max(2)).max(LEAST_BUCKETS);
+    u32::try_from(each).unwrap_or(u32::MAX)
 }
 
 /// A bucket as Envoy has it.
@@ -204,3 +214,6 @@ fn computed(name: &str, attribute: &str) -> Action {
     let extension = TypedExtensionConfig { name: name.into(), typed_config: Some(any(&descriptor)) };
     Action { action_specifier: Some(ActionSpecifier::Extension(extension)) }
 }
+
+#[cfg(test)]
+mod tests;
