@@ -57,6 +57,11 @@ pub fn holder(entry: &ExtensionEntry) -> &'static str {
     }
 }
 
+/// Whether the resource `name` holds entries at all.
+pub fn has_entries(name: &str) -> bool {
+    name == slots::LOCAL_RATE_LIMIT
+}
+
 /// A resource with these entries, which are sorted, each once.
 pub fn extension<'a>(name: &str, entries: impl IntoIterator<Item = &'a ExtensionEntry>) -> Encoded {
     let config = match name {

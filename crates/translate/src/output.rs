@@ -59,15 +59,20 @@ impl Derived for ReferredEntry {
     }
 }
 
-/// What an extension says: that to which rows refer, and the slots of wider scopes.
+/// What an extension says: that to which rows refer, and the slots of wider scopes. A scope of which nobody knows what its
+/// policies say answers by itself and refers to nothing, so that it is left out and the others keep what is theirs.
 fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
+    if !extensions::has_entries(name) {
+        return extensions::extension(name, []);
+    }
     let referred = scope.group::<ReferredEntries>(gateway);
     let listeners = scope.get::<GatewayRow>(gateway);
     let listeners = listeners.iter().flat_map(|model| &model.listeners);
     let own = |section: &Arc<str>| ListenerName::of_gateway(section.clone());
     let listeners = listeners.map(|listener| ListenerId { gateway: gateway.clone(), name: own(&listener.name) });
     let places = std::iter::once(whole(gateway)).chain(listeners.map(|listener| section(&listener)));
-    let wide: Vec<_> = places.filter_map(|place| scope.get::<WideSlots>(&place)).collect();
+    let wide = places.filter_map(|place| scope.attempt(|| scope.get::<WideSlots>(&place)).ok().flatten());
+    let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
     extensions::extension(name, entries.into_iter().filter(|entry| extensions::holder(entry) == name))

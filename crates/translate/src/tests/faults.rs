@@ -328,3 +328,47 @@ fn a_rule_of_which_nobody_knows_what_its_gateway_makes_of_it_is_closed_there_and
         assert_eq!(answers(&scene), sound, "{key}");
     }
 }
+
+/// All rows of a Gateway refer to rates of one resource.
+#[test]
+fn a_listener_of_which_nobody_knows_what_its_policies_say_leaves_the_others_what_theirs_refer_to() {
+    use super::{
+        policies::{at, at_section, policy, with},
+        scene::{Scene, forward, gateway, http, route, service},
+    };
+
+    let limit = |namespace: &str, name: &str, target: Value, most: u32| {
+        let bucket = json!({"maxTokens": most, "tokensPerFill": 1, "fillInterval": "1s"});
+        let spec = json!({"rateLimit": {"local": {"tokenBucket": bucket}}});
+        let mut policy = policy("TrafficPolicy", name, with(target, spec));
+        policy["metadata"]["namespace"] = json!(namespace);
+        policy
+    };
+    let mut scene = Scene::new([
+        gateway("edge", json!([http("web", 80, ""), http("other", 81, "")])),
+        service("s"),
+        route("r", json!({"rules": [forward("/a")]})),
+        limit("infra", "web", at_section("Gateway", "edge", "web"), 111),
+        limit("infra", "other", at_section("Gateway", "edge", "other"), 222),
+        limit("apps", "own", at("HTTPRoute", "r"), 333),
+    ]);
+    let held = |scene: &Scene| {
+        envoy::extensions::NAMES.map(|name| {
+            let message = scene.resource("infra/edge", ResourceKind::ExtensionConfig, name).expect("an extension");
+            [111, 222, 333].map(|most| message.to_string().contains(&format!("\"maxTokens\":{most}")))
+        })
+    };
+    let sound = held(&scene);
+    assert!(sound.contains(&[true; 3]), "{sound:?}");
+    let rows = scene.0.computed_rows().into_iter();
+    let (table, key) =
+        rows.into_iter().find(|(table, key)| *table == "WideSlots" && key.contains("web")).expect("a row");
+    scene.0.fail_at(table, &key);
+    assert_eq!(scene.0.settle().faults.len(), 1, "{key}");
+    let during = held(&scene);
+    let expected = sound.map(|[_, other, own]| [false, other, own]);
+    assert_eq!(during, expected);
+    scene.0.fail_no_more(table, &key);
+    scene.0.settle();
+    assert_eq!(held(&scene), sound);
+}
