@@ -567,15 +567,15 @@ impl Contents {
 
 /// Whether an object is reported only after what it needs of a namespace.
 ///
-/// A policy closes what it guards while it lacks a Secret, and while it is not reported that is open: one that is new does
-/// not wait. Nor does any for a Secret of another namespace, since how long it takes would tell whether that exists.
+/// A policy of any kind closes what it targets while it lacks a Secret, and while it is not reported that is open: one that
+/// is new does not wait. Nor does any for a Secret of another namespace, since how long it takes would tell whether that exists.
 fn waits_for(id: &ObjectId, before: Before, namespace: &str) -> bool {
     let policy_waits = match before {
         Before::Unsynced => true,
         Before::Nothing => false,
         Before::Reported => *namespace == *id.namespace,
     };
-    policy_waits || id.kind != Kind::TrafficPolicy
+    policy_waits || !id.kind.is_policy()
 }
 
 #[cfg(test)]

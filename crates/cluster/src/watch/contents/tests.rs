@@ -77,7 +77,7 @@ struct Scene(State);
 impl Scene {
     fn new() -> Self {
         let list_watch = |kind| ListWatch { target: Target::Kind(kind), namespace: None, only: Only::All };
-        let kinds = [Kind::Gateway, Kind::Secret, Kind::TrafficPolicy];
+        let kinds = [Kind::Gateway, Kind::Secret, Kind::TrafficPolicy, Kind::BackendConfigPolicy];
         Self(State::new(&Scope::All, &kinds.map(list_watch)))
     }
 
@@ -87,8 +87,10 @@ impl Scene {
         let list = [Event::ListStarted].into_iter().chain(secrets).chain([Event::ListComplete]);
         assert_eq!(scene.read(Kind::Secret, list.collect()), "synced Secret", "nothing is told that nobody refers to");
         assert_eq!(scene.read(Kind::Gateway, vec![Event::ListStarted, Event::ListComplete]), "synced Gateway");
-        let list = vec![Event::ListStarted, Event::ListComplete];
-        assert_eq!(scene.read(Kind::TrafficPolicy, list), "synced TrafficPolicy");
+        for kind in [Kind::TrafficPolicy, Kind::BackendConfigPolicy] {
+            let list = vec![Event::ListStarted, Event::ListComplete];
+            assert_eq!(scene.read(kind, list), format!("synced {kind}"));
+        }
         assert_eq!(scene.0.take_commands(), []);
         scene
     }
@@ -353,6 +355,19 @@ fn a_policy_that_is_new_is_told_before_its_secret_so_that_what_it_guards_is_not_
     assert_eq!(scene.read(Kind::TrafficPolicy, vec![gone]), "remove TrafficPolicy n/p, remove Secret n/s");
     assert_eq!(scene.commands(), "forget 3");
     assert_eq!(scene.with_spec("p", 5, &users("n", "t", "tls.crt")), "put TrafficPolicy n/p", "it is new again");
+}
+
+#[test]
+fn a_policy_of_connections_that_is_new_is_told_before_its_secret_so_that_nothing_is_sent_in_plain_text() {
+    let mut scene = Scene::listed(&["s", "t"]);
+    let mut connect = |version: u32, secret: &str| {
+        let spec = json!({ "tls": { "secretRef": { "name": secret } } });
+        let policy = put(Kind::BackendConfigPolicy, &with_spec("c", version, &spec));
+        scene.read(Kind::BackendConfigPolicy, vec![policy])
+    };
+    assert_eq!(connect(2, "s"), "put BackendConfigPolicy n/c");
+    assert_eq!(connect(3, "t"), "", "what it was closes while it waits");
+    assert_eq!(scene.commands(), "1 s, 2 t", "they are read all the same");
 }
 
 #[test]
