@@ -250,7 +250,7 @@ spec:
     let report = text(&output.stdout);
     for line in [
         "a.yaml:24:5: HTTPRoute web/app: replaced: spec.rules[0]: RewritePolicy web/rewrite is not valid",
-        "b.yaml:7:3: TrafficPolicy web/unsupported: refused: spec.extProc: field extProc is not supported",
+        "b.yaml:7:3: TrafficPolicy web/unsupported: refused: spec.extProc: it must have one of extensionRef and disable",
         "b.yaml:6:57: TrafficPolicy web/unsupported: ignored: spec.targetRefs[0].name: HTTPRoute web/gone does not exist",
         "b.yaml:16:21: RewritePolicy web/rewrite: refused: spec.replacePrefix[1].replacement",
         "b.yaml:23:16: DirectResponse web/answer: refused: spec.bodyFormat.text",

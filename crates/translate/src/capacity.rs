@@ -28,7 +28,6 @@ use crate::{
         capacity::{AskedCluster, AskedHost, Room},
         input::Config,
         listener::ServedAt,
-        output::{OutputId, Outputs},
         route::RouteHead,
     },
     weight,
@@ -116,9 +115,6 @@ impl Derived for AskedHost {
 impl Derived for AskedCluster {
     fn compute(scope: &Emitter<'_>, (gateway, cluster): &Self::Key) -> Option<()> {
         let weight = weight::cluster(most_endpoints(scope, cluster)).saturating_add(config::memory(scope, cluster));
-        if let Some(secret) = config::certificate(scope, cluster) {
-            scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret));
-        }
         scope.emit::<Fixed>(gateway.clone(), Part::Cluster(cluster.clone()), weight);
         Some(())
     }

@@ -22,10 +22,11 @@ use units::{
 };
 
 use crate::{
+    backend::{config, reference},
     grant::{Referrer, permits},
     internal,
     tables::{
-        backend::ServicePorts,
+        backend::{Reached, ServicePorts, Unusable},
         input::{Config, Extensions},
     },
     violation::sound,
@@ -109,16 +110,33 @@ impl Follow for Followed<'_, '_> {
         if let Some(warning) = &state.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, &*field, warning.clone()));
         }
-        match (grpc, protocol) {
-            (false, _) | (true, Protocol::H2c) => Ok(Asked::To(Destination::Service(port))),
+        let asked = match (grpc, protocol) {
+            (false, _) | (true, Protocol::H2c) => Asked::To(Destination::Service(port)),
             // Whoever is asked in gRPC speaks HTTP/2, said or not.
-            (true, Protocol::Http1) => Ok(Asked::Grpc(port)),
+            (true, Protocol::Http1) => Asked::Grpc(port),
             (true, Protocol::Http1Tls) => {
                 let message = format!(
                     "port {} of Service {} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another",
                     port.port, port.service
                 );
-                Err(refuse(Reason::UnsupportedProtocol, ".port", message))
+                return Err(refuse(Reason::UnsupportedProtocol, ".port", message));
+            }
+        };
+        // Its cluster is left out then, and some providers that cannot be asked let everything through.
+        reachable(self.scope, &asked).map_err(|Unusable { reason, message }| refuse(reason, "", message))?;
+        Ok(asked)
+    }
+}
+
+/// Whether what is said of connections to a provider lets it be asked.
+fn reachable(scope: &Scope<'_>, asked: &Asked) -> Result<(), Unusable> {
+    match asked {
+        Asked::To(to) => scope.get::<Reached>(to).map_or(Ok(()), |reach| reach.protocol.clone().map(|_| ())),
+        Asked::Grpc(port) => {
+            let to = Destination::Service(port.clone());
+            match config::config(scope, &to, Protocol::H2c, false) {
+                Some(Err((policy, _))) => Err(reference::misconfigured(&to, &policy)),
+                _ => Ok(()),
             }
         }
     }

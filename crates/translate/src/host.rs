@@ -29,7 +29,7 @@ use crate::{
         capacity::Room,
         host::{HostsOf, Placement, Rows, VirtualHost},
         listener::{ListenerRow, PortHosts, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntry},
+        output::{ReferredEntry, ServedCluster},
         policy::{
             Lost, Overridden, Override, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
             WithoutPrefix,
@@ -152,9 +152,7 @@ fn spread(
 /// Has the clusters served that a rule sends to, and what its slots refer to.
 fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
     for cluster in &resolved.clusters {
-        let gateway = &listener.gateway;
-        scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
-        scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
+        scope.demand::<ServedCluster>((listener.gateway.clone(), cluster.clone()));
     }
     for entry in &resolved.entries {
         scope.demand::<ReferredEntry>((listener.gateway.clone(), entry.clone()));

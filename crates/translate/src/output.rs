@@ -18,14 +18,15 @@ use ir::{
 };
 
 use crate::{
+    backend::config,
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
-        backend::{AssignmentBytes, ClusterBytes},
+        backend::{AssignmentBytes, ClusterBytes, ClusterId},
         gateway::GatewayRow,
         host::{HostsOf, WideAsked},
         input::Config,
         listener::{PortListener, PortListeners},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
     },
     tls::Certificate,
@@ -160,11 +161,31 @@ impl Derived for WideAsked {
     }
 }
 
+impl Derived for ServedCluster {
+    fn compute(scope: &Emitter<'_>, key: &(NsName, ClusterId)) -> Option<()> {
+        serve(scope, key);
+        if let Some(secret) = config::certificate(scope, &key.1) {
+            scope.demand::<Outputs>(OutputId::Secret(key.0.clone(), secret));
+        }
+        Some(())
+    }
+
+    /// Without a certificate a backend that demands one refuses; without a cluster a provider would be asked in vain.
+    fn poisoned(scope: &Emitter<'_>, key: &(NsName, ClusterId), _: &engine::Fault) -> Option<()> {
+        serve(scope, key);
+        Some(())
+    }
+}
+
+fn serve(scope: &Emitter<'_>, (gateway, cluster): &(NsName, ClusterId)) {
+    scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
+    scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
+}
+
 /// Has the clusters served of whom slots ask.
 pub(crate) fn ask(scope: &Emitter<'_>, gateway: &NsName, slots: &[Slot]) {
     for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
-        scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), asked.into()));
-        scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), asked.into()));
+        scope.demand::<ServedCluster>((gateway.clone(), asked.into()));
     }
 }
 

@@ -19,7 +19,7 @@ use api::{
     meta::{ObjectMeta, StringMap},
     policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
 };
-use engine::{Derived, Emitter, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope};
 use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
 use units::{AnyUnit, Others, ParsedUnit, Unit, UrlRewrite};
 
@@ -28,7 +28,10 @@ use crate::{
     extension, internal,
     tables::{
         input::{Backends, Config, Gateways, ObjectKey, RewritePolicies, Services, TrafficPolicies, object_kind},
-        policy::{PoliciesOf, Policy, PolicyRow, Rank, Sections, Selecting, Selector, Target, Targeting},
+        policy::{
+            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, PoliciesOf, Policy, PolicyRow, Rank, Sections,
+            Selecting, Selector, Target, Targeting,
+        },
         route::RouteHead,
     },
     violation::{sound, violations},
@@ -133,23 +136,35 @@ fn row(
         let policy = scope.get::<TrafficPolicies>(&key)?;
         let api::TrafficPolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: file(scope, id, &written), units: traffic(&policy).map(Into::into) })
+        Some(Policy {
+            rank: file::<Targeting, Selecting>(scope, id, &written, section),
+            units: traffic(&policy).map(Into::into),
+        })
     } else {
         let policy = scope.get::<RewritePolicies>(&key)?;
         let api::RewritePolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy { rank: file(scope, id, &written), units: rewrite(&policy).map(Into::into) })
+        Some(Policy {
+            rank: file::<Targeting, Selecting>(scope, id, &written, section),
+            units: rewrite(&policy).map(Into::into),
+        })
     }
 }
 
 /// Files a policy of backends under what it targets.
 pub(crate) fn of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api::BackendConfigPolicy) {
     let api::BackendConfigPolicy { metadata, spec } = policy;
-    file(scope, id, &Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors });
+    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+    // They hold for all of an object or not at all, and one that names a section closes it.
+    file::<ConfigTargeting, ConfigSelecting>(scope, id, &policy, |_| None);
 }
 
 /// Files a policy under what it targets.
-fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
+fn file<T, S>(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>, section: SectionOf) -> Rank
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
     let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
     let age = Age { created, name: key_of(id) };
     let rank = Rank { kind: id.kind, weight: read::weight(policy.metadata), age };
@@ -157,7 +172,7 @@ fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
         let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
         let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
         let target = Target { object, section: section(target.section_name.as_ref()) };
-        scope.emit::<Targeting>(target, rank.clone(), ());
+        scope.emit::<T>(target, rank.clone(), ());
     }
     for (selector, index) in policy.selectors.iter().zip(0..) {
         let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
@@ -165,10 +180,16 @@ fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
         let section = section(selector.section_name.as_ref());
         let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
         let entry = Selector { labels: selector.match_labels.clone(), section };
-        scope.emit::<Selecting>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
+        scope.emit::<S>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
     }
     rank
 }
+
+/// The section that a target means by what it names.
+type SectionOf = fn(Option<&Arc<str>>) -> Option<Arc<str>>;
+
+/// A kind, a namespace, and a label.
+type SelectingKey = <Selecting as Group>::Key;
 
 /// The namespace whose policies select objects of every namespace, if there is one.
 fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
@@ -184,33 +205,59 @@ fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
 impl Lookup for PoliciesOf {
     fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[ObjectId]>> {
         let object = &target.object;
-        let key = key_of(object);
-        let mut ranks: Vec<Rank> = scope.group::<Targeting>(target).iter().map(|(rank, ())| rank.clone()).collect();
-        let everywhere = global_namespace(scope).map(|_| Arc::default());
-        let mut select = |labels: &StringMap| {
-            let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
-            let namespaces = [Some(object.namespace.clone()), everywhere.clone()].into_iter().flatten();
-            let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
-            for (from, pair) in all {
-                let selecting = scope.group::<Selecting>(&(object.kind, from, pair));
-                let selected = selecting.iter().filter(|(_, selector)| {
-                    selector.section == target.section
-                        && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-                });
-                ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
-            }
-        };
         match object.kind {
-            Kind::Gateway => select(&scope.get::<Gateways>(&key)?.metadata.labels),
-            Kind::Service => select(&scope.get::<Services>(&key)?.labels),
-            Kind::Backend => select(&scope.get::<Backends>(&key)?.metadata.labels),
-            _ => select(&scope.get::<RouteHead>(&RouteId::of(object)?)?.labels),
+            Kind::Gateway => attached::<Targeting, Selecting>(
+                scope,
+                target,
+                &scope.get::<Gateways>(&key_of(object))?.metadata.labels,
+            ),
+            _ => {
+                attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&RouteId::of(object)?)?.labels)
+            }
         }
-        ranks.sort_unstable();
-        ranks.dedup();
-        let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
-        (!policies.is_empty()).then_some(policies)
     }
+}
+
+impl Lookup for ConfigPoliciesOf {
+    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Box<[ObjectId]>> {
+        let target = Target { object: object.clone(), section: None };
+        let key = key_of(object);
+        match object.kind {
+            Kind::Service => {
+                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, &scope.get::<Services>(&key)?.labels)
+            }
+            _ => {
+                let labels = &scope.get::<Backends>(&key)?.metadata.labels;
+                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, labels)
+            }
+        }
+    }
+}
+
+/// The policies that name a target or select it by its labels, in the order in which they count.
+fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
+    let object = &target.object;
+    let mut ranks: Vec<Rank> = scope.group::<T>(target).iter().map(|(rank, ())| rank.clone()).collect();
+    let everywhere = global_namespace(scope).map(|_| Arc::default());
+    let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
+    let namespaces = [Some(object.namespace.clone()), everywhere].into_iter().flatten();
+    let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
+    for (from, pair) in all {
+        let selecting = scope.group::<S>(&(object.kind, from, pair));
+        let selected = selecting.iter().filter(|(_, selector)| {
+            selector.section == target.section
+                && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        });
+        ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
+    (!policies.is_empty()).then_some(policies)
 }
 
 impl Lookup for Sections {

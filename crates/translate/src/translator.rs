@@ -63,10 +63,11 @@ use crate::{
             TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
         policy::{
-            InvalidPolicies, InvalidPolicy, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways, PolicyRow,
-            Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
+            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, Overridden, Overrides,
+            PoliciesOf, PolicyAt, PolicyGateways, PolicyRow, Prefixless, Sections, Selecting, Standings, Targeting,
+            UsedEntry, WithoutPrefix,
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
@@ -352,13 +353,19 @@ fn tables() -> Engine {
         .group::<SecretsLabelled>()
         .lookup::<CredentialSlots>()
         .lookup::<ServicePorts>()
+        .derived_for_each::<ConfigPolicyRow, BackendConfigPolicies>(BackendConfigPolicies::id)
+        .group::<ConfigTargeting>()
+        .group::<ConfigSelecting>()
+        .lookup::<ConfigPoliciesOf>()
+        .lookup::<BackendHosts>()
+        .lookup::<ConfigOf>()
+        .lookup::<Reached>()
         .lookup::<ExtensionRow>()
         .lookup::<MatchingTime>()
         .lookup::<ReplacingTime>()
         .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
         .for_each::<PolicyRow, RewritePolicies>(RewritePolicies::id)
         .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
-        .derived_for_each::<ConfigPolicyRow, BackendConfigPolicies>(BackendConfigPolicies::id)
         .group::<Targeting>()
         .group::<Selecting>()
         .lookup::<PoliciesOf>()
@@ -379,9 +386,6 @@ fn tables() -> Engine {
         .lookup::<OurClasses>()
         .derived_for_each::<SliceRow, Slices>(same)
         .group::<SlicesOf>()
-        .lookup::<BackendHosts>()
-        .lookup::<ConfigOf>()
-        .lookup::<Reached>()
         .derived_for_each::<ConfigHolder, Services>(config::service)
         .for_each::<ConfigHolder, Backends>(config::backend)
         .group::<HeldAt>()
@@ -494,6 +498,7 @@ fn tables() -> Engine {
         .derived::<ReferredEntry>()
         .group::<ReferredEntries>()
         .derived::<WideAsked>()
+        .derived::<ServedCluster>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()

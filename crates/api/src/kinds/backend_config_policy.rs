@@ -11,7 +11,7 @@ use crate::{
         Schema, Spec,
         openapi::{
             Node,
-            policy::{TARGET_REFS, TARGET_SELECTORS},
+            policy::{WHOLE_TARGET_REFS, WHOLE_TARGET_SELECTORS},
             values::{ANY_TEXT, number, optional},
         },
         rules::{
@@ -40,6 +40,18 @@ impl Spec for BackendConfigPolicySpec {
             "must be Service, or Backend of group gateway.kgateway.dev",
             broken,
         );
+        let refs = self.target_refs.iter().map(|target| &target.section_name).enumerate();
+        let selectors = self.target_selectors.iter().map(|target| &target.section_name).enumerate();
+        let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
+        for (list, (index, section)) in all {
+            if let Some(section) = section.as_ref().filter(|section| !section.is_empty()) {
+                broken.add(
+                    format!("spec.{list}[{index}].sectionName"),
+                    section,
+                    "must not be set: connections to all ports are alike; remove it",
+                );
+            }
+        }
         if self.fields.contains_key("http1ProtocolOptions") && self.fields.contains_key("http2ProtocolOptions") {
             broken.add_without_value(
                 "spec.http2ProtocolOptions",
@@ -67,8 +79,8 @@ const ALLOWS: Allows = |group, kind| matches!((group, kind), ("", "Service") | (
 /// Of most fields no more than that they are there: what they say is judged where they are read, and a policy that sets one
 /// that nobody reads is refused.
 static SPEC: Node = Node::Object(&[
-    optional("targetRefs", &TARGET_REFS),
-    optional("targetSelectors", &TARGET_SELECTORS),
+    optional("targetRefs", &WHOLE_TARGET_REFS),
+    optional("targetSelectors", &WHOLE_TARGET_SELECTORS),
     optional("circuitBreakers", &Node::Opaque),
     optional("commonHttpProtocolOptions", &Node::Opaque),
     optional("connectTimeout", &ANY_TEXT),

@@ -56,6 +56,9 @@ fn each_protocol_has_its_options() {
     assert_eq!(options(2)["upstreamHttpProtocolOptions"], json!({"autoSni": true}));
     assert_eq!(built(2)["transportSocket"]["name"], "envoy.transport_sockets.tls");
     assert_eq!(built(0)["transportSocket"], Value::Null);
+    // Envoy as a client ends at TLS 1.2 by itself.
+    let parameters = &built(2)["transportSocket"]["typedConfig"]["commonTlsContext"]["tlsParams"];
+    assert_eq!(parameters["tlsMaximumProtocolVersion"], "TLSv1_3");
 }
 
 #[test]

@@ -32,7 +32,7 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub(super) fn socket(cluster: &Cluster) -> Option<TransportSocket> {
     let tls = match (&cluster.config.tls, cluster.protocol) {
         (Some(tls), _) => Some(context(tls)),
-        (None, Protocol::Http1Tls) => Some(UpstreamTlsContext::default()),
+        (None, Protocol::Http1Tls) => Some(unverified()),
         (None, Protocol::Http1 | Protocol::H2c) => None,
     };
     let tls = tls.map(|context| wrap(extension::TLS, &context));
@@ -55,11 +55,23 @@ fn wrap<M: Message + Name>(name: &str, config: &M) -> TransportSocket {
     TransportSocket { name: name.into(), config_type: Some(ConfigType::TypedConfig(any(config))) }
 }
 
+/// What Envoy is told, since what it chooses as a client ends at TLS 1.2.
+const NEWEST: TlsProtocol = TlsProtocol::TlSv13;
+
+/// TLS with whoever answers.
+fn unverified() -> UpstreamTlsContext {
+    let parameters = TlsParameters { tls_maximum_protocol_version: NEWEST as i32, ..TlsParameters::default() };
+    UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext { tls_params: Some(parameters), ..CommonTlsContext::default() }),
+        ..UpstreamTlsContext::default()
+    }
+}
+
 fn context(tls: &Tls) -> UpstreamTlsContext {
     let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     let parameters = TlsParameters {
         tls_minimum_protocol_version: tls.least_version.map_or(TlsProtocol::TlsAuto, version) as i32,
-        tls_maximum_protocol_version: tls.most_version.map_or(TlsProtocol::TlsAuto, version) as i32,
+        tls_maximum_protocol_version: tls.most_version.map_or(NEWEST, version) as i32,
         cipher_suites: texts(&tls.ciphers),
         ecdh_curves: texts(&tls.curves),
         signature_algorithms: texts(&tls.signatures),

@@ -62,6 +62,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("backend.maxRequests", "3"),
     ("backend.maxRetries", "0"),
     ("backend.bufferBytes", "4"),
+    ("backend.allowLocal", "true"),
     ("invalidRouteReplacement.enabled", "false"),
     ("invalidRouteReplacement.statusCode", "404"),
     ("invalidRouteReplacement.body", ""),

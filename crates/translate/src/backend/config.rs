@@ -7,7 +7,7 @@ use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
     NsName, Problem, Severity,
     backend::{Destination, Protocol, ServicePort},
-    upstream::{Balance, ClusterConfig},
+    upstream::{Balance, ClusterConfig, TlsTrust},
 };
 use units::upstream::{self, UpstreamSaid};
 
@@ -18,7 +18,7 @@ use crate::{
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
         input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
-        policy::{PoliciesOf, Target},
+        policy::ConfigPoliciesOf,
     },
     violation::violations,
 };
@@ -90,7 +90,7 @@ impl Derived for ConfigPolicyRow {
 
 impl Lookup for ConfigOf {
     fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Merged> {
-        let policies = scope.get::<PoliciesOf>(&Target { object: object.clone(), section: None })?;
+        let policies = scope.get::<ConfigPoliciesOf>(object)?;
         let mut merged = Merged::default();
         for policy in &*policies {
             match &*scope.get::<ConfigPolicyRow>(policy)? {
@@ -119,7 +119,7 @@ impl Lookup for ConfigOf {
 ///
 /// # Errors
 /// If something is said that cannot hold, so that nobody knows how to connect: the policy, and why.
-pub(super) fn config(
+pub(crate) fn config(
     scope: &Scope<'_>,
     to: &Destination,
     protocol: Protocol,
@@ -155,10 +155,18 @@ fn object(to: &Destination) -> ObjectId {
     }
 }
 
+/// What policies say of what a cluster stands for. Sessions hold across nothing of which any says something.
+fn said_of(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Arc<Merged>> {
+    match cluster {
+        ClusterId::To(to) => scope.get::<ConfigOf>(&object(to)),
+        ClusterId::Grpc(port) => scope.get::<ConfigOf>(&port.service.clone().id(Kind::Service)),
+        ClusterId::Rule(..) => None,
+    }
+}
+
 /// The Secret with the certificate that proxies show to a cluster's endpoints.
 pub(crate) fn certificate(scope: &Scope<'_>, cluster: &ClusterId) -> Option<NsName> {
-    let ClusterId::To(to) = cluster else { return None };
-    scope.get::<ConfigOf>(&object(to))?.config.tls.as_ref()?.certificate.clone()
+    said_of(scope, cluster)?.config.tls.as_ref()?.certificate.clone()
 }
 
 /// What a cluster takes of a proxy's memory by what is said of it, in bytes.
@@ -166,20 +174,27 @@ pub(crate) fn memory(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     /// A place of a ring, which has as many as are asked for, and a table: the old one and the new one.
     const PLACE: u64 = 64;
     const TABLE: u64 = 2 << 20;
-    let ClusterId::To(to) = cluster else { return 0 };
-    let merged = scope.get::<ConfigOf>(&object(to));
-    let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
-    match balance.map(|balance| &balance.by) {
-        Some(Balance::RingHash { least, .. }) => PLACE * least.unwrap_or(1024),
-        Some(Balance::Maglev { .. }) => TABLE,
+    /// Authorities, by the bytes of their PEM: that itself, and twice as much once it is parsed.
+    const AUTHORITIES: u64 = 3;
+    let merged = said_of(scope, cluster);
+    let trust = merged.as_ref().and_then(|merged| merged.config.tls.as_ref()).map(|tls| &tls.trust);
+    let authorities = match trust {
+        Some(TlsTrust::Authorities(pem)) => AUTHORITIES * pem.len() as u64,
         _ => 0,
-    }
+    };
+    let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
+    authorities
+        + match balance.map(|balance| &balance.by) {
+            Some(Balance::RingHash { least, .. }) => PLACE * least.unwrap_or(1024),
+            Some(Balance::Maglev { .. }) => TABLE,
+            _ => 0,
+        }
 }
 
 impl Derived for ConfigHolder {
     fn compute(scope: &Emitter<'_>, object: &ObjectId) -> Option<()> {
         let merged = scope.get::<ConfigOf>(object)?;
-        let policies = scope.get::<PoliciesOf>(&Target { object: object.clone(), section: None })?;
+        let policies = scope.get::<ConfigPoliciesOf>(object)?;
         let unfit = unfit(scope, object, &merged);
         for policy in &*policies {
             let fields = match scope.get::<ConfigPolicyRow>(policy).as_deref() {

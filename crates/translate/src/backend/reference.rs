@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::group::KGATEWAY_GROUP;
+use api::{ObjectId, group::KGATEWAY_GROUP};
 use engine::{Lookup, Scope};
 use ir::{
     Port, Problem, Reason, Severity,
@@ -39,6 +39,7 @@ pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, fie
         }
     };
     let name = to.target(from.namespace);
+    let is_elsewhere = name.namespace != *from.namespace;
     let object = format!("{} {name}", kind.1);
     if !permits(scope, from, kind, &name) {
         let own = from.namespace;
@@ -71,7 +72,13 @@ pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, fie
         return Err(refuse(Reason::BackendNotFound, ".name", message));
     };
     if let Err(Unusable { reason, message }) = &reach.protocol {
-        return Err(refuse(*reason, "", message.clone()));
+        // Who refers to a backend of others need not know what is called how there.
+        let message = if is_elsewhere && reach.is_configured {
+            format!("{object} cannot be used: a BackendConfigPolicy of another namespace is not valid there")
+        } else {
+            message.clone()
+        };
+        return Err(refuse(*reason, "", message));
     }
     if let (Destination::Backend(_), Some(port)) = (&destination, port)
         && !reach.ports.contains(&port)
@@ -86,6 +93,18 @@ pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, fie
 
 fn plural(kind: &str) -> String {
     kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
+}
+
+/// Why nobody reaches a backend to which a policy of connections applies that is not valid there.
+pub(crate) fn misconfigured(to: &Destination, policy: &ObjectId) -> Unusable {
+    let own = match to {
+        Destination::Service(port) => &port.service.namespace,
+        Destination::Backend(name) => &name.namespace,
+    };
+    let policy =
+        if policy.namespace == *own { policy.to_string() } else { format!("a {} of another namespace", policy.kind) };
+    let message = format!("{to} cannot be used: {policy}, which applies to it, is not valid there");
+    Unusable { reason: Reason::UnsupportedValue, message }
 }
 
 impl Lookup for Reached {
@@ -118,8 +137,11 @@ impl Lookup for Reached {
             }
             // What is wrong is for the owner of the policy.
             Some(Err((policy, _))) => {
-                let message = format!("{key} cannot be used: {policy}, which applies to it, is not valid there");
-                return Some(unusable(Reason::UnsupportedValue, message));
+                return Some(Reach {
+                    protocol: Err(misconfigured(key, &policy)),
+                    is_configured: true,
+                    ..Reach::default()
+                });
             }
         }
         Some(reach)

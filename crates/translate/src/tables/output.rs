@@ -11,6 +11,8 @@ use super::backend::ClusterId;
 tables! {
     /// All resources of all Gateways.
     Outputs: OutputId => Encoded;
+    /// Has the proxies of a Gateway get a cluster, its endpoints, and the certificate that is shown to these.
+    ServedCluster: (NsName, ClusterId) => ();
     /// Has the proxies of a Gateway get an entry of an extension's configuration, to which a row refers.
     ReferredEntry: (NsName, ExtensionEntry) => ();
 }

@@ -13,6 +13,9 @@ tables! {
     /// The policies attached to an object or to a section of it, in the order in which they count; absent where there are
     /// none.
     PoliciesOf: Target => Box<[ObjectId]>;
+    /// The BackendConfigPolicies attached to a Service or Backend, likewise. Apart from other policies, which may ask providers
+    /// and therefore come after all that is said of these.
+    ConfigPoliciesOf: ObjectId => Box<[ObjectId]>;
     /// The names of an object's sections; absent for an object that does not exist.
     Sections: ObjectId => Box<[Arc<str>]>;
     /// A policy that applies to something that a Gateway serves.
@@ -33,6 +36,10 @@ groups! {
     /// The policies that select objects of a namespace, or (an empty name) of every one, by a label, or (none) whatever labels
     /// they have.
     Selecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    /// The BackendConfigPolicies that name an object as their target.
+    ConfigTargeting: Target, Rank => ();
+    /// The BackendConfigPolicies that select objects, as [`Selecting`].
+    ConfigSelecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
     /// What holds in place of a policy, where something does.

@@ -109,16 +109,70 @@ fn a_fault_leaves_the_cluster_out_and_is_told_on_the_policy_and_its_routes() {
     assert_eq!(changed(&before), [""; 0], "it held nowhere");
 }
 
+/// Secret `apps/client` with a certificate to show and the authority to trust.
+fn client_certificate() -> Value {
+    let mut secret = secret("client");
+    secret["metadata"]["namespace"] = json!("apps");
+    let authority = secret["stringData"]["tls.crt"].clone();
+    secret["stringData"]["ca.crt"] = authority;
+    secret
+}
+
 #[test]
 fn a_certificate_for_backends_goes_to_proxies_that_send_there_and_nowhere_else() {
-    let mut certificate = secret("client");
-    certificate["metadata"]["namespace"] = json!("apps");
+    let certificate = client_certificate();
     let tls = config("c", json!({"tls": {"secretRef": {"name": "client"}, "sni": "a.example"}}));
     let mut scene = scene([backend(&["10.0.0.1"]), tls, certificate, gateway("other", json!([http("web", 81, "")]))]);
     assert_ne!(resource(&scene, ResourceKind::Secret, "secret/apps/client"), Value::Null);
     assert_eq!(scene.resource("infra/other", ResourceKind::Secret, "secret/apps/client"), None);
     scene.put(config("c", json!({})));
     assert_eq!(resource(&scene, ResourceKind::Secret, "secret/apps/client"), Value::Null);
+}
+
+#[test]
+fn a_provider_to_which_a_broken_policy_applies_closes_whoever_asks_it() {
+    let policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"name": "p", "namespace": "apps", "generation": 1},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "service"}],
+            "extProc": {"extensionRef": {"name": "processor"}}}});
+    let extension = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": "processor", "namespace": "apps", "generation": 1},
+        "spec": {"extProc": {"grpcService": {"backendRef": {"name": "provider", "port": 80}}}}});
+    let of_provider = |more: Value| {
+        let mut policy = config("c", more);
+        policy["spec"]["targetRefs"] = json!([{"group": "", "kind": "Service", "name": "provider"}]);
+        policy
+    };
+    let certificate = client_certificate();
+    let broken = of_provider(json!({"connectTimeout": "0s"}));
+    for protocol in [json!(null), json!("kubernetes.io/h2c")] {
+        let mut provider = service("provider");
+        provider["spec"]["ports"][0]["appProtocol"] = protocol;
+        let objects = [policy.clone(), extension.clone(), provider, broken.clone(), certificate.clone()];
+        let mut scene = scene(objects);
+        let accepted =
+            |scene: &Scene| scene.status(Kind::TrafficPolicy, "apps/p")["ancestors"][0]["conditions"][0].clone();
+        assert_eq!(accepted(&scene)["status"], "False", "{}", accepted(&scene));
+        let message = accepted(&scene)["message"].to_string();
+        assert!(message.contains("BackendConfigPolicy apps/c, which applies to it, is not valid there"), "{message}");
+        // A certificate of the proxy is there for who is asked, as for who is sent to.
+        let tls = json!({"tls": {"secretRef": {"name": "client"}, "sni": "a.example"}});
+        scene.put(of_provider(tls));
+        assert_eq!(accepted(&scene)["status"], "True", "{}", accepted(&scene));
+        assert_ne!(resource(&scene, ResourceKind::Secret, "secret/apps/client"), Value::Null);
+    }
+}
+
+#[test]
+fn a_policy_that_names_a_section_closes_all_of_its_target() {
+    let mut policy = config("c", json!({"connectTimeout": "1s"}));
+    policy["spec"]["targetRefs"][0]["sectionName"] = json!("web");
+    let scene = scene([backend(&["10.0.0.1"]), policy]);
+    assert_eq!(resource(&scene, ResourceKind::Cluster, CLUSTERS[1]), Value::Null);
+    assert_eq!(scene.route("apps/service", 0, "ResolvedRefs"), "False UnsupportedValue");
+    let message =
+        scene.status(Kind::BackendConfigPolicy, "apps/c")["ancestors"][0]["conditions"][0]["message"].to_string();
+    assert!(message.contains("spec.targetRefs[0].sectionName"), "{message}");
 }
 
 #[test]

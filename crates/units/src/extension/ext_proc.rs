@@ -62,7 +62,6 @@ impl ExtProc {
                 .map(|mode| sent(mode, "extProc.processingMode"))
                 .transpose()?,
             request_attributes: texts(&written.request_attributes, "extProc.requestAttributes", is_attribute)?,
-            response_attributes: texts(&written.response_attributes, "extProc.responseAttributes", is_attribute)?,
             message_timeout: at(&written.message_timeout, "messageTimeout")?,
             max_message_timeout: at(&written.max_message_timeout, "maxMessageTimeout")?,
             stat_prefix: stat_prefix(written.stat_prefix.as_deref(), "extProc.statPrefix")?,

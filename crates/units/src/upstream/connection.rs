@@ -12,6 +12,9 @@ use crate::{Refused, spec};
 /// memory for all tenants.
 const MOST_BYTES: i64 = 16 << 20;
 
+/// How often a connection may be asked whether it is still there.
+const LEAST_PING: Duration = Duration::from_secs(1);
+
 /// What Linux takes.
 const MOST_KEEPALIVE_SECONDS: u64 = 32_767;
 const MOST_PROBES: i64 = 127;
@@ -130,10 +133,18 @@ pub(super) fn http2(written: &Http2Spec) -> Result<Http2Options, Refused> {
     };
     let ping = |written: &PingSpec| -> Result<Ping, Refused> {
         let at = |text: Option<&str>, field: &str| spec::positive(text, &format!("connectionKeepalive.{field}"));
+        let rare = |text: Option<&str>, field: &str| {
+            let interval = at(text, field)?;
+            if interval.is_some_and(|interval| interval < LEAST_PING) {
+                let message = "each proxy would ask on each connection more than once a second; use 1s or more";
+                return Err(Refused::new(&format!("connectionKeepalive.{field}"), message));
+            }
+            Ok(interval)
+        };
         Ok(Ping {
-            interval: at(written.interval.as_deref(), "interval")?,
+            interval: rare(written.interval.as_deref(), "interval")?,
             timeout: at(Some(&written.timeout), "timeout")?.unwrap_or_default(),
-            idle_interval: at(written.connection_idle_interval.as_deref(), "connectionIdleInterval")?,
+            idle_interval: rare(written.connection_idle_interval.as_deref(), "connectionIdleInterval")?,
         })
     };
     Ok(Http2Options {

@@ -41,6 +41,14 @@ fn a_fault_stays_with_its_field() {
             json!({"http2ProtocolOptions": {"connectionKeepalive": {"timeout": "0s"}}}),
             "spec.http2ProtocolOptions.connectionKeepalive.timeout",
         ),
+        (
+            json!({"http2ProtocolOptions": {"connectionKeepalive": {"timeout": "1s", "interval": "1ms"}}}),
+            "spec.http2ProtocolOptions.connectionKeepalive.interval",
+        ),
+        (
+            json!({"http2ProtocolOptions": {"connectionKeepalive": {"timeout": "1s", "connectionIdleInterval": "999ms"}}}),
+            "spec.http2ProtocolOptions.connectionKeepalive.connectionIdleInterval",
+        ),
         (json!({"loadBalancer": {}}), "spec.loadBalancer"),
         (json!({"loadBalancer": {"random": {}, "roundRobin": {}}}), "spec.loadBalancer"),
         (json!({"loadBalancer": {"random": {}, "zoneAware": {"preferLocal": {}}}}), "spec.loadBalancer.zoneAware"),

@@ -154,7 +154,13 @@ pub(super) fn read(written: Spec, secrets: FindSecret<'_>, warnings: &mut Vec<Re
     })
 }
 
+/// The most that a Secret's authorities may take: each cluster has a copy of them.
+const MOST_AUTHORITIES: usize = 256 << 10;
+
 /// What a Secret has: authorities, and a certificate to show unless it is `simple`.
+///
+/// One without authorities is refused: those of the system have many more certificates than its author meant, and of a Secret
+/// that another object uses some keys may be read before others.
 fn from_secret(
     reference: &SecretRef,
     simple: bool,
@@ -163,28 +169,29 @@ fn from_secret(
     let refuse = |message: String| Refused::new("secretRef", message);
     let secret = secrets(&reference.name).map_err(refuse)?;
     let id = NsName::new(secret.namespace.clone(), secret.name.clone());
-    let entry = |key: &str| secret.data.get(key).filter(|bytes| !bytes.is_empty());
-    let trust = match entry(AUTHORITIES) {
-        Some(pem) => {
-            let pem = validate::tls::authorities(pem).map_err(|invalid| refuse(format!("Secret {id}: {invalid}")))?;
-            TlsTrust::Authorities(pem.into())
-        }
-        None => TlsTrust::System,
+    let Some(pem) = secret.data.get(AUTHORITIES) else {
+        return Err(refuse(format!("Secret {id} has no {AUTHORITIES}, so nobody knows whom to trust; store it")));
     };
+    if pem.len() > MOST_AUTHORITIES {
+        return Err(refuse(format!(
+            "{AUTHORITIES} of Secret {id} has {} bytes, and each proxy keeps a copy for each backend; use {MOST_AUTHORITIES} at \
+             most",
+            pem.len()
+        )));
+    }
+    let pem = validate::tls::authorities(pem).map_err(|invalid| refuse(format!("Secret {id}: {invalid}")))?;
+    let entry = |key: &str| secret.data.get(key).filter(|bytes| !bytes.is_empty());
     let certificate = match (entry(CERTIFICATE[0]), entry(CERTIFICATE[1])) {
         (Some(chain), Some(key)) if !simple => {
             validate::tls::check(chain, key).map_err(|invalid| refuse(format!("Secret {id}: {invalid}")))?;
             Some(id)
-        }
-        (None, None) if !simple && trust == TlsTrust::System => {
-            return Err(refuse(format!("Secret {id} has neither {AUTHORITIES} nor tls.crt with tls.key; store some")));
         }
         (Some(_), None) | (None, Some(_)) if !simple => {
             return Err(refuse(format!("Secret {id} has one of tls.crt and tls.key alone; store both, or neither")));
         }
         _ => None,
     };
-    Ok((trust, certificate))
+    Ok((TlsTrust::Authorities(pem.into()), certificate))
 }
 
 fn texts(list: &[String], field: &str, is_good: impl Fn(&str) -> bool) -> Result<Box<[Arc<str>]>, Refused> {
@@ -247,5 +254,35 @@ mod tests {
         }
         let missing = read(serde_json::json!({"secretRef": {"name": "s"}})).expect_err("refused");
         assert_eq!(missing.message, "Secret s does not exist");
+    }
+
+    #[test]
+    fn a_secret_without_authorities_has_nobody_trusted() {
+        let read = |data: serde_json::Value, more: serde_json::Value| {
+            let secret = serde_json::json!({"metadata": {"name": "s", "namespace": "n"}, "stringData": data});
+            let Ok(api::Object::Secret(secret)) = api::decode_json(api::Kind::Secret, &secret.to_string()) else {
+                panic!("no Secret")
+            };
+            let secret = Arc::new(secret);
+            let mut spec = serde_json::json!({"secretRef": {"name": "s"}, "sni": "a.example"});
+            spec.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+            read(spec::decode(&spec)?, &|_| Ok(secret.clone()), &mut Vec::new())
+        };
+        let none = || serde_json::json!({});
+        let simple = || serde_json::json!({"simpleTLS": true});
+        let shown = || serde_json::json!({"tls.crt": "x", "tls.key": "x"});
+        let large = "x".repeat(MOST_AUTHORITIES + 1);
+        for (data, more, words) in [
+            (shown(), none(), "has no ca.crt"),
+            (shown(), simple(), "has no ca.crt"),
+            (none(), none(), "has no ca.crt"),
+            (serde_json::json!({"ca.crt": ""}), none(), "ca.crt"),
+            (serde_json::json!({"ca.crt": ""}), simple(), "ca.crt"),
+            (serde_json::json!({"CA.crt": "x"}), none(), "has no ca.crt"),
+            (serde_json::json!({"ca.crt": large}), none(), "262144 at most"),
+        ] {
+            let refused = read(data, more).expect_err("refused");
+            assert!(refused.field == "secretRef" && refused.message.contains(words), "{refused:?}");
+        }
     }
 }

@@ -32,9 +32,6 @@ pub struct ExtProc {
     /// Attributes of requests that it sees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request_attributes: Vec<Box<str>>,
-    /// Attributes of responses that it sees.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub response_attributes: Vec<Box<str>>,
     /// Whether it may say itself what it is sent.
     pub allow_processing_mode_override: bool,
     /// What it may say then; anything unless set.
@@ -57,7 +54,6 @@ impl Default for ExtProc {
             route_cache_action: RouteCacheAction::FromResponse,
             metadata_options: None,
             request_attributes: Vec::new(),
-            response_attributes: Vec::new(),
             allow_processing_mode_override: false,
             allowed_processing_mode_overrides: Vec::new(),
             filter_stage: None,

@@ -97,7 +97,6 @@ static EXT_PROC: Node = Node::Object(&[
     optional("metadataOptions", &METADATA_OPTIONS),
     optional("processingMode", &PROCESSING_MODE),
     optional("requestAttributes", &TEXTS),
-    optional("responseAttributes", &TEXTS),
     optional("routeCacheAction", &ROUTE_CACHE_ACTION),
     optional("statPrefix", &SOME_TEXT),
 ]);

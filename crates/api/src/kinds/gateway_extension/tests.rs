@@ -106,7 +106,7 @@ fn every_property_survives_decoding_and_encoding() {
             "filterStage": {"predicate": "Before", "stage": "AuthN", "weight": -1}, "grpcService": grpc,
             "maxMessageTimeout": "2s", "messageTimeout": "1s",
             "metadataOptions": {"forwarding": {"typed": ["a"], "untyped": ["b"]}}, "processingMode": mode,
-            "requestAttributes": ["a"], "responseAttributes": ["b"], "routeCacheAction": "Clear", "statPrefix": "p",
+            "requestAttributes": ["a"], "routeCacheAction": "Clear", "statPrefix": "p",
         }}),
         json!({"rateLimit": {"domain": "d", "failOpen": false, "grpcService": grpc, "timeout": "1s",
             "xRateLimitHeaders": "DraftVersion03"}}),

@@ -23,6 +23,13 @@ pub(crate) static TARGET_SELECTOR: Node = Node::Object(&[
     required("matchLabels", &ANY_MAP),
     optional("sectionName", &SECTION_NAME),
 ]);
+/// Of policies that hold for all of an object or not at all.
+pub(crate) static WHOLE_TARGET_REFS: Node = list(1, 16, &WHOLE_TARGET_REF);
+static WHOLE_TARGET_REF: Node =
+    Node::Object(&[required("group", &GROUP), required("kind", &KIND), required("name", &NAME)]);
+pub(crate) static WHOLE_TARGET_SELECTORS: Node = list(0, usize::MAX, &WHOLE_TARGET_SELECTOR);
+static WHOLE_TARGET_SELECTOR: Node =
+    Node::Object(&[required("group", &GROUP), required("kind", &KIND), required("matchLabels", &ANY_MAP)]);
 
 pub(super) static POLICY_STATUS: Node = Node::Object(&[required("ancestors", &ANCESTORS)]);
 static ANCESTORS: Node = list(0, 16, &ANCESTOR);
