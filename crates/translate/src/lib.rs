@@ -27,6 +27,7 @@ mod resolve;
 mod route;
 mod share;
 mod status;
+mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tls;

@@ -1,6 +1,6 @@
 //! Policies: attached to routes, rules, Gateways and listeners, inherited down trees of routes, and judged.
 //!
-//! A policy files itself under what it targets, so that it wakes its targets alone. What a rule makes of the policies on
+//! What they target is in [`target`](crate::target). What a rule makes of the policies on
 //! it and on its ancestors is in [`rule`]; what those on a Gateway or listener do is in [`wide`].
 
 mod count;
@@ -13,61 +13,22 @@ pub(crate) mod wide;
 
 use std::sync::Arc;
 
-use api::{
-    Kind, Object, ObjectId,
-    group::KGATEWAY_GROUP,
-    meta::{ObjectMeta, StringMap},
-    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
-};
-use engine::{Derived, Emitter, Group, Lookup, Scope};
-use ir::{GATEWAY_API, NsName, Problem, RouteId, RouteKind, Severity, filter::PathModifier, matching::Age};
+use api::{Kind, Object, ObjectId};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{Problem, RouteId, Severity, filter::PathModifier};
 use units::{AnyUnit, Others, ParsedUnit, Unit, UrlRewrite};
 
 use crate::{
     budget::cost::{matchable, replaceable},
     extension, internal,
     tables::{
-        input::{Backends, Config, Gateways, ObjectKey, RewritePolicies, Services, TrafficPolicies, object_kind},
-        policy::{
-            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, PoliciesOf, Policy, PolicyRow, Rank, Sections,
-            Selecting, Selector, Target, Targeting,
-        },
+        input::{Gateways, ObjectKey, RewritePolicies, TrafficPolicies},
+        policy::{Policy, PolicyRow, Sections},
         route::RouteHead,
     },
+    target::{self, Attachable, key_of},
     violation::{sound, violations},
 };
-pub(crate) use read::weight_problem;
-
-/// The key of a policy's row in the table of its kind.
-pub(crate) fn key_of(id: &ObjectId) -> NsName {
-    NsName::new(id.namespace.clone(), id.name.clone())
-}
-
-/// The kind that a target means, of those that a policy of `policy` kind can apply to.
-pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
-    match RouteKind::named(group, kind) {
-        _ if policy == Kind::BackendConfigPolicy => match (group, kind) {
-            ("", "Service") => Some(Kind::Service),
-            (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),
-            _ => None,
-        },
-        Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
-        None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
-        _ => None,
-    }
-}
-
-/// The section that is meant; an empty name means all of the object.
-pub(crate) fn section(name: Option<&Arc<str>>) -> Option<Arc<str>> {
-    name.filter(|name| !name.is_empty()).cloned()
-}
-
-/// A policy of any kind, apart from what it says.
-struct Attachable<'a> {
-    metadata: &'a ObjectMeta,
-    refs: &'a [LocalPolicyTargetReference],
-    selectors: &'a [LocalPolicyTargetSelector],
-}
 
 impl Derived for PolicyRow {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Policy> {
@@ -136,128 +97,13 @@ fn row(
         let policy = scope.get::<TrafficPolicies>(&key)?;
         let api::TrafficPolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy {
-            rank: file::<Targeting, Selecting>(scope, id, &written, section),
-            units: traffic(&policy).map(Into::into),
-        })
+        Some(Policy { rank: target::file(scope, id, &written), units: traffic(&policy).map(Into::into) })
     } else {
         let policy = scope.get::<RewritePolicies>(&key)?;
         let api::RewritePolicy { metadata, spec } = &*policy;
         let written = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-        Some(Policy {
-            rank: file::<Targeting, Selecting>(scope, id, &written, section),
-            units: rewrite(&policy).map(Into::into),
-        })
+        Some(Policy { rank: target::file(scope, id, &written), units: rewrite(&policy).map(Into::into) })
     }
-}
-
-/// Files a policy of backends under what it targets.
-pub(crate) fn of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api::BackendConfigPolicy) {
-    let api::BackendConfigPolicy { metadata, spec } = policy;
-    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
-    // They hold for all of an object or not at all, and one that names a section closes it.
-    file::<ConfigTargeting, ConfigSelecting>(scope, id, &policy, |_| None);
-}
-
-/// Files a policy under what it targets.
-fn file<T, S>(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>, section: SectionOf) -> Rank
-where
-    T: Group<Key = Target, Sort = Rank, Entry = ()>,
-    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
-{
-    let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
-    let age = Age { created, name: key_of(id) };
-    let rank = Rank { kind: id.kind, weight: read::weight(policy.metadata), age };
-    for target in policy.refs {
-        let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
-        let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
-        let target = Target { object, section: section(target.section_name.as_ref()) };
-        scope.emit::<T>(target, rank.clone(), ());
-    }
-    for (selector, index) in policy.selectors.iter().zip(0..) {
-        let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
-        let first = selector.match_labels.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
-        let section = section(selector.section_name.as_ref());
-        let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
-        let entry = Selector { labels: selector.match_labels.clone(), section };
-        scope.emit::<S>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
-    }
-    rank
-}
-
-/// The section that a target means by what it names.
-type SectionOf = fn(Option<&Arc<str>>) -> Option<Arc<str>>;
-
-/// A kind, a namespace, and a label.
-type SelectingKey = <Selecting as Group>::Key;
-
-/// The namespace whose policies select objects of every namespace, if there is one.
-fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
-    let config = scope.get::<Config>(&())?;
-    Some(config.policies.global_namespace.clone()).filter(|namespace| !namespace.is_empty())
-}
-
-fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
-    matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy)
-        && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
-}
-
-impl Lookup for PoliciesOf {
-    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[ObjectId]>> {
-        let object = &target.object;
-        match object.kind {
-            Kind::Gateway => attached::<Targeting, Selecting>(
-                scope,
-                target,
-                &scope.get::<Gateways>(&key_of(object))?.metadata.labels,
-            ),
-            _ => {
-                attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&RouteId::of(object)?)?.labels)
-            }
-        }
-    }
-}
-
-impl Lookup for ConfigPoliciesOf {
-    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Box<[ObjectId]>> {
-        let target = Target { object: object.clone(), section: None };
-        let key = key_of(object);
-        match object.kind {
-            Kind::Service => {
-                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, &scope.get::<Services>(&key)?.labels)
-            }
-            _ => {
-                let labels = &scope.get::<Backends>(&key)?.metadata.labels;
-                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, labels)
-            }
-        }
-    }
-}
-
-/// The policies that name a target or select it by its labels, in the order in which they count.
-fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
-where
-    T: Group<Key = Target, Sort = Rank, Entry = ()>,
-    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
-{
-    let object = &target.object;
-    let mut ranks: Vec<Rank> = scope.group::<T>(target).iter().map(|(rank, ())| rank.clone()).collect();
-    let everywhere = global_namespace(scope).map(|_| Arc::default());
-    let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
-    let namespaces = [Some(object.namespace.clone()), everywhere].into_iter().flatten();
-    let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
-    for (from, pair) in all {
-        let selecting = scope.group::<S>(&(object.kind, from, pair));
-        let selected = selecting.iter().filter(|(_, selector)| {
-            selector.section == target.section
-                && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-        });
-        ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
-    }
-    ranks.sort_unstable();
-    ranks.dedup();
-    let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
-    (!policies.is_empty()).then_some(policies)
 }
 
 impl Lookup for Sections {

@@ -14,12 +14,12 @@ use units::upstream::{self, UpstreamSaid};
 use super::hosts::BackendHosts;
 use crate::{
     internal,
-    policy::{key_of, of_backends},
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
         input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
         policy::ConfigPoliciesOf,
     },
+    target::{file_of_backends, key_of},
     violation::violations,
 };
 
@@ -60,7 +60,7 @@ groups! {
 impl Derived for ConfigPolicyRow {
     fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Result<UpstreamSaid, Problem>> {
         let policy = scope.get::<BackendConfigPolicies>(&key_of(id))?;
-        of_backends(scope, id, &policy);
+        file_of_backends(scope, id, &policy);
         let mut refused: Vec<_> = violations(&Object::BackendConfigPolicy((*policy).clone())).collect();
         let is_of_all =
             |problem: &Problem| !policy.spec.invalid.is_empty() || upstream::field_at(&problem.field).is_none();
@@ -83,7 +83,7 @@ impl Derived for ConfigPolicyRow {
 
     /// It is refused, and stays with its targets, which nobody reaches as if it were not there.
     fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Result<UpstreamSaid, Problem>> {
-        of_backends(scope, id, &*scope.get::<BackendConfigPolicies>(&key_of(id))?);
+        file_of_backends(scope, id, &*scope.get::<BackendConfigPolicies>(&key_of(id))?);
         Some(Err(internal::problem(Severity::Refused, "")))
     }
 }

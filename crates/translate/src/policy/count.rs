@@ -5,7 +5,7 @@ use api::{Kind, ObjectId};
 use engine::{Derived, Emitter};
 use ir::{NsName, Reason, RouteId};
 
-use super::key_of;
+use crate::target::key_of;
 use crate::{
     delegation::PolicyDirectives,
     tables::backend::ConfigPolicyRow,

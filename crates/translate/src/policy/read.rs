@@ -1,35 +1,14 @@
 //! Reading policies. What a policy asks for and cannot have is a fault of all of it: nothing is served as if it had not
 //! asked.
 
-use std::cmp::Reverse;
-
-use api::{meta::ObjectMeta, policy::LocalPolicyTargetReference, rewrite_policy::RewritePolicySpec};
+use api::{policy::LocalPolicyTargetReference, rewrite_policy::RewritePolicySpec};
 use ir::{
     Problem, Reason, Severity,
     filter::{PathModifier, PrefixReplacement},
 };
 use units::UrlRewrite;
 
-use super::target_kind;
-
-/// The annotation with a policy's weight among those of one target.
-const WEIGHT: &str = "kgateway.dev/policy-weight";
-
-/// The greater first; what is no weight counts as none.
-pub(super) fn weight(metadata: &ObjectMeta) -> Reverse<i32> {
-    Reverse(written_weight(metadata).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default())
-}
-
-fn written_weight(metadata: &ObjectMeta) -> Option<&str> {
-    metadata.annotations.get(WEIGHT).map(AsRef::as_ref)
-}
-
-/// A weight that is none.
-pub(crate) fn weight_problem(metadata: &ObjectMeta) -> Option<Problem> {
-    let written = written_weight(metadata).filter(|written| written.trim().parse::<i32>().is_err())?;
-    let message = format!("{written:?} means nothing here: it counts as 0; use a whole number of 32 bits");
-    Some(Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("metadata.annotations[{WEIGHT}]"), message))
-}
+use crate::target::target_kind;
 
 fn refused(reason: Reason, field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::new(Severity::Refused, reason, field, message)

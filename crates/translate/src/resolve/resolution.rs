@@ -17,11 +17,11 @@ use crate::{
     budget::cost::{Limits, Meter, affordable},
     delegation::{combine, not_allowed},
     policy::{
-        key_of,
         rule::{Effective, effective},
         wide::{SlotWordAt, WideAuth, section},
     },
     tables::{attachment::Attachment, policy::Target, terms::Terms},
+    target::key_of,
 };
 
 /// A rule whose references are being followed.

@@ -9,11 +9,11 @@ use ir::{Problem, Reason, Severity};
 use super::{Conditions, StatusReport, ancestors::entries, and_notes, listed};
 use crate::{
     backend::config::{Held, HeldAt},
-    policy::{key_of, target_kind, weight_problem},
     tables::{
         backend::ConfigPolicyRow,
         input::{BackendConfigPolicies, Backends, Services},
     },
+    target::{key_of, target_kind, weight_problem},
 };
 
 /// An entry for each target, which is where such a policy holds, whichever Gateways lead there.

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     delegation::{DelegationPoliciesOf, PolicyDirectives, targeted},
-    policy::{key_of, section},
     tables::{
         delegation::{Places, ServedChain},
         gateway::Fault,
@@ -18,6 +17,7 @@ use crate::{
         policy::PolicyGateways,
         route::RouteHead,
     },
+    target::{key_of, section},
 };
 
 /// What is to be said of a policy.

@@ -19,7 +19,6 @@ use super::{
     and_notes, backend_config_policy, delegation_policy, listed,
 };
 use crate::{
-    policy::{key_of, section, target_kind, weight_problem},
     tables::{
         input::{RewritePolicies, TrafficPolicies},
         policy::{
@@ -27,6 +26,7 @@ use crate::{
             UsedEntry, Why, Winner,
         },
     },
+    target::{key_of, section, target_kind, weight_problem},
     words::MAX_LISTED,
 };
 

@@ -1,0 +1,183 @@
+//! What policies target: they are filed under it, so that they wake their targets alone, and found there.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use api::{
+    Kind, ObjectId,
+    group::KGATEWAY_GROUP,
+    meta::{ObjectMeta, StringMap},
+    policy::{LocalPolicyTargetReference, LocalPolicyTargetSelector},
+};
+use engine::{Emitter, Group, Lookup, Scope};
+use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, matching::Age};
+
+use crate::tables::{
+    input::{Backends, Config, Gateways, ObjectKey, Services, object_kind},
+    policy::{
+        ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
+    },
+    route::RouteHead,
+};
+
+/// The key of a policy's row in the table of its kind.
+pub(crate) fn key_of(id: &ObjectId) -> NsName {
+    NsName::new(id.namespace.clone(), id.name.clone())
+}
+
+/// The kind that a target means, of those that a policy of `policy` kind can apply to.
+pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
+    match RouteKind::named(group, kind) {
+        _ if policy == Kind::BackendConfigPolicy => match (group, kind) {
+            ("", "Service") => Some(Kind::Service),
+            (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),
+            _ => None,
+        },
+        Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
+        None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
+        _ => None,
+    }
+}
+
+/// The section that is meant; an empty name means all of the object.
+pub(crate) fn section(name: Option<&Arc<str>>) -> Option<Arc<str>> {
+    name.filter(|name| !name.is_empty()).cloned()
+}
+
+/// A policy of any kind, apart from what it says.
+pub(crate) struct Attachable<'a> {
+    pub(crate) metadata: &'a ObjectMeta,
+    pub(crate) refs: &'a [LocalPolicyTargetReference],
+    pub(crate) selectors: &'a [LocalPolicyTargetSelector],
+}
+
+/// The annotation with a policy's weight among those of one target.
+const WEIGHT: &str = "kgateway.dev/policy-weight";
+
+/// The greater first; what is no weight counts as none.
+fn weight(metadata: &ObjectMeta) -> Reverse<i32> {
+    Reverse(written_weight(metadata).and_then(|weight| weight.trim().parse().ok()).unwrap_or_default())
+}
+
+fn written_weight(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.annotations.get(WEIGHT).map(AsRef::as_ref)
+}
+
+/// A weight that is none.
+pub(crate) fn weight_problem(metadata: &ObjectMeta) -> Option<Problem> {
+    let written = written_weight(metadata).filter(|written| written.trim().parse::<i32>().is_err())?;
+    let message = format!("{written:?} means nothing here: it counts as 0; use a whole number of 32 bits");
+    Some(Problem::new(Severity::Ignored, Reason::UnsupportedValue, format!("metadata.annotations[{WEIGHT}]"), message))
+}
+
+/// Files a policy under what it targets.
+pub(crate) fn file(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>) -> Rank {
+    file_in::<Targeting, Selecting>(scope, id, policy, section)
+}
+
+/// Files a policy of backends under what it targets.
+pub(crate) fn file_of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api::BackendConfigPolicy) {
+    let api::BackendConfigPolicy { metadata, spec } = policy;
+    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+    // They hold for all of an object or not at all, and one that names a section closes it.
+    file_in::<ConfigTargeting, ConfigSelecting>(scope, id, &policy, |_| None);
+}
+
+fn file_in<T, S>(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>, section: SectionOf) -> Rank
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
+    let created = policy.metadata.creation_timestamp.map_or(0, jiff::Timestamp::as_second);
+    let age = Age { created, name: key_of(id) };
+    let rank = Rank { kind: id.kind, weight: weight(policy.metadata), age };
+    for target in policy.refs {
+        let Some(kind) = target_kind(id.kind, &target.group, &target.kind) else { continue };
+        let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
+        let target = Target { object, section: section(target.section_name.as_ref()) };
+        scope.emit::<T>(target, rank.clone(), ());
+    }
+    for (selector, index) in policy.selectors.iter().zip(0..) {
+        let Some(kind) = target_kind(id.kind, &selector.group, &selector.kind) else { continue };
+        let first = selector.match_labels.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
+        let section = section(selector.section_name.as_ref());
+        let namespace = if is_global(scope, id) { Arc::default() } else { id.namespace.clone() };
+        let entry = Selector { labels: selector.match_labels.clone(), section };
+        scope.emit::<S>((kind, namespace, first), (rank.clone(), index), Arc::new(entry));
+    }
+    rank
+}
+
+/// The section that a target means by what it names.
+type SectionOf = fn(Option<&Arc<str>>) -> Option<Arc<str>>;
+
+/// A kind, a namespace, and a label.
+type SelectingKey = <Selecting as Group>::Key;
+
+/// The namespace whose policies select objects of every namespace, if there is one.
+fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
+    let config = scope.get::<Config>(&())?;
+    Some(config.policies.global_namespace.clone()).filter(|namespace| !namespace.is_empty())
+}
+
+fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
+    matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy)
+        && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
+}
+
+impl Lookup for PoliciesOf {
+    fn compute(scope: &Scope<'_>, target: &Target) -> Option<Box<[ObjectId]>> {
+        let object = &target.object;
+        match object.kind {
+            Kind::Gateway => attached::<Targeting, Selecting>(
+                scope,
+                target,
+                &scope.get::<Gateways>(&key_of(object))?.metadata.labels,
+            ),
+            _ => {
+                attached::<Targeting, Selecting>(scope, target, &scope.get::<RouteHead>(&RouteId::of(object)?)?.labels)
+            }
+        }
+    }
+}
+
+impl Lookup for ConfigPoliciesOf {
+    fn compute(scope: &Scope<'_>, object: &ObjectId) -> Option<Box<[ObjectId]>> {
+        let target = Target { object: object.clone(), section: None };
+        let key = key_of(object);
+        match object.kind {
+            Kind::Service => {
+                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, &scope.get::<Services>(&key)?.labels)
+            }
+            _ => {
+                let labels = &scope.get::<Backends>(&key)?.metadata.labels;
+                attached::<ConfigTargeting, ConfigSelecting>(scope, &target, labels)
+            }
+        }
+    }
+}
+
+/// The policies that name a target or select it by its labels, in the order in which they count.
+fn attached<T, S>(scope: &Scope<'_>, target: &Target, labels: &StringMap) -> Option<Box<[ObjectId]>>
+where
+    T: Group<Key = Target, Sort = Rank, Entry = ()>,
+    S: Group<Key = SelectingKey, Sort = (Rank, u32), Entry = Arc<Selector>>,
+{
+    let object = &target.object;
+    let mut ranks: Vec<Rank> = scope.group::<T>(target).iter().map(|(rank, ())| rank.clone()).collect();
+    let everywhere = global_namespace(scope).map(|_| Arc::default());
+    let pairs = labels.iter().map(|(key, value)| Some((key.clone(), value.clone())));
+    let namespaces = [Some(object.namespace.clone()), everywhere].into_iter().flatten();
+    let all = pairs.chain([None]).flat_map(|pair| namespaces.clone().map(move |from| (from, pair.clone())));
+    for (from, pair) in all {
+        let selecting = scope.group::<S>(&(object.kind, from, pair));
+        let selected = selecting.iter().filter(|(_, selector)| {
+            selector.section == target.section
+                && selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        });
+        ranks.extend(selected.map(|((rank, _), _)| rank.clone()));
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    let policies: Box<[_]> = ranks.iter().map(Rank::policy).collect();
+    (!policies.is_empty()).then_some(policies)
+}
