@@ -174,6 +174,7 @@ impl Stream {
         loop {
             // Before anything is sent, so that clusters precede what depends on them.
             self.begin(now);
+            self.arrange_extensions();
             for kind in ResourceType::ALL {
                 let response = match self.protocol {
                     Protocol::Delta => self.compose_delta(kind, now),
@@ -198,7 +199,7 @@ impl Stream {
             }
         };
         let removal = match &self.rollout.removal {
-            Removal::Waiting { until, .. } if self.types.iter().any(|state| state.holding) => Some(*until),
+            Removal::Waiting { until, .. } if self.holds() => Some(*until),
             _ => None,
         };
         let answers = self.types.iter().filter(|state| state.blocked).flat_map(|state| {

@@ -69,8 +69,11 @@ pub(super) struct Rollout {
     pub(super) target: Option<Snapshot>,
     /// The snapshot that listeners and routes were last switched to.
     pub(super) settled: Option<Snapshot>,
-    /// Configurations of extensions while routes are switched: they serve the routes of `settled` as those of `target`.
-    pub(super) bridge: Resources,
+    /// Configurations of extensions that listeners and routes from before the last switch may refer to, until what is no
+    /// longer used may go.
+    lingering: Option<Resources>,
+    /// Configurations of extensions as the client shall have them, and what they were made of.
+    extensions: Option<(Vec<Resources>, Resources)>,
     /// Whether `latest` was not rolled out yet.
     pub(super) fresh: bool,
     pub(super) removal: Removal,
@@ -81,9 +84,8 @@ impl Rollout {
     pub(super) fn source(&self, kind: ResourceType) -> Option<&Resources> {
         let snapshot = match (kind, self.phase) {
             (ResourceType::Endpoints | ResourceType::Secret, _) => &self.latest,
-            (ResourceType::ExtensionConfig, Phase::Extend { .. } | Phase::Switch { .. }) => return Some(&self.bridge),
-            (ResourceType::ExtensionConfig, Phase::Make { .. })
-            | (ResourceType::Listener | ResourceType::RouteConfiguration, Phase::Make { .. } | Phase::Extend { .. }) => {
+            (ResourceType::ExtensionConfig, _) => return self.extensions.as_ref().map(|(_, extensions)| extensions),
+            (ResourceType::Listener | ResourceType::RouteConfiguration, Phase::Make { .. } | Phase::Extend { .. }) => {
                 &self.settled
             }
             (ResourceType::Cluster, _) | (_, Phase::Idle | Phase::Switch { .. }) => &self.target,
@@ -142,8 +144,8 @@ impl Stream {
             }
             ResourceType::Secret => self.kept.values().any(|needs| needs.secrets.contains_key(name)),
             ResourceType::RouteConfiguration => self.kept.contains_key(&(kind, Arc::from(name))),
-            // What a listener that drains has of it stands in that listener.
-            ResourceType::Listener | ResourceType::ExtensionConfig => false,
+            ResourceType::ExtensionConfig => self.kept.values().any(|needs| needs.extensions.contains_key(name)),
+            ResourceType::Listener => false,
         }
     }
 
@@ -151,7 +153,33 @@ impl Stream {
     pub(super) fn needs(&self) -> Needs {
         let [clusters, secrets] =
             [ResourceType::Cluster, ResourceType::Secret].map(|kind| self.types[kind.index()].sent.clone());
-        Needs { clusters, secrets }
+        // Of those that a client said that it has nothing is known but the version, so they are taken as they shall be.
+        let extensions = self.rollout.source(ResourceType::ExtensionConfig).cloned().unwrap_or_default();
+        Needs { clusters, secrets, extensions }
+    }
+
+    /// Makes the configurations of extensions for this moment: all that routes refer to which the client may be using, and
+    /// from [`Phase::Extend`] on what those of the target refer to. All listeners of a client share one of each name, so a
+    /// listener that drains loses its entries with the last rollout that does without them.
+    pub(super) fn arrange_extensions(&mut self) {
+        let rollout = &self.rollout;
+        let of = |snapshot: &Snapshot| snapshot.of(ResourceType::ExtensionConfig).clone();
+        let target = rollout.target.as_ref().filter(|_| !matches!(rollout.phase, Phase::Make { .. }));
+        let snapshots = rollout.settled.iter().chain(target).map(of);
+        let older = self.kept.values().map(|needs| &needs.extensions).chain(&rollout.lingering).cloned();
+        let mut all: Vec<_> = older.chain(snapshots).collect();
+        all.dedup();
+        if rollout.extensions.as_ref().is_some_and(|(made_of, _)| *made_of == all) {
+            return;
+        }
+        let union = all.iter().cloned().reduce(|old, new| union::of_all(&old, new));
+        self.rollout.extensions = union.map(|union| (all, union));
+    }
+
+    /// Whether anything is there only until what is no longer used may go.
+    pub(super) fn holds(&self) -> bool {
+        let has_extensions = self.types[ResourceType::ExtensionConfig.index()].asked;
+        (has_extensions && self.rollout.lingering.is_some()) || self.types.iter().any(|state| state.holding)
     }
 
     /// Takes the next step if it may be taken. Returns whether it did.
@@ -188,10 +216,6 @@ impl Stream {
             }
             self.observations.push(Observation::GateExpired(Gate::Make));
         }
-        let kind = ResourceType::ExtensionConfig;
-        let of = |snapshot: &Option<Snapshot>| snapshot.as_ref().map(|snapshot| snapshot.of(kind).clone());
-        self.rollout.bridge =
-            union::of_all(&of(&self.rollout.settled).unwrap_or_default(), of(&self.rollout.target).unwrap_or_default());
         self.rollout.phase = Phase::Extend { since: now };
         true
     }
@@ -225,10 +249,20 @@ impl Stream {
                 Removal::Open => (now + self.settings.gate_timeout, false),
             };
             self.rollout.removal = Removal::Waiting { until, initial, arriving };
+            self.linger();
         }
         self.rollout.settled.clone_from(&self.rollout.target);
         self.rollout.phase = Phase::Idle;
         true
+    }
+
+    /// Has the configurations of extensions of before stay until what is no longer used may go, if the target's differ.
+    fn linger(&mut self) {
+        let of = |snapshot: &Option<Snapshot>| snapshot.as_ref().map(|it| it.of(ResourceType::ExtensionConfig).clone());
+        let (settled, target) = (of(&self.rollout.settled), of(&self.rollout.target).unwrap_or_default());
+        let before =
+            self.rollout.lingering.take().into_iter().chain(settled).reduce(|old, new| union::of_all(&old, new));
+        self.rollout.lingering = before.filter(|before| *before != target);
     }
 
     fn open_removal(&mut self, now: Instant) -> bool {
@@ -242,11 +276,15 @@ impl Stream {
             if now < *until {
                 return false;
             }
-            if self.types.iter().any(|state| state.holding) {
+            if self.holds() {
                 self.observations.push(Observation::GateExpired(Gate::Break));
             }
         }
         self.keep_old_routes();
+        // The next rollout, if one is under way, has the client use what was there before as well, and takes its turn.
+        if self.rollout.phase == Phase::Idle {
+            self.rollout.lingering = None;
+        }
         self.rollout.removal = Removal::Open;
         true
     }

@@ -52,7 +52,7 @@ pub(super) struct InFlight {
     pub(super) overdue: bool,
     pub(super) versions: Vec<(Arc<str>, Version)>,
     pub(super) removed: Vec<Arc<str>>,
-    /// For what refers to clusters and secrets: those that the client had when this was sent.
+    /// For what refers to others: what the client had of those when this was sent.
     pub(super) needs: Option<Needs>,
 }
 
@@ -61,6 +61,7 @@ pub(super) struct InFlight {
 pub(super) struct Needs {
     pub(super) clusters: Resources,
     pub(super) secrets: Resources,
+    pub(super) extensions: Resources,
 }
 
 /// What a response has to contain.

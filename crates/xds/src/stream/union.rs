@@ -15,11 +15,13 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use crate::resource::{Resource, Version, put_length};
 use crate::snapshot::Resources;
 
-/// The resources of `new`, each with what `old` has of it besides.
+/// The resources of both, each as `new` has it, with what `old` has of it besides.
 pub(super) fn of_all(old: &Resources, mut new: Resources) -> Resources {
     let both = old.diff(&new).filter_map(|change| match change {
         DiffItem::Update { old: (_, old), new: (name, new) } => Some((name.clone(), of(old, new)?)),
-        DiffItem::Add(..) | DiffItem::Remove(..) => None,
+        // What a client said that it has is not known.
+        DiffItem::Remove(name, old) => old.has_body().then(|| (name.clone(), old.clone())),
+        DiffItem::Add(..) => None,
     });
     let both: BTreeMap<_, _> = both.collect();
     for (name, resource) in both {

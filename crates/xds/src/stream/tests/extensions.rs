@@ -138,6 +138,57 @@ fn routes_do_not_wait_for_one_that_was_rejected_and_wait_no_longer_than_the_boun
 }
 
 #[test]
+fn a_route_configuration_that_drains_keeps_its_entries_until_nobody_subscribes_to_it() {
+    for mut client in both_settled("ab") {
+        let is_delta = client.protocol == Protocol::Delta;
+        client.shall_have("LDS l@2; RDS q@1; ECDS x@b");
+        client.accepts("LDS l@2");
+        // Its listener drains.
+        client.ask(if is_delta { "RDS +q" } else { "RDS r q" });
+        client.accepts("RDS q@1");
+        client.is_sent(&[]);
+        // Nor does it lose them to the next changes.
+        client.shall_have("LDS l@2; RDS q@2; ECDS x@bc");
+        client.accepts("ECDS x@abc");
+        client.accepts("RDS q@2");
+        client.shall_have("LDS l@2; RDS q@3; ECDS x@b");
+        client.accepts("RDS q@3");
+        client.accepts("ECDS x@ab");
+        client.ask(if is_delta { "RDS -r" } else { "RDS q" });
+        client.accepts("ECDS x@b");
+        client.is_sent(&[]);
+        assert_eq!(client.learned(), []);
+    }
+}
+
+#[test]
+fn the_last_listener_drains_with_its_entries() {
+    for mut client in both_settled("a") {
+        let is_delta = client.protocol == Protocol::Delta;
+        client.shall_have("");
+        client.accepts(if is_delta { "LDS -l" } else { "LDS" });
+        client.is_sent(&[]);
+        client.ask(if is_delta { "RDS -r" } else { "RDS" });
+        client.is_sent(if is_delta { &["ECDS -x"] } else { &[] });
+    }
+}
+
+#[test]
+fn routes_that_were_rejected_leave_those_of_before_their_entries() {
+    for mut client in both_settled("a") {
+        client.shall_have("LDS l@1; RDS r@2; ECDS x@b");
+        client.accepts("ECDS x@ab");
+        client.is_sent(&["RDS r@2"]);
+        client.nack("RDS");
+        client.is_sent(&[]);
+        client.shall_have("LDS l@1; RDS r@3; ECDS x@b");
+        client.accepts("RDS r@3");
+        client.accepts("ECDS x@b");
+        client.is_sent(&[]);
+    }
+}
+
+#[test]
 fn a_client_that_asks_for_none_waits_for_none() {
     let mut client = settled(Protocol::Delta, "CDS a@1; EDS a@1; LDS l@1; RDS r@1; ECDS x@a", "+a", "+r");
     client.shall_have("CDS a@1; EDS a@1; LDS l@1; RDS r@2; ECDS x@b");

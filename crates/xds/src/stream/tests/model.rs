@@ -54,8 +54,7 @@ struct Envoy {
     /// Listeners and routes of responses that it rejected: the server cannot know which of them it kept.
     doubtful: BTreeSet<(ResourceType, String)>,
     secrets: BTreeSet<String>,
-    /// Routes that it had when it reconnected, or that were gone while it had them, as where a listener drains: what they
-    /// refer to is not kept.
+    /// Routes that it had when it reconnected: what they refer to is not known.
     from_before: BTreeSet<String>,
     /// A gate has expired, so that order is not promised any more.
     loose: bool,
@@ -283,7 +282,6 @@ impl Envoy {
             Secret | ExtensionConfig => self.send(kind, &[], &[], Some((nonce, error))),
         }
         self.release();
-        self.note_gone();
         self.check_order();
         true
     }
@@ -336,15 +334,6 @@ impl Envoy {
         }
     }
 
-    /// Takes note of the routes that it has and shall not have.
-    fn note_gone(&mut self) {
-        let rollout = &self.stream.rollout;
-        let snapshots = || [&rollout.latest, &rollout.target, &rollout.settled].into_iter().flatten();
-        let shall = |name: &str| snapshots().all(|snapshot| snapshot.get(RouteConfiguration, name).is_some());
-        let gone: Vec<_> = self.held_names(RouteConfiguration).filter(|name| !shall(name)).collect();
-        self.from_before.extend(gone);
-    }
-
     /// No route that is in use names a cluster or an entry that is not, unless something was rejected or a gate expired.
     fn check_order(&self) {
         if self.loose {
@@ -358,8 +347,7 @@ impl Envoy {
                 );
             }
             let Some(extension) = self.held.get(&(ExtensionConfig, "x".into())) else { continue };
-            let kept = self.doubtful.contains(&(RouteConfiguration, name.clone())) || self.from_before.contains(name);
-            if !kept {
+            if !self.from_before.contains(name) {
                 let entry = format!("{name}-{}", body.split(' ').nth(1).unwrap());
                 assert!(uses(extension).contains(&entry), "route {name} refers to {entry}, which is not there");
             }
@@ -396,6 +384,11 @@ impl Envoy {
             let held = self.held.get(&(*kind, name.clone()));
             if is_bad(body) {
                 assert_ne!(held, Some(body));
+            } else if *kind == ExtensionConfig && !self.stream.kept.is_empty() {
+                // Of before there is what listeners and routes refer to that it keeps.
+                let held: BTreeSet<_> = held.into_iter().flat_map(|held| uses(held)).collect();
+                let lacks = uses(body).into_iter().find(|entry| !held.contains(entry));
+                assert_eq!(lacks, None, "{kind} {name}");
             } else if !self.refused.contains(&(*kind, name.clone())) {
                 assert_eq!(held, Some(body), "{kind} {name}");
             }
@@ -451,7 +444,6 @@ fn run(protocol: Protocol, strict: bool, first: World, steps: Vec<Step>) {
             Step::Publish(next) => {
                 world = next;
                 envoy.stream.on_snapshot(world.snapshot());
-                envoy.note_gone();
             }
             Step::Requests(n) => {
                 for _ in 0..n {
