@@ -1,6 +1,6 @@
 //! Portcullis and an Envoy for each Gateway, through which the requests of one world after the other are sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -110,6 +110,19 @@ impl Stage {
             });
             let served = served.await.with_context(|| format!("world {number} does not reach {gateway}"));
             served.with_context(|| self.portcullis.log_tail())?;
+            // Once routes were acknowledged, rates of before go. Until then buckets are not those that requests will find.
+            let rates_arrived = eventually(TIMEOUT, async || {
+                let dump =
+                    client::send(admin, &Request::get("localhost", "/config_dump?resource=ecds_filters")).await?;
+                let dump: Value = serde_json::from_str(&dump.body)?;
+                let snapshot = self.portcullis.snapshot().await?;
+                let own = snapshot["gateways"].as_array().into_iter().flatten().find(|one| one["gateway"] == gateway);
+                let own = own.with_context(|| format!("{gateway} is in no snapshot"))?;
+                let (has, shall) = (rates(&dump), rates(&own["extensions"]));
+                ensure!(has == shall, "{gateway} has rates {has:?}, and shall have {shall:?}");
+                Ok(())
+            });
+            rates_arrived.await.with_context(|| format!("world {number}"))?;
             for port in ports {
                 // The worker takes routes before it takes the next connection.
                 client::send(&Target::local(self.renderer.port(gateway, *port)?), &Request::get(SENTINEL, "/")).await?;
@@ -216,6 +229,17 @@ fn sentinel(number: usize) -> Value {
 /// Where the sentinel of a world leads, and no other route.
 fn served_at(number: usize) -> String {
     format!("/served/{number}")
+}
+
+/// The rates for which there are buckets in configurations of extensions, by the values of their descriptors.
+fn rates(configs: &Value) -> BTreeSet<&str> {
+    let below = match configs {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
+    };
+    let own = configs["entries"].as_array().into_iter().flatten().filter_map(|entry| entry["value"].as_str());
+    own.chain(below.into_iter().flat_map(rates)).collect()
 }
 
 fn render(renderer: &mut Renderer, mut documents: Vec<Value>) -> Result<String> {
