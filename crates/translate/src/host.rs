@@ -83,7 +83,8 @@ impl Derived for Rows {
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
         let attached = scope.get::<Attachment>(key.0.top())?;
         let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
-        let routes = if is_served { routes_at(scope, &resolved, listener)? } else { weighed };
+        let weighs_less = matches!(&resolved.routes, EnvoyRoutes::ByListener(unwritten) if unwritten.is_large());
+        let routes = if is_served && weighs_less { routes_at(scope, &resolved, listener)? } else { weighed };
         let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &costs);
         spread(scope, key, &resolved, &routes, room, too_slow)
     }

@@ -71,7 +71,7 @@ impl Unwritten {
     ) -> EnvoyRoutes {
         let priced = self.priced(meter);
         if priced.is_large() && excluded.is_empty() {
-            priced.largest().write(ANYWHERE, &mut findings.closed);
+            priced.examine(&mut findings.closed);
             return EnvoyRoutes::ByListener(Box::new(priced));
         }
         let routes = priced.write(ANYWHERE, &mut findings.closed);
@@ -100,20 +100,31 @@ struct PricedMatch<'a> {
 
 impl Priced {
     /// Whether its Envoy routes together have more in slots than is kept.
-    fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         let Unwritten { rule, matches, .. } = &self.unwritten;
         let of_route: usize = rule.slots.iter().map(|slot| slot.config.len()).sum();
         of_route.saturating_mul(matches.len()) > KEPT
     }
 
-    /// The match alone whose Envoy routes are the largest: what Envoy can read of it, it can read of all.
-    fn largest(&self) -> Self {
-        let Unwritten { matches, .. } = &self.unwritten;
-        let length = |at: &usize| format!("{:?}", matches[*at].written).len();
-        let largest = (0..matches.len()).max_by_key(length);
-        let taken = largest.map(|at| self.taken[at]).into_iter().collect();
-        let matches = largest.map(|at| matches[at].clone()).into_iter().collect();
-        Self { unwritten: Unwritten { matches, ..self.unwritten.clone() }, taken }
+    /// Tells what Envoy cannot read of a rule that is large, without all of it being there at once: what it can read of the
+    /// longest Envoy routes with their slots, it can read of all.
+    fn examine(&self, problems: &mut Vec<(u32, Problem)>) {
+        let (weighed, mut of_matches) = (self.weighed(), Vec::new());
+        let mut length = |index| {
+            let routes = weighed.write_match(index, ANYWHERE, &mut of_matches);
+            routes.iter().map(|route| route.row.bytes.len()).max()
+        };
+        let lengths: Vec<_> = (0..self.unwritten.matches.len()).map(&mut length).collect();
+        let longest = (0..lengths.len()).max_by_key(|at| lengths[*at]);
+        let mut of_longest = Vec::new();
+        if let Some(longest) = longest {
+            self.write_match(longest, ANYWHERE, &mut of_longest);
+        }
+        if of_longest.is_empty() {
+            problems.append(&mut of_matches);
+        } else {
+            self.write(ANYWHERE, problems);
+        }
     }
 
     /// The rule as it weighs: one that is large has Envoy routes without slots, that take what they take with them, so that
@@ -137,19 +148,21 @@ impl Priced {
 
     /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told of the match.
     pub(crate) fn write(&self, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]> {
+        (0..self.unwritten.matches.len()).flat_map(|index| self.write_match(index, at, problems)).collect()
+    }
+
+    fn write_match(&self, index: usize, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Vec<EnvoyRoute> {
         let split = route::splits_by_host_port(&self.unwritten.rule, at);
+        let priced = PricedMatch { placed: &self.unwritten.matches[index], taken: self.taken[index] };
         let mut routes = Vec::new();
-        for (placed, taken) in self.unwritten.matches.iter().zip(&self.taken) {
-            let priced = PricedMatch { placed, taken: *taken };
-            for (request, part) in placed.written.requests().zip(0..) {
-                let matching = GuardedMatch::new(request);
-                if split {
-                    routes.extend(self.envoy_route(&priced, part, &matching.with_host_port(), at, problems));
-                }
-                routes.extend(self.envoy_route(&priced, part, &matching, at, problems));
+        for (request, part) in priced.placed.written.requests().zip(0..) {
+            let matching = GuardedMatch::new(request);
+            if split {
+                routes.extend(self.envoy_route(&priced, part, &matching.with_host_port(), at, problems));
             }
+            routes.extend(self.envoy_route(&priced, part, &matching, at, problems));
         }
-        routes.into()
+        routes
     }
 
     fn envoy_route(
