@@ -27,6 +27,35 @@ spec:
     )
 }
 
+/// Providers of whom none is there.
+const NOBODY: &str = "
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: infra, name: nobody}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: judge}
+spec: {extAuth: {grpcService: {backendRef: {name: nobody, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: judge-in-http}
+spec: {extAuth: {httpService: {backendRef: {name: nobody, port: 80}}, statusOnError: 503}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: processor}
+spec: {extProc: {failOpen: false, grpcService: {backendRef: {name: nobody, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: counter}
+spec: {rateLimit: {domain: shop, failOpen: false, grpcService: {backendRef: {name: nobody, port: 80}}}}
+";
+
 /// A route of a Gateway, and a proxy of it.
 struct World {
     portcullis: Portcullis,
@@ -42,6 +71,7 @@ impl World {
         let files = [
             ("a-gateway.yaml", objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")])),
             ("b-backend.yaml", objects::service("backend", &echo)),
+            ("c-providers.yaml", NOBODY.to_owned()),
             ("policy.yaml", policy.to_owned()),
             ("route.yaml", route("")),
         ];
@@ -80,6 +110,20 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
         ("csrf: {percentageEnabled: 0}", 200),
         ("rateLimit: {local: {tokenBucket: {maxTokens: 1, fillInterval: 1h}}}", 429),
         ("rateLimit: {local: {}}", 200),
+        ("extAuth: {extensionRef: {name: judge}}", 403),
+        ("extAuth: {disable: {}}", 200),
+        ("extAuth: {extensionRef: {name: judge-in-http}}", 503),
+        ("extAuth: {disable: {}}", 200),
+        ("extProc: {extensionRef: {name: processor}}", 500),
+        ("extProc: {disable: {}}", 200),
+        (
+            "rateLimit: {global: {extensionRef: {name: counter}, descriptors: [{entries: [{type: RemoteAddress}]}]}}",
+            500,
+        ),
+        ("rateLimit: {local: {}}", 200),
+        // Who is not there is no provider of anybody.
+        ("extAuth: {extensionRef: {name: missing}}", 500),
+        ("extAuth: {disable: {}}", 200),
     ];
     for (spec, status) in policies {
         world.portcullis.write("policy.yaml", &policy(spec))?;
