@@ -56,12 +56,18 @@ pub fn check(text: &str) -> Result<Host, Invalid> {
 }
 
 /// Addresses outside those ranges at which clouds tell who a machine is, and let it act as that.
-const METADATA: [IpAddr; 5] = [
+const METADATA: [IpAddr; 10] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    // What gives pods of AWS their credentials.
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200)),
 ];
 
 /// Whether an address means something else to each host that connects to it: itself, its link, or the metadata of the cloud
@@ -90,7 +96,7 @@ pub fn is_local_name(name: &str) -> bool {
 }
 
 /// What finds an address that [`is_local`] in `ADDRESS:PORT`, as Envoy writes it; IPv6 addresses stand in brackets.
-pub const LOCAL: &str = r"^(0\.|127\.|169\.254\.|168\.63\.129\.16:|100\.100\.100\.200:|192\.0\.0\.192:|\[(::|64:ff9b::|fe[89ab]|fd00:ec2::254\]|fd20:ce::254\]))";
+pub const LOCAL: &str = r"^(0\.|127\.|169\.254\.|168\.63\.129\.16:|100\.100\.100\.200:|192\.0\.0\.192:|\[(::|64:ff9b::|fe[89ab]|fd00:(ec2::(254|23)|42::42|a9fe:a9fe::1|c1::a9fe:a9fe|100::100:200)\]|fd20:ce::254\]))";
 
 #[cfg(test)]
 mod tests {
@@ -163,6 +169,11 @@ mod tests {
             ("fe80::1", true),
             ("febf::1", true),
             ("fd00:ec2::254", true),
+            ("fd00:ec2::23", true),
+            ("fd00:42::42", true),
+            ("fd00:a9fe:a9fe::1", true),
+            ("fd00:c1::a9fe:a9fe", true),
+            ("fd00:100::100:200", true),
             ("fd20:ce::254", true),
             ("10.0.0.1", false),
             ("1.127.0.1", false),
@@ -173,6 +184,10 @@ mod tests {
             ("2001:db8::1", false),
             ("fec0::1", false),
             ("fd00:ec2::2541", false),
+            ("fd00:ec2::2", false),
+            ("fd00:42::", false),
+            ("fd00:a9fe:a9fe::11", false),
+            ("fd00:c1::a9fe", false),
             ("64:ff9c::1", false),
         ] {
             let address: IpAddr = text.parse().expect("an address");
