@@ -12,7 +12,7 @@ use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, objects::service, ports};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 
@@ -29,12 +29,18 @@ impl World {
     }
 
     async fn start_with(service: &str, more: &str) -> Result<Self> {
+        Self::start_as(service, more, &[]).await
+    }
+
+    async fn start_as(service: &str, more: &str, arguments: &[&str]) -> Result<Self> {
         let port = ports::free_port()?;
         let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
         let rules = "  - backendRefs: [{name: backend, port: 80}]";
         let route = objects::Route { name: "route", rules, ..Default::default() };
         let base = format!("{}{service}{route}", objects::gateway(&[listener]));
-        let portcullis = Portcullis::start(&[file("base.yaml", &base), file("more.yaml", more)]).await?;
+        let files = [file("base.yaml", &base), file("more.yaml", more)];
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let portcullis = Portcullis::start_with(&files, &arguments).await?;
         let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
         Ok(Self { portcullis, envoy, target: Target::local(port) })
     }
@@ -232,42 +238,56 @@ async fn an_endpoint_that_says_nothing_when_asked_gets_no_request() -> Result<()
     is_left_out(&policy(check)).await
 }
 
+/// A cluster with the name that every resolver knows to be local.
+fn local_cluster(name: &str, echo: &Echo, guarded: bool, protocol: Protocol) -> Result<Value> {
+    let settings = ir::Settings::default();
+    let cluster = Cluster {
+        name: name.into(),
+        hosts: [Host { name: "localhost".into(), port: echo.address().port() }].into(),
+        guarded,
+        config: Arc::default(),
+        protocol,
+        weighted_localities: false,
+        connect_timeout: settings.connect_timeout,
+        limits: settings.cluster,
+    };
+    let bytes = envoy::cluster::cluster(&cluster).body.to_bytes();
+    Ok(envoy::json::value("envoy.config.cluster.v3.Cluster", &bytes)?)
+}
+
+fn typed(name: &str, mut message: Value) -> Value {
+    message["@type"] = json!(format!("type.googleapis.com/envoy.extensions.filters.{name}"));
+    message
+}
+
+/// A listener with these routes, and these filters in front of the router.
+fn listener(port: u16, routes: &Value, filters: Vec<Value>) -> Value {
+    let router = json!({"name": "router", "typedConfig": typed("http.router.v3.Router", json!({}))});
+    let filters: Vec<_> = filters.into_iter().chain([router]).collect();
+    let manager = json!({
+        "statPrefix": "local",
+        "routeConfig": {"virtualHosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+        "httpFilters": filters,
+    });
+    let manager = typed("network.http_connection_manager.v3.HttpConnectionManager", manager);
+    json!({
+        "name": format!("listener/{port}"),
+        "address": {"socketAddress": {"address": "127.0.0.1", "portValue": port}},
+        "filterChains": [{"filters": [{"name": "manager", "typedConfig": manager}]}],
+    })
+}
+
 /// Whoever owns a name decides what it means. Here it is one that every resolver knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_turns_out_to_be_local_gets_no_request() -> Result<()> {
     let echo = Echo::start("local", (LOOPBACK, 0).into()).await?;
-    let settings = ir::Settings::default();
-    let cluster = |name: &str, guarded| {
-        let cluster = Cluster {
-            name: name.into(),
-            hosts: [Host { name: "localhost".into(), port: echo.address().port() }].into(),
-            guarded,
-            config: Arc::default(),
-            protocol: Protocol::Http1,
-            weighted_localities: false,
-            connect_timeout: settings.connect_timeout,
-            limits: settings.cluster,
-        };
-        let bytes = envoy::cluster::cluster(&cluster).body.to_bytes();
-        envoy::json::value("envoy.config.cluster.v3.Cluster", &bytes)
-    };
+    let cluster = |name: &str, guarded| local_cluster(name, &echo, guarded, Protocol::Http1);
     let port = ports::free_port()?;
-    let type_url = |name: &str| format!("type.googleapis.com/{name}");
     let routes =
         ["guarded", "open"].map(|name| json!({"match": {"prefix": format!("/{name}")}, "route": {"cluster": name}}));
-    let manager = json!({
-        "@type": type_url("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
-        "statPrefix": "local",
-        "routeConfig": {"virtualHosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
-        "httpFilters": [{"name": "router", "typedConfig": {"@type": type_url("envoy.extensions.filters.http.router.v3.Router")}}],
-    });
-    let listener = json!({
-        "name": "listener",
-        "address": {"socketAddress": {"address": "127.0.0.1", "portValue": port}},
-        "filterChains": [{"filters": [{"name": "manager", "typedConfig": manager}]}],
-    });
     let envoy = Envoy::start(&json!({"staticResources": {
-        "listeners": [listener], "clusters": [cluster("guarded", true)?, cluster("open", false)?],
+        "listeners": [listener(port, &json!(routes), Vec::new())],
+        "clusters": [cluster("guarded", true)?, cluster("open", false)?],
     }}))
     .await?;
     for (path, status) in [("/open", 200), ("/guarded", 403)] {
@@ -281,4 +301,101 @@ async fn a_name_that_turns_out_to_be_local_gets_no_request() -> Result<()> {
     }
     ensure!(echo.count(|seen| seen.path == "/guarded") == 0, "a request came through");
     Ok(())
+}
+
+/// Why copies of requests and questions of filters never go to hosts by name: nothing keeps them from one that is local.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_what_no_client_sends_goes_envoy_does_not_look() -> Result<()> {
+    let local = Echo::start("local", (LOOPBACK, 0).into()).await?;
+    let backend = Echo::start("backend", (LOOPBACK, 0).into()).await?;
+    let mirrors = json!([{"cluster": "http"}]);
+    let routes = json!([{"match": {"prefix": "/"}, "route": {"cluster": "backend", "requestMirrorPolicies": mirrors}}]);
+    let grpc =
+        json!({"grpcService": {"envoyGrpc": {"clusterName": "grpc"}, "timeout": "5s"}, "transportApiVersion": "V3"});
+    let judge = json!({"name": "judge", "typedConfig": typed("http.ext_authz.v3.ExtAuthz", grpc)});
+    let (copied, judged) = (ports::free_port()?, ports::free_port()?);
+    let envoy = Envoy::start(&json!({"staticResources": {
+        "listeners": [listener(copied, &routes, Vec::new()), listener(judged, &routes, vec![judge])],
+        "clusters": [
+            local_cluster("http", &local, true, Protocol::Http1)?,
+            local_cluster("grpc", &local, true, Protocol::H2c)?,
+            local_cluster("backend", &backend, false, Protocol::Http1)?,
+        ],
+    }}))
+    .await?;
+    let copy = Request::get("example.com", "/copied");
+    let denied = Request::get("example.com", "/judged").header("x-test-judge", "deny");
+    eventually(TIMEOUT, async || {
+        client::send(&Target::local(copied), &copy).await?;
+        ensure!(local.count(|seen| seen.path == "/copied") > 0, "no copy came");
+        let response = client::send(&Target::local(judged), &denied).await?;
+        ensure!(response.status == 401, "the judge was not asked: {} {}", response.status, response.body);
+        Ok(())
+    })
+    .await
+    .with_context(|| envoy.log_tail())
+}
+
+/// A judge at an address of a Backend, over TLS with a certificate that is expected, as gRPC and as HTTP.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_judge_behind_a_backend_is_asked_over_tls_and_in_nothing_else() -> Result<()> {
+    let own = Certificate::new(&["judge.example".to_owned()], KeyKind::Ecdsa)?;
+    let other = Certificate::new(&["judge.example".to_owned()], KeyKind::Ecdsa)?;
+    let judge = Echo::start_tls("judge", (LOOPBACK, 0).into(), own.server(None)?).await?;
+    let echo = Echo::start("backend", (LOOPBACK, 0).into()).await?;
+    let port = judge.address().port();
+    let objects = |how: &str, trusted: &Certificate| {
+        format!(
+            "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: Backend
+metadata: {{namespace: infra, name: judge}}
+spec: {{static: {{hosts: [{{host: 127.0.0.1, port: {port}}}]}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: BackendConfigPolicy
+metadata: {{namespace: infra, name: judge}}
+spec:
+  targetRefs: [{{group: gateway.kgateway.dev, kind: Backend, name: judge}}]
+  tls: {{secretRef: {{name: trust}}, sni: judge.example}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {{namespace: infra, name: judge}}
+spec:
+  extAuth:
+    statusOnError: 503
+    {how}Service:
+      backendRef: {{group: gateway.kgateway.dev, kind: Backend, name: judge, port: {port}}}
+      requestTimeout: 5s
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{namespace: infra, name: judged}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: route}}]
+  extAuth: {{extensionRef: {{name: judge}}}}
+{}",
+            trust(trusted, "")
+        )
+    };
+    let world = World::start_as(&service("backend", &echo), "", &["--backend-allow-local", "true"]).await?;
+    world.answers(200).await?;
+    world.portcullis.write("more.yaml", &objects("grpc", &own))?;
+    let judged = eventually(TIMEOUT, async || {
+        let response = world.get().await?;
+        let by = response.echoed.as_ref().and_then(|echoed| echoed.header("x-judged-by"));
+        ensure!(by.as_deref() == Some("judge"), "{} {by:?}", response.status);
+        Ok(())
+    });
+    judged.await.with_context(|| world.portcullis.log_tail())?;
+    // Whose certificate is not expected is not asked.
+    world.portcullis.write("more.yaml", &objects("grpc", &other))?;
+    world.answers(503).await?;
+    let seen = judge.count(any);
+    world.portcullis.write("more.yaml", &objects("http", &own))?;
+    world.answers(200).await?;
+    ensure!(judge.count(any) > seen, "nobody was asked over HTTP");
+    world.end().await
 }

@@ -73,30 +73,34 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Whom a filter asks, apart from where requests go.
+/// Whom proxies send something of their own: questions of a filter, or copies of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Asked {
-    /// One that says itself what is spoken there.
-    To(Destination),
-    /// A port of a Service that does not say that it speaks HTTP/2, and is asked in gRPC.
-    Grpc(ServicePort),
+    /// A port of a Service that says itself what is spoken there.
+    Service(ServicePort),
+    /// A Backend that says itself what is spoken there. Its cluster is not that of requests, of which alone Envoy knows where
+    /// they go in the end: it never has a host by name.
+    Backend(NsName),
+    /// One that does not say that it speaks HTTP/2, and is asked in gRPC.
+    Grpc(Destination),
 }
 
 impl Asked {
     /// The object that it means.
     pub fn name(&self) -> &NsName {
         match self {
-            Self::To(Destination::Service(port)) | Self::Grpc(port) => &port.service,
-            Self::To(Destination::Backend(name)) => name,
+            Self::Service(port) | Self::Grpc(Destination::Service(port)) => &port.service,
+            Self::Backend(name) | Self::Grpc(Destination::Backend(name)) => name,
         }
     }
 
-    /// The name of the Envoy cluster and of its endpoints: that of whom it means, with `/grpc` behind where it needs one of its
-    /// own.
+    /// The name of the Envoy cluster and of its endpoints: that of whom it means, with `/own` or `/grpc` behind where it has
+    /// one of its own.
     pub fn cluster_name(&self) -> String {
         match self {
-            Self::To(to) => to.cluster_name(),
-            Self::Grpc(port) => format!("{}/grpc", port.cluster_name()),
+            Self::Service(port) => port.cluster_name(),
+            Self::Backend(name) => format!("backend/{name}/own"),
+            Self::Grpc(to) => format!("{}/grpc", to.cluster_name()),
         }
     }
 }

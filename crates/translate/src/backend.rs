@@ -67,12 +67,12 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
             _ => 0,
         },
     };
-    match cluster {
-        ClusterId::To(to) => of(to),
-        ClusterId::Grpc(port) => of(&Destination::Service(port.clone())),
-        ClusterId::Rule(chain, rule) => scope
+    match (cluster.to(), cluster) {
+        (Some(to), _) => of(&to),
+        (None, ClusterId::Rule(chain, rule)) => scope
             .get::<SessionCluster>(&(chain.clone(), *rule))
             .map_or(0, |cluster| cluster.shares.iter().map(|(to, _)| of(to)).sum()),
+        (None, _) => 0,
     }
 }
 
@@ -161,27 +161,26 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
 impl Lookup for ClusterBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let mut hosts = Box::default();
-        let protocol = match key {
-            ClusterId::To(Destination::Service(port)) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
-            ClusterId::Grpc(port) => {
-                scope.get::<ServicePorts>(port)?.protocol.clone().ok()?;
-                Protocol::H2c
-            }
-            ClusterId::To(Destination::Backend(name)) => {
+        let to = key.to();
+        let spoken = match (&to, key) {
+            (Some(Destination::Service(port)), _) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            (Some(Destination::Backend(name)), _) => {
                 let backend = scope.get::<BackendHosts>(name)?;
                 let backend = backend.as_ref().as_ref().ok()?;
                 hosts = backend.by_name();
                 backend.protocol
             }
-            ClusterId::Rule(chain, rule) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
+            (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
+            (None, _) => return None,
         };
+        let protocol = if matches!(key, ClusterId::Grpc(_)) { Protocol::H2c } else { spoken };
         let config = scope.get::<Config>(&())?;
-        let said = match key {
-            ClusterId::To(to) => config::config(scope, to, protocol, !hosts.is_empty()),
-            ClusterId::Grpc(port) => config::config(scope, &Destination::Service(port.clone()), protocol, false),
-            // Sessions hold across none that is configured.
-            ClusterId::Rule(..) => None,
-        };
+        // What looks whether an endpoint is local lets pass what no client sends.
+        if !matches!(key, ClusterId::To(_)) && !hosts.is_empty() && !config.local_backends {
+            return None;
+        }
+        // Sessions hold across none that is configured.
+        let said = to.and_then(|to| config::config(scope, &to, protocol, !hosts.is_empty()));
         Some(envoy::cluster::cluster(&Cluster {
             name: key.name().into(),
             hosts,

@@ -1,19 +1,14 @@
-//! GatewayExtensions: each read and judged once, with the Service behind it, however many policies ask it.
+//! GatewayExtensions: each read and judged once, with the backend behind it, however many policies ask it.
 //!
 //! What its endpoints are is no part of it: a provider without any is asked in vain, and is none the less sound.
 
 use std::sync::Arc;
 
-use api::{
-    Kind, Object,
-    gateway_extension::ExtensionReference,
-    group::KGATEWAY_GROUP,
-    shared::{BackendObjectReference, BackendRef},
-};
+use api::{Kind, Object, gateway_extension::ExtensionReference, group::KGATEWAY_GROUP, shared::BackendRef};
 use engine::{Lookup, Scope};
 use ir::{
-    NsName, Port, Problem, Reason, Severity,
-    backend::{Asked, Destination, Protocol, ServicePort},
+    NsName, Problem, Reason, Severity,
+    backend::{Asked, Protocol},
     settings::ExtensionGrants,
 };
 use units::{
@@ -22,13 +17,11 @@ use units::{
 };
 
 use crate::{
-    backend::{config, reference},
+    backend::reference::{self, Sent},
     grant::{Referrer, permits},
     internal,
-    tables::{
-        backend::{Reached, ServicePorts, Unusable},
-        input::{Config, Extensions},
-    },
+    route::backend_ref,
+    tables::input::{Config, Extensions},
     violation::sound,
 };
 
@@ -49,11 +42,11 @@ pub(crate) struct Judged {
 impl Lookup for ExtensionRow {
     fn compute(scope: &Scope<'_>, id: &NsName) -> Option<Judged> {
         let written = scope.get::<Extensions>(id)?;
-        let mut followed = Followed { scope, namespace: &id.namespace, warnings: Vec::new() };
+        let mut references = References { scope, namespace: &id.namespace, warnings: Vec::new() };
         let extension = sound(&Object::GatewayExtension((*written).clone()))
-            .and_then(|()| Extension::read(id, &written.spec, &mut followed))
+            .and_then(|()| Extension::read(id, &written.spec, &mut references))
             .map(Arc::new);
-        Some(Judged { extension, warnings: followed.warnings })
+        Some(Judged { extension, warnings: references.warnings })
     }
 
     /// Nobody knows whom it means: what asks it is closed.
@@ -63,82 +56,31 @@ impl Lookup for ExtensionRow {
 }
 
 /// The references of a GatewayExtension.
-struct Followed<'a, 'b> {
+struct References<'a, 'b> {
     scope: &'a Scope<'b>,
     namespace: &'a Arc<str>,
     warnings: Vec<Problem>,
 }
 
-impl Follow for Followed<'_, '_> {
+impl Follow for References<'_, '_> {
     fn follow(&mut self, to: &BackendRef, field: &str, grpc: bool) -> Result<Asked, Problem> {
-        let BackendObjectReference { group, kind, name, namespace, port } = &to.backend_ref;
         let field = format!("spec.{field}");
-        let refuse = |reason, at: &str, message: String| {
-            Problem::new(Severity::Refused, reason, format!("{field}{at}"), message)
-        };
-        // A Backend of kgateway's group would be another kind of `Asked`.
-        if !group.is_empty() || &**kind != "Service" {
-            let group = if group.is_empty() { "core" } else { group };
-            let message = format!("{kind} of group {group} cannot be a provider; use a Service");
-            return Err(refuse(Reason::InvalidKind, ".kind", message));
-        }
-        let own = self.namespace;
-        let namespace = namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
-        let service = NsName::new(namespace.clone(), name.clone());
-        // First, so that nobody learns of a Service that he may not use whether it exists.
         let kind = Kind::GatewayExtension.as_str();
-        if !permits(self.scope, Referrer { group: KGATEWAY_GROUP, kind, namespace: own }, ("", "Service"), &service) {
-            let message = format!(
-                "Service {service} is in another namespace and no ReferenceGrant there allows GatewayExtensions of {own} to \
-                 use it; create one there, or name a Service of {own}"
-            );
-            return Err(refuse(Reason::RefNotPermitted, ".namespace", message));
-        }
-        let Some(port) = port.and_then(|port| Port::try_from(port).ok()).filter(|port| *port > 0) else {
-            let message = format!("missing, and a Service is reached at one; name a port of Service {service}");
-            return Err(refuse(Reason::BackendNotFound, ".port", message));
-        };
-        let port = ServicePort::tcp(service, port);
-        let Some(state) = self.scope.get::<ServicePorts>(&port) else {
-            let message = format!("Service {} does not exist; create it, or correct the name", port.service);
-            return Err(refuse(Reason::BackendNotFound, ".name", message));
-        };
-        let protocol = match &state.protocol {
-            Ok(protocol) => *protocol,
-            Err(unusable) => return Err(refuse(unusable.reason, "", unusable.message.clone())),
-        };
-        if let Some(warning) = &state.warning {
+        let from = Referrer { group: KGATEWAY_GROUP, kind, namespace: self.namespace };
+        let followed =
+            reference::follow(self.scope, from, &backend_ref(&to.backend_ref), &field, Sent::Own { in_grpc: grpc });
+        let followed = followed.map_err(|problem| Problem { severity: Severity::Refused, ..problem })?;
+        if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, &*field, warning.clone()));
         }
-        let asked = match (grpc, protocol) {
-            (false, _) | (true, Protocol::H2c) => Asked::To(Destination::Service(port)),
-            // Whoever is asked in gRPC speaks HTTP/2, said or not.
-            (true, Protocol::Http1) => Asked::Grpc(port),
-            (true, Protocol::Http1Tls) => {
-                let message = format!(
-                    "port {} of Service {} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another",
-                    port.port, port.service
-                );
-                return Err(refuse(Reason::UnsupportedProtocol, ".port", message));
-            }
-        };
-        // Its cluster is left out then, and some providers that cannot be asked let everything through.
-        reachable(self.scope, &asked).map_err(|Unusable { reason, message }| refuse(reason, "", message))?;
-        Ok(asked)
-    }
-}
-
-/// Whether what is said of connections to a provider lets it be asked.
-fn reachable(scope: &Scope<'_>, asked: &Asked) -> Result<(), Unusable> {
-    match asked {
-        Asked::To(to) => scope.get::<Reached>(to).map_or(Ok(()), |reach| reach.protocol.clone().map(|_| ())),
-        Asked::Grpc(port) => {
-            let to = Destination::Service(port.clone());
-            match config::config(scope, &to, Protocol::H2c, false) {
-                Some(Err((policy, _))) => Err(reference::misconfigured(&to, &policy)),
-                _ => Ok(()),
-            }
+        if grpc && followed.reach.protocol == Ok(Protocol::Http1Tls) {
+            let message = format!(
+                "{} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another",
+                followed.destination
+            );
+            return Err(Problem::new(Severity::Refused, Reason::UnsupportedProtocol, format!("{field}.port"), message));
         }
+        Ok(followed.asked())
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) use backends::default_backend;
 pub(crate) use http::rule::read as read_http_rule;
 
 /// A reference as it is written.
-fn backend_ref(written: &BackendObjectReference) -> BackendRef {
+pub(crate) fn backend_ref(written: &BackendObjectReference) -> BackendRef {
     let BackendObjectReference { group, kind, name, namespace, port } = written.clone();
     BackendRef { group, kind, name, namespace, port }
 }

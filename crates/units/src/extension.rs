@@ -164,7 +164,7 @@ pub struct Everybody;
 impl Follow for Everybody {
     fn follow(&mut self, to: &BackendRef, _: &str, _: bool) -> Result<Asked, Problem> {
         let service = NsName::new("n", to.backend_ref.name.clone());
-        Ok(Asked::To(ir::backend::Destination::Service(ir::backend::ServicePort::tcp(service, 80))))
+        Ok(Asked::Service(ir::backend::ServicePort::tcp(service, 80)))
     }
 }
 

@@ -11,12 +11,12 @@ use ir::{
 };
 use units::upstream::{self, UpstreamSaid};
 
-use super::hosts::BackendHosts;
+use super::{hosts::BackendHosts, reference::may_be_local};
 use crate::{
     internal,
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
-        input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
+        input::{BackendConfigPolicies, Backends, ObjectKey, ObjectTable, Secrets, Services},
         policy::ConfigPoliciesOf,
     },
     target::{file_of_backends, key_of},
@@ -138,8 +138,7 @@ fn fit(
     if let Some(fault) = merged.faults.first() {
         return Err(fault.clone());
     }
-    let may_be_local = scope.get::<Config>(&()).is_some_and(|config| config.local_backends);
-    let to = upstream::Destination { protocol, by_name, may_be_local };
+    let to = upstream::Destination { protocol, by_name, may_be_local: may_be_local(scope) };
     upstream::fit(merged.config.clone(), to).map_err(|problem| {
         let field = upstream::field_at(&problem.field);
         let by = merged.by.iter().find(|(known, _)| Some(*known) == field).or(merged.by.first());
@@ -157,11 +156,7 @@ fn object(to: &Destination) -> ObjectId {
 
 /// What policies say of what a cluster stands for. Sessions hold across nothing of which any says something.
 fn said_of(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Arc<Merged>> {
-    match cluster {
-        ClusterId::To(to) => scope.get::<ConfigOf>(&object(to)),
-        ClusterId::Grpc(port) => scope.get::<ConfigOf>(&port.service.clone().id(Kind::Service)),
-        ClusterId::Rule(..) => None,
-    }
+    scope.get::<ConfigOf>(&object(&cluster.to()?))
 }
 
 /// The Secret with the certificate that proxies show to a cluster's endpoints.

@@ -6,7 +6,7 @@ use api::{ObjectId, group::KGATEWAY_GROUP};
 use engine::{Lookup, Scope};
 use ir::{
     Port, Problem, Reason, Severity,
-    backend::{Destination, ServicePort},
+    backend::{Asked, Destination, Protocol, ServicePort},
     route::BackendRef,
 };
 
@@ -14,7 +14,10 @@ use super::{config, hosts::BackendHosts};
 use crate::{
     grant::{Referrer, permits},
     internal,
-    tables::backend::{Reach, Reached, ServicePorts, Unusable},
+    tables::{
+        backend::{Reach, Reached, ServicePorts, Sought, Unusable},
+        input::Config,
+    },
 };
 
 /// Where a reference leads.
@@ -26,8 +29,35 @@ pub(crate) struct Followed {
     pub(crate) reach: Arc<Reach>,
 }
 
+impl Followed {
+    /// The same, for what proxies send there of their own.
+    pub(crate) fn asked(&self) -> Asked {
+        match self.destination.clone() {
+            to if self.reach.is_unsaid => Asked::Grpc(to),
+            Destination::Service(port) => Asked::Service(port),
+            Destination::Backend(name) => Asked::Backend(name),
+        }
+    }
+}
+
+/// What a proxy sends to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Requests of clients.
+    Requests,
+    /// What no connection of a client is behind: copies of requests, and questions, in gRPC or not. Envoy does not look there
+    /// whether a name turned out to be local.
+    Own { in_grpc: bool },
+}
+
 /// Follows a reference to a backend (Gateway API `BackendObjectReference`) that stands at `field` of an object.
-pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<Followed, Problem> {
+pub(crate) fn follow(
+    scope: &Scope<'_>,
+    from: Referrer<'_>,
+    to: &BackendRef,
+    field: &str,
+    sent: Sent,
+) -> Result<Followed, Problem> {
     let refuse =
         |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
     let kind = match (&*to.group, &*to.kind) {
@@ -67,7 +97,8 @@ pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, fie
         }
         _ => Destination::Backend(name),
     };
-    let Some(reach) = scope.get::<Reached>(&destination) else {
+    let sought = Sought { to: destination.clone(), in_grpc: sent == Sent::Own { in_grpc: true } };
+    let Some(reach) = scope.get::<Reached>(&sought) else {
         let message = format!("{object} does not exist; create it, or correct the name");
         return Err(refuse(Reason::BackendNotFound, ".name", message));
     };
@@ -88,11 +119,23 @@ pub(crate) fn follow(scope: &Scope<'_>, from: Referrer<'_>, to: &BackendRef, fie
             format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
         return Err(refuse(Reason::BackendNotFound, ".port", message));
     }
+    if sent != Sent::Requests && reach.by_name && !may_be_local(scope) {
+        let message = format!(
+            "{object} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be local; \
+             name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal"
+        );
+        return Err(refuse(Reason::UnsupportedValue, "", message));
+    }
     Ok(Followed { destination, reach })
 }
 
 fn plural(kind: &str) -> String {
     kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
+}
+
+/// Whether Backends may lead to what is local to a proxy.
+pub(crate) fn may_be_local(scope: &Scope<'_>) -> bool {
+    scope.get::<Config>(&()).is_some_and(|config| config.local_backends)
 }
 
 /// Why nobody reaches a backend to which a policy of connections applies that is not valid there.
@@ -108,7 +151,7 @@ pub(crate) fn misconfigured(to: &Destination, policy: &ObjectId) -> Unusable {
 }
 
 impl Lookup for Reached {
-    fn compute(scope: &Scope<'_>, key: &Destination) -> Option<Reach> {
+    fn compute(scope: &Scope<'_>, Sought { to: key, in_grpc }: &Sought) -> Option<Reach> {
         let unusable = |reason, message| Reach { protocol: Err(Unusable { reason, message }), ..Reach::default() };
         let mut reach = match key {
             Destination::Service(port) => {
@@ -128,6 +171,10 @@ impl Lookup for Reached {
                 Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
             },
         };
+        if *in_grpc && reach.protocol == Ok(Protocol::Http1) {
+            reach.protocol = Ok(Protocol::H2c);
+            reach.is_unsaid = true;
+        }
         let said = reach.protocol.clone().ok().and_then(|protocol| config::config(scope, key, protocol, reach.by_name));
         match said {
             None => {}
@@ -147,8 +194,8 @@ impl Lookup for Reached {
         Some(reach)
     }
 
-    fn poisoned(_: &Scope<'_>, key: &Destination, _: &engine::Fault) -> Option<Reach> {
-        let message = format!("{key} cannot be used: {}", internal::WORDS);
+    fn poisoned(_: &Scope<'_>, key: &Sought, _: &engine::Fault) -> Option<Reach> {
+        let message = format!("{} cannot be used: {}", key.to, internal::WORDS);
         Some(Reach { protocol: Err(Unusable { reason: Reason::InternalFault, message }), ..Reach::default() })
     }
 }

@@ -14,10 +14,7 @@ use crate::{
         wide::{WideSlots, section},
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
-    tables::{
-        backend::{ClusterId, Shares},
-        policy::Winner,
-    },
+    tables::{backend::Shares, policy::Winner},
 };
 
 /// A rule as it is served.
@@ -108,10 +105,9 @@ impl ServedRule {
     /// What stands behind a cluster that it sends to, each with its weight: `weight`, or the weights of a rule whose
     /// sessions hold across its backends. None for a cluster that it does not send to.
     pub fn backends(&self, cluster: &str, weight: u32) -> Option<Vec<(Destination, u32)>> {
-        match self.0.clusters.iter().find(|id| id.name() == cluster)? {
-            ClusterId::To(to) => Some(vec![(to.clone(), weight)]),
-            ClusterId::Grpc(port) => Some(vec![(Destination::Service(port.clone()), weight)]),
-            ClusterId::Rule(..) => {
+        match self.0.clusters.iter().find(|id| id.name() == cluster)?.to() {
+            Some(to) => Some(vec![(to, weight)]),
+            None => {
                 let Shares { shares, .. } = self.0.session.as_deref()?;
                 Some(shares.clone())
             }

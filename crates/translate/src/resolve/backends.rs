@@ -14,7 +14,7 @@ use ir::{
 };
 
 use crate::{
-    backend::reference::{self, Followed},
+    backend::reference::{self, Followed, Sent},
     grant::Referrer,
     route::direct_response,
     tables::backend::{ClusterId, Shares},
@@ -38,6 +38,9 @@ pub(super) struct Resolver<'a, 'b> {
     /// What works, though its author should look at it.
     pub(super) warnings: Vec<Problem>,
 }
+
+/// What mirrors get.
+const COPIES: Sent = Sent::Own { in_grpc: false };
 
 /// A share whose reference was followed.
 struct Share<'a> {
@@ -85,11 +88,12 @@ impl<'a, 'b> Resolver<'a, 'b> {
         for mirror in &fields.mirrors {
             let owner = &mirror.owner;
             // A mirror that does not resolve takes nothing from the request itself.
-            match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field) {
-                Ok(Followed { destination, .. }) => {
-                    let cluster = destination.cluster_name().into();
+            match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field, COPIES) {
+                Ok(followed) => {
+                    let asked = followed.asked();
+                    let cluster = asked.cluster_name().into();
                     filters.mirrors.push(Mirror { cluster, fraction: mirror.fraction });
-                    self.clusters.push(ClusterId::To(destination));
+                    self.clusters.push(ClusterId::from(&asked));
                 }
                 // One that is handed down is told to the route that does so.
                 Err(problem) if owner == self.rule.0.route() => {
@@ -123,7 +127,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     pub(super) fn handed_down(&mut self, mirrors: &[MirrorSpec]) {
         for mirror in mirrors {
             let from = Referrer::route(self.rule.0.route());
-            if let Err(problem) = self.follow(from, &mirror.backend, &mirror.field) {
+            if let Err(problem) = self.follow(from, &mirror.backend, &mirror.field, COPIES) {
                 self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
             }
         }
@@ -164,7 +168,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Referrer { group: PORTCULLIS_GROUP, kind: "DelegationPolicy", namespace: &policy.namespace }
             }
         };
-        let followed = self.follow(from, &backend.backend, &backend.field);
+        let followed = self.follow(from, &backend.backend, &backend.field, Sent::Requests);
         match (followed, &backend.changes) {
             (Ok(to), Ok(changes)) => Share { to: Some(to), changes: Some(changes), ..broken },
             (Ok(_), Err(fault)) => {
@@ -251,8 +255,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
     }
 
     /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
-    fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str) -> Result<Followed, Problem> {
-        let followed = reference::follow(self.scope, from, to, field)?;
+    fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str, sent: Sent) -> Result<Followed, Problem> {
+        let followed = reference::follow(self.scope, from, to, field, sent)?;
         if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, field, warning.clone()));
         }

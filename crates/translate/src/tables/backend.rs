@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::ObjectId;
 use envoy::resource::Encoded;
 use ir::{
-    Chain, Port, Problem, Reason,
+    Chain, NsName, Port, Problem, Reason,
     backend::{Asked, Destination, Protocol, ServicePort},
     upstream::HashPolicy,
 };
@@ -17,7 +17,7 @@ tables! {
     /// What a BackendConfigPolicy says, or why nobody knows what.
     ConfigPolicyRow: ObjectId => Result<UpstreamSaid, Problem>;
     /// What a sender has to know of a backend; absent where its object is. Who sends there is woken by nothing else of it.
-    Reached: Destination => Reach;
+    Reached: Sought => Reach;
     /// What [`ClusterId::Rule`] stands for.
     SessionCluster: (Chain, u32) => Shares;
     /// A cluster's message.
@@ -31,18 +31,30 @@ tables! {
 pub(crate) enum ClusterId {
     /// One backend.
     To(Destination),
-    /// A port of a Service that is asked in gRPC, and does not say that it speaks HTTP/2.
-    Grpc(ServicePort),
+    /// A Backend, for what proxies send of their own: left out where it has hosts by name, unless these may be local.
+    Own(NsName),
+    /// The same of any backend that is asked in gRPC, and does not say that it speaks HTTP/2.
+    Grpc(Destination),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
     Rule(Chain, u32),
 }
 
 impl ClusterId {
+    /// The backend, if it is of one.
+    pub(crate) fn to(&self) -> Option<Destination> {
+        match self {
+            Self::To(to) | Self::Grpc(to) => Some(to.clone()),
+            Self::Own(name) => Some(Destination::Backend(name.clone())),
+            Self::Rule(..) => None,
+        }
+    }
+
     /// The name of the cluster and of its endpoints.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::To(destination) => destination.cluster_name(),
-            Self::Grpc(port) => Asked::Grpc(port.clone()).cluster_name(),
+            Self::Own(name) => Asked::Backend(name.clone()).cluster_name(),
+            Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Rule(chain, rule) => {
                 let route = chain.route();
                 let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
@@ -55,10 +67,19 @@ impl ClusterId {
 impl From<&Asked> for ClusterId {
     fn from(asked: &Asked) -> Self {
         match asked {
-            Asked::To(to) => Self::To(to.clone()),
-            Asked::Grpc(port) => Self::Grpc(port.clone()),
+            Asked::Service(port) => Self::To(Destination::Service(port.clone())),
+            Asked::Backend(name) => Self::Own(name.clone()),
+            Asked::Grpc(to) => Self::Grpc(to.clone()),
         }
     }
+}
+
+/// A backend, and how somebody means to speak to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Sought {
+    pub(crate) to: Destination,
+    /// In gRPC, so that HTTP/2 is spoken where nothing else is said.
+    pub(crate) in_grpc: bool,
 }
 
 /// What a route needs to know of a Service's port.
@@ -77,6 +98,8 @@ pub(crate) struct PortState {
 pub(crate) struct Reach {
     /// What is spoken there, or why it cannot be used.
     pub(crate) protocol: Result<Protocol, Unusable>,
+    /// Whether it does not say so itself.
+    pub(crate) is_unsaid: bool,
     /// What its owner should know, though it is used.
     pub(crate) warning: Option<String>,
     /// The ports of a Backend's hosts.
@@ -93,6 +116,7 @@ impl Default for Reach {
     fn default() -> Self {
         Self {
             protocol: Ok(Protocol::default()),
+            is_unsaid: false,
             warning: None,
             ports: Box::default(),
             by_name: false,

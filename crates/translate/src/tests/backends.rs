@@ -183,3 +183,73 @@ fn what_is_local_is_for_the_setting_to_allow() {
     let settings = Settings { local_backends: true, ..Settings::default() };
     assert_eq!(condition(&Scene::with(settings, objects())), "True");
 }
+
+/// A route that sends copies to Backend `apps/b`, and a judge and a processor that are asked there by a policy of it.
+fn of_its_own() -> Vec<Value> {
+    let reference = json!({"group": "gateway.kgateway.dev", "kind": "Backend", "name": "b"});
+    let of = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "apps", "generation": 1}, "spec": spec})
+    };
+    let mirror = json!({"type": "RequestMirror", "requestMirror": {"backendRef": reference}});
+    let rule = json!({"filters": [mirror], "backendRefs": [{"name": "s", "port": 80}]});
+    let target = |name: &str| json!([{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name}]);
+    vec![
+        route("copied", json!({"hostnames": ["copied.example"], "rules": [rule]})),
+        of("GatewayExtension", "judge", json!({"extAuth": {"httpService": {"backendRef": reference}}})),
+        of("GatewayExtension", "processor", json!({"extProc": {"grpcService": {"backendRef": reference}}})),
+        of(
+            "TrafficPolicy",
+            "judged",
+            json!({"targetRefs": target("copied"), "extAuth": {"extensionRef": {"name": "judge"}}}),
+        ),
+        of(
+            "TrafficPolicy",
+            "processed",
+            json!({"targetRefs": target("service"), "extProc": {"extensionRef": {"name": "processor"}}}),
+        ),
+    ]
+}
+
+#[test]
+fn what_proxies_send_of_their_own_goes_to_addresses_of_a_backend_and_to_no_name() {
+    let own = ["backend/apps/b/grpc", "backend/apps/b/own"];
+    let served = |scene: &Scene| own.map(|name| resource(scene, ResourceKind::Cluster, name) != Value::Null);
+    let mut scene = scene(of_its_own().into_iter().chain([backend(&["10.0.0.1"])]));
+    assert_eq!(served(&scene), [true, true]);
+    let asked_in_grpc = resource(&scene, ResourceKind::Cluster, own[0]);
+    let options = asked_in_grpc["typedExtensionProtocolOptions"].to_string();
+    assert!(options.contains("http2ProtocolOptions"), "{options}");
+    assert_eq!(scene.route("apps/copied", 0, "ResolvedRefs"), "True ResolvedRefs");
+
+    scene.put(backend(&["10.0.0.1", "a.example"]));
+    assert_eq!(served(&scene), [false, false]);
+    for (name, field) in [("judge", "httpService"), ("processor", "grpcService")] {
+        let told = scene.status(Kind::GatewayExtension, &format!("apps/{name}"))["conditions"][0].clone();
+        let message = told["message"].as_str().expect("a message");
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("UnsupportedValue")), "{message}");
+        assert!(message.contains(field) && message.contains("backend.allowLocal"), "{message}");
+    }
+    // Closed, rather than let through without a judge.
+    let message = scene.route_message("apps/copied", 0, "Accepted");
+    assert!(message.contains("judge"), "{message}");
+    assert_eq!(scene.route("apps/backend", 0, "ResolvedRefs"), "True ResolvedRefs", "requests go there");
+
+    let settings = Settings { local_backends: true, ..Settings::default() };
+    let gateway = gateway("edge", json!([http("web", 80, "")]));
+    let objects = of_its_own().into_iter().chain([backend(&["a.example"]), service("s"), gateway]);
+    let scene = Scene::with(settings, objects.chain([route("service", json!({"hostnames": ["s.example"]}))]));
+    assert_eq!(served(&scene), [true, true]);
+}
+
+#[test]
+fn no_copy_goes_to_a_host_by_name_and_the_route_is_told() {
+    let mut objects = of_its_own();
+    objects.truncate(1);
+    let scene = scene(objects.into_iter().chain([backend(&["a.example"])]));
+    assert_eq!(scene.route("apps/copied", 0, "ResolvedRefs"), "False UnsupportedValue");
+    let message = scene.route_message("apps/copied", 0, "ResolvedRefs");
+    assert!(message.contains("requestMirror") && message.contains("backend.allowLocal"), "{message}");
+    let routes = resource(&scene, ResourceKind::RouteConfiguration, "http/80").to_string();
+    assert!(!routes.contains("requestMirrorPolicies") && routes.contains("copied.example"), "{routes}");
+}
