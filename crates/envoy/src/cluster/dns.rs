@@ -106,16 +106,23 @@ pub(super) fn guard() -> Vec<HttpFilter> {
     vec![filter(extension::RBAC, any(&rbac)), filter(extension::UPSTREAM_CODEC, any(&UpstreamCodec::default()))]
 }
 
-/// `upstream.address.matches(LOCAL)`, parsed.
+/// `upstream.address.matches(LOCAL[0]) || upstream.address.matches(LOCAL[1])`, parsed.
 fn is_local() -> Expr {
-    let expr = |id, kind| Expr { id, expr_kind: Some(kind) };
-    let upstream = expr(1, ExprKind::IdentExpr(Ident { name: "upstream".into() }));
+    let either = validate::host::LOCAL.into_iter().zip([1, 5]).map(|(pattern, first)| matches(first, pattern));
+    let call = Call { function: "_||_".into(), args: either.collect(), ..Call::default() };
+    Expr { id: 9, expr_kind: Some(ExprKind::CallExpr(Box::new(call))) }
+}
+
+/// `upstream.address.matches(pattern)`, with four ids from `first` on.
+fn matches(first: i64, pattern: &str) -> Expr {
+    let expr = |place, kind| Expr { id: first + place, expr_kind: Some(kind) };
+    let upstream = expr(0, ExprKind::IdentExpr(Ident { name: "upstream".into() }));
     let address = Select { operand: Some(Box::new(upstream)), field: "address".into(), test_only: false };
-    let pattern = Constant { constant_kind: Some(ConstantKind::StringValue(validate::host::LOCAL.into())) };
+    let pattern = Constant { constant_kind: Some(ConstantKind::StringValue(pattern.into())) };
     let call = Call {
-        target: Some(Box::new(expr(2, ExprKind::SelectExpr(Box::new(address))))),
+        target: Some(Box::new(expr(1, ExprKind::SelectExpr(Box::new(address))))),
         function: "matches".into(),
-        args: vec![expr(3, ExprKind::ConstExpr(pattern))],
+        args: vec![expr(2, ExprKind::ConstExpr(pattern))],
     };
-    expr(4, ExprKind::CallExpr(Box::new(call)))
+    expr(3, ExprKind::CallExpr(Box::new(call)))
 }
