@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::{Kind, ObjectId};
+use api::{Kind, ObjectId, StatusKind};
 use jiff::Timestamp;
 
 use self::{
@@ -138,7 +138,7 @@ impl Reconciler {
         if !id.kind.has_status_of_ours() {
             return;
         }
-        let names_controllers = !matches!(id.kind, Kind::Gateway | Kind::GatewayClass | Kind::GatewayExtension);
+        let names_controllers = matches!(id.kind.status(), StatusKind::Route | StatusKind::Policy);
         let text = status.map(|status| self.interner.intern(status));
         let entry = self.entries.entry(id.clone()).or_default();
         let desired = match (text, std::mem::take(&mut entry.desired)) {

@@ -113,12 +113,14 @@ pub(super) fn common(balance: &LoadBalancer, config: CommonLbConfig) -> CommonLb
 
 pub(super) fn circuit_breakers(limits: ClusterLimits, breakers: Option<&Breakers>) -> CircuitBreakers {
     let own = breakers.copied().unwrap_or_default();
+    // The proxy is shared, so nobody has more of it than its operator gives.
+    let least = |own: Option<u32>, most: u32| Some(uint32(own.map_or(most, |own| own.min(most))));
     CircuitBreakers {
         thresholds: vec![Thresholds {
-            max_connections: Some(uint32(own.connections.unwrap_or(limits.connections))),
-            max_pending_requests: Some(uint32(own.pending_requests.unwrap_or(limits.pending_requests))),
-            max_requests: Some(uint32(own.requests.unwrap_or(limits.requests))),
-            max_retries: Some(uint32(own.retries.unwrap_or(limits.retries))),
+            max_connections: least(own.connections, limits.connections),
+            max_pending_requests: least(own.pending_requests, limits.pending_requests),
+            max_requests: least(own.requests, limits.requests),
+            max_retries: least(own.retries, limits.retries),
             track_remaining: own.track_remaining,
             ..Thresholds::default()
         }],

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use api::{Kind, Object, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
-    NsName, Problem, Severity,
+    NsName, Problem, Reason, Severity,
     backend::{Destination, Protocol, ServicePort},
-    upstream::{Balance, ClusterConfig, TlsTrust},
+    upstream::{Balance, Breakers, ClusterConfig, TlsTrust},
 };
 use units::upstream::{self, UpstreamSaid};
 
@@ -16,7 +16,7 @@ use crate::{
     internal,
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
-        input::{BackendConfigPolicies, Backends, ObjectKey, ObjectTable, Secrets, Services},
+        input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
         policy::ConfigPoliciesOf,
     },
     target::{file_of_backends, key_of},
@@ -73,6 +73,7 @@ impl Derived for ConfigPolicyRow {
             found.ok_or_else(|| format!("Secret {secret} does not exist; create it, or correct the name"))
         };
         Some(upstream::read(&policy.spec, &find).map(|mut said| {
+            said.warnings.extend(beyond_settings(scope, said.config.breakers.as_ref()));
             for problem in refused {
                 let Some(field) = upstream::field_at(&problem.field) else { continue };
                 said.faults.push((field, problem));
@@ -86,6 +87,25 @@ impl Derived for ConfigPolicyRow {
         file_of_backends(scope, id, &*scope.get::<BackendConfigPolicies>(&key_of(id))?);
         Some(Err(internal::problem(Severity::Refused, "")))
     }
+}
+
+/// What is asked for that the settings do not give.
+fn beyond_settings(scope: &Scope<'_>, breakers: Option<&Breakers>) -> Vec<Problem> {
+    let Some((own, config)) = breakers.zip(scope.get::<Config>(&())) else { return Vec::new() };
+    let limits = &config.cluster;
+    let all = [
+        ("maxConnections", own.connections, limits.connections),
+        ("maxPendingRequests", own.pending_requests, limits.pending_requests),
+        ("maxRequests", own.requests, limits.requests),
+        ("maxRetries", own.retries, limits.retries),
+    ];
+    let beyond = all.into_iter().filter(|(_, own, most)| own.is_some_and(|own| own > *most));
+    let told = beyond.map(|(field, _, most)| {
+        let message =
+            format!("setting backend.{field} gives {most} at most, which holds; ask who runs Portcullis for more");
+        Problem::new(Severity::Warning, Reason::UnsupportedValue, format!("spec.circuitBreakers.{field}"), message)
+    });
+    told.collect()
 }
 
 impl Lookup for ConfigOf {

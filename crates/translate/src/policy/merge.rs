@@ -60,7 +60,8 @@ pub(super) fn all_merged<'a>(levels: impl Iterator<Item = &'a Level> + Clone) ->
     keys.into_iter().filter_map(move |key| merge(levels.clone(), key))
 }
 
-/// What units that say something come to at a Gateway, or at a listener below it; none of those is broken.
+/// What units that say something come to at a Gateway, or at a listener below it. Where one of them is broken, or more than can
+/// be served, the listener answers 500.
 pub(super) fn heard<'a>(levels: impl Iterator<Item = &'a Level> + Clone) -> impl Iterator<Item = Merged> {
     all_merged(levels).filter(|merged| merged.unit.is_ok())
 }

@@ -22,7 +22,7 @@ use units::{AnyUnit, Deep};
 
 use super::{
     level::Level,
-    merge::{Merged, distinct, heard},
+    merge::{Broken, Merged, all_merged, distinct, heard},
 };
 use crate::{
     internal,
@@ -94,17 +94,29 @@ pub(crate) fn section(listener: &ListenerId) -> Target {
 }
 
 fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
-    let policies = scope.get::<PoliciesOf>(target)?;
-    policies.iter().find_map(|id| {
+    let policies = scope.get::<PoliciesOf>(target);
+    let first = policies.iter().flat_map(|policies| policies.iter()).find_map(|id| {
         let policy = scope.get::<PolicyRow>(id)?;
-        let fault = policy.faults().next()?;
-        let message = if id.namespace == target.object.namespace {
-            format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}")
-        } else {
-            format!("a {} of another namespace is not valid, so everything answers 500", id.kind)
-        };
-        Some(Fault::new(reason, message))
-    })
+        let fault = policy.faults().next()?.to_string();
+        Some((id.clone(), fault))
+    });
+    let excess = || excess(scope, target).map(|broken| (broken.policy, broken.problem.to_string()));
+    let (id, fault) = first.or_else(excess)?;
+    let message = if id.namespace == target.object.namespace {
+        format!("{id} is not valid, and nothing is served without it, so everything answers 500: {fault}")
+    } else {
+        format!("a {} of another namespace is not valid, so everything answers 500", id.kind)
+    };
+    Some(Fault::new(reason, message))
+}
+
+/// What sound policies of a listener and of its Gateway come to together that cannot be served.
+fn excess(scope: &Scope<'_>, target: &Target) -> Option<Broken> {
+    let levels: Vec<_> = levels(scope, target).collect();
+    if levels.iter().any(|level| level.is_broken()) {
+        return None;
+    }
+    all_merged(levels.iter().map(AsRef::as_ref)).find_map(|merged| merged.unit.err())
 }
 
 impl Lookup for BrokenGateway {
@@ -284,7 +296,7 @@ impl Derived for WidePolicies {
                 scope.emit::<Standings>(policy.clone(), place.clone(), standing);
             };
             // It answers 500 to everything, by those that are broken.
-            if levels(scope, &at).any(|level| level.is_broken()) {
+            if levels(scope, &at).any(|level| level.is_broken()) || excess(scope, &at).is_some() {
                 for policy in &policies {
                     let is_broken = |row: Arc<Policy>| row.faults().next().is_some();
                     let closes = scope.get::<PolicyRow>(policy).is_some_and(is_broken);

@@ -53,13 +53,13 @@ impl Unwritten {
     /// The rule with what the expressions of its matches cost.
     pub(super) fn priced(self, meter: &mut Meter<'_, '_>) -> Priced {
         let taken = self.matches.iter().map(|placed| meter.matching(&placed.written)).collect();
-        Priced { unwritten: self, taken }
+        Priced { unwritten: self, taken, excluded: Box::default() }
     }
 
     /// The same where nobody knows: too much.
     pub(super) fn unpriced(self) -> Priced {
         let taken = self.matches.iter().map(|placed| unpriced(&placed.written)).collect();
-        Priced { unwritten: self, taken }
+        Priced { unwritten: self, taken, excluded: Box::default() }
     }
 
     /// Its Envoy routes and those that stand excluded. What cannot be read is told here, for all listeners.
@@ -69,8 +69,8 @@ impl Unwritten {
         meter: &mut Meter<'_, '_>,
         findings: &mut Findings,
     ) -> EnvoyRoutes {
-        let priced = self.priced(meter);
-        if priced.is_large() && excluded.is_empty() {
+        let priced = Priced { excluded: excluded.into(), ..self.priced(meter) };
+        if priced.is_large() {
             priced.examine(&mut findings.closed);
             return EnvoyRoutes::ByListener(Box::new(priced));
         }
@@ -78,7 +78,7 @@ impl Unwritten {
         if route::depends_on_listener(&priced.unwritten.rule) {
             EnvoyRoutes::ByListener(Box::new(priced))
         } else {
-            EnvoyRoutes::Everywhere(routes.into_iter().chain(excluded).collect())
+            EnvoyRoutes::Everywhere(routes)
         }
     }
 }
@@ -89,6 +89,8 @@ pub(crate) struct Priced {
     unwritten: Unwritten,
     /// What the expressions of each match take; none where it has none.
     taken: Box<[Option<Taken>]>,
+    /// The Envoy routes of matches that stand excluded, which are the same at every listener.
+    excluded: Box<[EnvoyRoute]>,
 }
 
 /// A match that becomes one or more Envoy routes.
@@ -122,8 +124,11 @@ impl Priced {
         }
         if of_longest.is_empty() {
             problems.append(&mut of_matches);
-        } else {
-            self.write(ANYWHERE, problems);
+            return;
+        }
+        // Nobody keeps what is written here, nor all of it at a time.
+        for index in 0..lengths.len() {
+            self.write_match(index, ANYWHERE, problems);
         }
     }
 
@@ -148,7 +153,8 @@ impl Priced {
 
     /// The rule's Envoy routes at a listener. What Envoy could not read answers 500 in its place, and is told of the match.
     pub(crate) fn write(&self, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]> {
-        (0..self.unwritten.matches.len()).flat_map(|index| self.write_match(index, at, problems)).collect()
+        let routes = (0..self.unwritten.matches.len()).flat_map(|index| self.write_match(index, at, problems));
+        routes.chain(self.excluded.iter().cloned()).collect()
     }
 
     fn write_match(&self, index: usize, at: RouteAt, problems: &mut Vec<(u32, Problem)>) -> Vec<EnvoyRoute> {

@@ -176,6 +176,19 @@ fn a_policy_that_names_a_section_closes_all_of_its_target() {
 }
 
 #[test]
+fn nobody_takes_more_of_a_proxy_than_the_settings_give() {
+    let own = json!({"circuitBreakers": {"maxConnections": 20000, "maxRequests": 7}});
+    let scene = scene([backend(&["10.0.0.1"]), config("c", own)]);
+    let thresholds = resource(&scene, ResourceKind::Cluster, CLUSTERS[1])["circuitBreakers"]["thresholds"][0].clone();
+    assert_eq!((&thresholds["maxConnections"], &thresholds["maxRequests"]), (&json!(10000), &json!(7)));
+    let accepted = scene.status(Kind::BackendConfigPolicy, "apps/c")["ancestors"][0]["conditions"][0].to_string();
+    assert!(
+        accepted.contains("spec.circuitBreakers.maxConnections: setting backend.maxConnections gives 10000"),
+        "{accepted}"
+    );
+}
+
+#[test]
 fn what_is_local_is_for_the_setting_to_allow() {
     let objects = || [gateway("edge", json!([http("web", 80, "")])), backend(&["127.0.0.1"])];
     let condition = |scene: &Scene| scene.status(Kind::Backend, "apps/b")["conditions"][0]["status"].clone();

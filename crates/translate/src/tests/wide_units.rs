@@ -9,6 +9,7 @@ use envoy::ResourceKind;
 use serde_json::{Value, json};
 
 use super::{
+    delegation::annotated,
     policies::{at, at_section, policy, with},
     scene::{Scene, child, forward, gateway, http, https, route, secret, service, to},
 };
@@ -443,4 +444,39 @@ fn a_gateway_of_which_nobody_knows_what_it_prefers_is_told() {
     scene.put(edge("ShallowMergePreferParent"));
     assert_eq!(request_timeouts(&scene, "http/81", "two.example.com"), ["9s"]);
     assert!(!scene.gateway_message("infra/edge", "Accepted").contains("counts as"));
+}
+
+#[test]
+fn a_listener_whose_policies_come_to_more_than_can_be_served_answers_by_itself() {
+    let asks = |name: &str| json!({"extProc": {"extensionRef": {"name": name}}});
+    let processor = |name: &str| {
+        let service = json!({"backendRef": {"name": "provider", "port": 80}});
+        let stage = json!({"stage": "AuthN", "predicate": "During"});
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+            "metadata": {"name": name, "namespace": "infra"},
+            "spec": {"extProc": {"grpcService": service, "filterStage": stage}}})
+    };
+    let mut provider = service("provider");
+    provider["metadata"]["namespace"] = json!("infra");
+    let listeners = json!([
+        http("one", 80, "one.example.com"),
+        http("plain", 81, "two.example.com"),
+        https("tls", 443, "one.example.com", "cert"),
+    ]);
+    let priority = "kgateway.dev/inherited-policy-priority";
+    let edge = annotated(gateway("edge", listeners), priority, "DeepMergePreferChild");
+    for listener in ["one", "tls"] {
+        let mut scene = scene([provider.clone(), processor("a"), processor("b"), edge.clone()]);
+        scene.put(on_gateway("p", asks("a")));
+        scene.put(on_listener("q", listener, asks("b")));
+        assert_eq!(scene.listener("infra/edge", listener, "Accepted"), "False ListenerReplaced");
+        assert_eq!(scene.listener("infra/edge", "plain", "Accepted"), "True Accepted");
+        let name = if listener == "tls" { "https/443/tls" } else { "http/80" };
+        let host = &config(&scene, name)["virtualHosts"][0];
+        assert_eq!(host["routes"][0]["directResponse"]["status"], 500, "{host}");
+        assert!(conditions(&scene, "infra/q").1.starts_with("False Pending"), "{:?}", conditions(&scene, "infra/q"));
+        // The same processor once more is one.
+        scene.put(on_listener("q", listener, asks("a")));
+        assert_eq!(scene.listener("infra/edge", listener, "Accepted"), "True Accepted");
+    }
 }

@@ -159,8 +159,7 @@ impl Stream {
     }
 
     /// Makes the configurations of extensions for this moment: all that routes refer to which the client may be using, and
-    /// from [`Phase::Extend`] on what those of the target refer to. All listeners of a client share one of each name, so a
-    /// listener that drains loses its entries with the last rollout that does without them.
+    /// from [`Phase::Extend`] on what those of the target refer to. All listeners of a client share one of each name.
     pub(super) fn arrange_extensions(&mut self) {
         let rollout = &self.rollout;
         let of = |snapshot: &Snapshot| snapshot.of(ResourceType::ExtensionConfig).clone();
@@ -246,7 +245,11 @@ impl Stream {
             let (until, initial) = match self.rollout.removal {
                 Removal::Waiting { until, initial, .. } => (until, initial),
                 Removal::Closed => (now + self.settings.gate_timeout, true),
-                Removal::Open => (now + self.settings.gate_timeout, false),
+                Removal::Open => {
+                    // What it was opened for may go, also where the next rollout began at once.
+                    self.rollout.lingering = None;
+                    (now + self.settings.gate_timeout, false)
+                }
             };
             self.rollout.removal = Removal::Waiting { until, initial, arriving };
             self.linger();
