@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use api::{Kind, Object, gateway_extension::ExtensionReference, group::KGATEWAY_GROUP, shared::BackendRef};
+use api::{
+    Kind, Object, gateway_extension::ExtensionReference, group::KGATEWAY_GROUP, shared::BackendRef,
+    traffic_policy::TrafficPolicySpec,
+};
 use engine::{Lookup, Scope};
 use ir::{
     NsName, Problem, Reason, Severity,
@@ -90,22 +93,58 @@ pub(crate) struct OfPolicy<'a, 'b> {
     pub(crate) namespace: &'a Arc<str>,
 }
 
+impl OfPolicy<'_, '_> {
+    /// The extension that is meant.
+    fn target(&self, reference: &ExtensionReference) -> NsName {
+        let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty());
+        NsName::new(namespace.unwrap_or(self.namespace).clone(), reference.name.clone())
+    }
+
+    /// What is wrong with naming one of another namespace, if nothing there allows it.
+    fn not_granted(&self, id: &NsName) -> Option<String> {
+        let Self { scope, namespace: own } = self;
+        let from = Referrer { group: KGATEWAY_GROUP, kind: Kind::TrafficPolicy.as_str(), namespace: own };
+        let kind = Kind::GatewayExtension.as_str();
+        (!permits(scope, from, (KGATEWAY_GROUP, kind), id)).then(|| {
+            format!(
+                "GatewayExtension {id} is in another namespace and no ReferenceGrant there allows TrafficPolicies of {own} to \
+                 use it"
+            )
+        })
+    }
+
+    fn is_strict(&self) -> bool {
+        let config = self.scope.get::<Config>(&());
+        config.is_none_or(|config| config.policies.extension_grants != ExtensionGrants::Permissive)
+    }
+
+    /// What a policy should know that asks extensions of others, where it needs no grant for that.
+    pub(crate) fn warnings(&self, policy: &TrafficPolicySpec) -> Vec<Problem> {
+        if self.is_strict() {
+            return Vec::new();
+        }
+        let named = units::extensions(policy).into_iter();
+        let warnings = named.filter_map(|(field, reference)| {
+            let message = format!(
+                "{}; it is asked all the same, since the setting policies.extensionGrants is Permissive: create one there \
+                 before it is Strict",
+                self.not_granted(&self.target(&reference))?
+            );
+            Some(Problem::new(Severity::Warning, Reason::RefNotPermitted, format!("{field}.namespace"), message))
+        });
+        warnings.collect()
+    }
+}
+
 impl ExtensionReader for OfPolicy<'_, '_> {
     fn extension(&self, reference: &ExtensionReference) -> Result<Arc<Extension>, String> {
         let Self { scope, namespace: own } = self;
-        let namespace = reference.namespace.as_ref().filter(|namespace| !namespace.is_empty()).unwrap_or(own);
-        let id = NsName::new(namespace.clone(), reference.name.clone());
-        let is_foreign = *namespace != **own;
-        let grants = scope.get::<Config>(&()).map(|config| config.policies.extension_grants);
-        if is_foreign && grants != Some(ExtensionGrants::Permissive) {
-            let from = Referrer { group: KGATEWAY_GROUP, kind: Kind::TrafficPolicy.as_str(), namespace: own };
-            let kind = Kind::GatewayExtension.as_str();
-            if !permits(scope, from, (KGATEWAY_GROUP, kind), &id) {
-                return Err(format!(
-                    "GatewayExtension {id} is in another namespace and no ReferenceGrant there allows TrafficPolicies of {own} \
-                     to use it; create one there, or name one of this namespace"
-                ));
-            }
+        let id = self.target(reference);
+        let is_foreign = id.namespace != **own;
+        if self.is_strict()
+            && let Some(why) = self.not_granted(&id)
+        {
+            return Err(format!("{why}; create one there, or name one of this namespace"));
         }
         let Some(judged) = scope.get::<ExtensionRow>(&id) else {
             return Err(format!("GatewayExtension {id} does not exist; create it, or correct the name"));

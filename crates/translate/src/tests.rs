@@ -7,6 +7,7 @@ mod capacity;
 mod changes;
 mod delegation;
 mod delegation_policy;
+mod extensions;
 mod faults;
 mod gateways;
 mod listeners;

@@ -44,7 +44,7 @@ mod url_rewrite;
 
 use std::fmt;
 
-use api::traffic_policy::TrafficPolicySpec;
+use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
 use envoy::slots;
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{Problem, Reason, Severity, route::Handling, rule::Slot};
@@ -462,6 +462,25 @@ pub struct Others<'a> {
 /// # Errors
 /// Where it says anything that is no unit: nobody knows for what that would count.
 pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<ParsedUnit>, Problem> {
+    let written = written(policy)?;
+    let mut unsupported = written.iter().map(|(field, _)| &**field).filter(|field| !AnyUnit::FIELDS.contains(field));
+    if let Some(first) = unsupported.next() {
+        let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
+        let message = format!(
+            "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
+        );
+        return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
+    }
+    let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
+    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
+    let said = written.filter_map(|(field, written)| {
+        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, others).transpose()? })
+    });
+    Ok(said.collect())
+}
+
+/// The fields of a policy as units have them, each with what is written there.
+fn written(policy: &TrafficPolicySpec) -> Result<Vec<(String, &Value)>, Problem> {
     let mut written: Vec<(String, &Value)> = Vec::new();
     for (name, value) in &policy.fields {
         let prefix = format!("{name}.");
@@ -479,20 +498,17 @@ pub fn read(policy: &TrafficPolicySpec, others: &Others<'_>) -> Result<Vec<Parse
         let fields = group.iter().filter(|(_, value)| !value.is_null());
         written.extend(fields.map(|(field, value)| (prefix.clone() + field, value)));
     }
-    let mut unsupported = written.iter().map(|(field, _)| &**field).filter(|field| !AnyUnit::FIELDS.contains(field));
-    if let Some(first) = unsupported.next() {
-        let others = unsupported.fold(String::new(), |others, name| others + ", nor is " + name);
-        let message = format!(
-            "field {first} is not supported{others}; what the policy applies to is not served until it is removed"
-        );
-        return Err(Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{first}"), message));
-    }
-    let of = |field: &str| written.iter().find(|(name, _)| name == field).map(|(_, value)| *value);
-    let written = AnyUnit::FIELDS.iter().filter_map(|field| Some((*field, of(field)?)));
-    let said = written.filter_map(|(field, written)| {
-        Some(ParsedUnit { field, unit: AnyUnit::read(field, written, policy, others).transpose()? })
+    Ok(written)
+}
+
+/// The extensions that a policy names, whatever its units make of them, each with its field.
+pub fn extensions(policy: &TrafficPolicySpec) -> Vec<(String, ExtensionReference)> {
+    let fields = written(policy).unwrap_or_default();
+    let named = fields.into_iter().filter_map(|(field, value)| {
+        let reference = serde_json::from_value(value.get("extensionRef")?.clone()).ok()?;
+        Some((format!("spec.{field}.extensionRef"), reference))
     });
-    Ok(said.collect())
+    named.collect()
 }
 
 /// Refuses a policy with a target for which `U` cannot be set.

@@ -19,6 +19,7 @@ use super::{
     and_notes, backend_config_policy, delegation_policy, listed,
 };
 use crate::{
+    extension::OfPolicy,
     tables::{
         input::{RewritePolicies, TrafficPolicies},
         policy::{
@@ -55,19 +56,21 @@ impl Derived for PolicyStatus {
             let api::TrafficPolicy { metadata, spec } = &*policy;
             let written =
                 Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries: &[] };
-            Some(report(scope, id, &written))
+            let warnings = OfPolicy { scope, namespace: &metadata.namespace }.warnings(spec);
+            Some(report(scope, id, &written, warnings))
         } else {
             let policy = scope.get::<RewritePolicies>(&key_of(id))?;
             let api::RewritePolicy { metadata, spec } = &*policy;
             let entries = &spec.replace_prefix;
             let written = Written { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors, entries };
-            Some(report(scope, id, &written))
+            Some(report(scope, id, &written, Vec::new()))
         }
     }
 }
 
-fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>) -> StatusReport<Status> {
+fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec<Problem>) -> StatusReport<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
+    notes.extend(warnings);
     if let Some(Ok(units)) = scope.get::<PolicyRow>(id).as_ref().map(|policy| &policy.units) {
         notes.extend(units.iter().filter_map(|said| said.unit.as_ref().ok()?.warning()));
     }
