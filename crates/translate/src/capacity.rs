@@ -171,7 +171,14 @@ impl Lookup for Overflow {
         });
         let claims: Vec<_> = claims.collect();
         let cluster = |id: &ClusterId| fixed.get(&Part::Cluster(id.clone())).copied().unwrap_or_default();
-        let fitted = fit(bound, &claims, cluster)?;
+        let claimed: BTreeSet<_> = claims.iter().flat_map(|claim| claim.clusters).collect();
+        // Of whom whole listeners ask, who has the Gateway answers for: the rest is shared out.
+        let wide = fixed.iter().filter_map(|(part, bytes)| match part {
+            Part::Cluster(id) if !claimed.contains(id) => Some(*bytes),
+            _ => None,
+        });
+        let shared = bound.saturating_sub(wide.fold(0, u64::saturating_add));
+        let fitted = fit(shared, &claims, cluster)?;
         let mut rooms: BTreeMap<&Payer, BTreeMap<_, _>> = BTreeMap::new();
         for (index, room) in fitted.rooms {
             let (_, _, chain, rule, listener) = rules[index].0;

@@ -21,7 +21,6 @@ use ir::{
 use crate::{
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
-    output::ask,
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved, resolved_at},
     tables::{
@@ -361,7 +360,6 @@ impl Derived for VirtualHost {
         let slots = listener.filter(|_| config.listener.is_none());
         let slots = slots.and_then(|listener| scope.get::<ListenerSlots>(&listener));
         let slots = slots.as_deref().map_or(&[][..], |slots| slots);
-        ask(scope, &config.gateway, slots);
         let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())

@@ -22,10 +22,11 @@ use crate::{
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
+        capacity::AskedCluster,
         gateway::GatewayRow,
         host::{HostsOf, WideAsked},
         input::Config,
-        listener::{PortListener, PortListeners},
+        listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
     },
@@ -155,8 +156,17 @@ fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
 }
 
 impl Derived for WideAsked {
-    fn compute(scope: &Emitter<'_>, id: &RouteConfigId) -> Option<()> {
-        ask(scope, &id.gateway, &slots(scope, id));
+    fn compute(scope: &Emitter<'_>, listener: &ListenerId) -> Option<()> {
+        // Without TLS what the Gateway says stands there too, for all listeners of the port.
+        let is_shared = scope.get::<ServedAt>(listener).is_some_and(|at| at.0 == Scheme::Http);
+        let places = std::iter::once(section(listener)).chain(is_shared.then(|| whole(&listener.gateway)));
+        for slots in places.filter_map(|place| scope.get::<WideSlots>(&place)) {
+            for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
+                let cluster = (listener.gateway.clone(), asked.into());
+                scope.demand::<AskedCluster>(cluster.clone());
+                scope.demand::<ServedCluster>(cluster);
+            }
+        }
         Some(())
     }
 }
@@ -180,13 +190,6 @@ impl Derived for ServedCluster {
 fn serve(scope: &Emitter<'_>, (gateway, cluster): &(NsName, ClusterId)) {
     scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
     scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
-}
-
-/// Has the clusters served of whom slots ask.
-pub(crate) fn ask(scope: &Emitter<'_>, gateway: &NsName, slots: &[Slot]) {
-    for asked in slots.iter().flat_map(|slot| slot.asks.iter()) {
-        scope.demand::<ServedCluster>((gateway.clone(), asked.into()));
-    }
 }
 
 /// A virtual host as a piece of its own.

@@ -89,7 +89,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     let Some(config) = summary.route_config() else { return };
     let gateway = &key.gateway;
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
-    scope.demand::<WideAsked>(config.clone());
+    scope.demand::<WideAsked>(key.clone());
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));

@@ -7,7 +7,7 @@ use super::backend::ClusterId;
 tables! {
     /// Hostnames that routes have a listener serve.
     AskedHost: (ListenerId, Hostname) => ();
-    /// Clusters that rules have the proxies of a Gateway send to.
+    /// Clusters that rules, and what holds for all of a listener, have the proxies of a Gateway send to.
     AskedCluster: (NsName, ClusterId) => ();
 }
 

@@ -11,8 +11,8 @@ tables! {
     Rows: (Chain, u32, ListenerId) => ();
     /// Virtual hosts, encoded.
     VirtualHost: (RouteConfigId, Hostname) => ();
-    /// Has the clusters served of whom slots ask that hold for all of a route configuration.
-    WideAsked: RouteConfigId => ();
+    /// Has the clusters served, and counted, of whom slots ask that hold for all of a listener.
+    WideAsked: ListenerId => ();
 }
 
 /// The virtual hosts of a route configuration.

@@ -143,6 +143,40 @@ fn clusters_and_their_endpoints_count() {
 }
 
 #[test]
+fn clusters_of_whom_whole_listeners_ask_count() {
+    let kgateway = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "infra", "generation": 1}, "spec": spec})
+    };
+    let mut judges = service("judges");
+    judges["metadata"]["namespace"] = json!("infra");
+    let provider = json!({"grpcService": {"backendRef": {"name": "judges", "port": 80}}});
+    for section in [json!(null), json!("http")] {
+        let target =
+            json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge", "sectionName": section});
+        let policy = kgateway(
+            "TrafficPolicy",
+            "p",
+            json!({"targetRefs": [target], "extAuth": {"extensionRef": {"name": "judge"}}}),
+        );
+        let routes = [of("apps", "r", 1, on(&["a.example.com"], rules("r", 150))), judges.clone()];
+        let mut scene = scene(
+            SMALL,
+            routes.into_iter().chain([kgateway("GatewayExtension", "judge", json!({"extAuth": provider}))]),
+        );
+        let before = served(&scene, "apps");
+        assert!(before > 50 && before < 150, "{before} fit");
+        scene.put(policy.clone());
+        let cluster = scene.resource("infra/edge", ResourceKind::Cluster, "service/infra/judges/80/grpc");
+        assert!(cluster.is_some(), "it is asked");
+        let after = served(&scene, "apps");
+        assert!(after + 10 < before, "{after} of {before} are left");
+        scene.remove(policy);
+        assert_eq!(served(&scene, "apps"), before);
+    }
+}
+
+#[test]
 fn who_publishes_the_routes_of_others_pays_for_them() {
     let child = |namespace: &str, at: usize| {
         let mut child = of(namespace, &format!("c{at}"), at, json!({"rules": rules(&format!("{namespace}/{at}"), 15)}));
