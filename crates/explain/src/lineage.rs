@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ir::{Problem, route::RuleSpec};
+use api::ObjectId;
+use ir::{Problem, backend::Destination, route::RuleSpec};
 use translate::inspect::{Delegation, ServedRule, WideUnits};
 
 /// What the translator knows of a route and of those above it. Shared with it.
@@ -18,6 +19,8 @@ pub struct Lineage {
     pub(crate) written: Option<Arc<RuleSpec>>,
     /// What is to be said of the leaf's rule where proxies have no room for it.
     pub(crate) no_room: Vec<Problem>,
+    /// The policies that say something of connections to each backend of the leaf's rule, where any does.
+    pub(crate) connections: Vec<(Destination, Vec<ObjectId>)>,
 }
 
 /// A delegating rule on the way to a leaf.

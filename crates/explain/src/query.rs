@@ -114,10 +114,12 @@ impl Matched {
             delegation: tables.delegation(parent, rule),
             reference: tables.reference_to(parent, rule, child.route()),
         });
+        let served = tables.rule_at(chain, rule, listener);
         Lineage {
             above: above.collect(),
             written: tables.written_rule(chain.route(), rule),
-            rule: tables.rule_at(chain, rule, listener),
+            connections: served.as_ref().map(|rule| tables.connections(rule)).unwrap_or_default(),
+            rule: served,
             wide: tables.wide_units(listener),
             no_room: tables.no_room(chain)(rule),
         }
@@ -230,7 +232,12 @@ fn answer(lineage: &Lineage, winner: &Candidate, sent: &Sent<'_>) -> Outcome {
     let object = winner.place.via().route().to_string();
     let finding = |problem: &Problem| Finding::problem(&object, problem);
     match winner.route.answer(rule) {
-        Answer::Backends { backends } => {
+        Answer::Backends { mut backends } => {
+            for share in &mut backends {
+                let of_share = lineage.connections.iter().filter(|(to, _)| share.is_of(to));
+                let policies = of_share.flat_map(|(_, policies)| policies.iter().map(ToString::to_string));
+                share.policies = policies.collect();
+            }
             let url = match &route.action {
                 Some(Action::Route(action)) => effects::forwarded(route, action, sent),
                 _ => String::new(),

@@ -53,12 +53,15 @@ pub struct Share {
     pub port: Option<u16>,
     /// Its part of the sum of all weights.
     pub weight: u32,
+    /// The BackendConfigPolicies that say how to connect there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<String>,
 }
 
 impl Share {
     /// A share of what stands there; none for one that is broken.
     fn of(to: Option<Destination>, weight: u32) -> Self {
-        let none = Self { service: None, backend: None, port: None, weight };
+        let none = Self { service: None, backend: None, port: None, weight, policies: Vec::new() };
         match to {
             None => none,
             Some(Destination::Service(port)) => {
@@ -66,6 +69,12 @@ impl Share {
             }
             Some(Destination::Backend(name)) => Self { backend: Some(name.to_string()), ..none },
         }
+    }
+
+    /// Whether it is a share of what stands there.
+    pub(crate) fn is_of(&self, to: &Destination) -> bool {
+        let Self { service, backend, port, .. } = Self::of(Some(to.clone()), self.weight);
+        (&self.service, &self.backend, &self.port) == (&service, &backend, &port)
     }
 
     /// Whether it answers 500.
@@ -87,6 +96,9 @@ impl fmt::Display for Answer {
                     }
                     if backends.len() > 1 {
                         write!(f, " (weight {})", share.weight)?;
+                    }
+                    if !share.policies.is_empty() {
+                        write!(f, " by {}", share.policies.join(" and "))?;
                     }
                 }
                 Ok(())

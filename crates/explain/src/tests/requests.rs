@@ -430,3 +430,26 @@ fn a_rewrite_that_a_policy_makes_is_told_with_the_policy() {
     assert_eq!(rewrite.from, ["RewritePolicy apps/first"]);
     assert_eq!(rewrite.overridden, ["RewritePolicy apps/second"]);
 }
+
+#[test]
+fn who_says_how_to_connect_to_a_backend_is_told() {
+    let policy = |name: &str, spec: serde_json::Value| {
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy",
+            "metadata": {"namespace": "apps", "name": name},
+            "spec": with(json!({"targetRefs": [{"group": "", "kind": "Service", "name": "t"}]}), spec)})
+    };
+    let both = json!([{"name": "s", "port": 80}, {"name": "t", "port": 80, "weight": 3}]);
+    let scene = scene([
+        route("shop", json!({"rules": [{"backendRefs": both}]})),
+        policy("a", json!({"connectTimeout": "1s"})),
+        policy("b", json!({"connectTimeout": "2s", "circuitBreakers": {"maxRequests": 1}})),
+        policy("c", json!({"connectTimeout": "3s"})),
+    ]);
+    let told = get(&scene, "http://x.org/");
+    let Outcome::Backends { backends, .. } = &told.outcome else { panic!("{told:?}") };
+    let policies: Vec<_> = backends.iter().map(|share| share.policies.join(" ")).collect();
+    assert_eq!(policies, ["", "BackendConfigPolicy apps/a BackendConfigPolicy apps/b"]);
+    let answer =
+        "(weight 1), Service apps/t port 80 (weight 3) by BackendConfigPolicy apps/a and BackendConfigPolicy apps/b";
+    assert!(told.to_string().contains(answer), "{told}");
+}

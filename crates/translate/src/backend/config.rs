@@ -1,6 +1,6 @@
 //! BackendConfigPolicies: what they say of connections to Services and Backends, and where it holds.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Kind, Object, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
@@ -32,6 +32,15 @@ pub(crate) struct Merged {
     faults: Vec<(ObjectId, Problem)>,
     /// Who says each field that is set.
     by: Vec<(&'static str, ObjectId)>,
+}
+
+impl Merged {
+    /// The policies of which something holds, or is broken, each once.
+    pub(crate) fn policies(&self) -> Vec<ObjectId> {
+        let holding = self.by.iter().map(|(_, policy)| policy);
+        let all: BTreeSet<_> = holding.chain(self.faults.iter().map(|(policy, _)| policy)).collect();
+        all.into_iter().cloned().collect()
+    }
 }
 
 /// How a policy stands at one of its targets.
@@ -167,7 +176,8 @@ fn fit(
     })
 }
 
-fn object(to: &Destination) -> ObjectId {
+/// The object that policies are on.
+pub(crate) fn object(to: &Destination) -> ObjectId {
     match to {
         Destination::Service(port) => port.service.clone().id(Kind::Service),
         Destination::Backend(name) => name.clone().id(Kind::Backend),

@@ -1,6 +1,6 @@
 //! Rules as they are served.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::ObjectId;
 use envoy::bytes::Row;
@@ -8,13 +8,17 @@ use ir::{Chain, ListenerId, Problem, backend::Destination, matching::Origin, rul
 
 use super::Inspector;
 use crate::{
+    backend::config::{self, ConfigOf},
     policy::{
         self,
         merge::Merged,
         wide::{WideSlots, section},
     },
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Findings, Resolved, ResolvedRule, UnitOutcome, served_at},
-    tables::{backend::Shares, policy::Winner},
+    tables::{
+        backend::{ClusterId, Shares},
+        policy::Winner,
+    },
 };
 
 /// A rule as it is served.
@@ -38,6 +42,18 @@ impl Inspector<'_> {
     pub fn rule_at(self, chain: &Chain, rule: u32, listener: &ListenerId) -> Option<ServedRule> {
         let there = served_at(self.engine, &(chain.clone(), rule, listener.clone()));
         there.map(ServedRule).or_else(|| self.rule(chain, rule))
+    }
+
+    /// The policies that say something of connections to each backend that a rule sends to, where any does, and holds or is
+    /// broken there.
+    pub fn connections(self, rule: &ServedRule) -> Vec<(Destination, Vec<ObjectId>)> {
+        let shares = rule.0.session.iter().flat_map(|session| session.shares.iter().map(|(to, _)| to.clone()));
+        let backends: BTreeSet<_> = rule.0.clusters.iter().filter_map(ClusterId::to).chain(shares).collect();
+        let said = backends.into_iter().filter_map(|to| {
+            let policies = self.engine.get::<ConfigOf>(&config::object(&to))?.policies();
+            (!policies.is_empty()).then_some((to, policies))
+        });
+        said.collect()
     }
 
     /// What policies of a listener and of its Gateway say for all routes there; none where they say nothing.
