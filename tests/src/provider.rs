@@ -1,9 +1,9 @@
 //! Providers that Envoy asks, in Envoy's own gRPC protocols. Every echo backend is one too; what it does is up to the request
 //! that it is asked about.
 //!
-//! A judge ([`Authorization`]) goes by the header [`JUDGE`]: `deny`, `fail`, `hang`, `break` or, unless it is there, passes the
-//! request on with headers that say who judged and what he was told. A processor ([`ExternalProcessor`]) goes by [`PROCESS`]:
-//! `answer`, `fail`, `hang` or, unless it is there, leaves its name in headers of request and response, and what it saw of
+//! A judge ([`Authorization`]) goes by the header [`JUDGE`]: `deny`, `fail`, `hang`, `break`, `flood`, `garbage` or, unless it is
+//! there, passes the request on with headers that say who judged and what he was told. A processor ([`ExternalProcessor`]) goes by
+//! [`PROCESS`]: `answer`, `fail`, `hang`, `flood`, `garbage` or, unless it is there, leaves its name in headers of request and response, and what it saw of
 //! bodies behind them.
 
 use std::{collections::BTreeMap, convert::Infallible, future, pin::Pin, sync::Arc};
@@ -46,6 +46,9 @@ pub const JUDGE: &str = "x-test-judge";
 
 /// What a processor is to do.
 pub const PROCESS: &str = "x-test-process";
+
+/// What a provider that floods says at once, in bytes: more than any proxy keeps for a request.
+const FLOOD: usize = 24 << 20;
 
 /// A provider with a name.
 #[derive(Clone, Debug)]
@@ -116,6 +119,16 @@ impl Authorization for Provider {
             }
             Some("fail") => return Err(Status::internal("the judge fails")),
             Some("hang") => future::pending().await,
+            Some("flood") => {
+                let headers = (0..FLOOD / 1024).map(|index| text(set(&format!("x-flood-{index}"), "x".repeat(1024))));
+                let headers = headers.collect();
+                (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
+            }
+            Some("garbage") => {
+                let headers =
+                    vec![text(set("x-bad\r\nx-smuggled: 1", "1")), text(set("x-value", "1\r\nx-smuggled: 1"))];
+                (status(Code::Ok), HttpResponse::OkResponse(OkHttpResponse { headers, ..OkHttpResponse::default() }))
+            }
             // What no proxy may pass on.
             Some("break") => {
                 let headers = [("content-length", "1"), ("transfer-encoding", "chunked"), ("cdn-loop", "")];
@@ -194,6 +207,15 @@ async fn processed(name: &str, asked: ProcessingRequest) -> Result<ProcessingRes
             }),
             Some("fail") => return Err(Status::internal("the processor fails")),
             Some("hang") => future::pending().await,
+            Some("flood") => {
+                let headers =
+                    (0..FLOOD / 1024).map(|index| set(&format!("x-flood-{index}"), "x".repeat(1024))).collect();
+                Answer::RequestHeaders(HeadersResponse { response: common(headers, None) })
+            }
+            // An answer to what was not asked.
+            Some("garbage") => {
+                Answer::ResponseBody(BodyResponse { response: common(vec![], Some(b"garbage".to_vec())) })
+            }
             Some("break") => {
                 let headers = [("content-length", "1"), ("transfer-encoding", "chunked")];
                 let headers = headers.map(|(name, value)| set(name, value)).into();

@@ -27,6 +27,8 @@ use xds::ResourceType;
 
 #[path = "filter_chain/guards.rs"]
 mod guards;
+#[path = "filter_chain/providers.rs"]
+mod providers;
 
 const HOST: &str = "plain.example";
 /// What Envoy adds to a request on its way, whatever its filters.

@@ -1,0 +1,164 @@
+//! Providers that are asked: what they change of bodies, and what becomes of requests whose provider misbehaves.
+
+use anyhow::{Context, Result, ensure};
+use portcullis_tests::client::{Protocol, Request, Response, Target, send};
+use portcullis_tests::echo::Echo;
+use portcullis_tests::envoy::Envoy;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::provider::{JUDGE, PROCESS};
+use portcullis_tests::wait::{TIMEOUT, eventually};
+use portcullis_tests::{objects, ports};
+
+use super::{HOST, route};
+
+/// A judge and processors that are one server, and policies of routes and rules that have it asked.
+const PROVIDERS: &str = "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: judge}
+spec: {extAuth: {grpcService: {backendRef: {name: provider, port: 80}, requestTimeout: 5s}, statusOnError: 503}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: processor}
+spec: {extProc: {failOpen: false, messageTimeout: 5s, grpcService: {backendRef: {name: provider, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: quick}
+spec: {extProc: {failOpen: false, messageTimeout: 200ms, maxMessageTimeout: 400ms, grpcService: {backendRef: {name: provider, port: 80}}}}
+";
+
+fn policy(spec: &str) -> String {
+    format!(
+        "
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{namespace: infra, name: asked}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: plain}}]
+  {spec}
+"
+    )
+}
+
+/// A route of a Gateway, and a proxy of it.
+struct World {
+    portcullis: Portcullis,
+    envoy: Envoy,
+    target: Target,
+    backend: Echo,
+    _provider: Echo,
+}
+
+impl World {
+    async fn start(spec: &str) -> Result<Self> {
+        let backend = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+        let provider = Echo::start("provider", ([127, 0, 0, 1], 0).into()).await?;
+        let port = ports::free_port()?;
+        let services = format!("{}{}", objects::service("backend", &backend), objects::service("provider", &provider));
+        let files = [
+            ("a-gateway.yaml", objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")])),
+            ("b-services.yaml", services),
+            ("c-providers.yaml", PROVIDERS.to_owned()),
+            ("policy.yaml", policy(spec)),
+            ("route.yaml", route("")),
+        ];
+        let portcullis = Portcullis::start(&files.map(|(name, content)| (name.to_owned(), content))).await?;
+        let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+        Ok(Self { portcullis, envoy, target: Target::local(port), backend, _provider: provider })
+    }
+
+    async fn becomes(&self, request: &Request, what: &str, is: impl Fn(&Response) -> bool) -> Result<()> {
+        let answered = eventually(TIMEOUT, async || {
+            let response = send(&self.target, request).await?;
+            ensure!(is(&response), "not {what}: {} {:.200} {:?}", response.status, response.body, response.echoed);
+            Ok(())
+        });
+        answered.await.with_context(|| self.portcullis.log_tail())
+    }
+
+    async fn end(mut self) -> Result<()> {
+        self.portcullis.check().context("a fault")?;
+        self.envoy.check().await
+    }
+}
+
+fn post() -> Request {
+    Request { method: "POST".to_owned(), body: "five.".to_owned(), ..Request::get(HOST, "/") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_processor_changes_the_bodies_that_it_is_sent() -> Result<()> {
+    let mode = |said: &str| {
+        let rest = "requestHeaderMode: SKIP, responseHeaderMode: SKIP";
+        format!("extProc: {{extensionRef: {{name: processor}}, processingMode: {{{said}, {rest}}}}}")
+    };
+    let world = World::start(&mode("requestBodyMode: BUFFERED")).await?;
+    let echoed = |response: &Response| response.echoed.as_ref().map(|echoed| echoed.body.clone());
+    let seen = "five. (seen by provider)";
+    world.becomes(&post(), "changed", |response| echoed(response).as_deref() == Some(seen)).await?;
+    world.portcullis.write("policy.yaml", &policy(&mode("responseBodyMode: BUFFERED")))?;
+    let answered = |response: &Response| response.body.ends_with(" (seen by provider)");
+    world.becomes(&post(), "answered in other words", answered).await?;
+    ensure!(world.backend.latest(|_| true).is_some_and(|echoed| echoed.body == "five."), "both were changed");
+    // With headers Envoy goes by the length that these say, which no processor may change.
+    let both = "extProc: {extensionRef: {name: processor}, processingMode: {requestBodyMode: BUFFERED}}";
+    world.portcullis.write("policy.yaml", &policy(both))?;
+    world.becomes(&post(), "refused", |response| response.status == 500).await?;
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_floods_or_talks_garbage_costs_the_request_alone_and_opens_nothing() -> Result<()> {
+    let world = World::start("extAuth: {extensionRef: {name: judge}}").await?;
+    world.becomes(&post(), "judged", |response| response.status == 200).await?;
+    let asked =
+        [("extAuth: {extensionRef: {name: judge}}", JUDGE), ("extProc: {extensionRef: {name: processor}}", PROCESS)];
+    for (spec, header) in asked {
+        world.portcullis.write("policy.yaml", &policy(spec))?;
+        let marked = if header == JUDGE { "x-judged-by" } else { "x-processed-by" };
+        let is_asked =
+            |response: &Response| response.echoed.as_ref().is_some_and(|echoed| echoed.header(marked).is_some());
+        world.becomes(&post(), "asked", is_asked).await?;
+        let memory = async || {
+            let stats = world.envoy.stats().await?;
+            stats.get("server.memory_allocated").copied().context("no memory is told")
+        };
+        let before = memory().await?;
+        for manner in ["flood", "garbage"] {
+            for protocol in [Protocol::Http1, Protocol::H2] {
+                let target = Target { protocol, ..world.target.clone() };
+                let sent = post().header(header, manner);
+                for _ in 0..4 {
+                    let came = world.backend.count(|echoed| echoed.header("x-smuggled").is_some());
+                    let response = send(&target, &sent).await?;
+                    ensure!(response.status >= 400, "{header} {manner}: {}", response.status);
+                    ensure!(response.body.len() < 4096, "{header} {manner}: {} bytes", response.body.len());
+                    let since = world.backend.count(|echoed| echoed.header("x-smuggled").is_some());
+                    ensure!(came == since, "{header} {manner}: a header was smuggled");
+                }
+            }
+        }
+        // What was said is not kept.
+        eventually(TIMEOUT, async || {
+            let now = memory().await?;
+            ensure!(now < before + (32 << 20), "{header}: {now} bytes, {before} before");
+            Ok(())
+        })
+        .await?;
+        world.becomes(&post(), "asked after all", is_asked).await?;
+    }
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_processor_that_never_ends_holds_a_request_for_no_longer_than_is_said() -> Result<()> {
+    let world = World::start("extProc: {extensionRef: {name: quick}}").await?;
+    world.becomes(&post(), "processed", |response| response.status == 200).await?;
+    let hangs = post().header(PROCESS, "hang");
+    world.becomes(&hangs, "ended", |response| response.status == 504).await?;
+    world.end().await
+}
