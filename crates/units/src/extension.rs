@@ -16,7 +16,7 @@ use envoy_types::pb::{
         config::{
             common::mutation_rules::v3::HeaderMutationRules,
             core::v3::{
-                BackoffStrategy, GrpcService, HttpUri, RetryPolicy, TypedExtensionConfig,
+                BackoffStrategy, GrpcService, HeaderValue, HttpUri, RetryPolicy, TypedExtensionConfig,
                 grpc_service::{EnvoyGrpc, TargetSpecifier},
                 http_uri::HttpUpstreamType,
             },
@@ -29,6 +29,8 @@ use envoy_types::pb::{
 };
 use ir::{NsName, Problem, Reason, Severity, backend::Asked, rule::Slot};
 use prost::{Message, Name};
+
+use validate::header;
 
 use super::{Refused, spec};
 
@@ -233,7 +235,12 @@ fn grpc_service(
             .map(spec::proto_duration),
         retry_policy: retry(written.retry.as_ref(), "connect-failure,refused-stream,reset,unavailable", field)?,
         target_specifier: Some(TargetSpecifier::EnvoyGrpc(target)),
-        ..GrpcService::default()
+        // One that asks a Gateway which asks it comes to an end.
+        initial_metadata: vec![HeaderValue {
+            key: header::PASSED.into(),
+            value: format!("%REQ({})%", header::PASSED),
+            ..HeaderValue::default()
+        }],
     };
     Ok((service, asked))
 }

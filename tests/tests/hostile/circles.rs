@@ -93,3 +93,59 @@ async fn a_route_cannot_wind_back_how_often_a_request_came() -> Result<()> {
     }
     stage.is_unharmed().await
 }
+
+/// A route whose judge is the Gateway itself, asked for that very route.
+fn judged_by_itself(stage: &Stage) -> String {
+    let port = stage.http().address.port();
+    format!(
+        "{}
+---
+apiVersion: v1
+kind: Service
+metadata: {{namespace: infra, name: itself}}
+spec: {{ports: [{{port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{namespace: infra, name: itself-a, labels: {{kubernetes.io/service-name: itself}}}}
+addressType: IPv4
+ports: [{{name: '', port: {port}}}]
+endpoints: [{{addresses: [127.0.0.1]}}]
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {{namespace: infra, name: itself}}
+spec:
+  extAuth:
+    statusOnError: 401
+    grpcService: {{authority: judged.example, requestTimeout: 5m, backendRef: {{name: itself, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {{namespace: infra, name: judged}}
+spec:
+  targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: judged}}]
+  extAuth: {{extensionRef: {{name: itself}}}}
+",
+        rules("judged", "judged.example", "  - {backendRefs: [{name: backend, port: 80}]}\n")
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_judge_in_grpc_that_asks_the_gateway_again_ends_after_three_rounds() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let manifests = judged_by_itself(&stage);
+    stage.write(&manifests).await?;
+    stage.answers("judged.example", "/", 401).await?;
+    let asked = async || {
+        let stats = stage.envoy().stats().await?;
+        anyhow::Ok(stats.get("cluster.service/infra/itself/80/grpc.upstream_rq_total").copied().unwrap_or_default())
+    };
+    let before = asked().await?;
+    let response = client::send(stage.http(), &Request::get("judged.example", "/")).await?;
+    ensure!(response.status == 401, "{response:?}");
+    let rounds = asked().await? - before;
+    ensure!(rounds == 3, "{rounds} rounds");
+    stage.is_unharmed().await?;
+    stage.reports(&[]).await
+}
