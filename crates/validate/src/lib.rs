@@ -16,6 +16,7 @@ pub mod format;
 pub mod header;
 pub mod host;
 pub mod hostname;
+pub mod jwks;
 pub mod name;
 pub mod number;
 pub mod path;
