@@ -67,6 +67,11 @@ pub const XDS_CLUSTER: &str = "xds";
 /// below this one.
 pub const MAX_REGEX_PROGRAM_SIZE: u32 = 32_768;
 
+/// How much of an answer a proxy keeps that it asked for by itself, in bytes: keys of tokens, and what a judge says over HTTP.
+/// Whose server that is decides how much it sends, and each request may have a proxy ask. Envoy takes 32 MiB unless told
+/// otherwise.
+pub const MAX_ANSWER: u32 = 256 << 10;
+
 /// How long Envoy waits before it asks a controller again that went away, growing from one to the other, each time
 /// less by chance. To be asked in vain costs a controller little.
 const RECONNECT_BASE: Duration = Duration::from_millis(250);
@@ -252,8 +257,12 @@ fn pipe(path: &std::path::Path) -> Address {
 }
 
 fn layered_runtime() -> LayeredRuntime {
-    let number = Value { kind: Some(Kind::NumberValue(MAX_REGEX_PROGRAM_SIZE.into())) };
-    let fields = [("re2.max_program_size.error_level".to_owned(), number)].into();
+    let number = |number: u32| Value { kind: Some(Kind::NumberValue(number.into())) };
+    let fields = [
+        ("re2.max_program_size.error_level".to_owned(), number(MAX_REGEX_PROGRAM_SIZE)),
+        ("http.async_response_buffer_limit".to_owned(), number(MAX_ANSWER)),
+    ];
+    let fields = fields.into();
     LayeredRuntime {
         layers: vec![
             RuntimeLayer {

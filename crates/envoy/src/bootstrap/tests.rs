@@ -77,6 +77,12 @@ fn regular_expressions_may_be_as_large_as_validation_allows() {
     assert_eq!(runtime["layers"][0]["staticLayer"]["re2.max_program_size.error_level"], 32_768.0);
 }
 
+#[test]
+fn no_server_of_a_tenant_fills_a_proxy_with_its_answers() {
+    let runtime = built(&tcp("a"), &loopback(), &Edge::default())["layeredRuntime"].clone();
+    assert_eq!(runtime["layers"][0]["staticLayer"]["http.async_response_buffer_limit"], 262_144.0);
+}
+
 fn credentials() -> Credentials {
     Credentials {
         server_name: "portcullis.infra.svc".into(),
