@@ -4,7 +4,7 @@
 //! Routes refer to entries of these by name. All that is repeated in a message has a key and begins with it, so that the
 //! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is).
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use envoy_types::pb::{
     envoy::{
@@ -21,7 +21,9 @@ use envoy_types::pb::{
         extensions::{
             common::ratelimit::v3::{LocalRateLimitDescriptor, rate_limit_descriptor::Entry},
             filters::http::{
-                jwt_authn::v3::JwtAuthentication, local_ratelimit::v3::LocalRateLimit, lua::v3::Lua,
+                jwt_authn::v3::{JwtAuthentication, JwtProvider, JwtRequirement},
+                local_ratelimit::v3::LocalRateLimit,
+                lua::v3::Lua,
                 set_metadata::v3::Metadata,
             },
             rate_limit_descriptors::expr::v3::{Descriptor, descriptor::ExprSpecifier},
@@ -42,8 +44,11 @@ use envoy_types::pb::{
         protobuf::{Any, Struct, Value, value::Kind},
     },
 };
-use ir::rule::{ExtensionEntry, LocalRate};
-use prost::Message;
+use ir::{
+    NsName,
+    rule::{ExtensionEntry, LocalRate},
+};
+use prost::{Message, Name};
 
 use crate::{bytes::any, duration, resource::Encoded, slots, uint32};
 
@@ -54,20 +59,37 @@ pub const NAMES: [&str; 4] = [slots::OAUTH2_JWT, slots::JWT_AUTH, slots::LOCAL_R
 pub fn holder(entry: &ExtensionEntry) -> &'static str {
     match entry {
         ExtensionEntry::LocalRate(_) => slots::LOCAL_RATE_LIMIT,
+        ExtensionEntry::Tokens(_) => slots::JWT_AUTH,
     }
 }
 
 /// Whether the resource `name` holds entries at all.
 pub fn has_entries(name: &str) -> bool {
-    name == slots::LOCAL_RATE_LIMIT
+    name == slots::LOCAL_RATE_LIMIT || name == slots::JWT_AUTH
 }
 
-/// A resource with these entries, which are sorted, each once.
-pub fn extension<'a>(name: &str, entries: impl IntoIterator<Item = &'a ExtensionEntry>) -> Encoded {
+/// A resource with these entries, which are sorted, each once. `judges` tells what is known of those whose tokens are taken;
+/// none of one that says nothing which could be sent: what refers to that is refused.
+pub fn extension<'a>(
+    name: &str,
+    entries: impl IntoIterator<Item = &'a ExtensionEntry>,
+    judges: impl Fn(&NsName) -> Option<TokenJudges>,
+) -> Encoded {
+    let entries = entries.into_iter();
     let config = match name {
         slots::LOCAL_RATE_LIMIT => {
-            let rates = entries.into_iter().map(|ExtensionEntry::LocalRate(rate)| rate);
+            let rates = entries.filter_map(|entry| match entry {
+                ExtensionEntry::LocalRate(rate) => Some(rate),
+                ExtensionEntry::Tokens(_) => None,
+            });
             any(&local_limits(rates))
+        }
+        slots::JWT_AUTH => {
+            let all = entries.filter_map(|entry| match entry {
+                ExtensionEntry::Tokens(id) => judges(id),
+                ExtensionEntry::LocalRate(_) => None,
+            });
+            Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }
         // Nothing refers to it yet.
         slots::TRANSFORMATION_LUA => any(&Lua::default()),
@@ -75,6 +97,47 @@ pub fn extension<'a>(name: &str, entries: impl IntoIterator<Item = &'a Extension
         _ => any(&JwtAuthentication::default()),
     };
     named(name, config)
+}
+
+/// Whose tokens are taken, by the word of one GatewayExtension: a part of an encoded `JwtAuthentication`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenJudges {
+    /// Those who make tokens, with their keys.
+    providers: Arc<[u8]>,
+    /// Which of them a request must satisfy.
+    requirement: Arc<[u8]>,
+}
+
+impl TokenJudges {
+    /// These providers by their names, none of which others have, sorted; and what routes that name `id` require of them.
+    ///
+    /// Entry by entry: a map would have no order.
+    pub fn new(id: &NsName, providers: Vec<(String, JwtProvider)>, requirement: JwtRequirement) -> Self {
+        let providers = providers.into_iter().flat_map(|(name, provider)| {
+            JwtAuthentication { providers: [(name, provider)].into(), ..JwtAuthentication::default() }.encode_to_vec()
+        });
+        let requirement_map = [(id.to_string(), requirement)].into();
+        let requirement = JwtAuthentication { requirement_map, ..JwtAuthentication::default() }.encode_to_vec();
+        Self { providers: providers.collect(), requirement: requirement.into() }
+    }
+
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.providers.len() + self.requirement.len()
+    }
+}
+
+impl fmt::Debug for TokenJudges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes())
+    }
+}
+
+fn tokens(all: impl Iterator<Item = TokenJudges>) -> Vec<u8> {
+    let all: Vec<_> = all.collect();
+    let providers = all.iter().map(|judges| &*judges.providers);
+    let requirements = all.iter().map(|judges| &*judges.requirement);
+    providers.chain(requirements).collect::<Vec<_>>().concat()
 }
 
 fn named(name: &str, config: Any) -> Encoded {

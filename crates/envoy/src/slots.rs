@@ -80,6 +80,8 @@ pub const BASIC_AUTH: &str = "basicAuth";
 pub const OAUTH2_JWT: &str = "oauth2.jwt";
 /// The slot in which tokens are judged that requests bring.
 pub const JWT_AUTH: &str = "jwtAuth";
+/// The slot that shows backends what a token says: a wrapper.
+pub const JWT_CLAIMS: &str = "jwtAuth.claims";
 /// The slot that says which of the limits holds that [`LOCAL_RATE_LIMIT`] knows: a wrapper.
 pub const LOCAL_RATE: &str = "rateLimit.local.rate";
 /// The slot that counts requests in each proxy. All that is said of it is whether it is on.
@@ -264,6 +266,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(EXT_AUTH[3], wrapper()),
         here(EXT_PROC_EXT_AUTH, wrapper()),
         (JWT_AUTH, apart::<JwtAuthentication>()),
+        here(JWT_CLAIMS, wrapper()),
         here(EXT_PROC_JWT_AUTH, wrapper()),
         here(RBAC, any(&Rbac::default())),
         here(EXT_PROC_RBAC[0], wrapper()),

@@ -83,7 +83,7 @@ fn sample_extension(name: &str) -> Value {
     let rate = LocalRate { most: 3, more: 1, interval: Duration::from_millis(50) };
     let entries = [ExtensionEntry::LocalRate(rate)];
     let own = entries.iter().filter(|entry| extensions::holder(entry) == name);
-    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own).body.to_bytes())
+    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own, |_| None).body.to_bytes())
 }
 
 /// A cluster with its endpoints inside, unless it looks for them itself.

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
+    NsName,
     backend::Asked,
     filter::{Filters, HeaderModifier, Redirect},
     id::RouteId,
@@ -200,6 +201,9 @@ pub struct Slot {
 pub enum ExtensionEntry {
     /// How many requests are taken in a time.
     LocalRate(LocalRate),
+    /// Whose tokens are taken: those of this GatewayExtension. What it says is no part of the entry, so that nobody who refers
+    /// to it is woken by a key that changes.
+    Tokens(NsName),
 }
 
 /// How many requests each proxy takes in a time.

@@ -13,19 +13,22 @@ use std::{
 };
 
 use engine::{Derived, Emitter, Engine, Lookup, Scope};
-use ir::{Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity, filter::Scheme};
+use ir::{
+    Chain, Hostname, ListenerId, ListenerName, NsName, Problem, Reason, Severity, filter::Scheme, rule::ExtensionEntry,
+};
 
 use fit::{Claim, fit};
 
 use crate::{
     backend::{config, most_endpoints},
+    extension::ExtensionRow,
     policy::wide::ListenerSlots,
     resolve::{EnvoyRoute, Resolved, resolved_at},
     share::Payer,
     tables::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
-        capacity::{AskedCluster, AskedHost, Room},
+        capacity::{AskedCluster, AskedHost, AskedTokens, Room},
         input::Config,
         listener::ServedAt,
         route::RouteHead,
@@ -55,6 +58,8 @@ pub(crate) struct Weight {
 pub(crate) enum Part {
     Host(ListenerName, Hostname),
     Cluster(ClusterId),
+    /// Whose tokens are taken.
+    Tokens(NsName),
 }
 
 groups! {
@@ -120,6 +125,24 @@ impl Derived for AskedCluster {
     }
 }
 
+impl Derived for AskedTokens {
+    fn compute(scope: &Emitter<'_>, (gateway, id): &Self::Key) -> Option<()> {
+        let judged = scope.get::<ExtensionRow>(id)?;
+        let weight = weight::tokens(&judged.extension.as_ref().ok()?.provider);
+        scope.emit::<Fixed>(gateway.clone(), Part::Tokens(id.clone()), weight);
+        Some(())
+    }
+}
+
+/// What a rule has placed once.
+fn parts(resolved: &Resolved) -> Vec<Part> {
+    let tokens = resolved.entries.iter().filter_map(|entry| match entry {
+        ExtensionEntry::Tokens(id) => Some(Part::Tokens(id.clone())),
+        ExtensionEntry::LocalRate(_) => None,
+    });
+    resolved.clusters.iter().cloned().map(Part::Cluster).chain(tokens).collect()
+}
+
 impl Lookup for Copies {
     fn compute(scope: &Scope<'_>, key: &Self::Key) -> Option<u64> {
         Some((1 + scope.group::<Below>(key).len() as u64).next_power_of_two())
@@ -142,8 +165,12 @@ pub(crate) fn claim(
     });
     let most = copies.sum::<u64>().saturating_mul(routes).min(weight::MOST);
     scope.emit::<Claims>(listener.gateway.clone(), key.clone(), Weight { routes, most });
-    for cluster in &resolved.clusters {
-        scope.demand::<AskedCluster>((listener.gateway.clone(), cluster.clone()));
+    for part in parts(resolved) {
+        match part {
+            Part::Cluster(cluster) => scope.demand::<AskedCluster>((listener.gateway.clone(), cluster)),
+            Part::Tokens(id) => scope.demand::<AskedTokens>((listener.gateway.clone(), id)),
+            Part::Host(..) => {}
+        }
     }
 }
 
@@ -167,18 +194,15 @@ impl Lookup for Overflow {
             listener,
             hostnames: attached.hostnames(listener).iter().map(|served| &served.hostname).collect(),
             routes: *routes,
-            clusters: &resolved.clusters,
+            parts: parts(resolved),
         });
         let claims: Vec<_> = claims.collect();
-        let cluster = |id: &ClusterId| fixed.get(&Part::Cluster(id.clone())).copied().unwrap_or_default();
-        let claimed: BTreeSet<_> = claims.iter().flat_map(|claim| claim.clusters).collect();
-        // Of whom whole listeners ask, who has the Gateway answers for: the rest is shared out.
-        let wide = fixed.iter().filter_map(|(part, bytes)| match part {
-            Part::Cluster(id) if !claimed.contains(id) => Some(*bytes),
-            _ => None,
-        });
+        let claimed: BTreeSet<_> = claims.iter().flat_map(|claim| &claim.parts).collect();
+        // Of what whole listeners ask for, who has the Gateway answers: the rest is shared out.
+        let is_wide = |part: &Part| !matches!(part, Part::Host(..)) && !claimed.contains(part);
+        let wide = fixed.iter().filter_map(|(part, bytes)| is_wide(part).then_some(*bytes));
         let shared = bound.saturating_sub(wide.fold(0, u64::saturating_add));
-        let fitted = fit(shared, &claims, cluster)?;
+        let fitted = fit(shared, &claims, |part| fixed.get(part).copied().unwrap_or_default())?;
         let mut rooms: BTreeMap<&Payer, BTreeMap<_, _>> = BTreeMap::new();
         for (index, room) in fitted.rooms {
             let (_, _, chain, rule, listener) = rules[index].0;

@@ -19,6 +19,7 @@ use ir::{
 
 use crate::{
     backend::config,
+    extension::ExtensionRow,
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
@@ -65,7 +66,7 @@ impl Derived for ReferredEntry {
 /// policies say answers by itself and refers to nothing, so that it is left out and the others keep what is theirs.
 fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     if !extensions::has_entries(name) {
-        return extensions::extension(name, []);
+        return extensions::extension(name, [], |_| None);
     }
     let referred = scope.group::<ReferredEntries>(gateway);
     let listeners = scope.get::<GatewayRow>(gateway);
@@ -77,7 +78,12 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
-    extensions::extension(name, entries.into_iter().filter(|entry| extensions::holder(entry) == name))
+    let own = entries.into_iter().filter(|entry| extensions::holder(entry) == name);
+    extensions::extension(name, own, |id| {
+        // One that is broken is left out, so that what refers to it is refused and all others keep what is theirs.
+        let judged = scope.attempt(|| scope.get::<ExtensionRow>(id)).ok().flatten()?;
+        judged.extension.as_ref().ok()?.provider.token_judges().cloned()
+    })
 }
 
 fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {

@@ -21,6 +21,7 @@ mod regexes;
 mod replacement;
 mod secrets;
 mod shares;
+mod tokens;
 mod wide_policies;
 mod wide_units;
 mod world;

@@ -49,7 +49,7 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
-        capacity::{AskedCluster, AskedHost},
+        capacity::{AskedCluster, AskedHost, AskedTokens},
         delegation::{
             Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
             Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
@@ -462,6 +462,7 @@ fn tables() -> Engine {
         .derived::<Placement>()
         .derived::<WideAsked>()
         .derived::<AskedCluster>()
+        .derived::<AskedTokens>()
         .group::<Fixed>()
         .group::<Claims>()
         .lookup::<Overflow>()

@@ -11,6 +11,7 @@ use ir::{
     matching::{PathMatch, RequestMatch, ValueMatch},
     rule::{Rule, Slot},
 };
+use units::extension::{Provider, TokenCounts};
 use validate::{cors, regex};
 
 use crate::budget::cost::Taken;
@@ -38,6 +39,11 @@ const INSTRUCTION: u64 = 120;
 
 /// A name for the statistics of a route: twice what counters and a histogram take with two workers, once there are requests.
 const STAT_PREFIX: u64 = 16_000;
+
+/// A provider of tokens, a key of one, and a claim that becomes a header: three times what they have allocated.
+const TOKENS: u64 = 10_000;
+const KEY: u64 = 7_500;
+const CLAIM: u64 = 2_200;
 
 /// The most that is counted for one thing, so that sums cannot overflow.
 pub(crate) const MOST: u64 = 1 << 40;
@@ -98,6 +104,13 @@ pub(crate) fn cluster(endpoints: u64) -> u64 {
     CLUSTER.saturating_add(endpoints.saturating_mul(ENDPOINT)).min(MOST)
 }
 
+/// Those whose tokens are taken by the word of one extension.
+pub(crate) fn tokens(provider: &Provider) -> u64 {
+    let TokenCounts { providers, keys, claims, bytes } = provider.token_counts();
+    let each = [(TOKENS, providers), (KEY, keys), (CLAIM, claims), (3, bytes)];
+    each.into_iter().map(|(weight, count)| weight * count as u64).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -154,6 +167,27 @@ mod tests {
         };
         counts(expression(1), 4_700);
         counts(expression(100), 156_000);
+    }
+
+    #[test]
+    fn keys_of_tokens_count_with_what_envoy_was_measured_to_take() {
+        let key = |at: usize| json!({"kty": "RSA", "e": "AQAB", "n": "_".repeat(341) + "w", "kid": format!("k{at}"), "alg": "RS256"});
+        let counts = |keys: usize, claims: usize, allocated: u64| {
+            let keys: Vec<_> = (0..keys).map(key).collect();
+            let claims: Vec<_> =
+                (0..claims).map(|at| json!({"name": "role", "header": format!("x-own-{at}")})).collect();
+            let local = json!({"inline": json!({"keys": keys}).to_string()});
+            let spec =
+                json!({"jwt": {"providers": [{"name": "p", "jwks": {"local": local}, "claimsToHeaders": claims}]}});
+            let spec = serde_json::from_value(spec).expect("a spec");
+            let extension = units::Extension::read(&ir::NsName::new("n", "e"), &spec, &mut units::Everybody);
+            let counted = tokens(&extension.expect("it is served").provider);
+            assert!((3 * allocated..12 * allocated).contains(&counted), "{counted} for {allocated}");
+        };
+        counts(1, 0, 5_300);
+        counts(10, 0, 25_700);
+        counts(100, 0, 235_000);
+        counts(1, 32, 22_900);
     }
 
     #[test]

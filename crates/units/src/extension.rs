@@ -2,6 +2,7 @@
 
 pub(crate) mod ext_auth;
 pub(crate) mod ext_proc;
+pub(crate) mod jwt;
 pub(crate) mod rate_limit;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -10,7 +11,7 @@ use api::{
     gateway_extension::{self, Backoff, ExtensionReference, GatewayExtensionSpec, Retry},
     shared::BackendRef,
 };
-use envoy::bytes::any;
+use envoy::{bytes::any, extensions::TokenJudges};
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -64,6 +65,21 @@ pub enum Provider {
     ExtProc(ext_proc::ExtProc),
     /// Counts requests.
     RateLimit(rate_limit::RateLimit),
+    /// Makes tokens that are taken.
+    Jwt(jwt::Jwt),
+}
+
+/// What stands in the filter of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// Those who make tokens.
+    pub providers: usize,
+    /// Their keys; of a server, as many as it may have.
+    pub keys: usize,
+    /// Claims that become headers.
+    pub claims: usize,
+    /// Bytes of all of it.
+    pub bytes: usize,
 }
 
 impl Provider {
@@ -73,7 +89,25 @@ impl Provider {
             Self::ExtAuth(_) => "extAuth",
             Self::ExtProc(_) => "extProc",
             Self::RateLimit(_) => "rateLimit",
+            Self::Jwt(_) => "jwt",
         }
+    }
+
+    pub(crate) fn jwt(&self) -> Option<&jwt::Jwt> {
+        match self {
+            Self::Jwt(jwt) => Some(jwt),
+            _ => None,
+        }
+    }
+
+    /// What the filter of tokens knows of it; none of another one.
+    pub fn token_judges(&self) -> Option<&TokenJudges> {
+        self.jwt().map(|jwt| &jwt.judges)
+    }
+
+    /// What of it stands in the filter of tokens.
+    pub fn token_counts(&self) -> TokenCounts {
+        self.jwt().map(|jwt| jwt.counts).unwrap_or_default()
     }
 }
 
@@ -93,6 +127,7 @@ impl Extension {
             GatewayExtensionSpec { rate_limit: Some(written), .. } => {
                 Provider::RateLimit(rate_limit::RateLimit::read(written, follow)?)
             }
+            GatewayExtensionSpec { jwt: Some(written), .. } => Provider::Jwt(jwt::Jwt::read(id, written, follow)?),
             _ => {
                 let member = spec.member().unwrap_or("spec");
                 let message = format!("{member} is not served yet; what asks this extension is closed");
@@ -181,6 +216,10 @@ impl ExtensionReader for Everybody {
             "counter" => serde_json::json!({"rateLimit": {"grpcService": service, "domain": "d"}}),
             "processor" | "processor2" => serde_json::json!({"extProc": {"grpcService": service}}),
             "first" => serde_json::json!({"extProc": {"grpcService": service, "filterStage": {"stage": "Fault"}}}),
+            "tokens" | "tokens2" => {
+                let key = serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": "A".repeat(43)});
+                serde_json::json!({"jwt": {"providers": [{"name": "p", "jwks": {"local": {"inline": key.to_string()}}}]}})
+            }
             other => return Err(format!("GatewayExtension n/{other} does not exist; create it, or correct the name")),
         };
         let spec: GatewayExtensionSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;

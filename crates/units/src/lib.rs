@@ -28,6 +28,7 @@ mod fault_injection;
 mod global_rate_limit;
 mod header_modifiers;
 mod internal_redirect;
+mod jwt_auth;
 mod local_rate_limit;
 mod mutations;
 mod rbac;
@@ -257,7 +258,7 @@ macro_rules! units {
             )),+];
 
             /// The fields that can have requests authenticated, in this order.
-            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth", "extAuth"];
+            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth", "extAuth", "jwtAuth"];
 
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
@@ -442,6 +443,8 @@ units! {
     ApiKeyAuth: api_key_auth;
     /// Who judges requests.
     ExtAuth: ext_auth;
+    /// Whose tokens are taken.
+    JwtAuth: jwt_auth;
     /// Who processes requests and responses.
     ExtProc: ext_proc;
     /// How many requests are taken by all proxies together.

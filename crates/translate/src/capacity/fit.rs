@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ir::{Hostname, ListenerId};
 
+use super::Part;
 use crate::{
     share::{Payer, shares},
-    tables::{backend::ClusterId, capacity::Room},
+    tables::capacity::Room,
     weight,
 };
 
@@ -24,7 +25,8 @@ pub(super) struct Claim<'a> {
     pub(super) hostnames: Vec<&'a Hostname>,
     /// What its routes take at one hostname, in bytes.
     pub(super) routes: u64,
-    pub(super) clusters: &'a [ClusterId],
+    /// What stands in proxies once, whoever asks for it.
+    pub(super) parts: Vec<Part>,
 }
 
 /// What becomes of the claims of a Gateway.
@@ -44,20 +46,20 @@ const CLOSED_PART: u64 = 8;
 /// that forward.
 const JOINED: u64 = 64 << 10;
 
-/// Shares `bound` bytes out among claims, the oldest first; none if there is room for all. `cluster` tells what a cluster
+/// Shares `bound` bytes out among claims, the oldest first; none if there is room for all. `part` tells what a part
 /// takes. Takes a few steps for each hostname of a claim.
-pub(super) fn fit(bound: u64, claims: &[Claim<'_>], cluster: impl Fn(&ClusterId) -> u64) -> Option<Fitted> {
+pub(super) fn fit(bound: u64, claims: &[Claim<'_>], part: impl Fn(&Part) -> u64) -> Option<Fitted> {
     let all = Placed::all(claims);
-    if all.total(&cluster) <= bound {
+    if all.total(&part) <= bound {
         return None;
     }
-    let asked = asked(claims, &all, &cluster);
+    let asked = asked(claims, &all, &part);
     let shared = steady(shares(bound, asked.iter().map(|(payer, amount)| (*payer, *amount))));
     let (mut left, mut placed) = (shared.clone(), Placed::default());
     let mut unplaced = Vec::new();
     for (index, claim) in claims.iter().enumerate() {
         for hostname in &claim.hostnames {
-            let charge = placed.charge(claim, hostname, &all, &cluster);
+            let charge = placed.charge(claim, hostname, &all, &part);
             match left.get_mut(&claim.payer) {
                 Some(left) if charge > *left => {
                     unplaced.push((index, *hostname));
@@ -75,16 +77,12 @@ pub(super) fn fit(bound: u64, claims: &[Claim<'_>], cluster: impl Fn(&ClusterId)
 }
 
 /// What each would be charged for if all were placed.
-fn asked<'a>(
-    claims: &'a [Claim<'a>],
-    all: &Placed<'_>,
-    cluster: impl Fn(&ClusterId) -> u64,
-) -> BTreeMap<&'a Payer, u64> {
+fn asked<'a>(claims: &'a [Claim<'a>], all: &Placed<'_>, part: impl Fn(&Part) -> u64) -> BTreeMap<&'a Payer, u64> {
     let mut placed = Placed::default();
     let mut asked: BTreeMap<&Payer, u64> = BTreeMap::new();
     for claim in claims {
         for hostname in &claim.hostnames {
-            let charge = placed.charge(claim, hostname, all, &cluster);
+            let charge = placed.charge(claim, hostname, all, &part);
             placed.place(claim, hostname);
             let sum = asked.entry(&claim.payer).or_default();
             *sum = sum.saturating_add(charge);
@@ -172,10 +170,10 @@ struct Placed<'a> {
     /// The part of that for whose copies the younger pays: of all, and of each.
     joined: HashMap<Place<'a>, u64>,
     joined_of: HashMap<(&'a Payer, Place<'a>), u64>,
-    clusters: HashSet<&'a ClusterId>,
-    /// Who has paid for a virtual host, and who for a cluster.
+    parts: HashSet<&'a Part>,
+    /// Who has paid for a virtual host, and who for a part.
     paid_hosts: HashSet<(&'a Payer, Place<'a>)>,
-    paid_clusters: HashSet<(&'a Payer, &'a ClusterId)>,
+    paid_parts: HashSet<(&'a Payer, &'a Part)>,
 }
 
 impl<'a> Placed<'a> {
@@ -190,22 +188,16 @@ impl<'a> Placed<'a> {
     /// What a claim is charged at a hostname beyond what its payer has paid for; `all` is what stands there if nobody goes
     /// without.
     ///
-    /// Whoever uses a virtual host or a cluster pays all of it, so that what one pays does not depend on whether others
+    /// Whoever uses a virtual host, or what stands there once, pays all of it, so that what one pays does not depend on whether others
     /// are served.
-    fn charge(
-        &self,
-        claim: &'a Claim<'a>,
-        hostname: &Hostname,
-        all: &Placed<'_>,
-        cluster: impl Fn(&ClusterId) -> u64,
-    ) -> u64 {
+    fn charge(&self, claim: &'a Claim<'a>, hostname: &Hostname, all: &Placed<'_>, part: impl Fn(&Part) -> u64) -> u64 {
         let hosts = if self.is_joined(claim, hostname) { self } else { all };
         let mut charge = claim.routes.saturating_mul(hosts.copies(claim.listener, hostname));
         if !self.paid_hosts.contains(&(&claim.payer, (claim.listener, hostname.clone()))) {
             charge = charge.saturating_add(self.host(claim.listener, hostname));
         }
-        let unpaid = claim.clusters.iter().filter(|id| !self.paid_clusters.contains(&(&claim.payer, *id)));
-        unpaid.fold(charge, |charge, id| charge.saturating_add(cluster(id)))
+        let unpaid = claim.parts.iter().filter(|id| !self.paid_parts.contains(&(&claim.payer, *id)));
+        unpaid.fold(charge, |charge, id| charge.saturating_add(part(id)))
     }
 
     /// Whether those who come later pay for the copies of a claim that is placed next.
@@ -243,20 +235,20 @@ impl<'a> Placed<'a> {
             *self.joined_of.entry((&claim.payer, place.clone())).or_default() += claim.routes;
         }
         self.paid_hosts.insert((&claim.payer, place));
-        for id in claim.clusters {
-            self.clusters.insert(id);
-            self.paid_clusters.insert((&claim.payer, id));
+        for id in &claim.parts {
+            self.parts.insert(id);
+            self.paid_parts.insert((&claim.payer, id));
         }
     }
 
     /// What all of it takes.
-    fn total(&self, cluster: impl Fn(&ClusterId) -> u64) -> u64 {
+    fn total(&self, part: impl Fn(&Part) -> u64) -> u64 {
         let hosts = self.hosts.iter().map(|(listener, hostname)| {
             let own = self.routes.get(&(*listener, hostname.clone())).copied().unwrap_or_default();
             own.saturating_add(Self::with_covering(&self.routes, listener, hostname))
         });
-        let clusters = self.clusters.iter().map(|id| cluster(id));
-        hosts.chain(clusters).fold(0, u64::saturating_add)
+        let parts = self.parts.iter().map(|id| part(id));
+        hosts.chain(parts).fold(0, u64::saturating_add)
     }
 }
 
@@ -269,6 +261,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tables::backend::ClusterId;
 
     const CLUSTER: u64 = 30_000;
 
@@ -277,14 +270,15 @@ mod tests {
 
     struct World {
         listener: ListenerId,
-        claims: Vec<(Payer, Vec<Hostname>, u64, Vec<ClusterId>)>,
+        claims: Vec<(Payer, Vec<Hostname>, u64, Vec<Part>)>,
     }
 
     impl World {
         fn new(asked: &[Asked]) -> Self {
             let claims = asked.iter().map(|(who, hostnames, routes, ports)| {
-                let service =
-                    |port: &u16| ClusterId::To(Destination::Service(ServicePort::tcp(NsName::new(*who, "s"), *port)));
+                let service = |port: &u16| {
+                    Part::Cluster(ClusterId::To(Destination::Service(ServicePort::tcp(NsName::new(*who, "s"), *port))))
+                };
                 (
                     Payer { root: (*who).into(), own: (*who).into() },
                     hostnames.iter().map(|hostname| Hostname::parse(hostname)).collect(),
@@ -297,12 +291,12 @@ mod tests {
         }
 
         fn claims(&self) -> Vec<Claim<'_>> {
-            let claims = self.claims.iter().map(|(payer, hostnames, routes, clusters)| Claim {
+            let claims = self.claims.iter().map(|(payer, hostnames, routes, parts)| Claim {
                 payer: payer.clone(),
                 listener: &self.listener,
                 hostnames: hostnames.iter().collect(),
                 routes: *routes,
-                clusters,
+                parts: parts.clone(),
             });
             claims.collect()
         }

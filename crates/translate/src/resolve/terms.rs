@@ -20,7 +20,7 @@ pub(super) fn apply<'a>(
     {
         let message = format!(
             "{} demands that requests are authenticated, and no policy does so here, or not at every listener; \
-             attach one that does (basicAuth, apiKeyAuth)",
+             attach one that does (basicAuth, apiKeyAuth, jwtAuth)",
             who.known_to(namespace)
         );
         return Err(Problem::new(Severity::Replaced, Reason::UnsupportedValue, field, message));

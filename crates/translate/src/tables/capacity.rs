@@ -9,6 +9,8 @@ tables! {
     AskedHost: (ListenerId, Hostname) => ();
     /// Clusters that rules, and what holds for all of a listener, have the proxies of a Gateway send to.
     AskedCluster: (NsName, ClusterId) => ();
+    /// GatewayExtensions whose tokens rules have the proxies of a Gateway take.
+    AskedTokens: (NsName, NsName) => ();
 }
 
 /// What becomes of a rule at a hostname where there is no room for it.

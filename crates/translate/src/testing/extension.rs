@@ -1,19 +1,20 @@
 //! Providers of worlds, now and then with something that Envoy refuses.
 
 use proptest::{
+    collection::vec,
     option,
     prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
     sample::select,
 };
 use serde_json::{Value, json};
 
-use super::values;
+use super::{scene, values};
 
 /// GatewayExtensions, one of each name in [`values::EXTENSIONS`].
 pub(super) fn extensions() -> BoxedStrategy<Vec<Value>> {
-    (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter())
+    (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter(), tokens(), tokens())
         .prop_map(|all| {
-            let specs: [Value; 5] = all.into();
+            let specs: [Value; 7] = all.into();
             let named = values::EXTENSIONS.iter().zip(specs).map(|(name, spec)| {
                 json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
                     "metadata": {"namespace": "apps", "name": name}, "spec": spec})
@@ -96,4 +97,64 @@ fn counter() -> BoxedStrategy<Value> {
             json!({"rateLimit": {"grpcService": service, "domain": domain, "failOpen": open, "xRateLimitHeaders": headers}})
         })
         .boxed()
+}
+
+/// Those whose tokens are taken: with keys that are there or on a server.
+fn tokens() -> BoxedStrategy<Value> {
+    (vec(maker(), 1..4), option::of(select(&["Strict", "AllowMissing"][..])))
+        .prop_map(|(mut makers, mode)| {
+            for (index, maker) in makers.iter_mut().enumerate() {
+                maker["name"] = json!(format!("p{index}"));
+            }
+            json!({"jwt": {"providers": makers, "validationMode": mode}})
+        })
+        .boxed()
+}
+
+fn maker() -> BoxedStrategy<Value> {
+    let issuer = option::of(prop_oneof![3 => Just("https://issuer.example".to_owned()), 1 => values::hostile()]);
+    let claim =
+        (prop_oneof![4 => Just("role".to_owned()), 1 => values::hostile()], select(&["x-role", "X-User", "host"][..]))
+            .prop_map(|(name, header)| json!([{"name": name, "header": header}]));
+    let source = prop_oneof![
+        2 => Just(json!({"header": {"header": "X-Token", "prefix": "Token "}})),
+        1 => values::hostile().prop_map(|text| json!({"header": {"header": "x-token", "prefix": text}})),
+        1 => values::hostile().prop_map(|text| json!({"header": {"header": text}})),
+        2 => Just(json!({"queryParameter": "token"})),
+        1 => values::hostile().prop_map(|text| json!({"queryParameter": text})),
+    ];
+    let audiences = option::of(prop_oneof![3 => Just("shop".to_owned()), 1 => values::hostile()]);
+    (issuer, option::weighted(0.4, claim), option::weighted(0.4, source), audiences, keys(), any::<bool>())
+        .prop_map(|(issuer, claims, source, audience, keys, forward)| {
+            json!({"issuer": issuer, "claimsToHeaders": claims, "tokenSource": source, "forwardToken": forward,
+                "audiences": audience.map(|audience| [audience]), "jwks": keys})
+        })
+        .boxed()
+}
+
+fn keys() -> BoxedStrategy<Value> {
+    // A modulus of 2048 bits, a point of P-256, one that is none, and one of a curve that Envoy does not know.
+    let rsa = json!({"kty": "RSA", "n": "_".repeat(341) + "w", "e": "AQAB", "alg": "RS256"});
+    let point = json!({"kty": "EC", "crv": "P-256", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+        "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"});
+    let mut no_point = point.clone();
+    no_point["y"] = json!("AQAB");
+    let other = json!({"kty": "EC", "crv": "secp256k1", "x": "AQAB", "y": "AQAB"});
+    let shared = json!({"kty": "oct", "k": "AQAB"});
+    let key = select(vec![rsa, point.clone(), point, scene::key('A'), no_point, other, shared]);
+    let local = prop_oneof![
+        4 => vec(key.clone(), 0..3).prop_map(|keys| json!({"keys": keys}).to_string()),
+        2 => key.prop_map(|key| key.to_string()),
+        1 => values::hostile(),
+    ];
+    let duration = || option::of(select(&["1s", "500ms", "1h", "99999h"][..]));
+    let url = prop_oneof![4 => Just("https://issuer.example/keys".to_owned()), 1 => values::hostile()];
+    let remote = (0..4_u8, url, duration(), duration(), any::<bool>(), option::of(0..12_i32)).prop_map(
+        |(service, url, cache, again, early, tries)| {
+            json!({"remote": {"url": url, "backendRef": {"name": format!("s{service}"), "port": 80}, "cacheDuration": cache,
+                "asyncFetch": early.then(|| json!({"failedRefetchDuration": again})),
+                "retryPolicy": tries.map(|tries| json!({"numRetries": tries, "backOff": {"baseInterval": "10ms"}}))}})
+        },
+    );
+    prop_oneof![3 => local.prop_map(|text| json!({"local": {"inline": text}})), 1 => remote].boxed()
 }

@@ -216,6 +216,7 @@ pub fn one_of_each() -> Vec<Value> {
                 "headerModifiers": {"request": {"set": [{"name": "x-from", "value": "leafy"}]}},
                 "basicAuth": {"secretRef": {"name": "users"}},
                 "extAuth": {"extensionRef": {"name": "judge"}},
+                "jwtAuth": {"extensionRef": {"name": "tokens"}},
                 "rateLimit": {"local": {"tokenBucket": {"maxTokens": 9, "fillInterval": "1s"}}},
             }),
         ),

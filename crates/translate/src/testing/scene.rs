@@ -237,7 +237,7 @@ pub fn opaque(name: &str, data: Value) -> Value {
 }
 
 /// The GatewayExtensions of `apps` that samples of units name, with Service `apps/s` as their provider.
-pub fn providers() -> [Value; 3] {
+pub fn providers() -> [Value; 5] {
     let service = json!({"backendRef": {"name": "s", "port": 80}});
     let of = |name: &str, spec: Value| {
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
@@ -247,7 +247,23 @@ pub fn providers() -> [Value; 3] {
         of("judge", json!({"extAuth": {"grpcService": service}})),
         of("processor", json!({"extProc": {"grpcService": service}})),
         of("counter", json!({"rateLimit": {"grpcService": service, "domain": "d"}})),
+        tokens("tokens", &[key('A')]),
+        tokens("tokens2", &[key('B')]),
     ]
+}
+
+/// A public key that consists of one letter.
+pub fn key(letter: char) -> Value {
+    json!({"kty": "OKP", "crv": "Ed25519", "x": format!("{}A", letter.to_string().repeat(42)), "alg": "EdDSA"})
+}
+
+/// GatewayExtension `apps/NAME`, which takes tokens that were signed by these.
+pub fn tokens(name: &str, keys: &[Value]) -> Value {
+    let local = json!({"inline": json!({"keys": keys}).to_string()});
+    let spec =
+        json!({"jwt": {"providers": [{"name": "p", "issuer": "https://issuer.example", "jwks": {"local": local}}]}});
+    json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": name, "namespace": "apps"}, "spec": spec})
 }
 
 /// HTTPRoute `apps/NAME`, for `infra/edge` unless it says otherwise, with a rule that goes to `apps/s`.

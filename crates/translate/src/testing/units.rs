@@ -40,6 +40,7 @@ pub fn each() -> Vec<BoxedStrategy<Value>> {
         basic_auth(),
         api_key_auth(),
         ext_auth(),
+        jwt_auth(),
         ext_proc(),
         global_rate_limit(),
     ]
@@ -397,6 +398,11 @@ fn ext_auth() -> BoxedStrategy<Value> {
             json!({"extAuth": {"extensionRef": extension, "withRequestBody": body, "contextExtensions": context}})
         });
     prop_oneof![5 => auth, 1 => disable("extAuth")].boxed()
+}
+
+fn jwt_auth() -> BoxedStrategy<Value> {
+    let name = prop_oneof![3 => extension("tokens"), 1 => extension("tokens2")];
+    prop_oneof![5 => name.prop_map(|name| json!({"jwtAuth": {"extensionRef": name}})), 1 => disable("jwtAuth")].boxed()
 }
 
 fn ext_proc() -> BoxedStrategy<Value> {

@@ -128,7 +128,8 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
             "spec.extProc.filterStage",
         ),
         (json!({"rateLimit": with(json!({"domain": ""}))}), "spec.rateLimit.domain"),
-        (json!({"jwt": {}}), "spec.jwt"),
+        (json!({"jwt": {}}), "spec.jwt.providers"),
+        (json!({"oauth2": {}}), "spec.oauth2"),
     ];
     for (spec, field) in cases {
         let written = serde_json::from_value(spec.clone()).expect("a spec");
@@ -149,4 +150,122 @@ fn a_provider_that_has_the_route_chosen_anew_is_refused() {
         let refused = Extension::read(&ir::NsName::new("n", "e"), &written, &mut Everybody).expect_err("it is refused");
         assert_eq!(refused.field, field);
     }
+}
+
+fn tokens_of(spec: Value) -> Result<Extension, ir::Problem> {
+    let written = serde_json::from_value(json!({"jwt": spec})).expect("a spec");
+    Extension::read(&ir::NsName::new("n", "e"), &written, &mut Everybody)
+}
+
+fn key(letter: &str) -> Value {
+    json!({"local": {"inline": json!({"kty": "OKP", "crv": "Ed25519", "x": letter.repeat(42) + "A"}).to_string()}})
+}
+
+fn remote(more: Value) -> Value {
+    let mut remote = json!({"url": "https://issuer.example/keys", "backendRef": {"name": "s", "port": 80}});
+    remote.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+    json!({"remote": remote})
+}
+
+#[test]
+fn a_maker_of_tokens_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
+    let cases = [
+        (json!({}), "keys", "jwks"),
+        (json!({"jwks": {"local": {"configMapRef": {"name": "keys"}}}}), "not served yet", "jwks.local.configMapRef"),
+        (json!({"jwks": {"local": {"inline": "{}"}}}), "no JSON", "jwks.local.inline"),
+        (json!({"jwks": key("A"), "issuer": "portcullis:n/e"}), "which no issuer", "issuer"),
+        (json!({"jwks": key("A"), "audiences": [""]}), "0 bytes", "audiences[0]"),
+        (
+            json!({"jwks": key("A"), "claimsToHeaders": [{"name": "a", "header": "host"}]}),
+            "host",
+            "claimsToHeaders[0].header",
+        ),
+        (
+            json!({"jwks": key("A"), "claimsToHeaders": [{"name": "a", "header": "x"}, {"name": "b", "header": "X"}]}),
+            "another claim",
+            "claimsToHeaders[1].header",
+        ),
+        (
+            json!({"jwks": key("A"), "tokenSource": {"header": {"header": ":path"}}}),
+            "pseudo",
+            "tokenSource.header.header",
+        ),
+        (
+            json!({"jwks": key("A"), "tokenSource": {"header": {"header": "a", "prefix": "\n"}}}),
+            "correct it",
+            "tokenSource.header.prefix",
+        ),
+        (json!({"jwks": key("A"), "tokenSource": {"queryParameter": ""}}), "", "tokenSource.queryParameter"),
+        (json!({"jwks": remote(json!({"url": "issuer.example"}))}), "https://", "jwks.remote.url"),
+        (json!({"jwks": remote(json!({"cacheDuration": "1ms"}))}), "1s or more", "jwks.remote.cacheDuration"),
+        (
+            json!({"jwks": remote(json!({"asyncFetch": {"failedRefetchDuration": "1ms"}}))}),
+            "1s or more",
+            "jwks.remote.asyncFetch.failedRefetchDuration",
+        ),
+        (
+            json!({"jwks": remote(json!({"retryPolicy": {"numRetries": 11}}))}),
+            "0 to 10",
+            "jwks.remote.retryPolicy.numRetries",
+        ),
+    ];
+    for (mut provider, why, field) in cases {
+        provider["name"] = "p".into();
+        let refused = tokens_of(json!({"providers": [provider]})).expect_err(field);
+        assert_eq!(refused.field, format!("spec.jwt.providers[0].{field}"), "{}", refused.message);
+        assert!(refused.message.contains(why) || field == "jwks", "{}", refused.message);
+    }
+    let claims = |from: usize| {
+        let claims = (from..from + 32).map(|at| json!({"name": "a", "header": format!("x-{at}")}));
+        json!({"name": format!("p{from}"), "jwks": key("A"), "claimsToHeaders": claims.collect::<Vec<_>>()})
+    };
+    let refused = tokens_of(json!({"providers": [claims(0), claims(32), claims(64)]})).expect_err("too many");
+    assert_eq!(refused.field, "spec.jwt.providers");
+}
+
+/// What a claim is shown in may be named by anybody, and Envoy takes the header of that name from all requests.
+#[test]
+fn no_header_that_a_tenant_names_is_one_that_the_filter_of_all_tenants_writes() {
+    let claims = json!([{"name": "sub", "header": "Authorization"}, {"name": "role", "header": "x-role"}]);
+    let extension = tokens_of(json!({"providers": [{"name": "p", "jwks": key("A"), "claimsToHeaders": claims}]}));
+    let extension = extension.expect("it is served");
+    let judges = extension.provider.token_judges().expect("tokens").clone();
+    let resource = envoy::extensions::extension(
+        envoy::slots::JWT_AUTH,
+        &[ir::rule::ExtensionEntry::Tokens(extension.id.clone())],
+        |_| Some(judges.clone()),
+    );
+    let json =
+        envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
+    let provider = &json["typedConfig"]["providers"]["n/e/p"];
+    let headers = provider["claimToHeaders"].as_array().expect("claims").iter().map(|claim| &claim["headerName"]);
+    for header in headers {
+        assert!(header.as_str().is_some_and(|name| name.starts_with("x-portcullis-claim-")), "{header}");
+    }
+    assert_eq!(json["typedConfig"]["requirementMap"]["n/e"], json!({"providerName": "n/e/p"}));
+}
+
+#[test]
+fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
+    let two = json!([{"name": "a", "jwks": key("A")}, {"name": "b", "jwks": key("B"), "tokenSource": {"queryParameter": "t"}}]);
+    let extension = tokens_of(json!({"validationMode": "AllowMissing", "providers": two})).expect("it is served");
+    let judges = extension.provider.token_judges().expect("tokens").clone();
+    let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
+    let resource = envoy::extensions::extension(envoy::slots::JWT_AUTH, &entry, |_| Some(judges.clone()));
+    let json =
+        envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
+    let nobody = &json["typedConfig"]["providers"]["n/e/"];
+    assert_eq!(nobody["issuer"], "portcullis:n/e");
+    assert_eq!(nobody["fromParams"], json!(["access_token", "t"]));
+    assert_eq!(nobody["fromHeaders"], json!([{"name": "Authorization", "valuePrefix": "Bearer "}]));
+    let name = |name: &str| json!({"providerName": name});
+    let inner = json!({"requiresAny": {"requirements": [name("n/e/a"), name("n/e/b"), name("n/e/")]}});
+    let outer = json!({"requiresAny": {"requirements": [inner, name("n/e/"), {"allowMissing": {}}]}});
+    assert_eq!(json["typedConfig"]["requirementMap"]["n/e"], outer);
+}
+
+#[test]
+fn only_who_must_have_a_token_is_known_by_it() {
+    assert!(one(json!({"jwtAuth": {"extensionRef": {"name": "tokens"}}})).authenticates());
+    assert!(!one(json!({"jwtAuth": {"disable": {}}})).authenticates());
 }

@@ -1,0 +1,132 @@
+//! Tokens: what a change of keys wakes, and what becomes of extensions that are broken.
+
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
+use api::Kind;
+use envoy::ResourceKind;
+use serde_json::{Value, json};
+
+use super::{
+    policies::{at, policy, with},
+    scene::{Scene, gateway, http, key, route, service, tokens},
+};
+
+const RESOURCE: &str = "jwtAuth";
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let own = [
+        gateway("edge", json!([http("web", 80, "")])),
+        service("s"),
+        service("issuer"),
+        route("guarded", json!({"hostnames": ["guarded.example"]})),
+        route("other", json!({"hostnames": ["other.example"]})),
+    ];
+    Scene::new(own.into_iter().chain(objects))
+}
+
+fn on(route: &str, extension: &str) -> Value {
+    let spec = json!({"jwtAuth": {"extensionRef": {"name": extension}}});
+    policy("TrafficPolicy", route, with(at("HTTPRoute", route), spec))
+}
+
+fn filter(scene: &Scene) -> Value {
+    scene.resource("infra/edge", ResourceKind::ExtensionConfig, RESOURCE).expect("it is always there")["typedConfig"]
+        .clone()
+}
+
+fn requirements(scene: &Scene) -> Vec<String> {
+    filter(scene)["requirementMap"].as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()
+}
+
+/// The route of a hostname in its JSON.
+fn row(scene: &Scene, host: &str) -> Value {
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let hosts = config["virtualHosts"].as_array().expect("hosts").clone();
+    let host = hosts.into_iter().find(|at| at["domains"] == json!([host])).expect("the host");
+    host["routes"][0].clone()
+}
+
+fn remote(name: &str) -> Value {
+    let server = json!({"url": "https://issuer.example/keys", "backendRef": {"name": "issuer", "port": 80}});
+    json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": name, "namespace": "apps"},
+        "spec": {"jwt": {"providers": [{"name": "p", "jwks": {"remote": server}}]}}})
+}
+
+#[test]
+fn a_filter_that_nobody_refers_to_is_there_and_takes_no_token() {
+    let scene = scene([tokens("a", &[key('A')])]);
+    assert_eq!(
+        filter(&scene),
+        json!({"@type": "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"})
+    );
+}
+
+#[test]
+fn new_keys_change_one_resource_and_wake_no_route() {
+    let mut scene = scene([tokens("a", &[key('A')]), on("guarded", "a")]);
+    assert_eq!(requirements(&scene), ["apps/a"]);
+    let said = &row(&scene, "guarded.example")["typedPerFilterConfig"][RESOURCE];
+    assert_eq!(said["requirementName"], "apps/a");
+    let changes = scene.put(tokens("a", &[key('B'), key('A')]));
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, &*key.name)).collect();
+    assert_eq!(changed, [(ResourceKind::ExtensionConfig, RESOURCE)]);
+    let stats = scene.0.engine().stats();
+    let computed = |table: &str| stats.iter().find(|stats| stats.name == table).expect("a table").computed;
+    assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (1, 0));
+}
+
+#[test]
+fn who_is_no_longer_referred_to_goes() {
+    let mut scene = scene([tokens("a", &[key('A')]), tokens("b", &[key('B')]), on("guarded", "a"), on("other", "b")]);
+    assert_eq!(requirements(&scene), ["apps/a", "apps/b"]);
+    scene.remove(on("guarded", "a"));
+    assert_eq!(requirements(&scene), ["apps/b"]);
+}
+
+#[test]
+fn an_extension_that_is_broken_closes_what_refers_to_it_and_leaves_the_others_theirs() {
+    let mut scene = scene([tokens("a", &[key('A')]), tokens("b", &[key('B')]), on("guarded", "a"), on("other", "b")]);
+    let sound = filter(&scene)["providers"]["apps/b/p"].clone();
+    scene.put(tokens("a", &[json!({"kty": "oct", "k": "c2VjcmV0"})]));
+    assert_eq!(requirements(&scene), ["apps/b"]);
+    assert_eq!(filter(&scene)["providers"]["apps/b/p"], sound);
+    assert_eq!(row(&scene, "guarded.example")["directResponse"]["status"], 500);
+    assert!(row(&scene, "other.example")["route"].is_object());
+    let status = scene.status(Kind::GatewayExtension, "apps/a").to_string();
+    assert!(status.contains("whoever reads it can make tokens") && !status.contains("c2VjcmV0"), "{status}");
+    assert!(scene.problems().iter().all(|problem| !problem.contains("c2VjcmV0")));
+    scene.remove(tokens("b", &[]));
+    assert_eq!(row(&scene, "other.example")["directResponse"]["status"], 500);
+    assert_eq!(requirements(&scene), [""; 0]);
+}
+
+#[test]
+fn a_server_of_keys_is_served_where_somebody_refers_to_them() {
+    let mut scene = scene([remote("a")]);
+    let clusters = |scene: &Scene| {
+        let resources = scene.0.resources();
+        let all = resources.values().flatten().filter(|(key, _)| key.kind == ResourceKind::Cluster);
+        all.map(|(key, _)| key.name.to_string()).filter(|name| name.contains("issuer")).collect::<Vec<_>>()
+    };
+    assert_eq!(clusters(&scene), [""; 0]);
+    scene.put(on("guarded", "a"));
+    let served = clusters(&scene);
+    let asked = &filter(&scene)["providers"]["apps/a/p"]["remoteJwks"]["httpUri"]["cluster"];
+    assert_eq!(served, [asked.as_str().expect("a name")]);
+    scene.remove(on("guarded", "a"));
+    assert_eq!(clusters(&scene), [""; 0]);
+}
+
+#[test]
+fn of_a_gateway_they_are_in_force_for_all_of_it() {
+    let wide = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"name": "wide", "namespace": "infra"},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}],
+            "jwtAuth": {"extensionRef": {"name": "a", "namespace": "apps"}}}});
+    let mut scene = scene([tokens("a", &[key('A')]), wide]);
+    assert_eq!(requirements(&scene), ["apps/a"]);
+    scene.put(tokens("a", &[]));
+    assert_eq!(requirements(&scene), [""; 0]);
+    assert!(scene.gateway("infra/edge", "Accepted").contains("GatewayReplaced"));
+}

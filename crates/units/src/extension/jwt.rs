@@ -1,0 +1,364 @@
+//! Whose tokens are taken.
+//!
+//! What all extensions of a Gateway say stands in one filter ([`envoy::extensions`]), so nothing of one may reach the routes of
+//! another. Two things in Envoy would:
+//!
+//! - It removes from every request the headers to which any provider writes claims. So claims go to headers of our own, and
+//!   each route moves them to those that are meant, which are then its own affair ([`claims`]).
+//! - A token where none is needed is judged by the keys of whoever has its issuer, first come, first served. So whether there
+//!   is none is asked of a provider that takes no token at all ([`nobody`]).
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use api::gateway_extension::{self, ClaimToHeader, JwksSource, JwtRetry, RemoteJwks, TokenSource, ValidationMode};
+use envoy::{bytes, extensions::TokenJudges};
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
+            core::v3::{
+                BackoffStrategy, DataSource, HttpUri, RetryPolicy, data_source::Specifier,
+                header_value_option::HeaderAppendAction, http_uri::HttpUpstreamType,
+            },
+        },
+        extensions::filters::http::jwt_authn::v3::{
+            JwksAsyncFetch, JwtClaimToHeader, JwtHeader, JwtProvider, JwtRequirement, JwtRequirementOrList,
+            RemoteJwks as EnvoyRemote, jwt_provider::JwksSourceSpecifier, jwt_requirement::RequiresType,
+        },
+    },
+    google::protobuf::{Empty, UInt32Value},
+};
+use ir::{NsName, Problem, backend::Asked};
+use validate::{Invalid, duration, header, hostname, jwks, name};
+
+use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, problem, timeout};
+use crate::{mutations, spec};
+
+/// Most headers that claims go to, of one extension: each route has a copy of their names.
+const MOST_HEADERS: usize = 64;
+
+/// Longest name of a claim, and longest audience.
+const LONGEST: usize = 256;
+
+/// How long a server may take to give its keys: a request may wait for it.
+const FETCH: Duration = Duration::from_secs(5);
+
+/// How often keys are asked for at most.
+const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What issuers begin with that take no token.
+const NOBODY: &str = "portcullis:";
+
+/// The key of those: 32 letters, to which nobody has the private one.
+const NOBODYS_KEY: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"dG9rZW5zIG9mIHRoaXMgaXNzdWVyIGRvIG5vdCBleGk"}]}"#;
+
+/// Whose tokens are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Jwt {
+    /// What the filter knows of them.
+    pub(crate) judges: TokenJudges,
+    /// Who has their keys.
+    pub(crate) asked: Arc<[Asked]>,
+    /// The headers that claims go to, sorted.
+    pub(crate) headers: Arc<[String]>,
+    /// Whether a request must have a token.
+    pub(crate) enforces: bool,
+    /// What of it a proxy holds.
+    pub(crate) counts: TokenCounts,
+}
+
+impl Jwt {
+    /// What is written.
+    pub(super) fn read(
+        id: &NsName,
+        written: &gateway_extension::Jwt,
+        follow: &mut dyn Follow,
+    ) -> Result<Self, Problem> {
+        let gateway_extension::Jwt { providers: all, validation_mode } = written;
+        if all.is_empty() {
+            return Err(problem("jwt.providers", "it is empty, so nobody's token would do; write one"));
+        }
+        let (mut providers, mut asked, mut headers, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new(), 0);
+        for (index, written) in all.iter().enumerate() {
+            let field = format!("jwt.providers[{index}]");
+            let name = format!("{id}/{}", written.name);
+            let (source, own_keys) = source(&written.jwks, &format!("{field}.jwks"), &mut asked, follow)?;
+            let claims = claims_of(written.claims_to_headers.as_deref().unwrap_or_default(), &field)?;
+            headers.extend(claims.iter().map(|(_, header)| header.clone()));
+            keys += own_keys;
+            providers.push((name, provider(written, source, claims, &field)?));
+        }
+        if headers.len() > MOST_HEADERS {
+            let message =
+                format!("claims go to {} headers, and {MOST_HEADERS} are the most; leave some out", headers.len());
+            return Err(problem("jwt.providers", message));
+        }
+        let names: Vec<_> = providers.iter().map(|(name, _)| RequiresType::ProviderName(name.clone())).collect();
+        let enforces = *validation_mode != Some(ValidationMode::AllowMissing);
+        let requirement = if enforces {
+            any_of(names)
+        } else {
+            // Whoever takes no token is in both: of the inner ones Envoy asks nobody whether there is one.
+            let name = format!("{id}/");
+            providers.push((name.clone(), nobody(id, &providers)));
+            let nobody = RequiresType::ProviderName(name);
+            let inner = any_of(names.into_iter().chain([nobody.clone()]).collect());
+            let Some(inner) = inner.requires_type else { return Err(problem("jwt", "it requires nothing")) };
+            any_of(vec![inner, nobody, RequiresType::AllowMissing(Empty {})])
+        };
+        asked.sort_unstable();
+        asked.dedup();
+        let providers_count = providers.len();
+        let claims = providers.iter().map(|(_, provider)| provider.claim_to_headers.len()).sum();
+        let judges = TokenJudges::new(id, providers, requirement);
+        let counts = TokenCounts { providers: providers_count, keys, claims, bytes: judges.bytes() };
+        Ok(Self { judges, asked: asked.into(), headers: headers.into_iter().collect(), enforces, counts })
+    }
+}
+
+/// Any of these, of which there is one at least.
+fn any_of(mut requirements: Vec<RequiresType>) -> JwtRequirement {
+    let requirement = |requires_type| JwtRequirement { requires_type: Some(requires_type) };
+    if requirements.len() == 1 {
+        return requirement(requirements.remove(0));
+    }
+    let requirements = requirements.into_iter().map(requirement).collect();
+    requirement(RequiresType::RequiresAny(JwtRequirementOrList { requirements }))
+}
+
+/// Who looks where the others look, and takes no token: its issuer is one that no extension can have.
+fn nobody(id: &NsName, others: &[(String, JwtProvider)]) -> JwtProvider {
+    let bearer = JwtHeader { name: "Authorization".into(), value_prefix: "Bearer ".into() };
+    let mut from_headers: Vec<JwtHeader> = Vec::new();
+    let mut from_params: Vec<String> = Vec::new();
+    for (_, other) in others {
+        if other.from_headers.is_empty() && other.from_params.is_empty() {
+            from_headers.push(bearer.clone());
+            from_params.push("access_token".into());
+        }
+        from_headers.extend(other.from_headers.iter().cloned());
+        from_params.extend(other.from_params.iter().cloned());
+    }
+    from_headers.sort_by(|one, other| (&one.name, &one.value_prefix).cmp(&(&other.name, &other.value_prefix)));
+    from_headers.dedup();
+    from_params.sort_unstable();
+    from_params.dedup();
+    JwtProvider {
+        issuer: format!("{NOBODY}{id}"),
+        from_headers,
+        from_params,
+        jwks_source_specifier: Some(JwksSourceSpecifier::LocalJwks(inline(NOBODYS_KEY.into()))),
+        ..JwtProvider::default()
+    }
+}
+
+fn inline(json: String) -> DataSource {
+    DataSource { specifier: Some(Specifier::InlineString(json)), ..DataSource::default() }
+}
+
+fn provider(
+    written: &gateway_extension::JwtProvider,
+    source: JwksSourceSpecifier,
+    claims: Vec<(String, String)>,
+    field: &str,
+) -> Result<JwtProvider, Problem> {
+    let issuer = written.issuer.as_deref().unwrap_or_default();
+    if issuer.starts_with(NOBODY) {
+        return Err(problem(
+            &format!("{field}.issuer"),
+            format!("it begins with {NOBODY}, which no issuer does; correct it"),
+        ));
+    }
+    let mut audiences = Vec::new();
+    for (index, audience) in written.audiences.iter().flatten().enumerate() {
+        let at = format!("{field}.audiences[{index}]");
+        if audience.is_empty() || audience.len() > LONGEST {
+            return Err(problem(&at, format!("it has {} bytes; write 1 to {LONGEST}", audience.len())));
+        }
+        audiences.push(audience.to_string());
+    }
+    let mut provider = JwtProvider {
+        issuer: issuer.into(),
+        audiences,
+        forward: written.forward_token.unwrap_or_default(),
+        // Where `rbac` finds what a token says, as kgateway has it.
+        payload_in_metadata: "payload".into(),
+        claim_to_headers: claims
+            .into_iter()
+            .map(|(claim_name, header)| JwtClaimToHeader {
+                header_name: own_header(&header),
+                claim_name,
+                ..JwtClaimToHeader::default()
+            })
+            .collect(),
+        jwks_source_specifier: Some(source),
+        ..JwtProvider::default()
+    };
+    if let Some(TokenSource { header: from, query_parameter }) = &written.token_source {
+        let field = format!("{field}.tokenSource");
+        if let Some(from) = from {
+            let name = header::name(&from.header).map_err(at(&format!("{field}.header.header")))?;
+            let prefix = from.prefix.as_deref().unwrap_or_default();
+            if !prefix.chars().all(|c| c == ' ' || c.is_ascii_graphic()) || prefix.len() > LONGEST {
+                let message = format!("it is not at most {LONGEST} letters, digits, signs and spaces; correct it");
+                return Err(problem(&format!("{field}.header.prefix"), message));
+            }
+            provider.from_headers = vec![JwtHeader { name, value_prefix: prefix.into() }];
+        }
+        if let Some(parameter) = query_parameter {
+            name::query_parameter(parameter).map_err(at(&format!("{field}.queryParameter")))?;
+            provider.from_params = vec![parameter.to_string()];
+        }
+    }
+    Ok(provider)
+}
+
+/// Claims, each with the header that it goes to.
+fn claims_of(written: &[ClaimToHeader], field: &str) -> Result<Vec<(String, String)>, Problem> {
+    let mut claims: Vec<(String, String)> = Vec::with_capacity(written.len());
+    for (index, ClaimToHeader { name, header }) in written.iter().enumerate() {
+        let field = format!("{field}.claimsToHeaders[{index}]");
+        if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
+            let message = format!("it must have 1 to {LONGEST} characters, and none that controls; correct it");
+            return Err(problem(&format!("{field}.name"), message));
+        }
+        let header = header::client_name(header).map_err(at(&format!("{field}.header")))?;
+        if claims.iter().any(|(_, other)| *other == header) {
+            return Err(problem(&format!("{field}.header"), "another claim goes to it; name another header"));
+        }
+        claims.push((name.to_string(), header));
+    }
+    Ok(claims)
+}
+
+/// The header to which the filter writes a claim that is meant for `header`. All extensions have the same for it: of each
+/// request the filter removes all of these first, and then writes those of one extension.
+fn own_header(header: &str) -> String {
+    format!("x-portcullis-claim-{}", bytes::short_name(&bytes::version([header.as_bytes()])))
+}
+
+/// What moves claims to the headers that they are meant for, in which nothing of the client's is left.
+pub(crate) fn claims(headers: &[String]) -> Vec<HeaderMutation> {
+    let moves = headers.iter().flat_map(|header| {
+        let own = own_header(header);
+        let value = format!("%REQ({own})%");
+        [
+            mutations::change(Action::Remove(header.clone())),
+            mutations::append(header.clone(), value, HeaderAppendAction::OverwriteIfExistsOrAdd),
+            mutations::change(Action::Remove(own)),
+        ]
+    });
+    moves.collect()
+}
+
+/// Where keys are, and how many are known.
+fn source(
+    written: &JwksSource,
+    field: &str,
+    asked: &mut Vec<Asked>,
+    follow: &mut dyn Follow,
+) -> Result<(JwksSourceSpecifier, usize), Problem> {
+    match (&written.local, &written.remote) {
+        (Some(local), None) => {
+            let field = format!("{field}.local");
+            if local.config_map_ref.is_some() {
+                let message = "keys in a ConfigMap are not served yet; write them inline, or name their server";
+                return Err(problem(&format!("{field}.configMapRef"), message));
+            }
+            let text = local.inline.as_deref().unwrap_or_default();
+            let set = jwks::read(text).map_err(|why| problem(&format!("{field}.inline"), why))?;
+            Ok((JwksSourceSpecifier::LocalJwks(inline(set.json)), set.keys))
+        }
+        (None, Some(written)) => {
+            let remote = remote(written, &format!("{field}.remote"), asked, follow)?;
+            Ok((JwksSourceSpecifier::RemoteJwks(remote), jwks::MOST_KEYS))
+        }
+        _ => Err(problem(field, "it must have exactly one of local and remote")),
+    }
+}
+
+fn remote(
+    written: &RemoteJwks,
+    field: &str,
+    asked: &mut Vec<Asked>,
+    follow: &mut dyn Follow,
+) -> Result<EnvoyRemote, Problem> {
+    url(&written.url).map_err(at(&format!("{field}.url")))?;
+    let to = api::shared::BackendRef { backend_ref: written.backend_ref.clone(), ..Default::default() };
+    let server = follow.follow(&to, &format!("{field}.backendRef"), false)?;
+    let cluster = server.cluster_name();
+    asked.push(server);
+    let interval = |text: Option<&str>, name: &str| {
+        let field = format!("{field}.{name}");
+        let Some(text) = text else { return Ok(None) };
+        let interval = duration::positive(text).map_err(at(&field))?;
+        if interval < LEAST_INTERVAL {
+            return Err(problem(
+                &field,
+                format!("{text:?} is shorter than a second, in which a proxy asks once; write 1s or more"),
+            ));
+        }
+        Ok(Some(spec::proto_duration(interval)))
+    };
+    let fetch = written.async_fetch.as_ref();
+    let again = fetch.and_then(|fetch| fetch.failed_refetch_duration.as_deref());
+    Ok(EnvoyRemote {
+        http_uri: Some(HttpUri {
+            uri: written.url.to_string(),
+            timeout: Some(spec::proto_duration(FETCH)),
+            http_upstream_type: Some(HttpUpstreamType::Cluster(cluster)),
+        }),
+        cache_duration: interval(written.cache_duration.as_deref(), "cacheDuration")?,
+        async_fetch: fetch
+            .is_some()
+            .then_some(())
+            .map(|()| {
+                // A listener is there long before, and never waits.
+                Ok(JwksAsyncFetch {
+                    fast_listener: true,
+                    failed_refetch_duration: interval(again, "asyncFetch.failedRefetchDuration")?,
+                })
+            })
+            .transpose()?,
+        retry_policy: written
+            .retry_policy
+            .as_ref()
+            .map(|policy| retry(policy, &format!("{field}.retryPolicy")))
+            .transpose()?,
+    })
+}
+
+fn retry(written: &JwtRetry, field: &str) -> Result<RetryPolicy, Problem> {
+    let times = written.num_retries.unwrap_or(1);
+    let Some(times) = u32::try_from(times).ok().filter(|_| times <= MOST_ATTEMPTS) else {
+        let message = format!("\"{times}\" is not from 0 to {MOST_ATTEMPTS}; write one of these");
+        return Err(problem(&format!("{field}.numRetries"), message));
+    };
+    let back_off = written.back_off.as_ref().map(|back_off| {
+        let base = timeout(Some(&back_off.base_interval), &format!("{field}.backOff.baseInterval"))?;
+        let max = timeout(back_off.max_interval.as_deref(), &format!("{field}.backOff.maxInterval"))?;
+        Ok(BackoffStrategy {
+            base_interval: base.map(spec::proto_duration),
+            max_interval: max.map(spec::proto_duration),
+        })
+    });
+    Ok(RetryPolicy {
+        num_retries: Some(UInt32Value { value: times }),
+        retry_back_off: back_off.transpose()?,
+        ..RetryPolicy::default()
+    })
+}
+
+/// Accepts the URL of a key set: `http` or `https`, a host, and a path as it is sent.
+fn url(url: &str) -> Result<(), Invalid> {
+    let refused = |why: &str| Invalid::new(url, why, "write one such as https://issuer.example.com/keys");
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let rest = rest.ok_or_else(|| refused("it does not begin with https:// or http://"))?;
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    hostname::authority(host)?;
+    if path.chars().any(|c| !c.is_ascii_graphic() || c == '#') {
+        return Err(refused("its path has a sign that cannot be sent"));
+    }
+    Ok(())
+}
