@@ -29,6 +29,8 @@ use xds::ResourceType;
 mod guards;
 #[path = "filter_chain/providers.rs"]
 mod providers;
+#[path = "filter_chain/tokens.rs"]
+mod tokens;
 
 const HOST: &str = "plain.example";
 /// What Envoy adds to a request on its way, whatever its filters.

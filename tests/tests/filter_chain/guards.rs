@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::{HOST, route};
 
 /// A policy of the Gateway.
-fn policy(spec: &str) -> String {
+pub(super) fn policy(spec: &str) -> String {
     format!(
         "
 ---
@@ -54,18 +54,23 @@ apiVersion: gateway.kgateway.dev/v1alpha1
 kind: GatewayExtension
 metadata: {namespace: infra, name: counter}
 spec: {rateLimit: {domain: shop, failOpen: false, grpcService: {backendRef: {name: nobody, port: 80}}}}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: GatewayExtension
+metadata: {namespace: infra, name: issuer}
+spec: {jwt: {providers: [{name: p, jwks: {remote: {url: 'http://issuer.example/', backendRef: {name: nobody, port: 80}}}}]}}
 ";
 
 /// A route of a Gateway, and a proxy of it.
-struct World {
-    portcullis: Portcullis,
-    envoy: Envoy,
-    target: Target,
+pub(super) struct World {
+    pub(super) portcullis: Portcullis,
+    pub(super) envoy: Envoy,
+    pub(super) target: Target,
     _echo: Echo,
 }
 
 impl World {
-    async fn start(policy: &str, arguments: &[&str]) -> Result<Self> {
+    pub(super) async fn start(policy: &str, arguments: &[&str]) -> Result<Self> {
         let echo = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
         let port = ports::free_port()?;
         let files = [
@@ -121,6 +126,8 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
             500,
         ),
         ("rateLimit: {local: {}}", 200),
+        ("jwtAuth: {extensionRef: {name: issuer}}", 401),
+        ("jwtAuth: {disable: {}}", 200),
         // Who is not there is no provider of anybody.
         ("extAuth: {extensionRef: {name: missing}}", 500),
         ("extAuth: {disable: {}}", 200),

@@ -125,7 +125,7 @@ fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
                  compress.gzip compress.brotli compress.zstd decompress.gzip decompress.brotli decompress.zstd \
                  oauth2 extProc.oauth2 apiKeyAuth basicAuth oauth2.jwt \
                  extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
-                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth jwtAuth extProc.jwtAuth \
+                 extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth jwtAuth jwtAuth.claims extProc.jwtAuth \
                  rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \
                  rateLimit.local.rate rateLimit.local rateLimit.local.share rateLimit.global extProc.rateLimit.global \
                  buffer transformation transformation.lua extProc.transformation headerModifiers csrf extProc.csrf";
