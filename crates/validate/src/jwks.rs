@@ -39,10 +39,7 @@ pub struct KeySet {
 /// # Errors
 /// Where there is none that can be used, or one that nobody may see: what is wrong and the remedy, without what is written.
 pub fn read(text: &str) -> Result<KeySet, String> {
-    let keys = match text.trim_start().starts_with("-----BEGIN ") {
-        true => pem(text)?,
-        false => set(text)?,
-    };
+    let keys = if text.trim_start().starts_with("-----BEGIN ") { pem(text)? } else { set(text)? };
     if keys.is_empty() {
         return Err("it has no key that tokens can be judged by: RSA, EC on P-256, P-384 or P-521, or Ed25519, for \
                     signatures; write one"
@@ -265,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    fn read_json(keys: Value) -> Result<KeySet, String> {
+    fn read_json(keys: &Value) -> Result<KeySet, String> {
         read(&keys.to_string())
     }
 
@@ -282,8 +279,8 @@ mod tests {
         let from_pem = read(&key.public_key_pem()).expect("a public key");
         let written: Value = serde_json::from_str(&from_pem.json).expect("JSON");
         assert_eq!(written["keys"][0]["alg"], "ES256");
-        assert_eq!(read_json(written["keys"][0].clone()), Ok(from_pem.clone()));
-        assert_eq!(read_json(written), Ok(from_pem));
+        assert_eq!(read_json(&written["keys"][0]), Ok(from_pem.clone()));
+        assert_eq!(read_json(&written), Ok(from_pem));
     }
 
     #[test]
@@ -293,7 +290,7 @@ mod tests {
         key["x5c"] = json!(["..."]);
         let other = json!({"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"});
         let encrypts = json!({"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB"});
-        let read = read_json(json!({"keys": [other, encrypts, key]})).expect("one key");
+        let read = read_json(&json!({"keys": [other, encrypts, key]})).expect("one key");
         key.as_object_mut().expect("a mapping").remove("x5c");
         assert_eq!((read.keys, serde_json::from_str(&read.json).ok()), (1, Some(json!({"keys": [key]}))));
     }
@@ -324,6 +321,6 @@ mod tests {
             assert!(told.contains(why) && !told.contains(secret), "{text}: {told}");
         }
         let many: Vec<_> = std::iter::repeat_n(point(), 1_000).collect();
-        assert!(read_json(json!({"keys": many})).expect_err("too many").contains("1000 keys, and 128"));
+        assert!(read_json(&json!({"keys": many})).expect_err("too many").contains("1000 keys, and 128"));
     }
 }
