@@ -7,10 +7,18 @@ use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
 use envoy::{
     ResourceKind,
     bootstrap::{AdminAddress, XdsAddress, bootstrap, bootstrap_json},
-    bytes, cluster, extensions, json as envoy_json, listener,
+    bytes, cluster,
+    extensions::{self, TokenJudges},
+    json as envoy_json, listener,
     route::{GuardedMatch, RouteAt, route},
     secret,
     testing::samples,
+};
+use envoy_types::pb::envoy::{
+    config::core::v3::{DataSource, data_source::Specifier},
+    extensions::filters::http::jwt_authn::v3::{
+        JwtProvider, JwtRequirement, jwt_provider::JwksSourceSpecifier, jwt_requirement::RequiresType,
+    },
 };
 use ir::{
     NsName,
@@ -81,9 +89,21 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
 /// An extension with an entry, if any is of it.
 fn sample_extension(name: &str) -> Value {
     let rate = LocalRate { most: 3, more: 1, interval: Duration::from_millis(50) };
-    let entries = [ExtensionEntry::LocalRate(rate)];
+    let issuer = NsName::new("apps", "issuer");
+    let entries = [ExtensionEntry::LocalRate(rate), ExtensionEntry::Tokens(issuer.clone())];
+    let keys = DataSource {
+        specifier: Some(Specifier::InlineString(
+            r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#
+                .into(),
+        )),
+        ..DataSource::default()
+    };
+    let provider =
+        JwtProvider { jwks_source_specifier: Some(JwksSourceSpecifier::LocalJwks(keys)), ..JwtProvider::default() };
+    let requirement = JwtRequirement { requires_type: Some(RequiresType::ProviderName("apps/issuer/p".into())) };
+    let judges = TokenJudges::new(&issuer, vec![("apps/issuer/p".into(), provider)], requirement);
     let own = entries.iter().filter(|entry| extensions::holder(entry) == name);
-    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own, |_| None).body.to_bytes())
+    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own, |_| Some(judges.clone())).body.to_bytes())
 }
 
 /// A cluster with its endpoints inside, unless it looks for them itself.
