@@ -104,6 +104,8 @@ pub struct Expectation {
     pub path: Option<String>,
     /// The host that the backend sees.
     pub host: Option<String>,
+    /// The method that the backend sees.
+    pub method: Option<String>,
     /// The protocol that the backend is spoken to with, as in `HTTP/2.0`.
     pub protocol: Option<String>,
     /// Headers that the backend sees, all values of a name joined by commas.

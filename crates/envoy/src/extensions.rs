@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use envoy_types::pb::{
     envoy::{
         config::{
-            core::v3::{RuntimeFractionalPercent, TypedExtensionConfig},
+            core::v3::{DataSource, RuntimeFractionalPercent, TypedExtensionConfig, data_source::Specifier},
             route::v3::{
                 RateLimit,
                 rate_limit::{
@@ -91,8 +91,15 @@ pub fn extension<'a>(
             });
             Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }
-        // Nothing refers to it yet.
-        slots::TRANSFORMATION_LUA => any(&Lua::default()),
+        slots::TRANSFORMATION_LUA => any(&Lua {
+            default_source_code: Some(DataSource {
+                specifier: Some(Specifier::InlineString(TRANSFORMATION.into())),
+                ..DataSource::default()
+            }),
+            // What it changes does not lead a request to another route, whose policies would not be asked.
+            clear_route_cache: Some(crate::boolean(false)),
+            ..Lua::default()
+        }),
         // No requirement: all that is asked for is refused.
         _ => any(&JwtAuthentication::default()),
     };
@@ -143,6 +150,10 @@ fn tokens(all: impl Iterator<Item = TokenJudges>) -> Vec<u8> {
 fn named(name: &str, config: Any) -> Encoded {
     Encoded::new(TypedExtensionConfig { name: name.into(), typed_config: Some(config) }.encode_to_vec())
 }
+
+/// What changes headers as templates say. Routes say what as data. It comes apart from the listener, so that connections
+/// that were open before an upgrade have the program that the routes after it are written for.
+const TRANSFORMATION: &str = include_str!("extensions/transformation.lua");
 
 /// Where a row says its rate, for the filter that counts.
 const RATE: &str = "portcullis.rate";

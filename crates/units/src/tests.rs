@@ -378,6 +378,21 @@ fn plain_texts_are_set_then_added_then_removed_and_an_empty_one_removes() {
                  response: remove server";
     assert_eq!(said(spec), [("transformation", words.to_owned())]);
     assert_eq!(said(json!({"transformation": {"request": {}}})), [("transformation", "off".to_owned())]);
+    // One that is no plain text has a program make all of them.
+    let spec = json!({"transformation": {
+        "request": {
+            "set": [{"name": ":path", "value": "/a{{ substring(header(':path'), 2) }}"}, {"name": "x-a", "value": "50%"}],
+            "dynamicMetadata": [{"namespace": "n", "key": "k", "value": {"stringValue": "{{ get_cookie('c') }}"}}],
+        },
+        "response": {
+            "add": [{"name": "x-b", "value": "{{ request_header('x-c') ~ header('x-d') }}"}],
+            "set": [{"name": "x-e", "value": "{{ base64_encode(get_cookie_i('F')) }}"}, {"name": "x-f", "value": "{{ '' }}"}],
+        },
+    }});
+    let words = "request: set :path: \"/a\" ~ substring(header(\":path\"), 2), set x-a: 50%, \
+                 metadata n k: get_cookie(\"c\"); response: set x-e: base64_encode(get_cookie_i(\"F\")), remove x-f, \
+                 add x-b: request_header(\"x-c\") ~ header(\"x-d\")";
+    assert_eq!(said(spec), [("transformation", words.to_owned())]);
 }
 
 #[test]

@@ -1,4 +1,10 @@
-//! `transformation`: headers are changed as templates say; only those that are plain texts are served.
+//! `transformation`: headers are changed as templates say.
+//!
+//! Where all values are plain texts, Envoy's own filter changes the headers. Else a program does, which is the same for all
+//! (`envoy::extensions`): what is written here is data to it, and nothing of a tenant is ever run.
+
+mod program;
+mod template;
 
 use api::traffic_policy::TrafficPolicySpec;
 use envoy::slots;
@@ -8,20 +14,23 @@ use envoy_types::pb::envoy::{
         core::v3::header_value_option::HeaderAppendAction,
         route::v3::Route,
     },
-    extensions::filters::http::header_mutation::v3::Mutations,
+    extensions::filters::http::{header_mutation::v3::Mutations, lua::v3::LuaPerRoute},
 };
 use ir::rule::Slot;
 use serde::Deserialize;
-use serde_json::Value;
+use template::Expression;
 use validate::{Invalid, header};
 
 use super::{Deep, Refused, Unit, mutations, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
-
-/// What begins something other than text in a template.
-const CONSTRUCTS: [&str; 3] = ["{{", "{%", "{#"];
+/// As the CRD has it, the name of a namespace or key of metadata.
+const MOST_NAME: usize = 256;
+/// The most bytes of a template, and of all templates of one direction together.
+const MOST_BYTES: usize = 65_536;
+/// The most texts, functions and joints of all templates of one direction together.
+const MOST_PARTS: usize = 1024;
 
 /// Reads the name of a header that is set.
 type Name = fn(&str) -> Result<String, Invalid>;
@@ -29,22 +38,43 @@ type Name = fn(&str) -> Result<String, Invalid>;
 /// What headers are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transformation {
-    /// None changes nothing.
+    changes: Changes,
+    /// What says it; none changes nothing.
     slot: Option<Slot>,
+}
+
+/// The changes of both directions, in the order in which they are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    request: Vec<Change>,
+    response: Vec<Change>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// The header has this value alone.
+    Set(String, Expression),
+    /// It has this value too.
+    Add(String, Expression),
+    /// It goes.
+    Remove(String),
+    /// A namespace and a key of the request's metadata have this value.
+    Metadata(String, String, Expression),
 }
 
 /// What may be written.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spec {
-    request: Option<Changes>,
-    response: Option<Changes>,
+    request: Option<Written>,
+    response: Option<Written>,
 }
 
 /// Changes of one direction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Changes {
+struct Written {
     #[serde(default)]
     set: Vec<Header>,
     #[serde(default)]
@@ -53,7 +83,7 @@ struct Changes {
     remove: Vec<String>,
     body: Option<Body>,
     #[serde(default)]
-    dynamic_metadata: Vec<Value>,
+    dynamic_metadata: Vec<Metadata>,
 }
 
 /// A header and its value.
@@ -72,10 +102,36 @@ struct Body {
     value: Option<String>,
 }
 
+/// What is noted of a request for filters that come later, and for access logs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Metadata {
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: MetadataValue,
+}
+
+/// Its value.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MetadataValue {
+    string_value: Option<String>,
+}
+
+/// Which message is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Request,
+    Response,
+}
+
 impl Unit for Transformation {
     const FIELD: &'static str = "transformation";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::TRANSFORMATION];
+    const SLOTS: &'static [&'static str] = &[slots::TRANSFORMATION, slots::TRANSFORMATION_LUA];
     const DEEP: Deep = Deep::Operations;
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
@@ -91,15 +147,13 @@ impl Unit for Transformation {
     type Spec = Spec;
 
     fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
-        let changes = |changes: Option<&Changes>, field: &str, name: Name| {
-            changes.map_or(Ok(Vec::new()), |all| all.read(field, name))
+        let changes = |changes: Option<&Written>, direction| changes.map_or(Ok(Vec::new()), |all| all.read(direction));
+        let changes = Changes {
+            request: changes(written.request.as_ref(), Direction::Request)?,
+            response: changes(written.response.as_ref(), Direction::Response)?,
         };
-        let changes = Mutations {
-            request_mutations: changes(written.request.as_ref(), "request", header::client_name)?,
-            response_mutations: changes(written.response.as_ref(), "response", header::settable_name)?,
-            ..Mutations::default()
-        };
-        Ok(Self { slot: mutations::slot(slots::TRANSFORMATION, changes) })
+        let unit = Self::of(changes);
+        unit.excess().map_or(Ok(unit), Err)
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -107,50 +161,132 @@ impl Unit for Transformation {
     }
 
     fn over(&self, other: &Self) -> Option<Self> {
-        let slot = mutations::after(slots::TRANSFORMATION, self.slot.as_ref(), other.slot.as_ref());
-        Some(Self { slot })
+        let mut changes = other.changes.clone();
+        changes.request.extend(self.changes.request.iter().cloned());
+        changes.response.extend(self.changes.response.iter().cloned());
+        Some(Self::of(changes))
+    }
+
+    fn excess(&self) -> Option<Refused> {
+        if self.changes.are_plain() {
+            return None;
+        }
+        let directions = [(Direction::Request, &self.changes.request), (Direction::Response, &self.changes.response)];
+        directions.into_iter().find_map(|(direction, changes)| {
+            let (parts, bytes) = program::size(changes);
+            let message = if parts > MOST_PARTS {
+                format!("its templates have {parts} parts together, and {MOST_PARTS} are the most; leave some out")
+            } else if bytes > MOST_BYTES {
+                format!("its templates have {bytes} bytes together, and {MOST_BYTES} are the most; shorten them")
+            } else {
+                return None;
+            };
+            Some(Refused::new(direction.field(), message))
+        })
     }
 
     fn explain(route: &Route) -> Option<String> {
         mutations::said(route, slots::TRANSFORMATION)
+            .or_else(|| program::said(&spec::said::<LuaPerRoute>(route, slots::TRANSFORMATION_LUA)?))
     }
 }
 
-impl Changes {
-    /// In the order in which they are made; `name` reads what is set.
-    fn read(&self, field: &str, name: Name) -> Result<Vec<HeaderMutation>, Refused> {
-        self.reads_no_more(field)?;
+impl Transformation {
+    fn of(changes: Changes) -> Self {
+        let slot = if changes.are_plain() {
+            let of = |changes: &[Change]| changes.iter().filter_map(Change::plain).collect();
+            let mutations = Mutations {
+                request_mutations: of(&changes.request),
+                response_mutations: of(&changes.response),
+                ..Mutations::default()
+            };
+            mutations::slot(slots::TRANSFORMATION, mutations)
+        } else {
+            program::slot(&changes.request, &changes.response)
+        };
+        Self { changes, slot }
+    }
+}
+
+impl Change {
+    /// As Envoy's filter has it; none where it cannot.
+    fn plain(&self) -> Option<HeaderMutation> {
+        let append = |name: &String, value: &Expression, how| {
+            let Expression::Text(text) = value else { return None };
+            Some(mutations::append(name.clone(), header::escape_percent(text), how))
+        };
+        match self {
+            Self::Set(name, value) => append(name, value, HeaderAppendAction::OverwriteIfExistsOrAdd),
+            Self::Add(name, value) => append(name, value, HeaderAppendAction::AppendIfExistsOrAdd),
+            Self::Remove(name) => Some(mutations::change(Action::Remove(name.clone()))),
+            Self::Metadata(..) => None,
+        }
+    }
+}
+
+impl Direction {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
+
+    /// Reads the name of a header that is set.
+    fn name(self) -> Name {
+        match self {
+            Self::Request => header::client_name,
+            Self::Response => header::settable_name,
+        }
+    }
+
+    /// What a template at `at` says of a message of this direction.
+    fn template(self, text: &str, at: &str) -> Result<Expression, Refused> {
+        if text.len() > MOST_BYTES {
+            let message = format!("it has {} bytes, and {MOST_BYTES} are the most; shorten it", text.len());
+            return Err(Refused::new(at, message));
+        }
+        let expression = template::parse(text).map_err(Refused::at(at))?;
+        if self == Self::Response && expression.asks_by_message() {
+            let why = "request_header(), get_cookie() and get_cookie_i() read the request, before what header() reads of \
+                       the response is known";
+            let invalid = Invalid::new(text, why, "have no header() in the name that they read");
+            return Err(Refused::at(at)(invalid));
+        }
+        Ok(expression)
+    }
+}
+
+impl Written {
+    /// In the order in which they are made.
+    fn read(&self, direction: Direction) -> Result<Vec<Change>, Refused> {
+        let field = direction.field();
+        self.reads_no_body(field)?;
         let mut changes = Vec::new();
         spec::at_most(&self.set, &format!("{field}.set"), MOST_HEADERS)?;
         for (index, header) in self.set.iter().enumerate() {
-            let at = format!("{field}.set[{index}]");
-            let text = header.text(&at)?;
-            changes.push(if text.is_empty() {
-                let name = header::modifiable_name(&header.name).map_err(Refused::at(&format!("{at}.name")))?;
-                mutations::change(Action::Remove(name))
-            } else {
-                header.read(&at, text, name, HeaderAppendAction::OverwriteIfExistsOrAdd)?
-            });
+            changes.push(header.set(&format!("{field}.set[{index}]"), direction)?);
         }
         spec::at_most(&self.add, &format!("{field}.add"), MOST_HEADERS)?;
         for (index, header) in self.add.iter().enumerate() {
             let at = format!("{field}.add[{index}]");
-            changes.push(header.read(&at, header.text(&at)?, name, HeaderAppendAction::AppendIfExistsOrAdd)?);
+            let name = direction.name()(&header.name).map_err(Refused::at(&format!("{at}.name")))?;
+            changes.push(Change::Add(name, header.value(&at, direction)?));
         }
         spec::at_most(&self.remove, &format!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in self.remove.iter().enumerate() {
             let name = header::modifiable_name(name).map_err(Refused::at(&format!("{field}.remove[{index}]")))?;
-            changes.push(mutations::change(Action::Remove(name)));
+            changes.push(Change::Remove(name));
+        }
+        spec::at_most(&self.dynamic_metadata, &format!("{field}.dynamicMetadata"), MOST_HEADERS)?;
+        for (index, metadata) in self.dynamic_metadata.iter().enumerate() {
+            changes.push(metadata.read(&format!("{field}.dynamicMetadata[{index}]"), direction)?);
         }
         Ok(changes)
     }
 
     /// Refuses what is more than headers.
-    fn reads_no_more(&self, field: &str) -> Result<(), Refused> {
-        if !self.dynamic_metadata.is_empty() {
-            let message = "metadata is not written yet; remove it";
-            return Err(Refused::new(&format!("{field}.dynamicMetadata"), message));
-        }
+    fn reads_no_body(&self, field: &str) -> Result<(), Refused> {
         let Some(body) = &self.body else { return Ok(()) };
         if body.value.is_some() {
             let message = "bodies are not changed yet; remove it";
@@ -167,21 +303,109 @@ impl Changes {
 }
 
 impl Header {
-    /// What a template without anything but text comes to: one line break at its end is not part of it.
-    fn text(&self, at: &str) -> Result<&str, Refused> {
-        let written = self.value.as_deref().unwrap_or_default();
-        if let Some(construct) = CONSTRUCTS.iter().find(|construct| written.contains(**construct)) {
-            let why =
-                format!("it is a template, and templates are not evaluated yet: {construct} begins what is no text");
-            let invalid = Invalid::new(written, why, "write a plain text, or remove the entry");
-            return Err(Refused::at(&format!("{at}.value"))(invalid));
+    /// An empty text removes the header.
+    fn set(&self, at: &str, direction: Direction) -> Result<Change, Refused> {
+        let field = format!("{at}.value");
+        let lower = self.name.to_ascii_lowercase();
+        let value = direction.template(self.value.as_deref().unwrap_or_default(), &field)?;
+        if direction == Direction::Request && START_LINE.contains(&&*lower) {
+            if let Expression::Text(text) = &value {
+                start_line(&lower, text).map_err(Refused::at(&field))?;
+            }
+            return Ok(Change::Set(lower, value));
         }
-        Ok(written.strip_suffix("\r\n").or_else(|| written.strip_suffix('\n')).unwrap_or(written))
+        let named = |name: Name| name(&self.name).map_err(Refused::at(&format!("{at}.name")));
+        if value == Expression::Text(String::new()) {
+            return Ok(Change::Remove(named(header::modifiable_name)?));
+        }
+        let name = named(direction.name())?;
+        Ok(Change::Set(name, can_stand(value, &field)?))
     }
 
-    fn read(&self, at: &str, text: &str, name: Name, how: HeaderAppendAction) -> Result<HeaderMutation, Refused> {
-        let name = name(&self.name).map_err(Refused::at(&format!("{at}.name")))?;
-        let value = header::value(text).map_err(Refused::at(&format!("{at}.value")))?;
-        Ok(mutations::append(name, value, how))
+    fn value(&self, at: &str, direction: Direction) -> Result<Expression, Refused> {
+        let at = format!("{at}.value");
+        can_stand(direction.template(self.value.as_deref().unwrap_or_default(), &at)?, &at)
+    }
+}
+
+/// Refuses what no header can have as its value, as far as that is known before a request comes.
+fn can_stand(value: Expression, at: &str) -> Result<Expression, Refused> {
+    match &value {
+        Expression::Text(text) => header::value(text).map(|_| ()).map_err(Refused::at(at))?,
+        Expression::Joined(parts) => {
+            let texts =
+                parts.iter().filter_map(|part| if let Expression::Text(text) = part { Some(text) } else { None });
+            for text in texts {
+                // Blanks at its ends stand between texts here.
+                let text = text.trim_matches([' ', '\t']);
+                let checked = if text.is_empty() { Ok(String::new()) } else { header::value(text) };
+                checked.map_err(Refused::at(at))?;
+            }
+        }
+        Expression::Call(..) | Expression::Part(..) => {}
+    }
+    Ok(value)
+}
+
+/// What of the start line of a request can be set. Proxies check again what comes of a template.
+const START_LINE: [&str; 3] = [":authority", ":method", ":path"];
+
+/// Refuses what a proxy would refuse for each request.
+fn start_line(name: &str, text: &str) -> Result<(), Invalid> {
+    let (is_one, why, remedy) = match name {
+        ":path" => (
+            text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'),
+            "a path begins with / and has neither blanks nor # nor letters outside ASCII",
+            "write such a path, with %XX for what cannot stand there",
+        ),
+        ":authority" => (
+            !text.is_empty()
+                && text.len() <= 255
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte)),
+            "it is no hostname with or without a port",
+            "write one",
+        ),
+        _ => (
+            !text.is_empty()
+                && text.len() <= 32
+                && text.starts_with(|c: char| c.is_ascii_uppercase())
+                && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+                && !["CONNECT", "HEAD"].contains(&text),
+            "it is no method that a request can get: one in capitals, not HEAD or CONNECT, which change what a message is",
+            "write another one, such as POST",
+        ),
+    };
+    if is_one { Ok(()) } else { Err(Invalid::new(text, why, remedy)) }
+}
+
+impl Metadata {
+    fn read(&self, at: &str, direction: Direction) -> Result<Change, Refused> {
+        for (field, name) in [("namespace", &self.namespace), ("key", &self.key)] {
+            let why = if name.is_empty() {
+                "it is empty"
+            } else if name.chars().count() > MOST_NAME {
+                "it is longer than 256 characters"
+            } else if name.contains('\0') {
+                "it has a character that ends it"
+            } else {
+                continue;
+            };
+            let invalid = Invalid::new(name, why, "write a name of 1 to 256 characters");
+            return Err(Refused::at(&format!("{at}.{field}"))(invalid));
+        }
+        if self.namespace.starts_with("envoy.") || self.namespace.starts_with("portcullis.") {
+            let why = "filters write there what others trust, and nobody else may";
+            let invalid = Invalid::new(&self.namespace, why, "use a namespace of your own");
+            return Err(Refused::at(&format!("{at}.namespace"))(invalid));
+        }
+        let field = format!("{at}.value.stringValue");
+        let Some(text) = self.value.string_value.as_deref().filter(|text| !text.is_empty()) else {
+            return Err(Refused::new(&field, "it is empty; write what the metadata says, or remove the entry"));
+        };
+        if text.contains('\0') {
+            return Err(Refused::new(&field, "it has a character that ends it; remove the character"));
+        }
+        let value = direction.template(text, &field)?;
+        Ok(Change::Metadata(self.namespace.clone(), self.key.clone(), value))
     }
 }

@@ -219,7 +219,8 @@ impl Expectation {
         let host = self.host.as_ref().unwrap_or(&sent.host);
         let copied = seen.host == format!("{host}-shadow");
         ensure!(seen.host == *host || copied, "the backend saw host {}, expected {host}", seen.host);
-        ensure!(seen.method == sent.method, "the backend saw method {}", seen.method);
+        let method = self.method.as_ref().unwrap_or(&sent.method);
+        ensure!(seen.method == *method, "the backend saw method {}, expected {method}", seen.method);
         if let Some(protocol) = &self.protocol {
             ensure!(seen.protocol == *protocol, "the backend saw {}, expected {protocol}", seen.protocol);
         }

@@ -77,7 +77,7 @@ pub(super) fn refused() -> Vec<(&'static str, Value)> {
         ("headerModifiers", json!({"request": {"remove": ["host"]}})),
         ("rbac", expressions),
         ("retry", json!({"attempts": 2})),
-        ("transformation", json!({"request": {"set": [{"name": "x-a", "value": "{{ header('x-b') }}"}]}})),
+        ("transformation", json!({"request": {"set": [{"name": "x-a", "value": "{{ x_b }}"}]}})),
     ]
 }
 

@@ -319,15 +319,65 @@ fn rbac() -> BoxedStrategy<Value> {
 
 fn transformation() -> BoxedStrategy<Value> {
     let name = || prop_oneof![8 => select(&["x-a", "X-B", "te"][..]).prop_map(str::to_owned), 1 => values::hostile()];
-    let value = || mostly(&["a", "100%", "%REQ(x)%", "", "}}", "{ {", "a\n"], "{{ header('a') }}");
-    let header = move || (name(), option::of(value())).prop_map(|(name, value)| json!({"name": name, "value": value}));
+    let plain = || mostly(&["a", "100%", "%REQ(x)%", "", "}}", "{ {", "a\n"], "{{ a }}");
+    let header = move |value: BoxedStrategy<Value>| {
+        (name(), option::of(value)).prop_map(|(name, value)| json!({"name": name, "value": value}))
+    };
+    // Half of all are plain texts alone, which another filter changes.
+    let value = prop_oneof![Just(plain().boxed()), Just(prop_oneof![plain(), template()].boxed())];
+    value.prop_flat_map(move |value| transformation_with(&header(value).boxed())).boxed()
+}
+
+/// A template that is not only text.
+fn template() -> BoxedStrategy<Value> {
+    let text = select(
+        &[
+            "'a'",
+            "\"b\\n\"",
+            "'é'",
+            "7",
+            "header('x-a')",
+            "request_header('X-B')",
+            "header(':path')",
+            "get_cookie('c')",
+            "get_cookie_i('C')",
+        ][..],
+    )
+    .prop_map(str::to_owned);
+    let expression = text.prop_recursive(4, 16, 3, |inner| {
+        let call = |name: &'static str, inner: &BoxedStrategy<String>| {
+            inner.clone().prop_map(move |text| format!("{name}({text} ~ '')"))
+        };
+        let inner = inner.boxed();
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} ~ {b})")),
+            call("base64_encode", &inner),
+            call("base64url_decode", &inner),
+            call("raw_string", &inner),
+            inner.clone().prop_map(|text| format!("substring({text}, 1, 3)")),
+            inner.clone().prop_map(|text| format!("replace_with_random({text} ~ '', 'a')")),
+            inner.prop_map(|text| format!("replace_with_string({text} ~ '', 'a', '%')")),
+        ]
+    });
+    let text = prop_oneof![32 => select(&["", "a ", "{# c #}"][..]), 1 => Just("{% if a %}")];
+    (text, expression).prop_map(|(text, expression)| json!(format!("{text}{{{{- {expression} }}}}"))).boxed()
+}
+
+fn transformation_with(header: &BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+    let targets = [(":path", "/b"), (":path", "{{ header('x-a') }}"), (":method", "POST"), (":status", "200")];
+    let target = option::weighted(0.1, select(targets.to_vec()));
+    let metadata = option::weighted(0.2, mostly(&["n", "a.b"], "envoy.lb"));
     let removed = mostly(&["x-a", "content-length", "cookie"], "host");
     let body = option::weighted(0.2, mostly(&["None", "AsString"], "AsJson"));
-    let changes =
-        (vec(header(), 0..3), vec(header(), 0..2), vec(removed, 0..3), body).prop_map(|(set, add, remove, body)| {
-            let body = body.map(|parsed| json!({"parseAs": parsed}));
-            json!({"set": set, "add": add, "remove": remove, "body": body})
-        });
+    let lists = (vec(header.clone(), 0..3), vec(header.clone(), 0..2), vec(removed, 0..3));
+    let changes = (lists, body, target, metadata).prop_map(|((mut set, add, remove), body, target, metadata)| {
+        set.extend(target.map(|(name, value)| json!({"name": name, "value": value})));
+        let body = body.map(|parsed| json!({"parseAs": parsed}));
+        let metadata = metadata
+            .map(|name| json!({"namespace": name, "key": "k", "value": {"stringValue": "{{ header('x-a') }}"}}));
+        let metadata: Vec<_> = metadata.into_iter().collect();
+        json!({"set": set, "add": add, "remove": remove, "body": body, "dynamicMetadata": metadata})
+    });
     (option::of(changes.clone()), option::of(changes))
         .prop_map(|(request, response)| json!({"transformation": {"request": request, "response": response}}))
         .boxed()

@@ -291,17 +291,51 @@ fn what_is_wrong_with_expressions_is_told_with_its_field() {
 }
 
 #[test]
-fn what_is_no_text_in_a_template_is_told_with_its_field() {
+fn templates_that_are_not_served_are_told_with_their_field() {
     let set =
         |name: &str, value: &str| json!({"transformation": {"request": {"set": [{"name": name, "value": value}]}}});
-    let value = "spec.transformation.request.set[0].value";
+    let (name, value) = ("spec.transformation.request.set[0].name", "spec.transformation.request.set[0].value");
+    let metadata = |namespace: &str, key: &str, value: &str| {
+        let metadata = json!({"namespace": namespace, "key": key, "value": {"stringValue": value}});
+        json!({"transformation": {"request": {"dynamicMetadata": [metadata]}}})
+    };
     are_refused([
-        (set("a", "{{ header(\"b\") }}"), value, "{{ begins"),
-        (set("a", "x{%if true%}y{%endif%}"), value, "{% begins"),
-        (set("a", "b{# c #}"), value, "{# begins"),
-        (set("a", "{{"), value, "not evaluated yet"),
+        (set("a", "{{ b }}"), value, "is a variable"),
+        (set("a", "x{%if true%}y{%endif%}"), value, "at character 2, {% begins a statement"),
+        (set("a", "b{# c "), value, "{# begins a comment that does not end"),
+        (set("a", "{{"), value, "{{ begins an expression that does not end"),
+        (set("a", "{{ header('b') }}\nc"), value, "line breaks"),
+        (set("a", &"{# #}".repeat(20_000)), value, "65536 are the most"),
+        (
+            set("a", &"{{ header('b') }}".repeat(600)),
+            "spec.transformation.request",
+            "1201 parts together, and 1024 are the most",
+        ),
+        (set(":scheme", "{{ header('b') }}"), name, "':'"),
+        (set("host", "{{ header('b') }}"), name, "Host"),
+        (set("content-length", "{{ header('b') }}"), name, "frames the message"),
+        (set("x-forwarded-for", "{{ header('b') }}"), name, "cannot send"),
+        (set("é", "{{ header('b') }}"), name, "must not contain"),
+        (set(":path", ""), value, "a path begins with /"),
+        (set(":path", "/a b"), value, "a path begins with /"),
+        (set(":method", "HEAD"), value, "it is no method"),
+        (set(":authority", "a/b"), value, "it is no hostname"),
+        (
+            json!({"transformation": {"request": {"add": [{"name": ":path", "value": "/a"}]}}}),
+            "spec.transformation.request.add[0].name",
+            "':'",
+        ),
+        (
+            json!({"transformation": {"response": {"set": [{"name": ":status", "value": "{{ header('a') }}"}]}}}),
+            "spec.transformation.response.set[0].name",
+            "':'",
+        ),
+        (
+            json!({"transformation": {"response": {"set": [{"name": "a", "value": "{{ get_cookie(header('b')) }}"}]}}}),
+            "spec.transformation.response.set[0].value",
+            "have no header()",
+        ),
         (set("a", "b\nc"), value, "line breaks"),
-        (set(":path", "/"), "spec.transformation.request.set[0].name", "':'"),
         (set("host", ""), "spec.transformation.request.set[0].name", "Host"),
         (set("x-forwarded-for", "10.0.0.1"), "spec.transformation.request.set[0].name", "cannot send"),
         (
@@ -324,11 +358,12 @@ fn what_is_no_text_in_a_template_is_told_with_its_field() {
             "spec.transformation.request.body.parseAs",
             "not read yet",
         ),
-        (
-            json!({"transformation": {"request": {"dynamicMetadata": [{"namespace": "a"}]}}}),
-            "spec.transformation.request.dynamicMetadata",
-            "not written yet",
-        ),
+        (metadata("", "k", "v"), "spec.transformation.request.dynamicMetadata[0].namespace", "empty"),
+        (metadata("a", &"k".repeat(257), "v"), "spec.transformation.request.dynamicMetadata[0].key", "256 characters"),
+        (metadata("a", "k", ""), "spec.transformation.request.dynamicMetadata[0].value.stringValue", "empty"),
+        (metadata("a", "k", "{{"), "spec.transformation.request.dynamicMetadata[0].value.stringValue", "does not end"),
+        (metadata("envoy.lb", "k", "v"), "spec.transformation.request.dynamicMetadata[0].namespace", "of your own"),
+        (metadata("portcullis.a", "k", "v"), "spec.transformation.request.dynamicMetadata[0].namespace", "of your own"),
         (
             json!({"transformation": {"request": {"remove": vec!["a"; 17]}}}),
             "spec.transformation.request.remove",
