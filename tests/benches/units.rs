@@ -47,6 +47,9 @@ fn policies() -> Vec<(&'static str, Value)> {
         ("rbac, 60 headers", rbac(60, &|index| format!("request.headers['x-{index}'] == 'a'"))),
         ("rbac, 16 searches", rbac(16, &|_| format!("request.headers['x-long'].contains('{}b')", "a".repeat(80)))),
         ("transformation, 16 headers", json!({"transformation": {"request": {"set": headers}}})),
+        ("transformation, 1 template", templates(&["{{ header('x-long') }}"])),
+        ("transformation, 16 templates", templates(&["{{ header('x-none') }}b"; 16])),
+        ("transformation, 500 parts", templates(&["{{ header('x-none') }}".repeat(250).as_str()])),
         ("headerModifiers, 16 headers", json!({"headerModifiers": {"request": {"set": headers}}})),
         (
             "rateLimit.local",
@@ -58,6 +61,13 @@ fn policies() -> Vec<(&'static str, Value)> {
         ("csrf", json!({"csrf": {"percentageEnabled": 100}})),
         ("buffer", json!({"buffer": {"maxRequestSize": "1Mi"}})),
     ]
+}
+
+/// Headers that are set to these.
+fn templates(all: &[&str]) -> Value {
+    let set: Vec<_> =
+        all.iter().enumerate().map(|(at, value)| json!({"name": format!("x-{at}"), "value": value})).collect();
+    json!({"transformation": {"request": {"set": set}}})
 }
 
 /// Secrets with keys of so many clients.

@@ -191,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn templates_count_with_what_envoy_was_measured_to_take() {
+        let set = |name: &str, value: &str| json!({"name": name, "value": value});
+        let changes = |all: Vec<_>| json!({"transformation": {"request": {"set": all}}});
+        counts(changes(vec![set("x-out", "{{ header('x-in') }}")]), 1_950);
+        counts(changes((0..16).map(|index| set(&format!("x-out{index}"), "{{ header('x-in') }}")).collect()), 10_600);
+        counts(changes(vec![set("x", &"{{ header('abc') }}".repeat(500))]), 103_000);
+    }
+
+    #[test]
     fn credentials_count_with_what_envoy_was_measured_to_take() {
         let keys =
             (0..10_000).map(|at| (format!("client-{at}"), json!(format!("key-{at:05}-0123456789-0123456789-0"))));

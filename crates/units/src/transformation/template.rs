@@ -1,4 +1,4 @@
-//! The language of templates: texts with `{{ expressions }}`, as MiniJinja reads them.
+//! The language of templates: texts with `{{ expressions }}`, as `MiniJinja` reads them.
 //!
 //! Served is what says which text stands somewhere, without loops and conditions: a template takes as long as it is.
 
@@ -281,11 +281,15 @@ impl<'a> Tokens<'a> {
                 "correct it",
             );
         }
-        if let (Function::Replace | Function::Randomize, Some(Expression::Text(sought))) = (function, texts.get(1)) {
-            if sought.len() > MOST_SOUGHT {
-                let why = format!("{name}() looks for {} bytes, and {MOST_SOUGHT} are the most", sought.len());
-                return refusal(at, why, "shorten what it looks for");
+        let sought = match texts.get(1) {
+            Some(Expression::Text(sought)) if matches!(function, Function::Replace | Function::Randomize) => {
+                sought.len()
             }
+            _ => 0,
+        };
+        if sought > MOST_SOUGHT {
+            let why = format!("{name}() looks for {sought} bytes, and {MOST_SOUGHT} are the most");
+            return refusal(at, why, "shorten what it looks for");
         }
         Ok(Expression::Call(function, texts))
     }
