@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result, ensure};
 use api::{core::Secret, meta::StringMap, traffic_policy::TrafficPolicySpec};
-use envoy::{bytes::Fields, json as envoy_json, listener, testing::samples};
+use envoy::{bytes::Fields, extensions, json as envoy_json, listener, testing::samples};
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{NsName, settings::Edge};
 use portcullis_tests::{
@@ -108,11 +108,10 @@ fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
     let others = units::Others { secrets: &Keys, extensions: &units::Everybody };
     let units = units::read(&spec, &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
-    let slots = units
-        .iter()
-        .flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default())
-        .map(|slot| (slot.name, slot.config.to_vec()));
-    let message = Fields::of(&Route::default()).map(13, slots.collect::<Vec<_>>()).into_bytes();
+    let slots: Vec<_> =
+        units.iter().flat_map(|said| said.unit.as_ref().map(units::AnyUnit::slots).unwrap_or_default()).collect();
+    let configs = slots.iter().map(|slot| (slot.name, slot.config.to_vec()));
+    let message = Fields::of(&Route::default()).map(13, configs).into_bytes();
     let said = envoy_json::value("envoy.config.route.v3.Route", &message)?;
     let routes = (0..ROUTES).map(|number| {
         let answer = json!({"status": 200, "body": {"inlineString": "ok"}});
@@ -125,6 +124,18 @@ fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
     let mut built = envoy_json::value("envoy.config.listener.v3.Listener", &built.body.to_bytes())?;
     let manager = built.pointer_mut("/filterChains/0/filters/0/typedConfig").context("no connection manager")?;
     manager.as_object_mut().context("no message")?.remove("rds");
+    // What comes apart from listeners stands in this one.
+    for filter in manager["httpFilters"].as_array_mut().context("no filters")? {
+        let filter = filter.as_object_mut().context("no filter")?;
+        if filter.remove("configDiscovery").is_some() {
+            let name = filter["name"].as_str().context("no name")?;
+            let entries =
+                slots.iter().filter_map(|slot| slot.entry.as_ref()).filter(|entry| extensions::holder(entry) == name);
+            let said = extensions::extension(name, entries).body.to_bytes();
+            let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
+            filter.insert("typedConfig".into(), said["typedConfig"].take());
+        }
+    }
     let host = json!({"name": "all", "domains": ["*"], "routes": routes.collect::<Vec<_>>()});
     manager["routeConfig"] = json!({"virtualHosts": [host]});
     built["address"]["socketAddress"]["portValue"] = json!(port);
