@@ -29,6 +29,7 @@ fn kgateway_crds() -> String {
         ("directresponses", "DirectResponse"),
         ("backends", "Backend"),
         ("backendconfigpolicies", "BackendConfigPolicy"),
+        ("listenerpolicies", "ListenerPolicy"),
         ("gatewayextensions", "GatewayExtension"),
         ("gatewayparameters", "GatewayParameters"),
     ];
@@ -60,6 +61,10 @@ const EVERYTHING: &str = r#"
 ---
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: BackendConfigPolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.kgateway.dev, kind: Backend, name: watched}], connectTimeout: 1s}}
+---
+{apiVersion: gateway.kgateway.dev/v1alpha1, kind: ListenerPolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: watched}],
+    default: {proxyProtocol: {}}}}
 ---
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: GatewayExtension, metadata: {name: watched},
   spec: {extAuth: {grpcService: {backendRef: {name: watched, port: 80}}}}}

@@ -32,7 +32,7 @@ use crate::{
 
 mod balance;
 mod dns;
-mod options;
+pub(crate) mod options;
 #[cfg(test)]
 mod tests;
 mod transport;

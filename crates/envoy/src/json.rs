@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 70] = [
+pub const MESSAGES: [&str; 72] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -60,10 +60,12 @@ pub const MESSAGES: [&str; 70] = [
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSession",
     "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
     "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
+    "envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
     "envoy.extensions.http.header_formatters.preserve_case.v3.PreserveCaseFormatterConfig",
     "envoy.extensions.http.injected_credentials.generic.v3.Generic",
+    "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig",
     "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState",
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
     "envoy.extensions.load_balancing_policies.maglev.v3.Maglev",

@@ -7,8 +7,9 @@ use envoy_types::pb::envoy::{
     config::{
         accesslog::v3::{AccessLog, access_log},
         core::v3::{
-            CidrRange, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString, TrafficDirection,
-            TransportSocket, http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+            CidrRange, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString,
+            TrafficDirection, TransportSocket, TypedExtensionConfig,
+            http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
         },
         listener::v3::{
             AdditionalAddress, Filter, FilterChain as EnvoyFilterChain, FilterChainMatch, Listener as EnvoyListener,
@@ -19,16 +20,17 @@ use envoy_types::pb::envoy::{
         access_loggers::stream::v3::StdoutAccessLog,
         filters::{
             http::{router::v3::Router, stateful_session::v3::StatefulSession},
-            listener::tls_inspector::v3::TlsInspector,
+            listener::{proxy_protocol::v3::ProxyProtocol, tls_inspector::v3::TlsInspector},
             network::http_connection_manager::v3::{
                 HttpConnectionManager, HttpFilter, Rds,
                 http_connection_manager::{
                     InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
-                    UpgradeConfig,
+                    StripPortMode, UpgradeConfig,
                 },
                 http_filter,
             },
         },
+        http::original_ip_detection::xff::v3::{XffConfig, XffTrustedCidrs},
         transport_sockets::tls::v3::{
             CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters, tls_parameters::TlsProtocol,
         },
@@ -37,12 +39,13 @@ use envoy_types::pb::envoy::{
 use envoy_types::pb::google::protobuf::Any;
 use ir::{
     Hostname,
+    downstream::{CONNECTION_WINDOW, Client, HttpConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader, StripPort},
     listener::{FilterChain, Listener, TlsTermination},
     settings::Edge,
 };
 use prost::Message;
 
-use crate::{ads, boolean, duration, extension, slots, socket_address, uint32};
+use crate::{ads, boolean, cluster::options, duration, extension, slots, socket_address, uint32};
 use crate::{
     bytes::{Fields, any, json_structure, tag},
     resource::Encoded,
@@ -52,16 +55,12 @@ mod circles;
 #[cfg(test)]
 mod tests;
 
-/// What an HTTP/2 client may send on one stream before Envoy has passed it on.
-const STREAM_WINDOW: u32 = 64 * 1024;
-/// The same for all streams of a connection.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-
 /// The oldest Envoy, major and minor version, that takes the listeners, and routes for them.
 pub const LEAST_ENVOY: (u32, u32) = (1, 40);
 
 /// A listener. It has at least one address; the first is its main one.
 pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
+    let said = &listener.config;
     let mut addresses = listener.addresses.iter().map(|address| socket_address(address, listener.bind_port));
     let named = listener.addresses.iter().any(|address| !address.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()));
     let message = EnvoyListener {
@@ -73,17 +72,12 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         filter_chains: listener
             .chains
             .iter()
-            .map(|chain| filter_chain(chain, &listener.pseudonym, edge))
+            .map(|chain| filter_chain(chain, listener, edge))
             .chain((!listener.closed.is_empty()).then(|| closed(&listener.closed)))
             .collect(),
-        listener_filters: listener
-            .chains
-            .iter()
-            .any(|chain| chain.tls.is_some())
-            .then(tls_inspector)
-            .into_iter()
-            .collect(),
-        per_connection_buffer_limit_bytes: Some(uint32(edge.buffer_bytes)),
+        listener_filters: listener_filters(listener),
+        per_connection_buffer_limit_bytes: Some(uint32(said.buffer_bytes.unwrap_or(edge.buffer_bytes))),
+        tcp_keepalive: said.keepalive.as_ref().map(options::keepalive),
         traffic_direction: TrafficDirection::Inbound as i32,
         enable_reuse_port: Some(boolean(true)),
         // An address that the host does not have, or not yet, waits for it instead of failing the update.
@@ -91,6 +85,25 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         ..EnvoyListener::default()
     };
     Encoded::new(message.encode_to_vec())
+}
+
+/// What stands before TLS comes first.
+fn listener_filters(listener: &Listener) -> Vec<ListenerFilter> {
+    let proxy_protocol = listener.config.proxy_protocol.map(proxy_protocol);
+    let over_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
+    proxy_protocol.into_iter().chain(over_tls.then(tls_inspector)).collect()
+}
+
+fn proxy_protocol(from: ProxyProtocolFrom) -> ListenerFilter {
+    let message = ProxyProtocol {
+        allow_requests_without_proxy_protocol: from == ProxyProtocolFrom::Some,
+        ..ProxyProtocol::default()
+    };
+    ListenerFilter {
+        name: extension::PROXY_PROTOCOL.into(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(any(&message))),
+        ..ListenerFilter::default()
+    }
 }
 
 fn tls_inspector() -> ListenerFilter {
@@ -101,16 +114,17 @@ fn tls_inspector() -> ListenerFilter {
     }
 }
 
-fn filter_chain(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> EnvoyFilterChain {
+fn filter_chain(chain: &FilterChain, listener: &Listener, edge: &Edge) -> EnvoyFilterChain {
     EnvoyFilterChain {
         name: chain.route_config.to_string(),
         filter_chain_match: (chain.hostname != Hostname::Any)
             .then(|| FilterChainMatch { server_names: vec![chain.hostname.domain()], ..FilterChainMatch::default() }),
         filters: vec![Filter {
             name: extension::HTTP_CONNECTION_MANAGER.into(),
-            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, pseudonym, edge)))),
+            config_type: Some(filter::ConfigType::TypedConfig(any(&connection_manager(chain, listener, edge)))),
         }],
         transport_socket: chain.tls.as_ref().map(transport_socket),
+        transport_socket_connect_timeout: listener.config.handshake_timeout.map(duration),
         ..EnvoyFilterChain::default()
     }
 }
@@ -148,43 +162,91 @@ fn transport_socket(tls: &TlsTermination) -> TransportSocket {
     }
 }
 
-fn connection_manager(chain: &FilterChain, pseudonym: &str, edge: &Edge) -> HttpConnectionManager {
+fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> HttpConnectionManager {
+    let said = &listener.config.http;
+    let http2 = said.http2.unwrap_or_default();
+    let client = said.client.clone().unwrap_or_default();
+    let upgrades = said.upgrades.as_ref().map_or_else(|| vec!["websocket".into()], |upgrades| upgrades.to_vec());
     HttpConnectionManager {
         stat_prefix: chain.route_config.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ads()),
             route_config_name: chain.route_config.to_string(),
         })),
-        http_filters: http_filters(pseudonym),
-        local_reply_config: Some(circles::local_replies(pseudonym)),
+        http_filters: http_filters(&listener.pseudonym),
+        local_reply_config: Some(circles::local_replies(&listener.pseudonym)),
         common_http_protocol_options: Some(HttpProtocolOptions {
-            idle_timeout: Some(duration(edge.idle_timeout)),
-            max_headers_count: Some(uint32(edge.max_request_headers)),
+            idle_timeout: Some(duration(said.idle_timeout.unwrap_or(edge.idle_timeout))),
+            max_headers_count: Some(uint32(said.max_headers.unwrap_or(edge.max_request_headers))),
+            max_requests_per_connection: said.max_requests.map(uint32),
             headers_with_underscores_action: HeadersWithUnderscoresAction::RejectRequest as i32,
             ..HttpProtocolOptions::default()
         }),
+        http_protocol_options: said.preserve_case.filter(|preserve| *preserve).map(|_| http1_preserving_case()),
         http2_protocol_options: Some(Http2ProtocolOptions {
-            max_concurrent_streams: Some(uint32(edge.max_concurrent_streams)),
-            initial_stream_window_size: Some(uint32(STREAM_WINDOW)),
-            initial_connection_window_size: Some(uint32(CONNECTION_WINDOW)),
+            max_concurrent_streams: Some(uint32(http2.max_streams.unwrap_or(edge.max_concurrent_streams))),
+            initial_stream_window_size: Some(uint32(http2.stream_window.unwrap_or(STREAM_WINDOW))),
+            initial_connection_window_size: Some(uint32(http2.connection_window.unwrap_or(CONNECTION_WINDOW))),
             ..Http2ProtocolOptions::default()
         }),
-        server_header_transformation: ServerHeaderTransformation::PassThrough as i32,
-        max_request_headers_kb: Some(uint32(edge.max_request_headers_kib)),
-        stream_idle_timeout: Some(duration(edge.stream_idle_timeout)),
+        server_header_transformation: server_header(said) as i32,
+        server_name: said.server_name.as_deref().unwrap_or_default().into(),
+        max_request_headers_kb: Some(uint32(said.max_headers_kib.unwrap_or(edge.max_request_headers_kib))),
+        stream_idle_timeout: Some(duration(said.stream_idle_timeout.unwrap_or(edge.stream_idle_timeout))),
         request_headers_timeout: Some(duration(edge.request_headers_timeout)),
         drain_timeout: Some(duration(edge.drain_timeout)),
         access_log: if edge.access_log { vec![access_log()] } else { vec![] },
-        use_remote_address: Some(boolean(true)),
-        xff_num_trusted_hops: edge.trusted_hops,
+        use_remote_address: Some(boolean(client.by_connection.unwrap_or(true))),
+        // Beside ranges of addresses Envoy takes neither this nor that of the extension.
+        xff_num_trusted_hops: match &client.trusted_ranges[..] {
+            [] => client.trusted_hops.unwrap_or(edge.trusted_hops),
+            _ => 0,
+        },
+        skip_xff_append: client.skip_append.unwrap_or_default(),
+        original_ip_detection_extensions: trusted(&client).into_iter().collect(),
         internal_address_config: Some(nobody_is_internal()),
+        proxy_100_continue: said.proxy_100.unwrap_or_default(),
         normalize_path: Some(boolean(true)),
         merge_slashes: true,
         path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndRedirect as i32,
+        strip_matching_host_port: said.strip_port == Some(StripPort::Matching),
+        strip_port_mode: (said.strip_port == Some(StripPort::Any)).then_some(StripPortMode::StripAnyHostPort(true)),
         strip_trailing_host_dot: true,
-        upgrade_configs: vec![UpgradeConfig { upgrade_type: "websocket".into(), ..UpgradeConfig::default() }],
+        upgrade_configs: upgrades
+            .into_iter()
+            .map(|upgrade| UpgradeConfig { upgrade_type: upgrade.to_string(), ..UpgradeConfig::default() })
+            .collect(),
         ..HttpConnectionManager::default()
     }
+}
+
+fn http1_preserving_case() -> Http1ProtocolOptions {
+    Http1ProtocolOptions { header_key_format: Some(options::preserved_case()), ..Http1ProtocolOptions::default() }
+}
+
+/// The header `server` is a backend's, unless a policy says otherwise; a name is for what Envoy writes.
+fn server_header(said: &HttpConfig) -> ServerHeaderTransformation {
+    match said.server.or(said.server_name.as_ref().map(|_| ServerHeader::Overwrite)) {
+        Some(ServerHeader::Overwrite) => ServerHeaderTransformation::Overwrite,
+        Some(ServerHeader::AppendIfAbsent) => ServerHeaderTransformation::AppendIfAbsent,
+        Some(ServerHeader::PassThrough) | None => ServerHeaderTransformation::PassThrough,
+    }
+}
+
+/// Who may say by `x-forwarded-for` whom a request comes from, where that is told by addresses.
+fn trusted(client: &Client) -> Option<TypedExtensionConfig> {
+    let ranges = client.trusted_ranges.iter().map(|(address, length)| CidrRange {
+        address_prefix: address.to_string(),
+        prefix_len: Some(uint32((*length).into())),
+    });
+    let ranges = XffTrustedCidrs { cidrs: ranges.collect() };
+    let message = XffConfig {
+        xff_trusted_cidrs: Some(ranges),
+        skip_xff_append: Some(boolean(client.skip_append.unwrap_or_default())),
+        ..XffConfig::default()
+    };
+    (!client.trusted_ranges.is_empty())
+        .then(|| TypedExtensionConfig { name: extension::TRUSTED_BY_ADDRESS.into(), typed_config: Some(any(&message)) })
 }
 
 /// Headers that steer Envoy (`x-envoy-…`) are removed, whoever sends them. An empty list would mean all private

@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod chain;
 pub mod delegation;
+pub mod downstream;
 pub mod filter;
 pub mod hostname;
 pub mod id;

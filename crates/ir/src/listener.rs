@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    downstream::ListenerConfig,
     hostname::Hostname,
     id::{NsName, Port},
 };
@@ -24,6 +25,8 @@ pub struct Listener {
     /// Server names (SNI) whose connections are closed at once, each once and none of them a chain's: they belong to
     /// listeners that are not served, and no broader chain may take them.
     pub closed: Vec<Hostname>,
+    /// What policies say of it.
+    pub config: ListenerConfig,
 }
 
 /// What a connection is handled by. More protocols get more variants of [`FilterChain::tls`] and of what follows it.

@@ -4,6 +4,7 @@
 mod conflict;
 mod listener;
 pub(crate) mod name;
+pub(crate) mod policy;
 pub(crate) mod port;
 mod spec;
 

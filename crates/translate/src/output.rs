@@ -20,6 +20,7 @@ use ir::{
 use crate::{
     backend::config,
     extension::ExtensionRow,
+    gateway::policy::DownstreamOf,
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
@@ -121,7 +122,16 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
     };
     let closed = closed(&listeners, &chains);
     let name = format!("listener/{port}").into();
-    let listener = Listener { name, addresses, bind_port, pseudonym: pseudonym(gateway), chains, closed };
+    let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
+    let listener = Listener {
+        name,
+        addresses,
+        bind_port,
+        pseudonym: pseudonym(gateway),
+        chains,
+        closed,
+        config: said.unwrap_or_default(),
+    };
     Some(envoy::listener::listener(&listener, &config.edge))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod class;
 mod delegation_policy;
 pub(crate) mod extension;
 pub(crate) mod gateway;
+mod listener_policy;
 pub(crate) mod policy;
 pub(crate) mod route;
 

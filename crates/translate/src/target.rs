@@ -14,7 +14,8 @@ use ir::{GATEWAY_API, NsName, Problem, Reason, RouteId, RouteKind, Severity, mat
 use crate::tables::{
     input::{Backends, Config, Gateways, ObjectKey, Services, object_kind},
     policy::{
-        ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
+        ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, ListenerPoliciesOf, ListenerSelecting, ListenerTargeting,
+        PoliciesOf, Rank, Selecting, Selector, Target, Targeting,
     },
     route::RouteHead,
 };
@@ -32,6 +33,7 @@ pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind>
             (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),
             _ => None,
         },
+        _ if policy == Kind::ListenerPolicy => ((group, kind) == (GATEWAY_API, "Gateway")).then_some(Kind::Gateway),
         Some(route) if policy == Kind::TrafficPolicy || route.delegates() => Some(object_kind(route)),
         None if policy == Kind::TrafficPolicy && (group, kind) == (GATEWAY_API, "Gateway") => Some(Kind::Gateway),
         _ => None,
@@ -82,6 +84,14 @@ pub(crate) fn file_of_backends(scope: &Emitter<'_>, id: &ObjectId, policy: &api:
     file_in::<ConfigTargeting, ConfigSelecting>(scope, id, &policy, |_| None);
 }
 
+/// Files a policy of listeners under what it targets.
+pub(crate) fn file_of_gateways(scope: &Emitter<'_>, id: &ObjectId, policy: &api::ListenerPolicy) {
+    let api::ListenerPolicy { metadata, spec } = policy;
+    let policy = Attachable { metadata, refs: &spec.target_refs, selectors: &spec.target_selectors };
+    // They hold for all of an object or not at all, and one that names a section closes it.
+    file_in::<ListenerTargeting, ListenerSelecting>(scope, id, &policy, |_| None);
+}
+
 fn file_in<T, S>(scope: &Emitter<'_>, id: &ObjectId, policy: &Attachable<'_>, section: SectionOf) -> Rank
 where
     T: Group<Key = Target, Sort = Rank, Entry = ()>,
@@ -120,7 +130,7 @@ fn global_namespace(scope: &Scope<'_>) -> Option<Arc<str>> {
 }
 
 fn is_global(scope: &Scope<'_>, policy: &ObjectId) -> bool {
-    matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy)
+    matches!(policy.kind, Kind::TrafficPolicy | Kind::BackendConfigPolicy | Kind::ListenerPolicy)
         && global_namespace(scope).is_some_and(|namespace| namespace == policy.namespace)
 }
 
@@ -153,6 +163,14 @@ impl Lookup for ConfigPoliciesOf {
                 attached::<ConfigTargeting, ConfigSelecting>(scope, &target, labels)
             }
         }
+    }
+}
+
+impl Lookup for ListenerPoliciesOf {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Box<[ObjectId]>> {
+        let target = Target { object: gateway.clone().id(Kind::Gateway), section: None };
+        let labels = &scope.get::<Gateways>(gateway)?.metadata.labels;
+        attached::<ListenerTargeting, ListenerSelecting>(scope, &target, labels)
     }
 }
 

@@ -5,6 +5,7 @@ mod backends;
 mod draws;
 mod edit;
 mod extension;
+mod listener_policy;
 mod one_of_each;
 mod policy;
 mod rule;

@@ -10,6 +10,7 @@ mod delegation_policy;
 mod extensions;
 mod faults;
 mod gateways;
+mod listener_policies;
 mod listeners;
 mod modes;
 mod modes_at_random;

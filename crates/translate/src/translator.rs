@@ -29,7 +29,11 @@ use crate::{
         SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
     },
     extension::ExtensionRow,
-    gateway::{Served, port::PortRival},
+    gateway::{
+        Served,
+        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow},
+        port::PortRival,
+    },
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt},
     policy::{
@@ -59,15 +63,15 @@ use crate::{
         host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses,
-            Extensions, Gateways, Grants, Nacks, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices,
-            TrafficPolicies, Unapplied, UnusablePorts,
+            Extensions, Gateways, Grants, ListenerPolicies, Nacks, ObjectTable, RewritePolicies, Routes, Secrets,
+            Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
         policy::{
-            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, Overridden, Overrides,
-            PoliciesOf, PolicyAt, PolicyGateways, PolicyRow, Prefixless, Sections, Selecting, Standings, Targeting,
-            UsedEntry, WithoutPrefix,
+            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, ListenerPoliciesOf,
+            ListenerSelecting, ListenerTargeting, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways,
+            PolicyRow, Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
@@ -391,6 +395,11 @@ fn tables() -> Engine {
         .group::<HeldAt>()
         .lookup::<Certificate>()
         .lookup::<CertificateState>()
+        .derived_for_each::<ListenerPolicyRow, ListenerPolicies>(ListenerPolicies::id)
+        .group::<ListenerTargeting>()
+        .group::<ListenerSelecting>()
+        .lookup::<ListenerPoliciesOf>()
+        .lookup::<DownstreamOf>()
         .derived_for_each::<GatewayRow, Gateways>(same)
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
@@ -401,6 +410,8 @@ fn tables() -> Engine {
         .track::<ProxiesOf>()
         .group::<PortClaims>()
         .lookup::<PortRival>()
+        .derived_for_each::<ListenerPolicyHolder, Gateways>(same)
+        .group::<HeldAtGateway>()
         .derived::<ListenerRow>()
         .group::<ListenerIndex>()
         .group::<PortHosts>()
@@ -491,6 +502,7 @@ fn tables() -> Engine {
         .for_each::<InvalidPolicies, RewritePolicies>(RewritePolicies::id)
         .for_each::<InvalidPolicies, DelegationPolicies>(DelegationPolicies::id)
         .for_each::<InvalidPolicies, BackendConfigPolicies>(BackendConfigPolicies::id)
+        .for_each::<InvalidPolicies, ListenerPolicies>(ListenerPolicies::id)
         .track::<InvalidPolicies>()
         .derived::<Replaced>()
         .track::<Replaced>()
@@ -519,6 +531,7 @@ fn tables() -> Engine {
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
         .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
         .for_each::<PolicyStatus, BackendConfigPolicies>(BackendConfigPolicies::id)
+        .for_each::<PolicyStatus, ListenerPolicies>(ListenerPolicies::id)
         .track::<PolicyStatus>()
         .derived_for_each::<ExtensionStatus, Extensions>(same)
         .track::<ExtensionStatus>()

@@ -21,6 +21,7 @@ mod buffer;
 mod compression;
 mod cors;
 mod csrf;
+pub mod downstream;
 mod ext_auth;
 mod ext_proc;
 pub mod extension;

@@ -1,7 +1,7 @@
 //! What a BackendConfigPolicy says: each field by itself, into what becomes of a cluster.
 
 mod balance;
-mod connection;
+pub(crate) mod connection;
 mod health;
 mod tls;
 

@@ -15,12 +15,13 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::helm::{chart, helm_on, objects};
 
 /// The CRDs of the other group, by plural.
-const KGATEWAY: [&str; 6] = [
+const KGATEWAY: [&str; 7] = [
     "backendconfigpolicies",
     "backends",
     "directresponses",
     "gatewayextensions",
     "gatewayparameters",
+    "listenerpolicies",
     "trafficpolicies",
 ];
 

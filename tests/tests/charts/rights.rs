@@ -24,6 +24,7 @@ const TOLD: [Kind; 9] = [
     Kind::TrafficPolicy,
     Kind::Backend,
     Kind::BackendConfigPolicy,
+    Kind::ListenerPolicy,
     Kind::GatewayExtension,
     Kind::RewritePolicy,
     Kind::DelegationPolicy,

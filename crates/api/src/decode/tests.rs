@@ -65,6 +65,11 @@ pub(super) fn manifests() -> Vec<Value> {
         ),
         manifest(
             kgateway,
+            "ListenerPolicy",
+            json!({ "spec": { "targetRefs": [{ "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "g" }], "default": { "proxyProtocol": {} } } }),
+        ),
+        manifest(
+            kgateway,
             "GatewayExtension",
             json!({ "spec": { "extAuth": { "grpcService": { "backendRef": { "name": "s", "port": 80 } } } } }),
         ),

@@ -24,17 +24,21 @@ pub(super) fn common(said: &HttpOptions) -> Common {
 
 pub(super) fn http1(said: Option<&Http1Options>) -> Http1ProtocolOptions {
     let Some(said) = said else { return Http1ProtocolOptions::default() };
-    let format = || HeaderKeyFormat {
+    Http1ProtocolOptions {
+        enable_trailers: said.trailers,
+        header_key_format: said.preserve_case.then(preserved_case),
+        override_stream_error_on_invalid_http_message: said.stream_error.map(boolean),
+        ..Http1ProtocolOptions::default()
+    }
+}
+
+/// Names of headers in the letters in which they came.
+pub(crate) fn preserved_case() -> HeaderKeyFormat {
+    HeaderKeyFormat {
         header_format: Some(HeaderFormat::StatefulFormatter(TypedExtensionConfig {
             name: extension::PRESERVE_CASE.into(),
             typed_config: Some(any(&PreserveCaseFormatterConfig::default())),
         })),
-    };
-    Http1ProtocolOptions {
-        enable_trailers: said.trailers,
-        header_key_format: said.preserve_case.then(format),
-        override_stream_error_on_invalid_http_message: said.stream_error.map(boolean),
-        ..Http1ProtocolOptions::default()
     }
 }
 
@@ -56,7 +60,7 @@ pub(super) fn http2(said: Option<&Http2Options>) -> Http2ProtocolOptions {
     }
 }
 
-pub(super) fn keepalive(said: &Keepalive) -> TcpKeepalive {
+pub(crate) fn keepalive(said: &Keepalive) -> TcpKeepalive {
     TcpKeepalive {
         keepalive_probes: said.probes.map(uint32),
         keepalive_time: said.time.map(uint32),

@@ -1,10 +1,11 @@
 //! A wide table of values of the model, each of which Envoy must take.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use ir::{
     Hostname, RouteId, Settings,
     backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
+    downstream::{Client, Http2, HttpConfig, ListenerConfig, ProxyProtocolFrom, ServerHeader, StripPort},
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
@@ -465,6 +466,7 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
         } else {
             vec![]
         },
+        config: ListenerConfig::default(),
     };
     vec![
         listener(80, &["127.0.0.1"], vec![chain("http/80", "", false)]),
@@ -478,5 +480,55 @@ pub fn listeners(secrets: &[Arc<str>]) -> Vec<Listener> {
             ],
         ),
         listener(444, &["::1", "127.0.0.1", "127.0.0.2"], vec![chain("https/444/one", "*.a.example.com", true)]),
+        Listener { config: said(), ..listener(81, &["127.0.0.1"], vec![chain("http/81", "", false)]) },
+        Listener { config: said_of_proxies(), ..listener(445, &["::1"], vec![chain("https/445/one", "", true)]) },
     ]
+}
+
+/// What policies can say of a listener: all of it.
+fn said() -> ListenerConfig {
+    ListenerConfig {
+        buffer_bytes: Some(1024),
+        keepalive: Some(Keepalive { probes: Some(3), time: Some(30), interval: Some(5) }),
+        handshake_timeout: Some(Duration::from_secs(5)),
+        proxy_protocol: Some(ProxyProtocolFrom::Some),
+        http: HttpConfig {
+            client: Some(Client {
+                by_connection: Some(false),
+                trusted_ranges: vec![
+                    (IpAddr::from([10, 0, 0, 0]), 8),
+                    (IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0]), 32),
+                ],
+                skip_append: Some(true),
+                trusted_hops: None,
+            }),
+            idle_timeout: Some(Duration::from_mins(1)),
+            stream_idle_timeout: Some(Duration::ZERO),
+            max_headers: Some(10),
+            max_headers_kib: Some(8),
+            max_requests: Some(1000),
+            http2: Some(Http2 { max_streams: Some(10), stream_window: Some(65_535), connection_window: Some(65_536) }),
+            preserve_case: Some(true),
+            proxy_100: Some(true),
+            server: Some(ServerHeader::AppendIfAbsent),
+            server_name: Some("edge".into()),
+            strip_port: Some(StripPort::Any),
+            upgrades: Some(vec!["websocket".into(), "spdy/3.1".into()].into()),
+        },
+    }
+}
+
+/// The same of what stands in place of some of it.
+fn said_of_proxies() -> ListenerConfig {
+    ListenerConfig {
+        proxy_protocol: Some(ProxyProtocolFrom::All),
+        http: HttpConfig {
+            client: Some(Client { trusted_hops: Some(2), by_connection: Some(false), ..Client::default() }),
+            server_name: Some("edge".into()),
+            strip_port: Some(StripPort::Matching),
+            upgrades: Some(Arc::default()),
+            ..HttpConfig::default()
+        },
+        ..ListenerConfig::default()
+    }
 }

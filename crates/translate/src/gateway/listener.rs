@@ -6,7 +6,7 @@ use api::shared::SecretObjectReference;
 use engine::{Derived, Emitter, Scope};
 use ir::{Hostname, ListenerId, NsName, Reason, RouteConfigId, filter::Scheme};
 
-use super::port::PortRival;
+use super::{policy, port::PortRival};
 use crate::{
     grant::{Referrer, permits},
     internal,
@@ -28,7 +28,9 @@ impl Derived for ListenerRow {
         let model = gateway.listener(&key.name)?.clone();
         let Certificates { secrets, unresolved, long_chain } = certificates(scope, key, &model);
         let port_unavailable = port_unavailable(scope, key, &model);
-        let withheld = withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref());
+        let policy = policy::fault(scope, &key.gateway, model.port);
+        let withheld =
+            withheld(&model, gateway.refused.as_ref(), &secrets, port_unavailable.as_ref().or(policy.as_ref()));
         let state = ListenerState { model, secrets, unresolved, long_chain, withheld, port_unavailable };
         Some(spread(scope, key, &gateway, state))
     }

@@ -8,6 +8,7 @@ use ir::{NsName, Reason, RouteId};
 use crate::target::key_of;
 use crate::{
     delegation::PolicyDirectives,
+    gateway::policy::ListenerPolicyRow,
     tables::backend::ConfigPolicyRow,
     tables::policy::{
         InvalidPolicies, InvalidPolicy, Overridden, Override, Overrides, PolicyAt, PolicyGateways, PolicyRow,
@@ -52,6 +53,11 @@ impl Derived for InvalidPolicies {
         if id.kind == Kind::BackendConfigPolicy {
             let said = scope.get::<ConfigPolicyRow>(id)?;
             let fault = said.as_ref().as_ref().map_or_else(Some, |said| said.faults.first().map(|(_, fault)| fault))?;
+            return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
+        }
+        if id.kind == Kind::ListenerPolicy {
+            let said = scope.get::<ListenerPolicyRow>(id)?;
+            let fault = said.as_ref().as_ref().map_or_else(Some, |said| said.faults().next())?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         let policy = scope.get::<PolicyRow>(id)?;

@@ -187,6 +187,8 @@ objects! {
     Backends: NsName => Backend(api::Backend);
     /// BackendConfigPolicies.
     BackendConfigPolicies: NsName => BackendConfigPolicy(api::BackendConfigPolicy);
+    /// ListenerPolicies.
+    ListenerPolicies: NsName => ListenerPolicy(api::ListenerPolicy);
     /// RewritePolicies.
     RewritePolicies: NsName => RewritePolicy(api::RewritePolicy);
     /// DelegationPolicies.

@@ -16,6 +16,8 @@ tables! {
     /// The BackendConfigPolicies attached to a Service or Backend, likewise. Apart from other policies, which may ask providers
     /// and therefore come after all that is said of these.
     ConfigPoliciesOf: ObjectId => Box<[ObjectId]>;
+    /// The ListenerPolicies attached to a Gateway, likewise.
+    ListenerPoliciesOf: NsName => Box<[ObjectId]>;
     /// The names of an object's sections; absent for an object that does not exist.
     Sections: ObjectId => Box<[Arc<str>]>;
     /// A policy that applies to something that a Gateway serves.
@@ -40,6 +42,10 @@ groups! {
     ConfigTargeting: Target, Rank => ();
     /// The BackendConfigPolicies that select objects, as [`Selecting`].
     ConfigSelecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
+    /// The ListenerPolicies that name a Gateway as their target.
+    ListenerTargeting: Target, Rank => ();
+    /// The ListenerPolicies that select Gateways, as [`Selecting`].
+    ListenerSelecting: (Kind, Arc<str>, Option<(Box<str>, Box<str>)>), (Rank, u32) => Arc<Selector>;
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
     /// What holds in place of a policy, where something does.

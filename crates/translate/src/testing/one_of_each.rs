@@ -123,6 +123,10 @@ pub fn one_of_each() -> Vec<Value> {
             "metadata": {"name": "host", "namespace": "apps", "generation": 1},
             "spec": {"targetRefs": [{"group": "gateway.kgateway.dev", "kind": "Backend", "name": "host"}],
                 "connectTimeout": "1s"}}),
+        json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",
+            "metadata": {"name": "port", "namespace": "infra", "generation": 1},
+            "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}],
+                "default": {"tcpKeepalive": {"keepAliveProbes": 3}}}}),
         in_namespace(service("far"), "kids"),
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",

@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    backends, edit, extension, policy, rule,
+    backends, edit, extension, listener_policy, policy, rule,
     values::{self, GATEWAYS},
 };
 
@@ -83,7 +83,11 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         vec(slice(), 0..5),
         vec(secret(), 2..6),
         (vec(policy::policy(), 0..3), vec(policy::answer(), 0..3), vec(credentials(), 2), extension::extensions()),
-        (vec(backends::backend(), 2), vec(backends::config_policy(), 0..3)),
+        (
+            vec(backends::backend(), 2),
+            vec(backends::config_policy(), 0..3),
+            vec(listener_policy::listener_policy(), 0..2),
+        ),
         prop::bool::weighted(0.8),
     );
     let edits = vec((any::<Index>(), edit::edit()), 0..=place.edits);
@@ -98,7 +102,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                     slices,
                     secrets,
                     (policies, answers, credentials, extensions),
-                    (hosts, configs),
+                    (hosts, configs, listeners),
                     granted,
                 ),
                 edits,
@@ -114,6 +118,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(numbered("d", answers));
                 world.extend(numbered("b", hosts));
                 world.extend(numbered("u", configs));
+                world.extend(numbered("l", listeners));
                 world.extend(extensions);
                 world.extend(granted.then(grant));
                 for (at, edit) in edits {

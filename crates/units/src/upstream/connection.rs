@@ -21,7 +21,7 @@ const MOST_PROBES: i64 = 127;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct KeepaliveSpec {
+pub(crate) struct KeepaliveSpec {
     #[serde(rename = "keepAliveProbes")]
     probes: Option<i64>,
     #[serde(rename = "keepAliveTime")]
@@ -30,7 +30,7 @@ pub(super) struct KeepaliveSpec {
     interval: Option<String>,
 }
 
-pub(super) fn keepalive(written: &KeepaliveSpec) -> Result<Keepalive, Refused> {
+pub(crate) fn keepalive(written: &KeepaliveSpec) -> Result<Keepalive, Refused> {
     let seconds = |text: Option<&str>, field: &str| -> Result<Option<u32>, Refused> {
         let Some(duration) = spec::optional(text, field)? else { return Ok(None) };
         let whole = duration.as_secs();
@@ -63,6 +63,18 @@ pub(super) fn count(value: Option<i64>, least: i64, field: &str) -> Result<Optio
 /// A count of bytes that a proxy may keep.
 pub(super) fn bounded_bytes(bytes: i64, least: i64, field: &str) -> Result<u32, Refused> {
     number(bytes, least, MOST_BYTES, field)
+}
+
+/// A quantity of bytes, as Kubernetes writes them.
+pub(crate) fn quantity(value: &Value, field: &str) -> Result<i64, Refused> {
+    match value {
+        Value::Number(number) => number.as_i64().ok_or_else(|| Refused::new(field, "must be whole; correct it")),
+        Value::String(text) => {
+            let bytes = validate::quantity::bytes(text).map_err(Refused::at(field))?;
+            Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
+        }
+        _ => Err(Refused::new(field, "must be a quantity such as 64Ki; correct it")),
+    }
 }
 
 #[derive(Deserialize)]
@@ -121,15 +133,7 @@ struct PingSpec {
 
 pub(super) fn http2(written: &Http2Spec) -> Result<Http2Options, Refused> {
     let window = |value: Option<&Value>, field: &str| {
-        let bytes = |value: &Value| match value {
-            Value::Number(number) => number.as_i64().ok_or_else(|| Refused::new(field, "must be whole; correct it")),
-            Value::String(text) => {
-                let bytes = validate::quantity::bytes(text).map_err(Refused::at(field))?;
-                Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
-            }
-            _ => Err(Refused::new(field, "must be a quantity such as 64Ki; correct it")),
-        };
-        value.map(|value| bounded_bytes(bytes(value)?, 65_535, field)).transpose()
+        value.map(|value| bounded_bytes(quantity(value, field)?, 65_535, field)).transpose()
     };
     let ping = |written: &PingSpec| -> Result<Ping, Refused> {
         let at = |text: Option<&str>, field: &str| spec::positive(text, &format!("connectionKeepalive.{field}"));

@@ -138,6 +138,7 @@ fn printed(object: &Object) -> Option<Value> {
         Object::DirectResponse(object) => serde_json::to_value(&object.spec),
         Object::Backend(object) => serde_json::to_value(&object.spec),
         Object::BackendConfigPolicy(object) => serde_json::to_value(&object.spec),
+        Object::ListenerPolicy(object) => serde_json::to_value(&object.spec),
         Object::GatewayExtension(object) => serde_json::to_value(&object.spec),
         Object::RewritePolicy(object) => serde_json::to_value(&object.spec),
         Object::DelegationPolicy(object) => serde_json::to_value(&object.spec),

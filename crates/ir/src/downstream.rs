@@ -1,0 +1,140 @@
+//! What is said of the connections and requests that the listeners of a port take. What is not said holds as the settings
+//! have it, and nothing here goes beyond a bound of theirs.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use crate::upstream::Keepalive;
+
+/// What an HTTP/2 client may send on one stream before Envoy has passed it on, in bytes, at most.
+pub const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same for all streams of a connection.
+pub const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// What is said of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListenerConfig {
+    /// Bytes buffered per connection.
+    pub buffer_bytes: Option<u32>,
+    /// TCP keepalive towards clients.
+    pub keepalive: Option<Keepalive>,
+    /// How long the TLS handshake may take.
+    pub handshake_timeout: Option<Duration>,
+    /// What a load balancer in front says of connections.
+    pub proxy_protocol: Option<ProxyProtocolFrom>,
+    /// What is said of HTTP.
+    pub http: HttpConfig,
+}
+
+/// Who sends the header of the PROXY protocol (version 1 or 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProxyProtocolFrom {
+    /// Everybody; a connection without it is closed.
+    All,
+    /// Some; a connection without it is one of whoever opened it.
+    Some,
+}
+
+/// What is said of HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HttpConfig {
+    /// Where requests say whom they come from.
+    pub client: Option<Client>,
+    /// How long a connection may be without a request.
+    pub idle_timeout: Option<Duration>,
+    /// How long a stream may be silent; zero is forever.
+    pub stream_idle_timeout: Option<Duration>,
+    /// Request headers at most.
+    pub max_headers: Option<u32>,
+    /// Bytes of request headers at most, in KiB.
+    pub max_headers_kib: Option<u32>,
+    /// Requests of one connection at most; zero is any number.
+    pub max_requests: Option<u32>,
+    /// What is said of HTTP/2.
+    pub http2: Option<Http2>,
+    /// Whether names of headers go to HTTP/1 backends and clients in the letters in which they came.
+    pub preserve_case: Option<bool>,
+    /// Whether a `100 Continue` is the backend's word.
+    pub proxy_100: Option<bool>,
+    /// What becomes of the header `server` of responses.
+    pub server: Option<ServerHeader>,
+    /// What that header says where Envoy writes it.
+    pub server_name: Option<Arc<str>>,
+    /// Whether the port of a request's host is left out for backends.
+    pub strip_port: Option<StripPort>,
+    /// The protocols to which a connection may be upgraded, in lower case: these alone.
+    pub upgrades: Option<Arc<[Arc<str>]>>,
+}
+
+/// Where requests say whom they come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// Whether it is who opened the connection, if not a trusted proxy.
+    pub by_connection: Option<bool>,
+    /// Proxies in front whose `x-forwarded-for` is trusted.
+    pub trusted_hops: Option<u32>,
+    /// The addresses of such proxies: first address and length of prefix.
+    pub trusted_ranges: Vec<(IpAddr, u8)>,
+    /// Whether `x-forwarded-for` goes to backends as it came.
+    pub skip_append: Option<bool>,
+}
+
+/// What is said of HTTP/2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Http2 {
+    /// Streams of a connection at a time.
+    pub max_streams: Option<u32>,
+    /// Bytes of one stream that are not passed on yet.
+    pub stream_window: Option<u32>,
+    /// Bytes of all streams of a connection that are not passed on yet.
+    pub connection_window: Option<u32>,
+}
+
+/// What becomes of the header `server` of responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerHeader {
+    /// Envoy writes it.
+    Overwrite,
+    /// Envoy writes it where a backend did not.
+    AppendIfAbsent,
+    /// It is the backend's.
+    PassThrough,
+}
+
+/// Whether the port of a request's host is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StripPort {
+    /// If it is the listener's.
+    Matching,
+    /// Always.
+    Any,
+}
+
+impl ListenerConfig {
+    /// Adds what a weaker policy says of what is not said.
+    #[must_use]
+    pub fn or(self, weaker: &Self) -> Self {
+        let weaker = weaker.clone();
+        let (http, other) = (self.http, weaker.http);
+        Self {
+            buffer_bytes: self.buffer_bytes.or(weaker.buffer_bytes),
+            keepalive: self.keepalive.or(weaker.keepalive),
+            handshake_timeout: self.handshake_timeout.or(weaker.handshake_timeout),
+            proxy_protocol: self.proxy_protocol.or(weaker.proxy_protocol),
+            http: HttpConfig {
+                client: http.client.or(other.client),
+                idle_timeout: http.idle_timeout.or(other.idle_timeout),
+                stream_idle_timeout: http.stream_idle_timeout.or(other.stream_idle_timeout),
+                max_headers: http.max_headers.or(other.max_headers),
+                max_headers_kib: http.max_headers_kib.or(other.max_headers_kib),
+                max_requests: http.max_requests.or(other.max_requests),
+                http2: http.http2.or(other.http2),
+                preserve_case: http.preserve_case.or(other.preserve_case),
+                proxy_100: http.proxy_100.or(other.proxy_100),
+                server: http.server.or(other.server),
+                server_name: http.server_name.or(other.server_name),
+                strip_port: http.strip_port.or(other.strip_port),
+                upgrades: http.upgrades.or(other.upgrades),
+            },
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! ListenerPolicies: what they say of the ports of Gateways, and where it holds.
+
+use api::{Kind, Object, ObjectId};
+use engine::{Derived, Emitter, Lookup, Scope};
+use ir::{NsName, Port, Problem, Reason, Severity, downstream::ListenerConfig};
+use units::downstream::{self, DownstreamSaid};
+
+use crate::{
+    internal,
+    tables::{
+        gateway::{Fault, GatewayRow},
+        input::{Config, ListenerPolicies},
+        policy::ListenerPoliciesOf,
+    },
+    target::{file_of_gateways, key_of},
+    violation::violations,
+};
+
+/// What all policies on a Gateway come to at one of its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    /// What holds.
+    pub(crate) config: ListenerConfig,
+    /// What is wrong with what would hold.
+    faults: Vec<(ObjectId, Problem)>,
+    /// Who says each field that is set.
+    by: Vec<(&'static str, ObjectId)>,
+}
+
+/// How a policy stands at a Gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldByGateway {
+    /// Whether any of its fields holds at some port.
+    pub(crate) holds: bool,
+    /// Those who say something in place of it.
+    pub(crate) winners: Vec<ObjectId>,
+    /// The ports of which it says something and that no listener has.
+    pub(crate) unused: Vec<Port>,
+}
+
+tables! {
+    /// ListenerPolicies as those need to know them that they apply to.
+    ListenerPolicyRow: ObjectId => Result<DownstreamSaid, Problem>;
+    /// What policies say of a port of a Gateway; absent where none applies.
+    DownstreamOf: (NsName, Port) => Merged;
+    /// Has policies told how they stand at a Gateway.
+    ListenerPolicyHolder: NsName => ();
+}
+
+groups! {
+    /// How a policy stands at its Gateways.
+    HeldAtGateway: ObjectId, NsName => HeldByGateway;
+}
+
+impl Derived for ListenerPolicyRow {
+    fn compute(scope: &Emitter<'_>, id: &ObjectId) -> Option<Result<DownstreamSaid, Problem>> {
+        let policy = scope.get::<ListenerPolicies>(&key_of(id))?;
+        file_of_gateways(scope, id, &policy);
+        let config = scope.get::<Config>(&())?;
+        let refused = violations(&Object::ListenerPolicy((*policy).clone())).next();
+        Some(refused.map_or_else(|| downstream::read(&policy.spec, &config.edge), Err))
+    }
+
+    /// It is refused, and stays with its targets, which are not served as if it were not there.
+    fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Result<DownstreamSaid, Problem>> {
+        file_of_gateways(scope, id, &*scope.get::<ListenerPolicies>(&key_of(id))?);
+        Some(Err(internal::problem(Severity::Refused, "")))
+    }
+}
+
+impl Lookup for DownstreamOf {
+    fn compute(scope: &Scope<'_>, (gateway, port): &(NsName, Port)) -> Option<Merged> {
+        let policies = scope.get::<ListenerPoliciesOf>(gateway)?;
+        let mut merged = Merged::default();
+        for policy in &*policies {
+            match &*scope.get::<ListenerPolicyRow>(policy)? {
+                Err(fault) => merged.faults.push((policy.clone(), fault.clone())),
+                Ok(said) => {
+                    let Some(said) = said.at(*port) else { continue };
+                    let own = |field: &&'static str| merged.by.iter().all(|(known, _)| known != field);
+                    let own: Vec<_> = said.fields.iter().copied().filter(own).collect();
+                    let holds = |field: &Option<&'static str>| field.is_none_or(|field| own.contains(&field));
+                    let faults = said.faults.iter().filter(|(field, _)| holds(field));
+                    merged.faults.extend(faults.map(|(_, fault)| (policy.clone(), fault.clone())));
+                    merged.by.extend(own.into_iter().map(|field| (field, policy.clone())));
+                    merged.config = merged.config.or(&said.config);
+                }
+            }
+        }
+        Some(merged)
+    }
+
+    /// The port is not served, since nobody knows what is asked of it.
+    fn poisoned(_: &Scope<'_>, (gateway, _): &(NsName, Port), _: &engine::Fault) -> Option<Merged> {
+        let policy = ObjectId::new(Kind::ListenerPolicy, gateway.namespace.clone(), "");
+        Some(Merged { faults: vec![(policy, internal::problem(Severity::Refused, ""))], ..Merged::default() })
+    }
+}
+
+/// Why a port cannot be as policies ask for, as the owner of its Gateway may know it.
+pub(super) fn fault(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Fault> {
+    let merged = scope.get::<DownstreamOf>(&(gateway.clone(), port))?;
+    let (policy, problem) = merged.faults.first()?;
+    let message = match () {
+        () if policy.name.is_empty() => return Some(internal::fault()),
+        () if policy.namespace == gateway.namespace => format!("{policy} is not valid: {problem}"),
+        () => format!("a {} of another namespace, which applies to it, is not valid; ask its owner", policy.kind),
+    };
+    Some(Fault::new(Reason::Invalid, message))
+}
+
+impl Derived for ListenerPolicyHolder {
+    fn compute(scope: &Emitter<'_>, gateway: &NsName) -> Option<()> {
+        let model = scope.get::<GatewayRow>(gateway)?;
+        let policies = scope.get::<ListenerPoliciesOf>(gateway)?;
+        let mut ports: Vec<_> = model.listeners.iter().map(|listener| listener.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        for policy in &*policies {
+            let mut held = HeldByGateway::default();
+            if let Some(Ok(said)) = scope.get::<ListenerPolicyRow>(policy).as_deref() {
+                for port in &ports {
+                    let Some(merged) = scope.get::<DownstreamOf>(&(gateway.clone(), *port)) else { continue };
+                    let fields = said.at(*port).map(|said| &said.fields[..]).unwrap_or_default();
+                    let holding = merged.by.iter().filter(|(field, _)| fields.contains(field)).map(|(_, by)| by);
+                    let (own, others): (Vec<_>, Vec<_>) = holding.partition(|by| *by == policy);
+                    held.holds |= !own.is_empty();
+                    held.winners.extend(others.into_iter().cloned());
+                }
+                held.unused = said.ports.keys().copied().filter(|port| !ports.contains(port)).collect();
+            }
+            held.winners.sort_unstable();
+            held.winners.dedup();
+            scope.emit::<HeldAtGateway>(policy.clone(), gateway.clone(), held);
+        }
+        Some(())
+    }
+}

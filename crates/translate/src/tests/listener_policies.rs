@@ -1,0 +1,153 @@
+//! ListenerPolicies: where they hold, what a change of one wakes, and what is said.
+
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
+use api::Kind;
+use envoy::ResourceKind;
+use serde_json::{Value, json};
+
+use super::scene::{Scene, gateway, http, https, route, secret, service};
+use crate::Changes;
+
+fn policy(name: &str, spec: Value) -> Value {
+    let mut policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",
+        "metadata": {"name": name, "namespace": "infra", "generation": 2},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}]}});
+    if let (Value::Object(own), Value::Object(more)) = (&mut policy["spec"], spec) {
+        own.extend(more);
+    }
+    policy
+}
+
+fn weighing(mut policy: Value, weight: i32) -> Value {
+    policy["metadata"]["annotations"] = json!({"kgateway.dev/policy-weight": weight.to_string()});
+    policy
+}
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let mut cert = secret("one");
+    cert["metadata"]["namespace"] = json!("infra");
+    let own = [
+        gateway("edge", json!([http("web", 80, ""), http("other", 81, ""), https("tls", 443, "", "one")])),
+        gateway("neighbour", json!([http("web", 90, "")])),
+        cert,
+        service("s"),
+        route("r", json!({})),
+    ];
+    Scene::new(own.into_iter().chain(objects))
+}
+
+fn changed(changes: &Changes) -> Vec<&str> {
+    changes.resources.iter().map(|(key, _)| &*key.name).collect()
+}
+
+fn manager(scene: &Scene, port: u16) -> Value {
+    let listener = scene.resource("infra/edge", ResourceKind::Listener, &format!("listener/{port}"));
+    listener.unwrap_or_default()["filterChains"][0]["filters"][0]["typedConfig"].clone()
+}
+
+fn ancestors(scene: &Scene, name: &str) -> Vec<String> {
+    let status = scene.status(Kind::ListenerPolicy, &format!("infra/{name}"));
+    let ancestors = status["ancestors"].as_array().into_iter().flatten();
+    let told = ancestors.flat_map(|ancestor| {
+        let gateway = ancestor["ancestorRef"]["name"].as_str().unwrap_or_default().to_owned();
+        let conditions = ancestor["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().map(move |condition| {
+            let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+            format!("{gateway}: {} {} {}: {}", text("type"), text("status"), text("reason"), text("message"))
+        })
+    });
+    told.collect()
+}
+
+#[test]
+fn what_is_said_of_one_port_changes_no_byte_of_another() {
+    let mut scene = scene([]);
+    let on_81 = json!({"perPort": [{"port": 81, "listener": {"perConnectionBufferLimitBytes": 1000}}]});
+    let changes = scene.put(policy("p", on_81));
+    assert_eq!(changed(&changes), ["listener/81"]);
+    assert_eq!(
+        ancestors(&scene, "p"),
+        ["edge: Accepted True Valid: the policy is valid", "edge: Attached True Attached: nothing overrides it"]
+    );
+}
+
+#[test]
+fn a_policy_that_says_nothing_of_a_port_changes_nothing() {
+    let mut scene = scene([]);
+    let changes = scene.put(policy("p", json!({"perPort": [{"port": 4, "listener": {"proxyProtocol": {}}}]})));
+    assert_eq!(changed(&changes), [""; 0]);
+    let problems = scene.0.problems();
+    assert!(problems.iter().any(|(_, problem)| problem.to_string().contains("no listener at 4")), "{problems:?}");
+}
+
+#[test]
+fn of_two_policies_the_heavier_holds_field_by_field() {
+    let one = json!({"default": {"httpSettings": {"maxHeadersCount": 10, "serverName": "one"}}});
+    let two = json!({"default": {"httpSettings": {"maxHeadersCount": 20, "maxRequestsPerConnection": 7}}});
+    let scene = scene([policy("a", one), weighing(policy("b", two), 1)]);
+    let manager = manager(&scene, 80);
+    assert_eq!(manager["commonHttpProtocolOptions"]["maxHeadersCount"], 20);
+    assert_eq!(manager["commonHttpProtocolOptions"]["maxRequestsPerConnection"], 7);
+    assert_eq!(manager["serverName"], "one");
+    assert!(ancestors(&scene, "a")[1].contains("Attached True Merged"), "{:?}", ancestors(&scene, "a"));
+    assert!(ancestors(&scene, "b")[1].contains("Attached True Attached"), "{:?}", ancestors(&scene, "b"));
+}
+
+#[test]
+fn a_fault_withdraws_the_listeners_of_its_port_alone_and_is_told_on_both() {
+    let mut scene = scene([]);
+    let broken = json!({"perPort": [{"port": 80, "listener": {"httpSettings": {"acceptHttp10": true}}}]});
+    let changes = scene.put(policy("p", broken.clone()));
+    assert_eq!(changed(&changes), ["listener/80", "http/80"]);
+    assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "False Invalid");
+    assert_eq!(scene.listener("infra/edge", "other", "Programmed"), "True Programmed");
+    let told = ancestors(&scene, "p");
+    assert!(told[0].contains("Accepted False Invalid: spec.perPort[0].listener.httpSettings.acceptHttp10"), "{told:?}");
+    // What a heavier one overrides closes nothing.
+    scene.put(weighing(policy("q", json!({"default": {"httpSettings": {"acceptHttp10": false}}})), 1));
+    assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "True Programmed");
+    scene.remove(policy("q", json!({})));
+    assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "False Invalid");
+    scene.remove(policy("p", broken));
+    assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "True Programmed");
+}
+
+#[test]
+fn what_does_not_decode_or_names_a_section_closes_all_ports_of_its_gateway() {
+    let mut section = policy("p", json!({"default": {"proxyProtocol": {}}}));
+    section["spec"]["targetRefs"][0]["sectionName"] = json!("web");
+    for broken in [section, policy("p", json!({"future": {}}))] {
+        let scene = scene([broken]);
+        for listener in ["web", "other", "tls"] {
+            assert_eq!(scene.listener("infra/edge", listener, "Programmed"), "False Invalid");
+        }
+        assert_eq!(scene.listener("infra/neighbour", "web", "Programmed"), "True Programmed");
+    }
+}
+
+#[test]
+fn labels_select_gateways_of_the_own_namespace() {
+    let mut labelled = gateway("edge", json!([http("web", 80, "")]));
+    labelled["metadata"]["labels"] = json!({"tier": "edge"});
+    let mut selects = policy(
+        "p",
+        json!({"default": {"perConnectionBufferLimitBytes": 1000},
+        "targetSelectors": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "matchLabels": {"tier": "edge"}}]}),
+    );
+    selects["spec"].as_object_mut().expect("a spec").remove("targetRefs");
+    let mut scene = scene([selects.clone()]);
+    assert_eq!(ancestors(&scene, "p"), [""; 0]);
+    scene.put(labelled);
+    assert_eq!(ancestors(&scene, "p").len(), 2);
+    let listener = scene.resource("infra/edge", ResourceKind::Listener, "listener/80").unwrap_or_default();
+    assert_eq!(listener["perConnectionBufferLimitBytes"], 1000);
+}
+
+#[test]
+fn a_policy_for_a_gateway_that_is_not_there_is_told() {
+    let mut missing = policy("p", json!({"default": {}}));
+    missing["spec"]["targetRefs"][0]["name"] = json!("nobody");
+    let told = ancestors(&scene([missing]), "p");
+    assert!(told[0].contains("nobody: Accepted False TargetNotFound"), "{told:?}");
+}
