@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Kind, Object, ObjectId, ObjectMeta, Violation,
+    group::KGATEWAY_GROUP,
     schema::openapi::{self, Node, Path, WrongType},
 };
 
@@ -232,6 +233,9 @@ fn kind_of(manifest: &Value) -> Result<Kind, DecodeError> {
 fn hint(group: &str, kind: &str) -> String {
     if kind == "List" {
         return ": give each item a document of its own".to_owned();
+    }
+    if (group, kind) == (KGATEWAY_GROUP, "HTTPListenerPolicy") {
+        return ": write a ListenerPolicy, with its fields in spec.default.httpSettings".to_owned();
     }
     // One slip of the pen; two in a long name. `TCPRoute` is two away from `HTTPRoute`, and none.
     let slips = |known: &Kind| strsim::osa_distance(&known.as_str().to_ascii_lowercase(), &kind.to_ascii_lowercase());

@@ -205,9 +205,10 @@ fn number(value: &Value, least: u32) -> Result<u32, Refused> {
         .ok_or_else(|| Refused::new("", format!("must be a whole number from {least} to {most}; correct or remove it")))
 }
 
-/// Refuses what this release does not serve.
+/// Refuses what this release does not serve: why, and the remedy.
 fn unserved(why: &str) -> Result<(), Refused> {
-    Err(Refused::new("", format!("{why}, so the port is not served as if it were not asked for")))
+    let (why, remedy) = why.split_once("; ").unwrap_or((why, "remove it"));
+    Err(Refused::new("", format!("{why}, and the port is not served as if it were not asked for; {remedy}")))
 }
 
 /// What says something of each field that is served; for tests.

@@ -255,6 +255,11 @@ fn what_is_no_object_of_ours_is_told_and_what_was_meant() {
              gateway.kgateway.dev/v1alpha1 TrafficPolicy?",
         ),
         (
+            manifest("gateway.kgateway.dev/v1alpha1", "HTTPListenerPolicy"),
+            "gateway.kgateway.dev/v1alpha1 HTTPListenerPolicy is not a kind that is read here: write a ListenerPolicy, with \
+             its fields in spec.default.httpSettings",
+        ),
+        (
             manifest("gateway.networking.k8s.io/v1", "TCPRoute"),
             "gateway.networking.k8s.io/v1 TCPRoute is not a kind that is read here",
         ),
