@@ -193,3 +193,25 @@ async fn a_policy_that_is_broken_closes_its_port_until_it_is_sound() -> Result<(
     world.answers(world.other, &get(), 200).await?;
     world.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_logged_as_the_policy_says_and_only_those_it_chooses() -> Result<()> {
+    let log = r#"{httpSettings: {accessLog: [
+      {fileSink: {path: /dev/stdout, stringFormat: "logged %REQ(:PATH)% %RESPONSE_CODE%\n"},
+        filter: {andFilter: [{headerFilter: {header: {name: x-log, value: "yes"}}}, {statusCodeFilter: {op: LE, value: 299}}]}},
+      {fileSink: {path: /dev/stderr, jsonFormat: {object: {path: "%REQ(:PATH)%"}}},
+        filter: {responseFlagFilter: {flags: [NR]}}}]}}"#;
+    let world = World::start("{}", log).await?;
+    let request = |path: &str| Request::get("example.com", path);
+    world.answers(world.own, &request("/passed"), 200).await?;
+    world.answers(world.own, &request("/chosen").header("x-log", "yes"), 200).await?;
+    world.answers(world.other, &request("/elsewhere").header("x-log", "yes"), 200).await?;
+    let logged = eventually(TIMEOUT, async || {
+        let log = world.envoy.log();
+        ensure!(log.contains("logged /chosen 200\n"), "{log}");
+        Ok(log)
+    });
+    let log = logged.await?;
+    ensure!(!log.contains("logged /passed") && !log.contains("logged /elsewhere"), "{log}");
+    world.end().await
+}

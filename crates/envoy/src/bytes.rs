@@ -229,7 +229,7 @@ pub(crate) mod tag {
     pub(crate) const ROUTE_TYPED_PER_FILTER_CONFIG: u32 = 13;
     pub(crate) const ROUTE_TRACING: u32 = 15;
     pub(crate) const CLUSTER_TYPED_EXTENSION_PROTOCOL_OPTIONS: u32 = 36;
-    pub(crate) const STDOUT_ACCESS_LOG_LOG_FORMAT: u32 = 1;
+    pub(crate) const STREAM_ACCESS_LOG_LOG_FORMAT: u32 = 1;
     pub(crate) const LOG_FORMAT_JSON_FORMAT: u32 = 2;
 }
 

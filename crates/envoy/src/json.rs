@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 72] = [
+pub const MESSAGES: [&str; 73] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -23,6 +23,7 @@ pub const MESSAGES: [&str; 72] = [
     "envoy.config.listener.v3.Listener",
     "envoy.config.rbac.v3.Action",
     "envoy.config.route.v3.RouteConfiguration",
+    "envoy.extensions.access_loggers.stream.v3.StderrAccessLog",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.clusters.dns.v3.DnsCluster",
     "envoy.extensions.compression.brotli.compressor.v3.Brotli",

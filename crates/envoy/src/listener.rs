@@ -5,11 +5,10 @@ use std::net::IpAddr;
 
 use envoy_types::pb::envoy::{
     config::{
-        accesslog::v3::{AccessLog, access_log},
         core::v3::{
-            CidrRange, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString,
-            TrafficDirection, TransportSocket, TypedExtensionConfig,
-            http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+            CidrRange, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions, TrafficDirection,
+            TransportSocket, TypedExtensionConfig, http_protocol_options::HeadersWithUnderscoresAction,
+            transport_socket,
         },
         listener::v3::{
             AdditionalAddress, Filter, FilterChain as EnvoyFilterChain, FilterChainMatch, Listener as EnvoyListener,
@@ -17,7 +16,6 @@ use envoy_types::pb::envoy::{
         },
     },
     extensions::{
-        access_loggers::stream::v3::StdoutAccessLog,
         filters::{
             http::{router::v3::Router, stateful_session::v3::StatefulSession},
             listener::{proxy_protocol::v3::ProxyProtocol, tls_inspector::v3::TlsInspector},
@@ -46,11 +44,9 @@ use ir::{
 use prost::Message;
 
 use crate::{ads, boolean, cluster::options, duration, extension, slots, socket_address, uint32};
-use crate::{
-    bytes::{Fields, any, json_structure, tag},
-    resource::Encoded,
-};
+use crate::{bytes::any, resource::Encoded};
 
+mod access_log;
 mod circles;
 #[cfg(test)]
 mod tests;
@@ -167,6 +163,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
     let http2 = said.http2.unwrap_or_default();
     let client = said.client.clone().unwrap_or_default();
     let upgrades = said.upgrades.as_ref().map_or_else(|| vec!["websocket".into()], |upgrades| upgrades.to_vec());
+    let logs = said.access_logs.iter().flat_map(|logs| logs.iter()).map(access_log::of_policy);
     HttpConnectionManager {
         stat_prefix: chain.route_config.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
@@ -195,7 +192,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         stream_idle_timeout: Some(duration(said.stream_idle_timeout.unwrap_or(edge.stream_idle_timeout))),
         request_headers_timeout: Some(duration(edge.request_headers_timeout)),
         drain_timeout: Some(duration(edge.drain_timeout)),
-        access_log: if edge.access_log { vec![access_log()] } else { vec![] },
+        access_log: edge.access_log.then(access_log::of_edge).into_iter().chain(logs).collect(),
         use_remote_address: Some(boolean(client.by_connection.unwrap_or(true))),
         // Beside ranges of addresses Envoy takes neither this nor that of the extension.
         xff_num_trusted_hops: match &client.trusted_ranges[..] {
@@ -271,46 +268,4 @@ fn http_filters(pseudonym: &str) -> Vec<HttpFilter> {
     filters.push(filter(extension::STATEFUL_SESSION, any(&StatefulSession::default())));
     filters.push(filter(extension::ROUTER, any(&Router::default())));
     filters
-}
-
-/// The fields of the access log, each a command of Envoy's.
-const ACCESS_LOG: [(&str, &str); 24] = [
-    ("authority", "%REQ(:AUTHORITY)%"),
-    ("bytes_received", "%BYTES_RECEIVED%"),
-    ("bytes_sent", "%BYTES_SENT%"),
-    ("connection_termination_details", "%CONNECTION_TERMINATION_DETAILS%"),
-    ("downstream_local_address", "%DOWNSTREAM_LOCAL_ADDRESS%"),
-    ("downstream_remote_address", "%DOWNSTREAM_REMOTE_ADDRESS%"),
-    ("duration_ms", "%DURATION%"),
-    ("method", "%REQ(:METHOD)%"),
-    ("path", "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"),
-    ("protocol", "%PROTOCOL%"),
-    ("request_id", "%REQ(X-REQUEST-ID)%"),
-    ("requested_server_name", "%REQUESTED_SERVER_NAME%"),
-    ("response_code", "%RESPONSE_CODE%"),
-    ("response_code_details", "%RESPONSE_CODE_DETAILS%"),
-    ("response_flags", "%RESPONSE_FLAGS%"),
-    ("route_name", "%ROUTE_NAME%"),
-    ("start_time", "%START_TIME%"),
-    ("upstream_attempts", "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"),
-    ("upstream_cluster", "%UPSTREAM_CLUSTER_RAW%"),
-    ("upstream_duration_ms", "%RESPONSE_DURATION%"),
-    ("upstream_host", "%UPSTREAM_HOST%"),
-    ("upstream_transport_failure_reason", "%UPSTREAM_TRANSPORT_FAILURE_REASON%"),
-    ("user_agent", "%REQ(USER-AGENT)%"),
-    ("x_forwarded_for", "%REQ(X-FORWARDED-FOR)%"),
-];
-
-/// One line of JSON a request, values quoted by Envoy's encoder, to standard output.
-fn access_log() -> AccessLog {
-    let format = SubstitutionFormatString { omit_empty_values: true, ..SubstitutionFormatString::default() };
-    let fields = ACCESS_LOG.iter().map(|(name, command)| ((*name).to_owned(), (*command).into())).collect();
-    let fields = json_structure(&serde_json::Value::Object(fields));
-    let format = Fields::of(&format).message(tag::LOG_FORMAT_JSON_FORMAT, &fields).into_bytes();
-    let log = Fields::default().message(tag::STDOUT_ACCESS_LOG_LOG_FORMAT, &format).into_any::<StdoutAccessLog>();
-    AccessLog {
-        name: extension::STDOUT_ACCESS_LOG.into(),
-        config_type: Some(access_log::ConfigType::TypedConfig(log)),
-        ..AccessLog::default()
-    }
 }

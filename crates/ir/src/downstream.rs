@@ -63,6 +63,8 @@ pub struct HttpConfig {
     pub strip_port: Option<StripPort>,
     /// The protocols to which a connection may be upgraded, in lower case: these alone.
     pub upgrades: Option<Arc<[Arc<str>]>>,
+    /// Logs of requests, beside that of the settings.
+    pub access_logs: Option<Arc<[AccessLog]>>,
 }
 
 /// Where requests say whom they come from.
@@ -134,7 +136,93 @@ impl ListenerConfig {
                 server_name: http.server_name.or(other.server_name),
                 strip_port: http.strip_port.or(other.strip_port),
                 upgrades: http.upgrades.or(other.upgrades),
+                access_logs: http.access_logs.or(other.access_logs),
             },
         }
     }
 }
+
+/// A log of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AccessLog {
+    /// Where it goes.
+    pub to: LogStream,
+    /// What a line says.
+    pub format: LogFormat,
+    /// Which requests are logged; all of them if none.
+    pub filter: Option<LogFilter>,
+}
+
+/// What a proxy writes logs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a line says, with Envoy's operators.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LogFormat {
+    /// This, to the letter: a line ends where it says so.
+    Text(Arc<str>),
+    /// A JSON object, as text, on a line.
+    Json(Arc<str>),
+}
+
+/// Which requests are logged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LogFilter {
+    /// By the status.
+    Status(Compare, u32),
+    /// By how long they took, in milliseconds.
+    Duration(Compare, u32),
+    /// By the status of gRPC, by number; those that have none of them if `exclude`.
+    GrpcStatus {
+        /// Which.
+        statuses: Arc<[i32]>,
+        /// Whether these are left out.
+        exclude: bool,
+    },
+    /// Those with a header of exactly this value.
+    Header(Arc<str>, Arc<str>),
+    /// Those with one of these flags of Envoy.
+    Flags(Arc<[Arc<str>]>),
+    /// Those that are no health checks.
+    NotHealthCheck,
+    /// Those that are traced.
+    Traceable,
+    /// A share of them: so many of so many.
+    Share {
+        /// The key by which an operator of the proxy can say otherwise.
+        key: Arc<str>,
+        /// How many.
+        numerator: u32,
+        /// Of 100, 10,000 or 1,000,000.
+        denominator: u32,
+        /// Whether each is drawn by itself, not by its id.
+        independent: bool,
+    },
+    /// Those that pass all.
+    All(Arc<[LogFilter]>),
+    /// Those that pass any.
+    Any(Arc<[LogFilter]>),
+}
+
+/// How a number is compared with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compare {
+    /// It is equal.
+    Equal,
+    /// It is as great or greater.
+    AtLeast,
+    /// It is as small or smaller.
+    AtMost,
+}
+
+/// Envoy's response flags.
+pub const FLAGS: [&str; 29] = [
+    "LH", "UH", "UT", "LR", "UR", "UF", "UC", "UO", "NR", "DI", "FI", "RL", "UAEX", "RLSE", "DC", "URX", "SI", "IH",
+    "DPE", "UMSDR", "RFCF", "NFCF", "DT", "UPE", "NC", "OM", "DF", "DO", "DR",
+];

@@ -3,6 +3,7 @@
 //! A bound of the settings is never exceeded: what asks for more gets as much as there is, and is told. All else that cannot
 //! be is a fault, and the ports for which it holds are not served.
 
+mod access_log;
 mod connection;
 mod http;
 
@@ -228,6 +229,11 @@ pub fn samples() -> Value {
             "preserveHttp1HeaderCase": true, "proxy100Continue": true, "serverHeaderTransformation": "Overwrite",
             "serverName": "edge", "stripHostPortMode": "AnyPort", "stripTrailingHostDot": true,
             "upgradeConfig": {"enabledUpgrades": ["websocket", "spdy/3.1"]}, "acceptHttp10": false,
+            "accessLog": [
+                {"fileSink": {"path": "/dev/stdout", "stringFormat": "%REQ(:METHOD)% %RESPONSE_CODE% %DURATION%\n"},
+                    "filter": {"andFilter": [{"statusCodeFilter": {"op": "GE", "value": 500}}, {"notHealthCheckFilter": true}]}},
+                {"fileSink": {"path": "/dev/stderr", "jsonFormat": {"to": {"host": "%UPSTREAM_HOST%"}}}},
+            ],
         },
     })
 }

@@ -29,6 +29,63 @@ pub const PLAIN: &[&str] = &[
 /// Accepts a text whose operators Envoy fills in: those without parameters that are listed here, and `%REQ(NAME)%`,
 /// `%REQ(NAME?OTHER)%` and `%REQ(NAME):LENGTH%`. Two percent signs stand for one.
 pub fn text(text: &str) -> Result<(), Invalid> {
+    written(text, is_known)
+}
+
+/// Operators that take nothing, and that Envoy knows beside [`PLAIN`] where a request is logged.
+pub const LOGGED: &[&str] = &[
+    "ACCESS_LOG_TYPE",
+    "CONNECTION_TERMINATION_DETAILS",
+    "DOWNSTREAM_DIRECT_REMOTE_ADDRESS",
+    "DOWNSTREAM_HEADER_BYTES_RECEIVED",
+    "DOWNSTREAM_HEADER_BYTES_SENT",
+    "DOWNSTREAM_TLS_CIPHER",
+    "DOWNSTREAM_TLS_VERSION",
+    "DOWNSTREAM_TRANSPORT_FAILURE_REASON",
+    "DOWNSTREAM_WIRE_BYTES_RECEIVED",
+    "DOWNSTREAM_WIRE_BYTES_SENT",
+    "DURATION",
+    "FILTER_CHAIN_NAME",
+    "GRPC_STATUS",
+    "GRPC_STATUS_NUMBER",
+    "REQUEST_DURATION",
+    "REQUEST_TX_DURATION",
+    "RESPONSE_DURATION",
+    "RESPONSE_FLAGS_LONG",
+    "RESPONSE_TX_DURATION",
+    "TRACE_ID",
+    "UPSTREAM_CLUSTER",
+    "UPSTREAM_CLUSTER_RAW",
+    "UPSTREAM_HEADER_BYTES_RECEIVED",
+    "UPSTREAM_HEADER_BYTES_SENT",
+    "UPSTREAM_HOST",
+    "UPSTREAM_LOCAL_ADDRESS",
+    "UPSTREAM_REMOTE_ADDRESS",
+    "UPSTREAM_REQUEST_ATTEMPT_COUNT",
+    "UPSTREAM_TRANSPORT_FAILURE_REASON",
+    "UPSTREAM_WIRE_BYTES_RECEIVED",
+    "UPSTREAM_WIRE_BYTES_SENT",
+    "VIRTUAL_CLUSTER_NAME",
+];
+
+/// Accepts what a log says of a request: what [`text`] accepts, [`LOGGED`], and `%RESP(NAME)%` and `%TRAILER(NAME)%` as
+/// `%REQ(NAME)%`. What tells of the proxy's own environment is not among them.
+pub fn log_text(text: &str) -> Result<(), Invalid> {
+    written(text, is_logged)
+}
+
+/// The same of a JSON object.
+pub fn log_json(json: &Value) -> Result<(), Invalid> {
+    below_with(json, MAX_LEVELS, is_logged).map_err(|refused| refused.unwrap_or_else(|| too_deep(json)))
+}
+
+fn is_logged(operator: &str) -> bool {
+    is_known(operator)
+        || LOGGED.contains(&operator)
+        || ["RESP", "TRAILER"].iter().any(|name| operator.strip_prefix(name).is_some_and(is_of_header))
+}
+
+fn written(text: &str, is_known: fn(&str) -> bool) -> Result<(), Invalid> {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once('%') {
         if let Some(after) = after.strip_prefix('%') {
@@ -59,21 +116,21 @@ pub const MAX_LEVELS: usize = 30;
 
 /// Accepts a JSON body: not too deep, and every text in it one that [`text`] accepts.
 pub fn json(body: &Value) -> Result<(), Invalid> {
-    below(body, MAX_LEVELS).map_err(|refused| {
-        refused.unwrap_or_else(|| {
-            let why = format!("it nests more than {MAX_LEVELS} levels deep, which Envoy cannot read");
-            Invalid::new(&body.to_string(), why, "flatten it")
-        })
-    })
+    below_with(body, MAX_LEVELS, is_known).map_err(|refused| refused.unwrap_or_else(|| too_deep(body)))
+}
+
+fn too_deep(body: &Value) -> Invalid {
+    let why = format!("it nests more than {MAX_LEVELS} levels deep, which Envoy cannot read");
+    Invalid::new(&body.to_string(), why, "flatten it")
 }
 
 /// Fails without a word where there are more levels.
-fn below(value: &Value, levels: usize) -> Result<(), Option<Invalid>> {
+fn below_with(value: &Value, levels: usize, is_known: fn(&str) -> bool) -> Result<(), Option<Invalid>> {
     match value {
-        Value::String(written) => text(written).map_err(Some),
+        Value::String(text) => written(text, is_known).map_err(Some),
         Value::Array(_) | Value::Object(_) if levels == 0 => Err(None),
-        Value::Array(list) => list.iter().try_for_each(|value| below(value, levels - 1)),
-        Value::Object(fields) => fields.values().try_for_each(|value| below(value, levels - 1)),
+        Value::Array(list) => list.iter().try_for_each(|value| below_with(value, levels - 1, is_known)),
+        Value::Object(fields) => fields.values().try_for_each(|value| below_with(value, levels - 1, is_known)),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
 }
@@ -82,7 +139,12 @@ fn is_known(operator: &str) -> bool {
     if PLAIN.contains(&operator) {
         return true;
     }
-    let Some(rest) = operator.strip_prefix("REQ(") else { return false };
+    operator.strip_prefix("REQ").is_some_and(is_of_header)
+}
+
+/// Whether it is `(NAME)`, `(NAME?OTHER)`, and perhaps `:LENGTH`.
+fn is_of_header(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix('(') else { return false };
     let Some((names, length)) = rest.split_once(')') else { return false };
     let length = length.is_empty()
         || length

@@ -5,7 +5,10 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use ir::{
     Hostname, RouteId, Settings,
     backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
-    downstream::{Client, Http2, HttpConfig, ListenerConfig, ProxyProtocolFrom, ServerHeader, StripPort},
+    downstream::{
+        AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream,
+        ProxyProtocolFrom, ServerHeader, StripPort,
+    },
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
     matching::{Condition, PathMatch, RequestMatch, ValueMatch},
@@ -514,8 +517,46 @@ fn said() -> ListenerConfig {
             server_name: Some("edge".into()),
             strip_port: Some(StripPort::Any),
             upgrades: Some(vec!["websocket".into(), "spdy/3.1".into()].into()),
+            access_logs: Some(access_logs()),
         },
     }
+}
+
+/// Each operator, and each filter.
+fn access_logs() -> Arc<[AccessLog]> {
+    let operators = format::PLAIN.iter().chain(format::LOGGED).map(|operator| format!("%{operator}%"));
+    let every = operators.chain(["%REQ(:path)%", "%RESP(a?b):3%", "%TRAILER(c)%"].map(Into::into));
+    let text = every.collect::<Vec<_>>().join(" ");
+    let filters = vec![
+        LogFilter::Status(Compare::AtLeast, 500),
+        LogFilter::Duration(Compare::AtMost, u32::MAX),
+        LogFilter::GrpcStatus { statuses: (0..17).collect(), exclude: true },
+        LogFilter::Header("x-a".into(), "b".into()),
+        LogFilter::Flags(FLAGS.map(Into::into).into()),
+        LogFilter::NotHealthCheck,
+        LogFilter::Traceable,
+        LogFilter::Share { key: "a.b".into(), numerator: 5, denominator: 10_000, independent: true },
+    ];
+    let json = r#"{"a": {"b": ["%DURATION%", 3, true]}}"#;
+    [
+        AccessLog { to: LogStream::Stdout, format: LogFormat::Text(text.into()), filter: None },
+        AccessLog {
+            to: LogStream::Stderr,
+            format: LogFormat::Json(json.into()),
+            filter: Some(LogFilter::Any(filters.clone().into())),
+        },
+        AccessLog {
+            to: LogStream::Stderr,
+            format: LogFormat::Text("%PROTOCOL%".into()),
+            filter: Some(LogFilter::All(filters.into())),
+        },
+        AccessLog {
+            to: LogStream::Stdout,
+            format: LogFormat::Text("-".into()),
+            filter: Some(LogFilter::Status(Compare::Equal, 200)),
+        },
+    ]
+    .into()
 }
 
 /// The same of what stands in place of some of it.

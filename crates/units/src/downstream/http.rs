@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use validate::{cidr, header};
 
-use super::{Read, Reading, boolean, number, text, unserved};
+use super::{Read, Reading, access_log, boolean, number, text, unserved};
 use crate::{Refused, spec, upstream::connection};
 
 /// The field that they are in.
@@ -37,7 +37,10 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
             if boolean(value)? { unserved("HTTP/1.0 is not served; remove it") } else { Ok(()) }
         },
     ),
-    ("httpSettings.accessLog", |_, _| unserved("access logs of policies are not served yet; remove it")),
+    ("httpSettings.accessLog", |value, reading| {
+        reading.config.http.access_logs = Some(access_log::read(value)?);
+        Ok(())
+    }),
     ("httpSettings.defaultHostForHttp10", |_, _| unserved("HTTP/1.0 is not served; remove it")),
     ("httpSettings.earlyRequestHeaderModifier", |_, _| {
         unserved("headers are not changed before routing; use headerModifiers of a TrafficPolicy, or remove it")

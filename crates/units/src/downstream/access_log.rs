@@ -1,0 +1,314 @@
+//! Access logs.
+
+use std::sync::Arc;
+
+use ir::downstream::{AccessLog, Compare, FLAGS, LogFilter, LogFormat, LogStream};
+use serde::Deserialize;
+use serde_json::Value;
+use validate::{format, header};
+
+use crate::{Refused, spec};
+
+/// The most of them, as the definition of the kind has it.
+const MOST: usize = 16;
+/// The most filters in one: each is asked for each request.
+const MOST_FILTERS: usize = 32;
+/// The longest format, in bytes.
+const LONGEST: usize = 4096;
+
+/// The statuses of gRPC by number.
+const STATUSES: [&str; 17] = [
+    "OK",
+    "CANCELED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LogSpec {
+    file_sink: Option<FileSpec>,
+    filter: Option<FilterSpec>,
+    grpc_service: Option<Value>,
+    open_telemetry: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FileSpec {
+    path: String,
+    string_format: Option<String>,
+    json_format: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FilterSpec {
+    and_filter: Option<Vec<FilterSpec>>,
+    or_filter: Option<Vec<FilterSpec>>,
+    cel_filter: Option<Value>,
+    duration_filter: Option<CompareSpec>,
+    grpc_status_filter: Option<GrpcSpec>,
+    header_filter: Option<HeaderFilterSpec>,
+    not_health_check_filter: Option<bool>,
+    response_flag_filter: Option<FlagsSpec>,
+    runtime_filter: Option<RuntimeSpec>,
+    status_code_filter: Option<CompareSpec>,
+    traceable_filter: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompareSpec {
+    op: String,
+    value: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrpcSpec {
+    #[serde(default)]
+    statuses: Vec<String>,
+    #[serde(default)]
+    exclude: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderFilterSpec {
+    header: HeaderSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderSpec {
+    name: String,
+    value: String,
+    r#type: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlagsSpec {
+    flags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuntimeSpec {
+    runtime_key: String,
+    percent_sampled: Option<ShareSpec>,
+    #[serde(default)]
+    use_independent_randomness: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShareSpec {
+    numerator: u32,
+    denominator: Option<String>,
+}
+
+pub(super) fn read(value: &Value) -> Result<Arc<[AccessLog]>, Refused> {
+    let written: Vec<Value> = spec::decode(value)?;
+    spec::at_most(&written, "", MOST)?;
+    let each = |(index, value): (usize, &Value)| {
+        let at = format!("[{index}]");
+        spec::decode(value).and_then(|written| log(&written)).map_err(|refused| below(&at, refused))
+    };
+    written.iter().enumerate().map(each).collect()
+}
+
+fn below(at: &str, refused: Refused) -> Refused {
+    let dot = if refused.field.is_empty() { "" } else { "." };
+    Refused { field: format!("{at}{dot}{}", refused.field), ..refused }
+}
+
+fn log(written: &LogSpec) -> Result<AccessLog, Refused> {
+    if written.grpc_service.is_some() {
+        return Err(Refused::new("grpcService", "logs go to no server yet; use fileSink"));
+    }
+    if written.open_telemetry.is_some() {
+        return Err(Refused::new("openTelemetry", "logs go to no server yet; use fileSink"));
+    }
+    let Some(sink) = &written.file_sink else {
+        return Err(Refused::new("fileSink", "missing, and nothing else says where to write; set it"));
+    };
+    let to = match &*sink.path {
+        "/dev/stdout" => LogStream::Stdout,
+        "/dev/stderr" => LogStream::Stderr,
+        _ => {
+            let message = "a file of the proxy is not its tenants'; use /dev/stdout or /dev/stderr";
+            return Err(Refused::new("fileSink.path", message));
+        }
+    };
+    let long = |text: &str, field: &str| {
+        let message = format!("it has {} bytes, and {LONGEST} are the most; shorten it", text.len());
+        if text.len() > LONGEST { Err(Refused::new(field, message)) } else { Ok(()) }
+    };
+    let format = match (&sink.string_format, &sink.json_format) {
+        (Some(text), None) => {
+            let field = "fileSink.stringFormat";
+            long(text, field)?;
+            format::log_text(text).map_err(Refused::at(field))?;
+            if text.is_empty() {
+                return Err(Refused::new(field, "it is empty, so nothing would be logged; say something"));
+            }
+            LogFormat::Text(text.as_str().into())
+        }
+        (None, Some(json)) => {
+            let field = "fileSink.jsonFormat";
+            if !json.as_object().is_some_and(|fields| !fields.is_empty()) {
+                return Err(Refused::new(field, "must be a mapping with a field; correct it"));
+            }
+            let text = json.to_string();
+            long(&text, field)?;
+            format::log_json(json).map_err(Refused::at(field))?;
+            LogFormat::Json(text.into())
+        }
+        _ => return Err(Refused::new("fileSink", "has not one of stringFormat and jsonFormat; set exactly one")),
+    };
+    let mut count = 0;
+    let filter = written.filter.as_ref().map(|written| filter(written, true, &mut count));
+    Ok(AccessLog { to, format, filter: filter.transpose().map_err(|refused| below("filter", refused))? })
+}
+
+/// A filter. What is made of others stands at the top alone.
+fn filter(written: &FilterSpec, top: bool, count: &mut usize) -> Result<LogFilter, Refused> {
+    *count += 1;
+    if *count > MOST_FILTERS {
+        return Err(Refused::new("", format!("{MOST_FILTERS} filters are the most; leave some out")));
+    }
+    let mut all: Vec<Result<LogFilter, Refused>> = Vec::new();
+    let mut of = |list: &Option<Vec<FilterSpec>>, field: &str| -> Option<Result<Arc<[LogFilter]>, Refused>> {
+        let list = list.as_ref()?;
+        if !top || list.len() < 2 {
+            return Some(Err(Refused::new(field, "is made of two filters or more, and of no such list; correct it")));
+        }
+        let each = |(index, written): (usize, &FilterSpec)| {
+            filter(written, false, count).map_err(|refused| below(&format!("{field}[{index}]"), refused))
+        };
+        Some(list.iter().enumerate().map(each).collect())
+    };
+    all.extend(of(&written.and_filter, "andFilter").map(|list| list.map(LogFilter::All)));
+    all.extend(of(&written.or_filter, "orFilter").map(|list| list.map(LogFilter::Any)));
+    all.extend(
+        written
+            .cel_filter
+            .as_ref()
+            .map(|_| Err(Refused::new("celFilter", "expressions choose no logs yet; use another filter"))),
+    );
+    all.extend(
+        written
+            .duration_filter
+            .as_ref()
+            .map(|written| compare(written, "durationFilter").map(|(op, value)| LogFilter::Duration(op, value))),
+    );
+    all.extend(
+        written
+            .status_code_filter
+            .as_ref()
+            .map(|written| compare(written, "statusCodeFilter").map(|(op, value)| LogFilter::Status(op, value))),
+    );
+    all.extend(written.grpc_status_filter.as_ref().map(grpc));
+    all.extend(written.header_filter.as_ref().map(|written| header(&written.header)));
+    let switch = |on: bool, field: &str, filter: LogFilter| {
+        if on { Ok(filter) } else { Err(Refused::new(field, "false chooses nothing; remove it")) }
+    };
+    all.extend(written.not_health_check_filter.map(|on| switch(on, "notHealthCheckFilter", LogFilter::NotHealthCheck)));
+    all.extend(written.traceable_filter.map(|on| switch(on, "traceableFilter", LogFilter::Traceable)));
+    all.extend(written.response_flag_filter.as_ref().map(|written| flags(&written.flags)));
+    all.extend(written.runtime_filter.as_ref().map(share));
+    if all.len() != 1 {
+        return Err(Refused::new("", "must have exactly one filter; correct it"));
+    }
+    all.remove(0)
+}
+
+fn compare(written: &CompareSpec, field: &str) -> Result<(Compare, u32), Refused> {
+    let op = match &*written.op {
+        "EQ" => Compare::Equal,
+        "GE" => Compare::AtLeast,
+        "LE" => Compare::AtMost,
+        other => {
+            return Err(Refused::new(&format!("{field}.op"), format!("{other:?} is not known; use EQ, GE or LE")));
+        }
+    };
+    Ok((op, written.value))
+}
+
+fn grpc(written: &GrpcSpec) -> Result<LogFilter, Refused> {
+    let number = |(index, name): (usize, &String)| {
+        let at = STATUSES.iter().position(|known| known == name).and_then(|at| i32::try_from(at).ok());
+        let field = format!("grpcStatusFilter.statuses[{index}]");
+        at.ok_or_else(|| Refused::new(&field, format!("{name:?} is no status of gRPC; correct it")))
+    };
+    let statuses = written.statuses.iter().enumerate().map(number).collect::<Result<_, _>>()?;
+    Ok(LogFilter::GrpcStatus { statuses, exclude: written.exclude })
+}
+
+fn header(written: &HeaderSpec) -> Result<LogFilter, Refused> {
+    let at = |field: &str| format!("headerFilter.header.{field}");
+    if written.r#type.as_deref().is_some_and(|kind| kind != "Exact") {
+        return Err(Refused::new(&at("type"), "logs are chosen by exact values alone; use Exact"));
+    }
+    let name = header::match_name(&written.name).map_err(Refused::at(&at("name")))?;
+    header::match_value(&written.value).map_err(Refused::at(&at("value")))?;
+    Ok(LogFilter::Header(name.into(), written.value.as_str().into()))
+}
+
+fn flags(written: &[String]) -> Result<LogFilter, Refused> {
+    let field = "responseFlagFilter.flags";
+    if written.is_empty() {
+        return Err(Refused::new(field, "it is empty; name a flag"));
+    }
+    spec::at_most(written, field, FLAGS.len())?;
+    let known = |(index, flag): (usize, &String)| -> Result<Arc<str>, Refused> {
+        let message = format!("{flag:?} is no flag of Envoy; use one such as UF");
+        let is_known = FLAGS.contains(&flag.as_str());
+        if is_known { Ok(flag.as_str().into()) } else { Err(Refused::new(&format!("{field}[{index}]"), message)) }
+    };
+    Ok(LogFilter::Flags(written.iter().enumerate().map(known).collect::<Result<_, _>>()?))
+}
+
+fn share(written: &RuntimeSpec) -> Result<LogFilter, Refused> {
+    let key = &written.runtime_key;
+    if key.is_empty() || key.len() > 256 || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = "must be 1 to 256 visible characters; correct it";
+        return Err(Refused::new("runtimeFilter.runtimeKey", message));
+    }
+    let percent = written.percent_sampled.as_ref();
+    let denominator = match percent.and_then(|percent| percent.denominator.as_deref()).unwrap_or("HUNDRED") {
+        "HUNDRED" => 100,
+        "TEN_THOUSAND" => 10_000,
+        "MILLION" => 1_000_000,
+        other => {
+            let message = format!("{other:?} is not known; use HUNDRED, TEN_THOUSAND or MILLION");
+            return Err(Refused::new("runtimeFilter.percentSampled.denominator", message));
+        }
+    };
+    let numerator = percent.map_or(0, |percent| percent.numerator);
+    if numerator > denominator {
+        let message = format!("{numerator} of {denominator} is more than all; correct it");
+        return Err(Refused::new("runtimeFilter.percentSampled.numerator", message));
+    }
+    Ok(LogFilter::Share {
+        key: key.as_str().into(),
+        numerator,
+        denominator,
+        independent: written.use_independent_randomness,
+    })
+}
