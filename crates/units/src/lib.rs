@@ -232,7 +232,7 @@ impl Refused {
 
     /// The same of a whole policy; `unit` is the unit's field.
     fn problem(self, severity: Severity, reason: Reason, unit: &str) -> Problem {
-        let dot = if self.field.is_empty() { "" } else { "." };
+        let dot = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
         Problem::new(severity, reason, format!("spec.{unit}{dot}{}", self.field), self.message)
     }
 }

@@ -96,37 +96,37 @@ fn what_cannot_be_is_refused_by_name() {
         (json!({"httpSettings": {"acceptHttp10": true}}), "default.httpSettings.acceptHttp10"),
         (
             json!({"httpSettings": {"accessLog": [{"fileSink": {"path": "/tmp/log", "stringFormat": "a"}}]}}),
-            "default.httpSettings.accessLog.[0].fileSink.path",
+            "default.httpSettings.accessLog[0].fileSink.path",
         ),
         (
             json!({"httpSettings": {"accessLog": [{"fileSink": {"path": "/dev/stdout", "stringFormat": "%ENVIRONMENT(A)%"}}]}}),
-            "default.httpSettings.accessLog.[0].fileSink.stringFormat",
+            "default.httpSettings.accessLog[0].fileSink.stringFormat",
         ),
         (
             json!({"httpSettings": {"accessLog": [{"fileSink": {"path": "/dev/stdout"}}]}}),
-            "default.httpSettings.accessLog.[0].fileSink",
+            "default.httpSettings.accessLog[0].fileSink",
         ),
         (
             json!({"httpSettings": {"accessLog": [{"grpcService": {"logName": "a", "backendRef": {"name": "b"}}}]}}),
-            "default.httpSettings.accessLog.[0].grpcService",
+            "default.httpSettings.accessLog[0].grpcService",
         ),
         (
             json!({"httpSettings": {"accessLog": [{"openTelemetry": {}}]}}),
-            "default.httpSettings.accessLog.[0].openTelemetry",
+            "default.httpSettings.accessLog[0].openTelemetry",
         ),
         (
             json!({"httpSettings": {"accessLog": [log(&json!({"celFilter": {"match": "true"}}))]}}),
-            "default.httpSettings.accessLog.[0].filter.celFilter",
+            "default.httpSettings.accessLog[0].filter.celFilter",
         ),
-        (json!({"httpSettings": {"accessLog": [log(&json!({}))]}}), "default.httpSettings.accessLog.[0].filter"),
+        (json!({"httpSettings": {"accessLog": [log(&json!({}))]}}), "default.httpSettings.accessLog[0].filter"),
         (
             json!({"httpSettings": {"accessLog": [log(&json!({"responseFlagFilter": {"flags": ["NO"]}}))]}}),
-            "default.httpSettings.accessLog.[0].filter.responseFlagFilter.flags[0]",
+            "default.httpSettings.accessLog[0].filter.responseFlagFilter.flags[0]",
         ),
         (
             json!({"httpSettings": {"accessLog": [log(&json!({"headerFilter": {"header":
                 {"name": "a", "value": "b", "type": "RegularExpression"}}}))]}}),
-            "default.httpSettings.accessLog.[0].filter.headerFilter.header.type",
+            "default.httpSettings.accessLog[0].filter.headerFilter.header.type",
         ),
         (json!({"httpSettings": {"localReplies": {}}}), "default.httpSettings.localReplies"),
         (json!({"httpSettings": {"healthCheck": {"path": "/"}}}), "default.httpSettings.healthCheck"),
