@@ -79,8 +79,8 @@ impl Lookup for DownstreamOf {
                     let Some(said) = said.at(*port) else { continue };
                     let own = |field: &&'static str| merged.by.iter().all(|(known, _)| known != field);
                     let own: Vec<_> = said.fields.iter().copied().filter(own).collect();
-                    let holds = |field: &Option<&'static str>| field.is_none_or(|field| own.contains(&field));
-                    let faults = said.faults.iter().filter(|(field, _)| holds(field));
+                    let holds = |field: Option<&'static str>| field.is_none_or(|field| own.contains(&field));
+                    let faults = said.faults.iter().filter(|(field, _)| holds(*field));
                     merged.faults.extend(faults.map(|(_, fault)| (policy.clone(), fault.clone())));
                     merged.by.extend(own.into_iter().map(|field| (field, policy.clone())));
                     merged.config = merged.config.or(&said.config);

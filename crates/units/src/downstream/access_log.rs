@@ -56,6 +56,7 @@ struct FileSpec {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(clippy::struct_field_names, reason = "they are so named in the definition of the kind")]
 struct FilterSpec {
     and_filter: Option<Vec<FilterSpec>>,
     or_filter: Option<Vec<FilterSpec>>,
@@ -171,7 +172,7 @@ fn log(written: &LogSpec) -> Result<AccessLog, Refused> {
         }
         (None, Some(json)) => {
             let field = "fileSink.jsonFormat";
-            if !json.as_object().is_some_and(|fields| !fields.is_empty()) {
+            if json.as_object().is_none_or(serde_json::Map::is_empty) {
                 return Err(Refused::new(field, "must be a mapping with a field; correct it"));
             }
             let text = json.to_string();
