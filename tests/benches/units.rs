@@ -131,7 +131,7 @@ fn bootstrap(port: u16, policy: &Value) -> Result<Value> {
             let name = filter["name"].as_str().context("no name")?;
             let entries =
                 slots.iter().filter_map(|slot| slot.entry.as_ref()).filter(|entry| extensions::holder(entry) == name);
-            let said = extensions::extension(name, entries).body.to_bytes();
+            let said = extensions::extension(name, entries, |_| None).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
             filter.insert("typedConfig".into(), said["typedConfig"].take());
         }

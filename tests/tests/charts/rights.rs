@@ -17,7 +17,7 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 9] = [
+const TOLD: [Kind; 10] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
