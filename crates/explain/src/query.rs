@@ -88,7 +88,7 @@ impl Query {
             tried: Tried::default(),
         };
         let found = find(translator.inspect(), gateway, &request, &mut explanation);
-        Self { request, explanation, found }
+        Self { request: request.without_removed_headers(), explanation, found }
     }
 
     /// Looks through the routes.

@@ -40,7 +40,37 @@ pub enum BadRequest {
     Header(String),
 }
 
+/// Headers that Envoy removes before it looks for a route, since nobody who connects is within: they steer it, or are for it to
+/// say.
+const REMOVED: [&str; 19] = [
+    "x-envoy-decorator-operation",
+    "x-envoy-downstream-service-cluster",
+    "x-envoy-downstream-service-node",
+    "x-envoy-expected-rq-timeout-ms",
+    "x-envoy-force-trace",
+    "x-envoy-hedge-on-per-try-timeout",
+    "x-envoy-internal",
+    "x-envoy-ip-tags",
+    "x-envoy-max-retries",
+    "x-envoy-original-url",
+    "x-envoy-retriable-header-names",
+    "x-envoy-retriable-status-codes",
+    "x-envoy-retry-grpc-on",
+    "x-envoy-retry-on",
+    "x-envoy-upstream-alt-stat-name",
+    "x-envoy-upstream-rq-per-try-timeout-ms",
+    "x-envoy-upstream-rq-timeout-alt-response",
+    "x-envoy-upstream-rq-timeout-ms",
+    "x-forwarded-client-cert",
+];
+
 impl Request {
+    /// The request without the headers that Envoy does not take from those who connect to it.
+    pub(crate) fn without_removed_headers(mut self) -> Self {
+        self.headers.retain(|(name, _)| !REMOVED.contains(&name.as_str()));
+        self
+    }
+
     /// A request for an absolute URL with headers in the form `NAME: VALUE`. The port is left out of the host where the
     /// scheme implies it, as clients do, and a `host` header takes its place.
     pub fn new<'a>(method: &str, url: &str, headers: impl IntoIterator<Item = &'a str>) -> Result<Self, BadRequest> {

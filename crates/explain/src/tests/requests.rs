@@ -111,6 +111,14 @@ fn each_kind_of_condition_is_met_or_told_as_missing() {
 }
 
 #[test]
+fn headers_that_envoy_takes_from_nobody_who_connects_match_nothing() {
+    let conditions = json!({"matches": [{"headers": [{"name": "x-envoy-upstream-rq-timeout-ms", "value": "1"}]}],
+        "backendRefs": [{"name": "s", "port": 80}]});
+    let scene = scene([route("root", json!({"rules": [conditions]}))]);
+    assert_eq!(said(&ask(&scene, "GET", "http://a/", &["X-Envoy-Upstream-Rq-Timeout-Ms: 1"])), "404");
+}
+
+#[test]
 fn those_tried_before_say_why_they_did_not_match_and_those_behind_why_they_came_later() {
     let rule = |matching: Value| json!({"matches": [matching], "backendRefs": [{"name": "s", "port": 80}]});
     let old = json!("2020-01-01T00:00:00Z");
