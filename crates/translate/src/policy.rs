@@ -1,6 +1,6 @@
 //! Policies: attached to routes, rules, Gateways and listeners, inherited down trees of routes, and judged.
 //!
-//! What they target is in [`target`](crate::target). What a rule makes of the policies on
+//! What they target is in [`target`]. What a rule makes of the policies on
 //! it and on its ancestors is in [`rule`]; what those on a Gateway or listener do is in [`wide`].
 
 mod count;
