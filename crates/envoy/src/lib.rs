@@ -47,6 +47,7 @@ pub mod extension {
     pub(crate) const RAW_BUFFER: &str = "envoy.transport_sockets.raw_buffer";
     pub(crate) const PROXY_PROTOCOL: &str = "envoy.filters.listener.proxy_protocol";
     pub(crate) const TRUSTED_BY_ADDRESS: &str = "envoy.http.original_ip_detection.xff";
+    pub(crate) const EARLY_HEADER_MUTATION: &str = "envoy.http.early_header_mutation.header_mutation";
     pub(crate) const UPSTREAM_PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
     pub(crate) const PRESERVE_CASE: &str = "envoy.http.stateful_header_formatters.preserve_case";
     pub(crate) const UPSTREAM_CODEC: &str = "envoy.filters.http.upstream_codec";

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use envoy_types::pb::envoy::{
     config::{
+        common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
         core::v3::{
             CidrRange, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions, TrafficDirection,
             TransportSocket, TypedExtensionConfig, http_protocol_options::HeadersWithUnderscoresAction,
@@ -28,7 +29,10 @@ use envoy_types::pb::envoy::{
                 http_filter,
             },
         },
-        http::original_ip_detection::xff::v3::{XffConfig, XffTrustedCidrs},
+        http::{
+            early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation,
+            original_ip_detection::xff::v3::{XffConfig, XffTrustedCidrs},
+        },
         transport_sockets::tls::v3::{
             CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters, tls_parameters::TlsProtocol,
         },
@@ -164,6 +168,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
     let client = said.client.clone().unwrap_or_default();
     let upgrades = said.upgrades.as_ref().map_or_else(|| vec!["websocket".into()], |upgrades| upgrades.to_vec());
     let logs = said.access_logs.iter().flat_map(|logs| logs.iter()).map(access_log::of_policy);
+    let is_edge = client.by_connection.unwrap_or(true);
     HttpConnectionManager {
         stat_prefix: chain.route_config.to_string(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
@@ -193,15 +198,17 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         request_headers_timeout: Some(duration(edge.request_headers_timeout)),
         drain_timeout: Some(duration(edge.drain_timeout)),
         access_log: edge.access_log.then(access_log::of_edge).into_iter().chain(logs).collect(),
-        use_remote_address: Some(boolean(client.by_connection.unwrap_or(true))),
+        use_remote_address: Some(boolean(is_edge)),
         // Beside ranges of addresses Envoy takes neither this nor that of the extension.
         xff_num_trusted_hops: match &client.trusted_ranges[..] {
-            [] => client.trusted_hops.unwrap_or(edge.trusted_hops),
+            // Where the connection does not count, nor does the proxy that it comes from.
+            [] => client.trusted_hops.unwrap_or(edge.trusted_hops.saturating_sub(u32::from(!is_edge))),
             _ => 0,
         },
         skip_xff_append: client.skip_append.unwrap_or_default(),
         original_ip_detection_extensions: trusted(&client).into_iter().collect(),
-        internal_address_config: Some(nobody_is_internal()),
+        internal_address_config: is_edge.then(nobody_is_internal),
+        early_header_mutation_extensions: (!is_edge).then(without_steering).into_iter().collect(),
         proxy_100_continue: said.proxy_100.unwrap_or_default(),
         normalize_path: Some(boolean(true)),
         merge_slashes: true,
@@ -246,8 +253,25 @@ fn trusted(client: &Client) -> Option<TypedExtensionConfig> {
         .then(|| TypedExtensionConfig { name: extension::TRUSTED_BY_ADDRESS.into(), typed_config: Some(any(&message)) })
 }
 
+/// Removes headers by which clients tell of what a proxy did, and backends and access logs believe them. Envoy does so by
+/// itself where the address of the connection counts.
+fn without_steering() -> TypedExtensionConfig {
+    const NAMES: [&str; 6] = [
+        "x-envoy-decorator-operation",
+        "x-envoy-downstream-service-cluster",
+        "x-envoy-downstream-service-node",
+        "x-envoy-external-address",
+        "x-envoy-original-host",
+        "x-envoy-original-path",
+    ];
+    let remove = |name: &str| HeaderMutation { action: Some(Action::Remove(name.into())) };
+    let message = EarlyHeaderMutation { mutations: NAMES.into_iter().map(remove).collect() };
+    TypedExtensionConfig { name: extension::EARLY_HEADER_MUTATION.into(), typed_config: Some(any(&message)) }
+}
+
 /// Headers that steer Envoy (`x-envoy-…`) are removed, whoever sends them. An empty list would mean all private
-/// addresses, so the one range that is named never is a peer's.
+/// addresses, so the one range that is named never is a peer's. Where addresses come from headers any could be said, so that
+/// there must be no list, by which Envoy 1.40 holds nobody for internal either.
 fn nobody_is_internal() -> InternalAddressConfig {
     let nobody = CidrRange { address_prefix: "255.255.255.255".into(), prefix_len: Some(uint32(32)) };
     InternalAddressConfig { cidr_ranges: vec![nobody], ..InternalAddressConfig::default() }

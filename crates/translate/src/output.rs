@@ -14,7 +14,7 @@ use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
-    rule::Slot,
+    rule::{ExtensionEntry, Slot},
 };
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
-        capacity::AskedCluster,
+        capacity::{AskedCluster, AskedTokens},
         gateway::GatewayRow,
         host::{HostsOf, WideAsked},
         input::Config,
@@ -181,6 +181,11 @@ impl Derived for WideAsked {
                 let cluster = (listener.gateway.clone(), asked.into());
                 scope.demand::<AskedCluster>(cluster.clone());
                 scope.demand::<ServedCluster>(cluster);
+            }
+            for entry in slots.iter().filter_map(|slot| slot.entry.as_ref()) {
+                if let ExtensionEntry::Tokens(id) = entry {
+                    scope.demand::<AskedTokens>((listener.gateway.clone(), id.clone()));
+                }
             }
         }
         Some(())

@@ -152,6 +152,16 @@ impl Unit for Transformation {
             request: changes(written.request.as_ref(), Direction::Request)?,
             response: changes(written.response.as_ref(), Direction::Response)?,
         };
+        // What they become is compared part by part, which is for as many as may be served.
+        let directions = [(Direction::Request, &written.request), (Direction::Response, &written.response)];
+        for (direction, all) in directions.into_iter().filter(|_| !changes.are_plain()) {
+            let length = all.as_ref().map_or(0, Written::length);
+            if length > MOST_BYTES {
+                let message =
+                    format!("its texts have {length} bytes together, and {MOST_BYTES} are the most; shorten them");
+                return Err(Refused::new(direction.field(), message));
+            }
+        }
         let unit = Self::of(changes);
         unit.excess().map_or(Ok(unit), Err)
     }
@@ -258,6 +268,13 @@ impl Direction {
 }
 
 impl Written {
+    /// Bytes of all values.
+    fn length(&self) -> usize {
+        let headers = self.set.iter().chain(&self.add).filter_map(|header| header.value.as_deref());
+        let metadata = self.dynamic_metadata.iter().filter_map(|entry| entry.value.string_value.as_deref());
+        headers.chain(metadata).map(str::len).sum()
+    }
+
     /// In the order in which they are made.
     fn read(&self, direction: Direction) -> Result<Vec<Change>, Refused> {
         let field = direction.field();

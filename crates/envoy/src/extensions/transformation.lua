@@ -232,6 +232,7 @@ local function evaluate(state, item, first)
     if call then
       top = top - call[1] + 1
       stack[top] = call[2](state, stack[top], stack[top + 1], stack[top + 2])
+      spend(state, #stack[top])
     elseif letter == "=" then
       spend(state, #operand)
       top = top + 1
@@ -245,6 +246,7 @@ local function evaluate(state, item, first)
     elseif letter == "u" then
       local start, length = string.match(operand, "^(%d+):(%d*)$")
       stack[top] = substring(stack[top], assert(tonumber(start)), tonumber(length))
+      spend(state, #stack[top])
     elseif letter == "k" then
       top = top + 1
       stack[top] = state.kept and state.kept[assert(tonumber(operand))] or ""

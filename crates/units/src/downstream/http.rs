@@ -110,7 +110,8 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
         Ok(())
     }),
     ("httpSettings.serverName", |value, reading| {
-        let name = header::value(text(value)?).map_err(Refused::at(""))?;
+        let name = text(value)?;
+        header::match_value(name).map_err(Refused::at(""))?;
         if name.is_empty() {
             return Err(Refused::new("", "it is empty; name the server, or remove it"));
         }

@@ -34,6 +34,12 @@ use validate::{Invalid, duration, header, hostname, jwks, name};
 use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, problem, timeout};
 use crate::{mutations, spec};
 
+/// What trying all keys of an extension with one token may cost, in verifications by P-256.
+const MOST_COST: usize = 128;
+
+/// What a server counts, whose keys nobody knows.
+const COST_OF_SERVER: usize = 16;
+
 /// Most headers that claims go to, of one extension: each route has a copy of their names.
 const MOST_HEADERS: usize = 64;
 
@@ -80,18 +86,28 @@ impl Jwt {
             return Err(problem("jwt.providers", "it is empty, so nobody's token would do; write one"));
         }
         let (mut providers, mut asked, mut headers, mut keys) = (Vec::new(), Vec::new(), BTreeSet::new(), 0);
+        let mut cost = 0;
         for (index, written) in all.iter().enumerate() {
             let field = format!("jwt.providers[{index}]");
             let name = format!("{id}/{}", written.name);
-            let (source, own_keys) = source(&written.jwks, &format!("{field}.jwks"), &mut asked, follow)?;
+            let (source, own_keys, own_cost) = source(&written.jwks, &format!("{field}.jwks"), &mut asked, follow)?;
             let claims = claims_of(written.claims_to_headers.as_deref().unwrap_or_default(), &field)?;
             headers.extend(claims.iter().map(|(_, header)| header.clone()));
             keys += own_keys;
+            cost += own_cost;
             providers.push((name, provider(written, source, claims, &field)?));
         }
         if headers.len() > MOST_HEADERS {
             let message =
                 format!("claims go to {} headers, and {MOST_HEADERS} are the most; leave some out", headers.len());
+            return Err(problem("jwt.providers", message));
+        }
+        // A token that names no key is tried with all of them, by a worker that serves nobody meanwhile.
+        if cost > MOST_COST {
+            let message = format!(
+                "its keys count {cost} together, and {MOST_COST} is the most: one for a key, 8 for P-384, 16 for P-521 and for a \
+                 server; leave some out, or make several extensions"
+            );
             return Err(problem("jwt.providers", message));
         }
         let names: Vec<_> = providers.iter().map(|(name, _)| RequiresType::ProviderName(name.clone())).collect();
@@ -233,9 +249,10 @@ fn claims_of(written: &[ClaimToHeader], field: &str) -> Result<Vec<(String, Stri
 }
 
 /// The header to which the filter writes a claim that is meant for `header`. All extensions have the same for it: of each
-/// request the filter removes all of these first, and then writes those of one extension.
+/// request the filter removes all of these first, and then writes those of one extension. No client can send it, since
+/// listeners refuse names with an underscore: routes of before may look for a header that the filter does not know any more.
 fn own_header(header: &str) -> String {
-    format!("x-portcullis-claim-{}", bytes::short_name(&bytes::version([header.as_bytes()])))
+    format!("x_portcullis_claim_{}", bytes::short_name(&bytes::version([header.as_bytes()])))
 }
 
 /// What moves claims to the headers that they are meant for, in which nothing of the client's is left.
@@ -252,13 +269,13 @@ pub(crate) fn claims(headers: &[String]) -> Vec<HeaderMutation> {
     moves.collect()
 }
 
-/// Where keys are, and how many are known.
+/// Where keys are, how many are reckoned with, and what it costs at most to try them all.
 fn source(
     written: &JwksSource,
     field: &str,
     asked: &mut Vec<Asked>,
     follow: &mut dyn Follow,
-) -> Result<(JwksSourceSpecifier, usize), Problem> {
+) -> Result<(JwksSourceSpecifier, usize, usize), Problem> {
     match (&written.local, &written.remote) {
         (Some(local), None) => {
             let field = format!("{field}.local");
@@ -268,11 +285,11 @@ fn source(
             }
             let text = local.inline.as_deref().unwrap_or_default();
             let set = jwks::read(text).map_err(|why| problem(&format!("{field}.inline"), why))?;
-            Ok((JwksSourceSpecifier::LocalJwks(inline(set.json)), set.keys))
+            Ok((JwksSourceSpecifier::LocalJwks(inline(set.json)), set.keys, set.cost))
         }
         (None, Some(written)) => {
             let remote = remote(written, &format!("{field}.remote"), asked, follow)?;
-            Ok((JwksSourceSpecifier::RemoteJwks(remote), jwks::MOST_KEYS))
+            Ok((JwksSourceSpecifier::RemoteJwks(remote), jwks::MOST_KEYS, COST_OF_SERVER))
         }
         _ => Err(problem(field, "it must have exactly one of local and remote")),
     }

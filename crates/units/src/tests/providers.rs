@@ -240,7 +240,7 @@ fn no_header_that_a_tenant_names_is_one_that_the_filter_of_all_tenants_writes() 
     let provider = &json["typedConfig"]["providers"]["n/e/p"];
     let headers = provider["claimToHeaders"].as_array().expect("claims").iter().map(|claim| &claim["headerName"]);
     for header in headers {
-        assert!(header.as_str().is_some_and(|name| name.starts_with("x-portcullis-claim-")), "{header}");
+        assert!(header.as_str().is_some_and(|name| name.starts_with("x_portcullis_claim_")), "{header}");
     }
     assert_eq!(json["typedConfig"]["requirementMap"]["n/e"], json!({"providerName": "n/e/p"}));
 }
