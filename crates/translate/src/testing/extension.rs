@@ -24,17 +24,21 @@ pub(super) fn extensions() -> BoxedStrategy<Vec<Value>> {
         .boxed()
 }
 
+/// A Service, now and then one that is not there.
+fn backend() -> BoxedStrategy<Value> {
+    prop_oneof![15 => 0..3_u8, 1 => Just(3)]
+        .prop_map(|service| json!({"name": format!("s{service}"), "port": 80}))
+        .boxed()
+}
+
 /// Where a provider is, how long it may take, and how it is asked again.
 fn service() -> BoxedStrategy<Value> {
-    let timeout = || option::of(prop_oneof![8 => select(&["1ms", "5m", "250ms"][..]), 1 => Just("6m")]);
-    let retry = option::of((0..12_u8, timeout()).prop_map(|(attempts, base)| {
+    let timeout = || option::of(prop_oneof![16 => select(&["1ms", "5m", "250ms"][..]), 1 => Just("6m")]);
+    let retry = option::of((prop_oneof![8 => 0..10_u8, 1 => 10..12_u8], timeout()).prop_map(|(attempts, base)| {
         json!({"attempts": attempts, "backoff": base.map(|base| json!({"baseInterval": base, "maxInterval": "5m"}))})
     }));
-    (0..4_u8, timeout(), retry)
-        .prop_map(|(service, timeout, retry)| {
-            let backend = json!({"name": format!("s{service}"), "port": 80});
-            json!({"backendRef": backend, "requestTimeout": timeout, "retry": retry})
-        })
+    (backend(), timeout(), retry)
+        .prop_map(|(backend, timeout, retry)| json!({"backendRef": backend, "requestTimeout": timeout, "retry": retry}))
         .boxed()
 }
 
@@ -149,9 +153,9 @@ fn keys() -> BoxedStrategy<Value> {
     ];
     let duration = || option::of(select(&["1s", "500ms", "1h", "99999h"][..]));
     let url = prop_oneof![4 => Just("https://issuer.example/keys".to_owned()), 1 => values::hostile()];
-    let remote = (0..4_u8, url, duration(), duration(), any::<bool>(), option::of(0..12_i32)).prop_map(
-        |(service, url, cache, again, early, tries)| {
-            json!({"remote": {"url": url, "backendRef": {"name": format!("s{service}"), "port": 80}, "cacheDuration": cache,
+    let remote = (backend(), url, duration(), duration(), any::<bool>(), option::of(0..12_i32)).prop_map(
+        |(backend, url, cache, again, early, tries)| {
+            json!({"remote": {"url": url, "backendRef": backend, "cacheDuration": cache,
                 "asyncFetch": early.then(|| json!({"failedRefetchDuration": again})),
                 "retryPolicy": tries.map(|tries| json!({"numRetries": tries, "backOff": {"baseInterval": "10ms"}}))}})
         },
