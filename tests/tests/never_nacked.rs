@@ -106,12 +106,14 @@ fn insert(resources: &mut Resources, kind: &'static str, value: &Value) {
     resources.insert((kind, name), value);
 }
 
-/// Without what differs between `fieldName` and `field_name`, and without the type that Envoy adds at the top. Envoy does
-/// not print the users of basic authentication, of which a listener has none.
+/// Fields that Envoy prints in parts or not at all: users of basic authentication, and the names of those who have keys.
+const UNPRINTED: [&str; 2] = ["users", "credentials"];
+
+/// Without what differs between `fieldName` and `field_name`, and without what Envoy does not print.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let fields = fields.iter().filter(|(name, _)| *name != "users");
+            let fields = fields.iter().filter(|(name, _)| !UNPRINTED.contains(&name.as_str()));
             Value::Object(fields.map(|(name, value)| (name.replace('_', "").to_lowercase(), plain(value))).collect())
         }
         Value::Array(items) => items.iter().map(plain).collect(),
