@@ -14,6 +14,7 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
 test: envoy kubernetes ## Format, clippy, docs, all tests.
+	cargo fmt --all --check
 	@echo "PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/test $(TEST_THREADS)
 

@@ -11,7 +11,7 @@ use ir::{
 };
 use units::upstream::{self, UpstreamSaid};
 
-use super::{hosts::BackendHosts, reference::may_be_local};
+use super::hosts::{BackendHosts, may_be_local};
 use crate::{
     internal,
     tables::{

@@ -88,11 +88,10 @@ impl Hosts {
 impl Lookup for BackendHosts {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Result<Hosts, Problem>> {
         let backend = scope.get::<Backends>(key)?;
-        let may_be_local = scope.get::<Config>(&())?.local_backends;
         let object = Object::Backend((*backend).clone());
         let served = honoured(&object).and_then(|()| sound(&object));
         let read = |()| match &backend.spec.r#static {
-            Some(hosts) => read(hosts, may_be_local),
+            Some(hosts) => read(hosts, may_be_local(scope)),
             None => Err(fault("spec.static", "it is missing, and no other form is served; name hosts in it")),
         };
         Some(served.and_then(read))
@@ -106,6 +105,11 @@ impl Lookup for BackendHosts {
 
 fn fault(field: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::new(Severity::Refused, Reason::Invalid, field, message)
+}
+
+/// Whether Backends may lead to what is local to a proxy.
+pub(super) fn may_be_local(scope: &Scope<'_>) -> bool {
+    scope.get::<Config>(&()).is_some_and(|config| config.local_backends)
 }
 
 fn read(written: &StaticBackend, may_be_local: bool) -> Result<Hosts, Problem> {

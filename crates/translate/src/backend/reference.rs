@@ -10,14 +10,14 @@ use ir::{
     route::BackendRef,
 };
 
-use super::{config, hosts::BackendHosts};
+use super::{
+    config,
+    hosts::{BackendHosts, may_be_local},
+};
 use crate::{
     grant::{Referrer, permits},
     internal,
-    tables::{
-        backend::{Reach, Reached, ServicePorts, Sought, Unusable},
-        input::Config,
-    },
+    tables::backend::{Reach, Reached, ServicePorts, Sought, Unusable},
 };
 
 /// Where a reference leads.
@@ -131,11 +131,6 @@ pub(crate) fn follow(
 
 fn plural(kind: &str) -> String {
     kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"))
-}
-
-/// Whether Backends may lead to what is local to a proxy.
-pub(crate) fn may_be_local(scope: &Scope<'_>) -> bool {
-    scope.get::<Config>(&()).is_some_and(|config| config.local_backends)
 }
 
 /// Why nobody reaches a backend to which a policy of connections applies that is not valid there.
