@@ -12,7 +12,7 @@ use api::meta::LabelSelector;
 use api::{Kind, Object, ObjectId};
 use cluster::watch::{Options, Scope};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{Namespace, Service, ServiceSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -67,7 +67,7 @@ const EVERYTHING: &str = r#"
     default: {proxyProtocol: {}}}}
 ---
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: GatewayExtension, metadata: {name: watched},
-  spec: {extAuth: {grpcService: {backendRef: {name: watched, port: 80}}}}}
+  spec: {jwt: {providers: [{name: watched, jwks: {local: {configMapRef: {name: watched}}}}]}}}
 ---
 {apiVersion: gateway.portcullis.dev/v1alpha1, kind: RewritePolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}],
@@ -97,7 +97,9 @@ const EVERYTHING: &str = r#"
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: nobodys}, stringData: {tls.crt: c}}
 ---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: watched}, data: {a: b}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: watched}, data: {a: b, jwks: c}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: nobodys}, data: {jwks: c}}
 "#;
 
 /// Somebody who may read routes, and nothing else.
@@ -120,36 +122,38 @@ fn watched(kind: Kind, namespace: &str) -> ObjectId {
     }
 }
 
-fn config_map(name: &str, value: &str) -> ConfigMap {
-    let mut object = ConfigMap::default();
+/// One that is reached in no way, of which there may be any number.
+fn service(name: &str, value: &str) -> Service {
+    let mut object = Service::default();
     object.metadata.name = Some(name.to_owned());
-    object.data = Some([("value".to_owned(), value.to_owned())].into());
+    object.metadata.labels = Some([("value".to_owned(), value.to_owned())].into());
+    object.spec = Some(ServiceSpec { cluster_ip: Some("None".to_owned()), ..ServiceSpec::default() });
     object
 }
 
-fn config_id(namespace: &str, name: &str) -> ObjectId {
-    ObjectId::new(Kind::ConfigMap, namespace, name)
+fn service_id(namespace: &str, name: &str) -> ObjectId {
+    ObjectId::new(Kind::Service, namespace, name)
 }
 
-async fn create(api: &Api<ConfigMap>, name: &str) -> Result<()> {
-    api.create(&PostParams::default(), &config_map(name, "first")).await?;
+async fn create(api: &Api<Service>, name: &str) -> Result<()> {
+    api.create(&PostParams::default(), &service(name, "first")).await?;
     Ok(())
 }
 
-async fn change(api: &Api<ConfigMap>, name: &str) -> Result<()> {
-    let patch = json!({ "data": { "value": "second" } });
+async fn change(api: &Api<Service>, name: &str) -> Result<()> {
+    let patch = json!({ "metadata": { "labels": { "value": "second" } } });
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
     Ok(())
 }
 
-async fn delete(api: &Api<ConfigMap>, name: &str) -> Result<()> {
+async fn delete(api: &Api<Service>, name: &str) -> Result<()> {
     api.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
 
 fn value(seen: &Seen, id: &ObjectId) -> Option<String> {
-    let Some(Object::ConfigMap(object)) = seen.objects.get(id) else { return None };
-    object.data.get("value").map(ToString::to_string)
+    let Some(Object::Service(object)) = seen.objects.get(id) else { return None };
+    object.labels.get("value").map(ToString::to_string)
 }
 
 async fn label(client: &Client, namespace: &str, label: &str, value: Option<&str>) -> Result<()> {
@@ -177,6 +181,11 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
     let Some(Object::Secret(secret)) = seen.objects.get(&watched(Kind::Secret, &namespace)) else { bail!("no Secret") };
     ensure!(secret.data.0.keys().map(|key| &**key).eq(["tls.crt"]), "{secret:?}");
     ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::Secret, &*namespace, "nobodys")), "nobody refers to it");
+    let Some(Object::ConfigMap(map)) = seen.objects.get(&watched(Kind::ConfigMap, &namespace)) else {
+        bail!("no ConfigMap")
+    };
+    ensure!(map.data.keys().map(|key| &**key).eq(["jwks"]), "{map:?}");
+    ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::ConfigMap, &*namespace, "nobodys")), "nobody refers to it");
     ensure!(!seen.objects.contains_key(&ObjectId::new(Kind::Secret, &*namespace, "release")), "a release was sent");
 
     let route = watched(Kind::HttpRoute, &namespace);
@@ -215,32 +224,32 @@ async fn an_object_of_every_kind_arrives_and_goes() -> Result<()> {
 async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_is_still_there() -> Result<()> {
     let mut server = ApiServer::start().await?;
     let proxy = Proxy::start(address(&server)?).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let services: Api<Service> = Api::namespaced(server.client().await?, "default");
     for name in ["changed", "deleted", "kept"] {
-        create(&maps, name).await?;
+        create(&services, name).await?;
     }
-    let mut seen = Seen::start_by(&server, options(&[Kind::ConfigMap]), Some(proxy.address())).await?;
-    seen.until_synced(&[Kind::ConfigMap]).await?;
-    ensure!(seen.objects.contains_key(&config_id("default", "kept")), "{:?}", seen.objects.keys());
+    let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;
+    seen.until_synced(&[Kind::Service]).await?;
+    ensure!(seen.objects.contains_key(&service_id("default", "kept")), "{:?}", seen.objects.keys());
     seen.news();
 
     proxy.cut();
-    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::ConfigMap)).await?;
-    change(&maps, "changed").await?;
-    delete(&maps, "deleted").await?;
-    create(&maps, "added").await?;
+    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::Service)).await?;
+    change(&services, "changed").await?;
+    delete(&services, "deleted").await?;
+    create(&services, "added").await?;
     // The new one does not remember the versions of the old one, so that there is a list again.
     server.kill().await?;
     server.restart().await?;
     proxy.mend();
     seen.until_fresh().await?;
-    seen.until_gone(&config_id("default", "deleted")).await?;
-    seen.until_put(&config_id("default", "added")).await?;
-    ensure!(value(&seen, &config_id("default", "changed")).as_deref() == Some("second"), "not changed");
+    seen.until_gone(&service_id("default", "deleted")).await?;
+    seen.until_put(&service_id("default", "added")).await?;
+    ensure!(value(&seen, &service_id("default", "changed")).as_deref() == Some("second"), "not changed");
     let told = seen.news();
     ensure!(!told.iter().any(|line| line.contains("/kept")), "nothing happened to it: {told:#?}");
     let removed: Vec<_> = told.iter().filter(|line| line.starts_with("remove")).collect();
-    ensure!(removed == ["remove ConfigMap default/deleted"], "{told:#?}");
+    ensure!(removed == ["remove Service default/deleted"], "{told:#?}");
     Ok(())
 }
 
@@ -248,23 +257,23 @@ async fn an_api_server_that_died_and_came_back_with_changes_takes_nothing_that_i
 async fn connections_that_are_dead_or_a_server_that_hangs_are_noticed() -> Result<()> {
     let server = ApiServer::start().await?;
     let proxy = Proxy::start(address(&server)?).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
-    let mut seen = Seen::start_by(&server, options(&[Kind::ConfigMap]), Some(proxy.address())).await?;
-    seen.until_synced(&[Kind::ConfigMap]).await?;
+    let services: Api<Service> = Api::namespaced(server.client().await?, "default");
+    let mut seen = Seen::start_by(&server, options(&[Kind::Service]), Some(proxy.address())).await?;
+    seen.until_synced(&[Kind::Service]).await?;
 
     proxy.silence();
-    create(&maps, "unheard").await?;
-    seen.until_put(&config_id("default", "unheard")).await?;
+    create(&services, "unheard").await?;
+    seen.until_put(&service_id("default", "unheard")).await?;
     let told = seen.news();
     ensure!(!told.iter().any(|line| line.starts_with("stale")), "a new connection is no failure: {told:#?}");
 
     server.freeze().await?;
-    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::ConfigMap)).await?;
-    ensure!(seen.objects.contains_key(&config_id("default", "unheard")), "taken away");
+    seen.until("the failure", |seen| seen.stale.contains_key(&Kind::Service)).await?;
+    ensure!(seen.objects.contains_key(&service_id("default", "unheard")), "taken away");
     server.thaw().await?;
     seen.until_fresh().await?;
-    create(&maps, "later").await?;
-    seen.until_put(&config_id("default", "later")).await
+    create(&services, "later").await?;
+    seen.until_put(&service_id("default", "later")).await
 }
 
 #[tokio::test]
@@ -361,29 +370,29 @@ async fn objects_come_and_go_with_the_labels_of_their_namespace() -> Result<()> 
     let (ours, theirs) = (server.namespace().await?, server.namespace().await?);
     let key = format!("selected-by-{ours}");
     label(&client, &ours, &key, Some("yes")).await?;
-    let maps = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    create(&maps(&ours), "a").await?;
-    create(&maps(&theirs), "a").await?;
+    let services = |namespace: &str| Api::<Service>::namespaced(client.clone(), namespace);
+    create(&services(&ours), "a").await?;
+    create(&services(&theirs), "a").await?;
     let selector: LabelSelector = serde_json::from_value(json!({ "matchLabels": { &key: "yes" } }))?;
-    let kinds = [Kind::ConfigMap, Kind::Service, Kind::GatewayClass];
+    let kinds = [Kind::Service, Kind::EndpointSlice, Kind::GatewayClass];
     let mut seen = Seen::start(server, Options { scope: Scope::Selector(selector), ..options(&kinds) }).await?;
     seen.until_synced(&kinds).await?;
     let foreign = |seen: &Seen| {
         let foreign = |id: &&ObjectId| !id.namespace.is_empty() && *id.namespace != *ours;
         seen.objects.keys().find(foreign).cloned()
     };
-    ensure!(seen.objects.contains_key(&config_id(&ours, "a")), "{:?}", seen.objects.keys());
+    ensure!(seen.objects.contains_key(&service_id(&ours, "a")), "{:?}", seen.objects.keys());
     ensure!(foreign(&seen).is_none(), "{:?}", foreign(&seen));
 
     label(&client, &theirs, &key, Some("yes")).await?;
-    seen.until_put(&config_id(&theirs, "a")).await?;
-    create(&maps(&theirs), "b").await?;
-    seen.until_put(&config_id(&theirs, "b")).await?;
+    seen.until_put(&service_id(&theirs, "a")).await?;
+    create(&services(&theirs), "b").await?;
+    seen.until_put(&service_id(&theirs, "b")).await?;
     label(&client, &theirs, &key, None).await?;
     seen.until("no objects of theirs", |seen| foreign(seen).is_none()).await?;
-    create(&maps(&theirs), "c").await?;
-    create(&maps(&ours), "c").await?;
-    seen.until_put(&config_id(&ours, "c")).await?;
+    create(&services(&theirs), "c").await?;
+    create(&services(&ours), "c").await?;
+    seen.until_put(&service_id(&ours, "c")).await?;
     ensure!(foreign(&seen).is_none(), "{:?}", foreign(&seen));
     Ok(())
 }
@@ -397,15 +406,16 @@ async fn named_namespaces_are_watched_by_themselves() -> Result<()> {
         create(&Api::namespaced(client.clone(), namespace), "a").await?;
     }
     let scope = Scope::Named([one.as_str().into(), two.as_str().into()].into());
-    let kinds = [Kind::ConfigMap, Kind::Namespace, Kind::GatewayClass];
+    let kinds = [Kind::Service, Kind::Namespace, Kind::GatewayClass];
     let mut seen = Seen::start(server, Options { scope, ..options(&kinds) }).await?;
     seen.until_synced(&kinds).await?;
-    let known: Vec<_> =
+    let mut known: Vec<_> =
         seen.objects.keys().filter(|id| id.kind != Kind::GatewayClass).map(ToString::to_string).collect();
-    let mut expected: Vec<_> = [&one, &two].map(|namespace| format!("ConfigMap {namespace}/a")).into();
+    let mut expected: Vec<_> = [&one, &two].map(|namespace| format!("Service {namespace}/a")).into();
     expected.extend([&one, &two].map(|namespace| format!("Namespace {namespace}")));
     // Names of namespaces are numbers, which are not sorted as such.
     expected.sort();
+    known.sort();
     ensure!(known == expected, "{known:?}");
     Ok(())
 }
@@ -414,19 +424,19 @@ async fn named_namespaces_are_watched_by_themselves() -> Result<()> {
 async fn thousands_of_objects_come_in_pages_where_there_are_no_streaming_lists() -> Result<()> {
     const COUNT: usize = 2_000;
     let server = ApiServer::start_with(&["--feature-gates=WatchList=false"]).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "default");
+    let services: Api<Service> = Api::namespaced(server.client().await?, "default");
     let created = stream::iter(0..COUNT).map(|number| {
-        let maps = maps.clone();
-        async move { create(&maps, &format!("c{number}")).await }
+        let services = services.clone();
+        async move { create(&services, &format!("c{number}")).await }
     });
     created.buffer_unordered(16).try_collect::<Vec<()>>().await?;
-    let mut seen = Seen::start(&server, options(&[Kind::ConfigMap])).await?;
-    seen.until_synced(&[Kind::ConfigMap]).await?;
+    let mut seen = Seen::start(&server, options(&[Kind::Service])).await?;
+    seen.until_synced(&[Kind::Service]).await?;
     let count = |seen: &Seen| seen.objects.keys().filter(|id| *id.namespace == *"default").count();
     ensure!(count(&seen) >= COUNT, "{}", count(&seen));
-    change(&maps, "c7").await?;
-    seen.until("a change", |seen| value(seen, &config_id("default", "c7")).as_deref() == Some("second")).await?;
-    delete(&maps, "c8").await?;
-    seen.until_gone(&config_id("default", "c8")).await?;
+    change(&services, "c7").await?;
+    seen.until("a change", |seen| value(seen, &service_id("default", "c7")).as_deref() == Some("second")).await?;
+    delete(&services, "c8").await?;
+    seen.until_gone(&service_id("default", "c8")).await?;
     seen.until_fresh().await
 }

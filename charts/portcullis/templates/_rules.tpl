@@ -55,9 +55,10 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
-# Certificates of listeners. Of all Secrets the metadata is watched; one that a Gateway names is read.
+# Certificates of listeners, credentials and keys of policies. Of all Secrets and ConfigMaps the metadata is watched; one that
+# a Gateway, a policy or an extension names is read.
 - apiGroups: [""]
-  resources: [secrets]
+  resources: [secrets, configmaps]
   verbs: [get, list, watch]
 # A Gateway is programmed when a proxy of it is available.
 - apiGroups: [apps]
@@ -71,12 +72,9 @@
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
-# Their bootstrap, and their address. Reading of Services is granted above.
+# Their bootstrap, and their address. Reading of both is granted above.
 - apiGroups: [""]
-  resources: [configmaps]
-  verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [""]
-  resources: [services]
+  resources: [configmaps, services]
   verbs: [create, patch, delete]
 - apiGroups: [apps]
   resources: [deployments]

@@ -1,14 +1,14 @@
 //! What objects need of other objects that are too many, or too secret, to be kept.
 //!
-//! A cluster is full of Secrets that are nobody's business here. This is the one door to them: what is named here is read,
+//! A cluster is full of Secrets and ConfigMaps that are nobody's business here. This is the one door to them: what is named here is read,
 //! these keys of it are kept, and of all others the watch keeps a name and a number. A reader of another key, or of another
 //! kind, is added here.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    BackendConfigPolicy, Gateway, Kind, Object, ObjectId,
-    core::{Secret, SecretData},
+    BackendConfigPolicy, Gateway, GatewayExtension, Kind, Object, ObjectId,
+    core::{ConfigMap, Secret, SecretData},
     meta::StringMap,
     shared::SecretObjectReference,
     traffic_policy::secrets,
@@ -19,6 +19,9 @@ pub const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// The key of certificates of authorities.
 pub const AUTHORITIES: &str = "ca.crt";
+
+/// The key of a ConfigMap with the keys by which tokens are judged.
+pub const KEY_SET: &str = "jwks";
 
 /// What one object needs of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,19 +99,9 @@ impl Selection {
 }
 
 impl Kind {
-    /// Whether anything is made of objects of the kind. Nothing reads ConfigMaps yet.
-    pub const fn is_read(self) -> bool {
-        !matches!(self, Self::ConfigMap)
-    }
-
-    /// The kinds that [`Kind::is_read`].
-    pub fn all_read() -> impl Iterator<Item = Self> {
-        Self::ALL.iter().copied().filter(|kind| kind.is_read())
-    }
-
     /// Whether an object of the kind is read only while another one refers to it, and only the keys that it needs.
     pub const fn is_read_by_reference(self) -> bool {
-        matches!(self, Self::Secret)
+        matches!(self, Self::Secret | Self::ConfigMap)
     }
 }
 
@@ -120,6 +113,7 @@ impl Object {
             Self::Gateway(gateway) => certificates(gateway),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
+            Self::GatewayExtension(extension) => key_sets(extension),
             _ => Vec::new(),
         }
     }
@@ -134,8 +128,10 @@ impl Object {
 
     /// Forgets the values of all keys but these.
     pub fn keep_keys(&mut self, keep: impl Fn(&str) -> bool) {
-        if let Self::Secret(Secret { data: SecretData(data), .. }) = self {
-            data.retain(|key, _| keep(key));
+        match self {
+            Self::Secret(Secret { data: SecretData(data), .. }) => data.retain(|key, _| keep(key)),
+            Self::ConfigMap(ConfigMap { data, .. }) => data.retain(|key, _| keep(key)),
+            _ => {}
         }
     }
 }
@@ -150,6 +146,18 @@ fn connection(policy: &BackendConfigPolicy) -> Vec<Reference> {
         Reference { id: ObjectId::new(Kind::Secret, Arc::clone(&policy.metadata.namespace), name), keys }
     };
     name.map(reference).into_iter().collect()
+}
+
+/// The ConfigMaps with the keys by which an extension judges tokens.
+fn key_sets(extension: &GatewayExtension) -> Vec<Reference> {
+    let providers = extension.spec.jwt.iter().flat_map(|jwt| &jwt.providers);
+    let named = providers.filter_map(|provider| provider.jwks.local.as_ref()?.config_map_ref.as_ref());
+    let named = named.map(|config_map| &config_map.name).filter(|name| !name.is_empty());
+    let reference = |name: &Arc<str>| Reference {
+        id: ObjectId::new(Kind::ConfigMap, Arc::clone(&extension.metadata.namespace), Arc::clone(name)),
+        keys: Keys::one(KEY_SET),
+    };
+    named.map(reference).collect()
 }
 
 fn certificate() -> Keys {
@@ -194,6 +202,21 @@ mod tests {
     }
 
     #[test]
+    fn an_extension_needs_the_key_sets_of_its_own_namespace_that_it_names() {
+        let local = |local| json!({ "name": "p", "jwks": { "local": local } });
+        let extension = json!({
+            "metadata": { "name": "e", "namespace": "n" },
+            "spec": { "jwt": { "providers": [
+                local(json!({ "configMapRef": { "name": "keys" } })), local(json!({ "configMapRef": {} })),
+                local(json!({ "inline": "{}" })),
+            ] } },
+        });
+        let extension = crate::decode_json(Kind::GatewayExtension, &extension.to_string()).expect("an extension");
+        let id = ObjectId::new(Kind::ConfigMap, "n", "keys");
+        assert_eq!(extension.references(), [Reference { id, keys: Keys::one(KEY_SET) }]);
+    }
+
+    #[test]
     fn only_the_keys_that_are_needed_are_kept() {
         let secret =
             json!({ "metadata": { "name": "s", "namespace": "n" }, "data": { "tls.crt": "YQ==", "other": "YQ==" } });
@@ -201,5 +224,11 @@ mod tests {
         secret.keep_keys(|key| CERTIFICATE.contains(&key));
         let Object::Secret(secret) = secret else { panic!("no Secret") };
         assert_eq!(secret.data.0.keys().map(|key| &**key).collect::<Vec<_>>(), ["tls.crt"]);
+
+        let map = json!({ "metadata": { "name": "c", "namespace": "n" }, "data": { "jwks": "{}", "other": "a" } });
+        let mut map = crate::decode_json(Kind::ConfigMap, &map.to_string()).expect("a ConfigMap");
+        map.keep_keys(|key| key == KEY_SET);
+        let Object::ConfigMap(map) = map else { panic!("no ConfigMap") };
+        assert_eq!(map.data.keys().map(|key| &**key).collect::<Vec<_>>(), ["jwks"]);
     }
 }

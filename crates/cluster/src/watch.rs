@@ -138,7 +138,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scope: Scope::default(),
-            kinds: Kind::all_read().collect(),
+            kinds: Kind::ALL.iter().copied().collect(),
             limits: Limits::default(),
             metrics: Metrics::default(),
         }

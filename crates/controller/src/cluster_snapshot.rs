@@ -115,7 +115,7 @@ impl Reading {
             objects: BTreeSet::new(),
             undecodable: BTreeMap::new(),
         };
-        Self { snapshot, awaited: Kind::all_read().collect(), failing: BTreeMap::new() }
+        Self { snapshot, awaited: Kind::ALL.iter().copied().collect(), failing: BTreeMap::new() }
     }
 
     fn refused(&mut self, kind: Kind, why: String) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn all_but(kind: Kind) -> impl Iterator<Item = Observed> {
-        Kind::all_read().filter(move |other| *other != kind).map(Observed::Synced)
+        Kind::ALL.iter().copied().filter(move |other| *other != kind).map(Observed::Synced)
     }
 
     #[test]

@@ -192,7 +192,7 @@ async fn snapshot(
     if snapshot.unread.is_empty() {
         return Ok(snapshot);
     }
-    if snapshot.unread.len() < api::Kind::all_read().count() && partial {
+    if snapshot.unread.len() < api::Kind::ALL.len() && partial {
         for (kind, why) in &snapshot.unread {
             note(format_args!("{kind} cannot be read, and counts as not there: {why}"));
         }

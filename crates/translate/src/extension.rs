@@ -24,7 +24,7 @@ use crate::{
     grant::{Referrer, permits},
     internal,
     route::backend_ref,
-    tables::input::{Config, Extensions},
+    tables::input::{Config, ConfigMaps, Extensions},
     violation::sound,
 };
 
@@ -84,6 +84,15 @@ impl Follow for References<'_, '_> {
             return Err(Problem::new(Severity::Refused, Reason::UnsupportedProtocol, format!("{field}.port"), message));
         }
         Ok(followed.asked())
+    }
+
+    fn config_map(&self, name: &Arc<str>, key: &str) -> Result<Arc<str>, String> {
+        let id = NsName::new(self.namespace.clone(), name.clone());
+        let Some(map) = self.scope.get::<ConfigMaps>(&id) else {
+            return Err(format!("ConfigMap {id} does not exist; create it, or correct the name"));
+        };
+        let value = map.data.get(key).filter(|value| !value.is_empty());
+        value.cloned().ok_or_else(|| format!("ConfigMap {id} has no data {key:?}: store it there"))
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn refused(
     deadline: Instant,
 ) -> Result<BTreeMap<Kind, String>, SnapshotError> {
     let mut probes = JoinSet::new();
-    for kind in Kind::all_read() {
+    for kind in Kind::ALL.iter().copied() {
         let client = client.clone();
         probes.spawn(async move { (kind, probe(&client, kind, deadline).await) });
     }

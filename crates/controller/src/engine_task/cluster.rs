@@ -56,7 +56,7 @@ impl ClusterSource {
             sinks,
             deploying,
             classes: Classes::default(),
-            awaited: Kind::all_read().collect(),
+            awaited: Kind::ALL.iter().copied().collect(),
             stale: BTreeMap::new(),
             undecodable: BTreeMap::new(),
             deferred: BTreeSet::new(),

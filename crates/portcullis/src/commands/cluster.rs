@@ -123,7 +123,7 @@ pub(crate) async fn status(args: cli::Status) -> anyhow::Result<ExitCode> {
         }
         Answers::Snapshot(snapshot) => {
             // Of some kinds not all that is there was read.
-            let whole = selection.kind.is_none_or(|kind| kind.is_read() && !kind.is_read_by_reference());
+            let whole = selection.kind.is_none_or(|kind| !kind.is_read_by_reference());
             known = Some(snapshot.objects.iter().any(|id| selection.takes(id))).filter(|known| *known || whole);
             StatusReport::of_snapshot(snapshot, &selection)
         }

@@ -203,6 +203,8 @@ objects! {
     Slices: NsName => EndpointSlice(api::core::EndpointSlice);
     /// Secrets to which others refer, with the keys that [`api::references`] names.
     Secrets: NsName => Secret(api::core::Secret);
+    /// ConfigMaps to which others refer, likewise.
+    ConfigMaps: NsName => ConfigMap(api::core::ConfigMap);
     /// Deployments.
     Deployments: NsName => Deployment(api::core::Deployment);
     /// Namespaces by name.

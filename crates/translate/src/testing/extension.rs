@@ -10,16 +10,20 @@ use serde_json::{Value, json};
 
 use super::{scene, values};
 
-/// GatewayExtensions, one of each name in [`values::EXTENSIONS`].
+/// GatewayExtensions, one of each name in [`values::EXTENSIONS`], and a ConfigMap with keys that they may name.
 pub(super) fn extensions() -> BoxedStrategy<Vec<Value>> {
-    (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter(), tokens(), tokens())
-        .prop_map(|all| {
+    let all =
+        (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter(), tokens(), tokens());
+    (all, key_set())
+        .prop_map(|(all, keys)| {
             let specs: [Value; 7] = all.into();
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"jwks": keys},
+                "metadata": {"namespace": "apps", "name": "keys"}});
             let named = values::EXTENSIONS.iter().zip(specs).map(|(name, spec)| {
                 json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
                     "metadata": {"namespace": "apps", "name": name}, "spec": spec})
             });
-            named.collect()
+            named.chain([map]).collect()
         })
         .boxed()
 }
@@ -136,7 +140,8 @@ fn maker() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn keys() -> BoxedStrategy<Value> {
+/// Keys as they are written.
+fn key_set() -> BoxedStrategy<String> {
     // A modulus of 2048 bits, a point of P-256, one that is none, and one of a curve that Envoy does not know.
     let rsa = json!({"kty": "RSA", "n": "_".repeat(341) + "w", "e": "AQAB", "alg": "RS256"});
     let point = json!({"kty": "EC", "crv": "P-256", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
@@ -146,11 +151,15 @@ fn keys() -> BoxedStrategy<Value> {
     let other = json!({"kty": "EC", "crv": "secp256k1", "x": "AQAB", "y": "AQAB"});
     let shared = json!({"kty": "oct", "k": "AQAB"});
     let key = select(vec![rsa, point.clone(), point, scene::key('A'), no_point, other, shared]);
-    let local = prop_oneof![
+    prop_oneof![
         4 => vec(key.clone(), 0..3).prop_map(|keys| json!({"keys": keys}).to_string()),
         2 => key.prop_map(|key| key.to_string()),
         1 => values::hostile(),
-    ];
+    ]
+    .boxed()
+}
+
+fn keys() -> BoxedStrategy<Value> {
     let duration = || option::of(select(&["1s", "500ms", "1h", "99999h"][..]));
     let url = prop_oneof![4 => Just("https://issuer.example/keys".to_owned()), 1 => values::hostile()];
     let remote = (backend(), url, duration(), duration(), any::<bool>(), option::of(0..12_i32)).prop_map(
@@ -160,5 +169,10 @@ fn keys() -> BoxedStrategy<Value> {
                 "retryPolicy": tries.map(|tries| json!({"numRetries": tries, "backOff": {"baseInterval": "10ms"}}))}})
         },
     );
-    prop_oneof![3 => local.prop_map(|text| json!({"local": {"inline": text}})), 1 => remote].boxed()
+    prop_oneof![
+        3 => key_set().prop_map(|text| json!({"local": {"inline": text}})),
+        1 => select(&["keys", "nobody"][..]).prop_map(|name| json!({"local": {"configMapRef": {"name": name}}})),
+        1 => remote,
+    ]
+    .boxed()
 }

@@ -76,6 +76,70 @@ fn new_keys_change_one_resource_and_wake_no_route() {
     assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (1, 0));
 }
 
+/// A ConfigMap of the namespace of extensions.
+fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps"}, "data": data})
+}
+
+/// An extension whose keys stand in the ConfigMap `keys`.
+fn named(name: &str) -> Value {
+    let jwks = json!({"local": {"configMapRef": {"name": "keys"}}});
+    let provider = json!({"name": "p", "issuer": "https://issuer.example", "jwks": jwks});
+    json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": name, "namespace": "apps"}, "spec": {"jwt": {"providers": [provider]}}})
+}
+
+#[test]
+fn keys_in_a_config_map_change_one_resource_and_wake_no_route() {
+    let set = |keys: &[Value]| json!({"jwks": json!({ "keys": keys }).to_string()});
+    let inline = scene([tokens("a", &[key('A')]), on("guarded", "a")]);
+    let mut scene = scene([named("a"), config_map("keys", set(&[key('A')])), on("guarded", "a")]);
+    assert_eq!(
+        filter(&scene)["providers"],
+        filter(&inline)["providers"],
+        "they are what they would be if they were written"
+    );
+    let changes = scene.put(config_map("keys", set(&[key('B'), key('A')])));
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, &*key.name)).collect();
+    assert_eq!(changed, [(ResourceKind::ExtensionConfig, RESOURCE)]);
+    let stats = scene.0.engine().stats();
+    let computed = |table: &str| stats.iter().find(|stats| stats.name == table).expect("a table").computed;
+    assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (1, 0));
+
+    let changes = scene.put(config_map("other", set(&[key('A')])));
+    assert!(changes.resources.is_empty(), "nobody refers to it");
+}
+
+#[test]
+fn a_config_map_without_keys_closes_what_awaits_it_until_they_are_there() {
+    let mut scene = scene([named("a"), tokens("b", &[key('B')]), on("guarded", "a"), on("other", "b")]);
+    let told = |scene: &Scene| scene.status(Kind::GatewayExtension, "apps/a").to_string();
+    for (data, why) in [
+        (None, "ConfigMap apps/keys does not exist; create it"),
+        (Some(json!({"other": "a"})), "ConfigMap apps/keys has no data \\\"jwks\\\": store it there"),
+        (Some(json!({"jwks": "secret"})), "no JSON Web Key Set"),
+        (Some(json!({"jwks": r#"{"kty": "oct", "k": "c2VjcmV0"}"#})), "whoever reads it can make tokens"),
+    ] {
+        if let Some(data) = data {
+            scene.put(config_map("keys", data));
+        }
+        assert_eq!(requirements(&scene), ["apps/b"]);
+        assert_eq!(row(&scene, "guarded.example")["directResponse"]["status"], 500);
+        let told = told(&scene);
+        assert!(told.contains(why) && told.contains("jwks.local.configMapRef.name"), "{told}");
+        assert!(!told.contains("secret") && !told.contains("c2VjcmV0"), "{told}");
+    }
+    scene.put(config_map("keys", json!({"jwks": key('A').to_string()})));
+    assert_eq!(requirements(&scene), ["apps/a", "apps/b"]);
+    assert!(row(&scene, "guarded.example")["route"].is_object());
+    // One of the same name elsewhere is not meant.
+    scene.remove(config_map("keys", json!({})));
+    let mut foreign = config_map("keys", json!({"jwks": key('A').to_string()}));
+    foreign["metadata"]["namespace"] = "infra".into();
+    scene.put(foreign);
+    assert_eq!(row(&scene, "guarded.example")["directResponse"]["status"], 500);
+}
+
 #[test]
 fn who_is_no_longer_referred_to_goes() {
     let mut scene = scene([tokens("a", &[key('A')]), tokens("b", &[key('B')]), on("guarded", "a"), on("other", "b")]);

@@ -10,7 +10,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use api::gateway_extension::{self, ClaimToHeader, JwksSource, JwtRetry, RemoteJwks, TokenSource, ValidationMode};
+use api::{
+    gateway_extension::{
+        self, ClaimToHeader, ConfigMapName, JwksSource, JwtRetry, LocalJwks, RemoteJwks, TokenSource, ValidationMode,
+    },
+    references::KEY_SET,
+};
 use envoy::{bytes, extensions::TokenJudges};
 use envoy_types::pb::{
     envoy::{
@@ -29,7 +34,11 @@ use envoy_types::pb::{
     google::protobuf::{Empty, UInt32Value},
 };
 use ir::{NsName, Problem, backend::Asked};
-use validate::{Invalid, duration, header, hostname, jwks, name};
+use validate::{
+    Invalid, duration, header, hostname,
+    jwks::{self, KeySet},
+    name,
+};
 
 use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, problem, timeout};
 use crate::{mutations, spec};
@@ -278,13 +287,7 @@ fn source(
 ) -> Result<(JwksSourceSpecifier, usize, usize), Problem> {
     match (&written.local, &written.remote) {
         (Some(local), None) => {
-            let field = format!("{field}.local");
-            if local.config_map_ref.is_some() {
-                let message = "keys in a ConfigMap are not served yet; write them inline, or name their server";
-                return Err(problem(&format!("{field}.configMapRef"), message));
-            }
-            let text = local.inline.as_deref().unwrap_or_default();
-            let set = jwks::read(text).map_err(|why| problem(&format!("{field}.inline"), why))?;
+            let set = keys(local, &format!("{field}.local"), follow)?;
             Ok((JwksSourceSpecifier::LocalJwks(inline(set.json)), set.keys, set.cost))
         }
         (None, Some(written)) => {
@@ -292,6 +295,20 @@ fn source(
             Ok((JwksSourceSpecifier::RemoteJwks(remote), jwks::MOST_KEYS, COST_OF_SERVER))
         }
         _ => Err(problem(field, "it must have exactly one of local and remote")),
+    }
+}
+
+/// The keys that are written, or that a ConfigMap has.
+fn keys(written: &LocalJwks, field: &str, follow: &dyn Follow) -> Result<KeySet, Problem> {
+    match (&written.inline, &written.config_map_ref) {
+        (Some(text), None) => jwks::read(text).map_err(|why| problem(&format!("{field}.inline"), why)),
+        (None, Some(ConfigMapName { name })) => {
+            let set = follow
+                .config_map(name, KEY_SET)
+                .and_then(|text| jwks::read(&text).map_err(|why| format!("ConfigMap {name}, {KEY_SET:?}: {why}")));
+            set.map_err(|why| problem(&format!("{field}.configMapRef.name"), why))
+        }
+        _ => Err(problem(field, "it must have exactly one of inline and configMapRef")),
     }
 }
 

@@ -171,7 +171,8 @@ fn remote(more: Value) -> Value {
 fn a_maker_of_tokens_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
     let cases = [
         (json!({}), "keys", "jwks"),
-        (json!({"jwks": {"local": {"configMapRef": {"name": "keys"}}}}), "not served yet", "jwks.local.configMapRef"),
+        (json!({"jwks": {"local": {"configMapRef": {"name": "a"}}}}), "does not exist", "jwks.local.configMapRef.name"),
+        (json!({"jwks": {"local": {"configMapRef": {"name": "bad"}}}}), "no JSON", "jwks.local.configMapRef.name"),
         (json!({"jwks": {"local": {"inline": "{}"}}}), "no JSON", "jwks.local.inline"),
         (json!({"jwks": key("A"), "issuer": "portcullis:n/e"}), "which no issuer", "issuer"),
         (json!({"jwks": key("A"), "audiences": [""]}), "0 bytes", "audiences[0]"),
@@ -221,6 +222,14 @@ fn a_maker_of_tokens_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
     };
     let refused = tokens_of(json!({"providers": [claims(0), claims(32), claims(64)]})).expect_err("too many");
     assert_eq!(refused.field, "spec.jwt.providers");
+}
+
+#[test]
+fn keys_of_a_config_map_are_what_they_would_be_if_they_were_written() {
+    let served = |jwks: Value| tokens_of(json!({"providers": [{"name": "p", "jwks": jwks}]})).expect("it is served");
+    let inline = json!({"kty": "OKP", "crv": "Ed25519", "x": "A".repeat(43)}).to_string();
+    let named = served(json!({"local": {"configMapRef": {"name": "keys"}}}));
+    assert_eq!(named, served(json!({"local": {"inline": inline}})));
 }
 
 /// What a claim is shown in may be named by anybody, and Envoy takes the header of that name from all requests.

@@ -1,5 +1,7 @@
 //! Who makes tokens that are taken.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::shared::BackendObjectReference;
@@ -114,7 +116,7 @@ pub struct LocalJwks {
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigMapName {
     /// Name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 /// Keys on a server.

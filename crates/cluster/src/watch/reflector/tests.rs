@@ -185,7 +185,7 @@ fn since(uri: &str) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_goes_on_where_it_was_cut() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     send(&chunks, &(change("MODIFIED", "a", 6) + &change("DELETED", "b", 7) + &bookmark(9))).await;
     scene.expect(["put a", "gone b"]).await;
     drop(chunks);
@@ -199,7 +199,7 @@ async fn a_watch_goes_on_where_it_was_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn lines_come_in_pieces_of_any_size() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     let text = change("ADDED", "x", 6) + "\n\r\n" + &change("ADDED", "y", 7) + &bookmark(8) + &change("ADDED", "z", 9);
     for byte in text.as_bytes() {
         chunks.send(Ok(Frame::data(Bytes::copy_from_slice(&[*byte])))).await.expect("somebody reads");
@@ -213,7 +213,7 @@ async fn lines_come_in_pieces_of_any_size() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_version_begins_an_up_to_date_list() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     send(&chunks, &line("ERROR", &json!({ "code": 410, "message": "too old" }))).await;
     scene.expect(["begin"]).await;
     let asked = scene.asked().await;
@@ -223,7 +223,7 @@ async fn an_unknown_version_begins_an_up_to_date_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     drop(chunks);
     for _ in 0..2 {
         let before = Instant::now();
@@ -240,7 +240,7 @@ async fn a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_for_minutes_is_asked_every_few_seconds() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     drop(chunks);
     let before = Instant::now();
     let mut requests = 0;
@@ -277,7 +277,7 @@ async fn a_server_that_fails_for_minutes_is_asked_every_few_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_on_which_nothing_is_heard_is_made_anew_and_that_is_no_failure() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     let before = Instant::now();
     let asked = scene.asked().await;
     let silence = before.elapsed();
@@ -290,7 +290,7 @@ async fn a_watch_on_which_nothing_is_heard_is_made_anew_and_that_is_no_failure()
 
 #[tokio::test(start_paused = true)]
 async fn garbage_is_told_and_what_was_read_before_it_stays() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     send(&chunks, &(change("ADDED", "b", 6) + "<html>\n" + &change("ADDED", "c", 7))).await;
     scene.expect(["put b"]).await;
     let event = scene.event().await;
@@ -300,7 +300,7 @@ async fn garbage_is_told_and_what_was_read_before_it_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_stops_half_way_is_begun_again_in_pages() {
-    let mut scene = Scene::new(Kind::ConfigMap);
+    let mut scene = Scene::new(Kind::Service);
     let chunks = scene.asked().await.answer(200, &[]);
     send(&chunks, &change("ADDED", "a", 3)).await;
     scene.expect(["begin", "put a", "failing the API server does not answer in time", "begin"]).await;
@@ -366,12 +366,12 @@ async fn routes_do_not_vanish_because_a_server_does_not_find_them_however_long()
 
 #[tokio::test(start_paused = true)]
 async fn changes_lists_failures_and_silence_are_counted_by_kind() {
-    let (mut scene, chunks) = Scene::listed(Kind::ConfigMap).await;
+    let (mut scene, chunks) = Scene::listed(Kind::Service).await;
     let metrics = scene.metrics.clone();
-    let label = KindLabel { kind: "ConfigMap" };
+    let label = KindLabel { kind: "Service" };
     let events = || metrics.events.get_or_create(&label).get();
     let lists = || metrics.lists.get_or_create(&label).get();
-    let errors = |reason| metrics.errors.get_or_create(&ErrorLabels { kind: "ConfigMap", reason }).get();
+    let errors = |reason| metrics.errors.get_or_create(&ErrorLabels { kind: "Service", reason }).get();
     assert_eq!((events(), lists()), (1, 1));
     send(&chunks, &(change("MODIFIED", "a", 6) + &change("DELETED", "b", 7))).await;
     scene.expect(["put a", "gone b"]).await;
@@ -432,7 +432,7 @@ async fn a_kind_that_is_not_there_is_no_failure_and_a_watch_that_went_is_not_sil
 async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
     let (client, mut asked) = server();
     let (_crds, known) = watch::channel(Arc::default());
-    let fetch = fetch(&client, &known, &Arc::new(Semaphore::new(1)), Target::Kind(Kind::ConfigMap), None);
+    let fetch = fetch(&client, &known, &Arc::new(Semaphore::new(1)), Target::Kind(Kind::Service), None);
     let fetched = tokio::spawn(async move { fetch.run(None, &OnceLock::new()).await });
     let page = |names: &[&str], next: &str| {
         let items = names.iter().map(|name| json!({ "metadata": { "name": name, "namespace": "n" } }));
@@ -441,7 +441,7 @@ async fn what_is_fetched_is_all_of_it_whatever_it_takes() {
     };
     drop(asked.recv().await);
     let first = asked.recv().await.expect("a request");
-    assert!(first.uri.starts_with("/api/v1/namespaces/n/configmaps?"), "{}", first.uri);
+    assert!(first.uri.starts_with("/api/v1/namespaces/n/services?"), "{}", first.uri);
     first.say(200, &page(&["a", "b"], "t")).await;
     asked.recv().await.expect("a request").say(410, "{}").await;
     let whole = asked.recv().await.expect("a request");

@@ -31,16 +31,16 @@ fn config(namespace: &str, name: &str, version: u32) -> Value {
 }
 
 fn bad(mut object: Value) -> Value {
-    object["data"] = 1.into();
+    object["spec"] = 1.into();
     object
 }
 
 fn put(object: &Value) -> Event {
-    event(Kind::ConfigMap, "ADDED", object)
+    event(Kind::Service, "ADDED", object)
 }
 
 fn gone(object: &Value) -> Event {
-    event(Kind::ConfigMap, "DELETED", object)
+    event(Kind::Service, "DELETED", object)
 }
 
 fn broken(why: &str) -> Event {
@@ -83,48 +83,48 @@ fn told(state: &mut State) -> String {
 }
 
 fn read(state: &mut State, events: Vec<Event>) -> String {
-    state.handle(Kind::ConfigMap, None, events);
+    state.handle(Kind::Service, None, events);
     told(state)
 }
 
 #[test]
 fn a_list_is_told_and_then_each_change() {
-    let mut state = state(&Scope::All, &[Kind::ConfigMap]);
+    let mut state = state(&Scope::All, &[Kind::Service]);
     let list = vec![Event::ListStarted, put(&config("n", "a", 1)), put(&config("n", "b", 2)), Event::ListComplete];
-    assert!(!state.has_read(Kind::ConfigMap));
-    assert_eq!(read(&mut state, list), "put ConfigMap n/a, put ConfigMap n/b, synced ConfigMap");
-    assert!(state.has_read(Kind::ConfigMap));
-    assert_eq!(read(&mut state, vec![put(&config("n", "a", 3))]), "put ConfigMap n/a");
-    assert_eq!(read(&mut state, vec![gone(&config("n", "a", 4))]), "remove ConfigMap n/a");
+    assert!(!state.has_read(Kind::Service));
+    assert_eq!(read(&mut state, list), "put Service n/a, put Service n/b, synced Service");
+    assert!(state.has_read(Kind::Service));
+    assert_eq!(read(&mut state, vec![put(&config("n", "a", 3))]), "put Service n/a");
+    assert_eq!(read(&mut state, vec![gone(&config("n", "a", 4))]), "remove Service n/a");
     assert_eq!(read(&mut state, vec![gone(&config("n", "a", 4))]), "");
 }
 
 #[test]
 fn a_relist_clears_nothing_and_tells_differences_alone() {
-    let mut state = state(&Scope::All, &[Kind::ConfigMap]);
+    let mut state = state(&Scope::All, &[Kind::Service]);
     let objects: Vec<_> = ["a", "b", "c"].map(|name| config("n", name, 1)).into();
     let list = [Event::ListStarted].into_iter().chain(objects.iter().map(put)).chain([Event::ListComplete]);
     read(&mut state, list.collect());
-    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&config("n", "b", 5))]), "put ConfigMap n/b");
+    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&config("n", "b", 5))]), "put Service n/b");
     assert_eq!(
         read(&mut state, vec![Event::ListStarted, put(&config("n", "b", 5))]),
         "",
         "it was cut and begins again"
     );
     let rest = vec![put(&objects[2]), put(&config("n", "d", 6)), Event::ListComplete];
-    assert_eq!(read(&mut state, rest), "put ConfigMap n/d, remove ConfigMap n/a, synced ConfigMap");
+    assert_eq!(read(&mut state, rest), "put Service n/d, remove Service n/a, synced Service");
 }
 
 #[test]
 fn an_object_that_becomes_undecodable_says_what_it_said_last() {
-    let mut state = state(&Scope::All, &[Kind::ConfigMap]);
+    let mut state = state(&Scope::All, &[Kind::Service]);
     read(&mut state, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]);
     let broken = bad(config("n", "a", 2));
-    assert_eq!(read(&mut state, vec![put(&broken)]), "undecodable ConfigMap n/a");
-    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&broken), Event::ListComplete]), "synced ConfigMap");
-    assert_eq!(read(&mut state, vec![put(&config("n", "a", 3))]), "put ConfigMap n/a");
+    assert_eq!(read(&mut state, vec![put(&broken)]), "undecodable Service n/a");
+    assert_eq!(read(&mut state, vec![Event::ListStarted, put(&broken), Event::ListComplete]), "synced Service");
+    assert_eq!(read(&mut state, vec![put(&config("n", "a", 3))]), "put Service n/a");
     read(&mut state, vec![put(&bad(config("n", "a", 4)))]);
-    assert_eq!(read(&mut state, vec![gone(&broken)]), "remove ConfigMap n/a");
+    assert_eq!(read(&mut state, vec![gone(&broken)]), "remove Service n/a");
 }
 
 #[test]
@@ -153,24 +153,24 @@ fn a_policy_that_never_was_decodable_is_its_targets_until_it_is() {
 
 #[test]
 fn a_kind_that_is_not_served_has_no_objects_and_may_come_back() {
-    let mut state = state(&Scope::All, &[Kind::ConfigMap]);
-    assert_eq!(read(&mut state, vec![Event::ListStarted, Event::NotServed]), "absent ConfigMap");
-    assert!(state.has_read(Kind::ConfigMap));
+    let mut state = state(&Scope::All, &[Kind::Service]);
+    assert_eq!(read(&mut state, vec![Event::ListStarted, Event::NotServed]), "absent Service");
+    assert!(state.has_read(Kind::Service));
     assert_eq!(read(&mut state, vec![Event::ListStarted, Event::NotServed]), "");
     let list = vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete];
-    assert_eq!(read(&mut state, list), "put ConfigMap n/a, synced ConfigMap");
-    assert_eq!(read(&mut state, vec![Event::NotServed]), "remove ConfigMap n/a, absent ConfigMap");
+    assert_eq!(read(&mut state, list), "put Service n/a, synced Service");
+    assert_eq!(read(&mut state, vec![Event::NotServed]), "remove Service n/a, absent Service");
 }
 
 #[test]
 fn a_failing_watch_takes_nothing_and_its_reason_is_told_once() {
-    let mut state = state(&Scope::All, &[Kind::ConfigMap]);
+    let mut state = state(&Scope::All, &[Kind::Service]);
     read(&mut state, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]);
     let failing = |why: &str| vec![broken(why)];
-    assert_eq!(read(&mut state, failing("refused")), "stale ConfigMap: refused");
+    assert_eq!(read(&mut state, failing("refused")), "stale Service: refused");
     assert_eq!(read(&mut state, failing("refused")), "");
-    assert_eq!(read(&mut state, failing("forbidden")), "stale ConfigMap: forbidden");
-    assert_eq!(read(&mut state, vec![Event::Recovered]), "fresh ConfigMap");
+    assert_eq!(read(&mut state, failing("forbidden")), "stale Service: forbidden");
+    assert_eq!(read(&mut state, vec![Event::Recovered]), "fresh Service");
     assert_eq!(read(&mut state, vec![Event::Recovered]), "");
 }
 
@@ -178,30 +178,30 @@ fn a_failing_watch_takes_nothing_and_its_reason_is_told_once() {
 fn several_watches_of_a_kind_are_synced_absent_and_fresh_together() {
     let (n, m): (Arc<str>, Arc<str>) = ("n".into(), "m".into());
     let list_watch = |namespace: &Arc<str>| ListWatch {
-        target: Target::Kind(Kind::ConfigMap),
+        target: Target::Kind(Kind::Service),
         namespace: Some(Arc::clone(namespace)),
         only: Only::All,
     };
     let mut state = State::new(&Scope::All, &[list_watch(&n), list_watch(&m)]);
     let mut read = |namespace: &Arc<str>, events| {
-        state.handle(Kind::ConfigMap, Some(namespace), events);
+        state.handle(Kind::Service, Some(namespace), events);
         told(&mut state)
     };
-    assert_eq!(read(&n, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]), "put ConfigMap n/a");
+    assert_eq!(read(&n, vec![Event::ListStarted, put(&config("n", "a", 1)), Event::ListComplete]), "put Service n/a");
     let list = vec![Event::ListStarted, put(&config("m", "a", 2)), Event::ListComplete];
-    assert_eq!(read(&m, list), "put ConfigMap m/a, synced ConfigMap");
-    assert_eq!(read(&m, vec![Event::ListStarted, Event::ListComplete]), "remove ConfigMap m/a, synced ConfigMap");
-    assert_eq!(read(&n, vec![broken("x")]), "stale ConfigMap: x");
+    assert_eq!(read(&m, list), "put Service m/a, synced Service");
+    assert_eq!(read(&m, vec![Event::ListStarted, Event::ListComplete]), "remove Service m/a, synced Service");
+    assert_eq!(read(&n, vec![broken("x")]), "stale Service: x");
     assert_eq!(read(&m, vec![broken("x")]), "");
     assert_eq!(read(&n, vec![Event::Recovered]), "");
-    assert_eq!(read(&m, vec![Event::Recovered]), "fresh ConfigMap");
-    assert_eq!(read(&n, vec![Event::NotServed]), "remove ConfigMap n/a, synced ConfigMap");
-    assert_eq!(read(&m, vec![Event::NotServed]), "absent ConfigMap");
+    assert_eq!(read(&m, vec![Event::Recovered]), "fresh Service");
+    assert_eq!(read(&n, vec![Event::NotServed]), "remove Service n/a, synced Service");
+    assert_eq!(read(&m, vec![Event::NotServed]), "absent Service");
 }
 
 #[test]
 fn objects_of_a_namespace_come_and_go_with_its_labels() {
-    let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
+    let mut state = state(&scope(), &[Kind::Service, Kind::Namespace]);
     let label = |state: &mut State, object: &Value| {
         state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", object)]);
         told(state)
@@ -211,18 +211,18 @@ fn objects_of_a_namespace_come_and_go_with_its_labels() {
     let (ours, theirs) = (config("ours", "c", 3), config("theirs", "c", 4));
     assert_eq!(
         read(&mut state, vec![Event::ListStarted, put(&ours), put(&theirs), Event::ListComplete]),
-        "put ConfigMap ours/c, synced ConfigMap"
+        "put Service ours/c, synced Service"
     );
     assert_eq!(state.take_commands(), []);
 
     assert_eq!(label(&mut state, &namespace("theirs", "a", 5)), "put Namespace theirs");
     let list_watch =
-        ListWatch { target: Target::Kind(Kind::ConfigMap), namespace: Some("theirs".into()), only: Only::All };
+        ListWatch { target: Target::Kind(Kind::Service), namespace: Some("theirs".into()), only: Only::All };
     assert_eq!(state.take_commands(), [Command::Fetch(1, list_watch)]);
-    state.fetched(1, vec![watched(Kind::ConfigMap, &theirs)]);
-    assert_eq!(told(&mut state), "put ConfigMap theirs/c");
+    state.fetched(1, vec![watched(Kind::Service, &theirs)]);
+    assert_eq!(told(&mut state), "put Service theirs/c");
 
-    assert_eq!(label(&mut state, &namespace("ours", "b", 6)), "remove ConfigMap ours/c, remove Namespace ours");
+    assert_eq!(label(&mut state, &namespace("ours", "b", 6)), "remove Service ours/c, remove Namespace ours");
     assert_eq!(read(&mut state, vec![put(&config("ours", "c", 7))]), "");
     assert_eq!(read(&mut state, vec![gone(&ours)]), "");
     assert_eq!(label(&mut state, &namespace("ours", "a", 8)), "put Namespace ours");
@@ -231,7 +231,7 @@ fn objects_of_a_namespace_come_and_go_with_its_labels() {
 
 #[test]
 fn what_was_fetched_yields_to_what_the_watch_said_meanwhile() {
-    let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
+    let mut state = state(&scope(), &[Kind::Service, Kind::Namespace]);
     let objects = ["changed", "deleted", "same"].map(|name| config("n", name, 1));
     read(
         &mut state,
@@ -239,30 +239,30 @@ fn what_was_fetched_yields_to_what_the_watch_said_meanwhile() {
     );
     state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
     assert_eq!(told(&mut state), "put Namespace n");
-    assert_eq!(read(&mut state, vec![put(&config("n", "changed", 3))]), "put ConfigMap n/changed");
+    assert_eq!(read(&mut state, vec![put(&config("n", "changed", 3))]), "put Service n/changed");
     assert_eq!(read(&mut state, vec![gone(&objects[1])]), "");
-    state.fetched(1, objects.iter().map(|object| watched(Kind::ConfigMap, object)).collect());
-    assert_eq!(told(&mut state), "put ConfigMap n/same");
+    state.fetched(1, objects.iter().map(|object| watched(Kind::Service, object)).collect());
+    assert_eq!(told(&mut state), "put Service n/same");
 }
 
 #[test]
 fn what_was_fetched_before_a_list_began_does_not_outlive_it() {
-    let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
+    let mut state = state(&scope(), &[Kind::Service, Kind::Namespace]);
     let object = config("n", "deleted", 1);
     read(&mut state, vec![Event::ListStarted, put(&object), Event::ListComplete]);
     state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
     told(&mut state);
     assert_eq!(read(&mut state, vec![Event::ListStarted]), "");
-    state.fetched(1, vec![watched(Kind::ConfigMap, &object)]);
+    state.fetched(1, vec![watched(Kind::Service, &object)]);
     assert_eq!(told(&mut state), "");
     assert_eq!(read(&mut state, vec![Event::ListComplete]), "");
     state.fetched(2, Vec::new());
-    assert_eq!(told(&mut state), "synced ConfigMap");
+    assert_eq!(told(&mut state), "synced Service");
 }
 
 #[test]
 fn a_kind_is_synced_only_when_what_is_fetched_has_come() {
-    let mut state = state(&scope(), &[Kind::ConfigMap, Kind::Namespace]);
+    let mut state = state(&scope(), &[Kind::Service, Kind::Namespace]);
     let object = config("n", "c", 1);
     read(&mut state, vec![Event::ListStarted, put(&object)]);
     state.handle(Kind::Namespace, None, vec![event(Kind::Namespace, "ADDED", &namespace("n", "a", 2))]);
@@ -272,6 +272,6 @@ fn a_kind_is_synced_only_when_what_is_fetched_has_come() {
     assert!(matches!(commands[..], [Command::Fetch(1, _), Command::Cancel(1), Command::Fetch(2, _)]), "{commands:?}");
     state.fetched(1, Vec::new());
     assert_eq!(told(&mut state), "");
-    state.fetched(2, vec![watched(Kind::ConfigMap, &object)]);
-    assert_eq!(told(&mut state), "put ConfigMap n/c, synced ConfigMap");
+    state.fetched(2, vec![watched(Kind::Service, &object)]);
+    assert_eq!(told(&mut state), "put Service n/c, synced Service");
 }

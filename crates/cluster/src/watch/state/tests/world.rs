@@ -32,7 +32,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![
-        3 => Just(Kind::ConfigMap),
+        3 => Just(Kind::Service),
         1 => Just(Kind::Namespace),
         2 => Just(Kind::Secret),
         2 => Just(Kind::Gateway),
@@ -73,7 +73,7 @@ struct World {
     went: BTreeSet<Key>,
 }
 
-const KINDS: [Kind; 5] = [Kind::Namespace, Kind::ConfigMap, Kind::Secret, Kind::Gateway, Kind::TrafficPolicy];
+const KINDS: [Kind; 5] = [Kind::Namespace, Kind::Service, Kind::Secret, Kind::Gateway, Kind::TrafficPolicy];
 
 /// What the server says of an object that is asked for by name.
 fn content(object: &Value) -> WatchedObject {
@@ -128,9 +128,9 @@ impl World {
         match step {
             Step::Write(ns, name, broken) => {
                 let object = config(&namespace(*ns), &format!("c{name}"), self.version);
-                self.write(Kind::ConfigMap, if *broken { bad(object) } else { object });
+                self.write(Kind::Service, if *broken { bad(object) } else { object });
             }
-            Step::Delete(ns, name) => self.delete((Kind::ConfigMap, namespace(*ns), format!("c{name}"))),
+            Step::Delete(ns, name) => self.delete((Kind::Service, namespace(*ns), format!("c{name}"))),
             Step::Secret(ns, name, team) => {
                 let mut metadata = config(&namespace(*ns), &format!("s{name}"), self.version)["metadata"].clone();
                 if *team > 0 {
@@ -308,7 +308,7 @@ proptest! {
 #[test]
 fn what_was_fetched_outlives_a_list_that_was_made_before() {
     use Step::{Arrive, Deliver, Label, Read, Relist, Write};
-    let (namespaces, objects) = (Kind::Namespace, Kind::ConfigMap);
+    let (namespaces, objects) = (Kind::Namespace, Kind::Service);
     let steps = [
         Write(0, 2, false),
         Deliver(namespaces),
