@@ -1,5 +1,7 @@
 # What a person would type. ENVOY_VERSION is the Envoy that everything here is tested with.
 ENVOY_VERSION := 1.40.0
+# What Envoy's rate limit service of the tests counts in.
+REDIS_VERSION := 6.2.5.1
 export PORTCULLIS_ENVOY ?= $(CURDIR)/.tools/envoy/bin/envoy
 FILES ?= examples/quickstart
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -13,7 +15,7 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	cargo build --quiet --bin portcullis --bin echo
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
-test: envoy kubernetes ## Format, clippy, docs, all tests.
+test: envoy kubernetes ratelimit ## Format, clippy, docs, all tests.
 	cargo fmt --all --check
 	@echo "PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/test $(TEST_THREADS)
@@ -42,6 +44,9 @@ kubernetes: ## Build the API server of the tests, and helm, and link them into .
 	@.ci/install-kubernetes .tools/kubernetes etcd kube-apiserver
 	@.ci/go-program .tools/kubernetes helm helm go build -buildvcs=false -ldflags "-s -w" helm.sh/helm/v3/cmd/helm
 
+ratelimit: ## Build Envoy's rate limit service, install its Redis, and link them into .tools/.
+	@.ci/install-ratelimit $(REDIS_VERSION) .tools/ratelimit
+
 fmt: ## Format the code.
 	cargo fmt --all
 
@@ -56,4 +61,4 @@ docs: ## Build the API documentation.
 doctest: ## Run the examples of the API documentation.
 	cargo test --quiet --workspace --doc
 
-.PHONY: run test fuzz e2e conformance bench envoy kubernetes fmt lint docs doctest
+.PHONY: run test fuzz e2e conformance bench envoy kubernetes ratelimit fmt lint docs doctest

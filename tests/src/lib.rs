@@ -17,6 +17,7 @@ pub mod portcullis;
 pub mod ports;
 pub mod process;
 pub mod provider;
+pub mod ratelimit;
 pub mod statuses;
 pub mod topic;
 pub mod wait;

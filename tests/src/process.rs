@@ -106,15 +106,15 @@ impl Process {
         arguments: impl IntoIterator<Item = S>,
         log: PathBuf,
     ) -> Result<Self> {
-        Self::start_with(name, program, arguments, [], log)
+        Self::start_with(name, program, arguments, [("", ""); 0], log)
     }
 
     /// The same with variables of the environment.
-    pub fn start_with<S: AsRef<OsStr>>(
+    pub fn start_with<S: AsRef<OsStr>, V: AsRef<OsStr>>(
         name: &str,
         program: &Path,
         arguments: impl IntoIterator<Item = S>,
-        variables: impl IntoIterator<Item = (&'static str, &'static str)>,
+        variables: impl IntoIterator<Item = (&'static str, V)>,
         log: PathBuf,
     ) -> Result<Self> {
         let output = std::fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;

@@ -27,6 +27,8 @@ use xds::ResourceType;
 
 #[path = "filter_chain/guards.rs"]
 mod guards;
+#[path = "filter_chain/limits.rs"]
+mod limits;
 #[path = "filter_chain/providers.rs"]
 mod providers;
 #[path = "filter_chain/tokens.rs"]
