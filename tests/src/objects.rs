@@ -1,6 +1,7 @@
 //! Manifests as text, each beginning with `---`; of namespace `infra` where none is given.
 
 use std::fmt::{self, Display};
+use std::net::SocketAddr;
 
 use crate::echo::Echo;
 
@@ -27,7 +28,15 @@ spec:
 
 /// A Service with one endpoint.
 pub fn service(name: &str, backend: &Echo) -> String {
-    let address = backend.address();
+    service_to(name, backend.address())
+}
+
+/// The same with a port of this host.
+pub fn service_at(name: &str, port: u16) -> String {
+    service_to(name, ([127, 0, 0, 1], port).into())
+}
+
+fn service_to(name: &str, address: SocketAddr) -> String {
     let (ip, port) = (address.ip(), address.port());
     format!(
         "

@@ -1,9 +1,9 @@
 //! Providers that Envoy asks, in Envoy's own gRPC protocols. Every echo backend is one too; what it does is up to the request
 //! that it is asked about.
 //!
-//! A judge ([`Authorization`]) goes by the header [`JUDGE`]: `deny`, `fail`, `hang`, `break`, `flood`, `garbage` or, unless it is
+//! A judge ([`Authorization`]) goes by the header [`JUDGE`]: `deny`, `fail`, `hang`, `break`, `flood`, `huge`, `garbage` or, unless it is
 //! there, passes the request on with headers that say who judged and what he was told. A processor ([`ExternalProcessor`]) goes by
-//! [`PROCESS`]: `answer`, `fail`, `hang`, `flood`, `garbage` or, unless it is there, leaves its name in headers of request and response, and what it saw of
+//! [`PROCESS`]: `answer`, `answers` and `endless` without end (the latter as a header of the response too), `duplex`, `fail`, `hang`, `flood`, `huge`, `garbage` or, unless it is there, leaves its name in headers of request and response, and what it saw of
 //! bodies behind them.
 
 use std::{collections::BTreeMap, convert::Infallible, future, pin::Pin, sync::Arc};
@@ -11,6 +11,10 @@ use std::{collections::BTreeMap, convert::Infallible, future, pin::Pin, sync::Ar
 use envoy_types::pb::{
     envoy::{
         config::core::v3::{HeaderMap, HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
+        extensions::filters::http::ext_proc::v3::{
+            ProcessingMode,
+            processing_mode::{BodySendMode, HeaderSendMode},
+        },
         service::{
             auth::v3::{
                 CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse,
@@ -18,8 +22,8 @@ use envoy_types::pb::{
                 check_response::HttpResponse,
             },
             ext_proc::v3::{
-                BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, ImmediateResponse,
-                ProcessingRequest, ProcessingResponse, TrailersResponse,
+                BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, HttpHeaders,
+                ImmediateResponse, ProcessingRequest, ProcessingResponse, StreamedBodyResponse, TrailersResponse,
                 body_mutation::Mutation,
                 external_processor_server::{ExternalProcessor, ExternalProcessorServer},
                 processing_request::Request as Asked,
@@ -35,7 +39,7 @@ use envoy_types::pb::{
     },
     google::rpc,
 };
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use http::{Request, Response, header};
 use hyper::body::Incoming;
 use tonic::{Code, Status, Streaming, body::Body};
@@ -49,6 +53,9 @@ pub const PROCESS: &str = "x-test-process";
 
 /// What a provider that floods says at once, in bytes: more than any proxy keeps for a request.
 const FLOOD: usize = 24 << 20;
+
+/// What one that never ends says at a time, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// A provider with a name.
 #[derive(Clone, Debug)]
@@ -117,6 +124,11 @@ impl Authorization for Provider {
                 };
                 (status(Code::PermissionDenied), HttpResponse::DeniedResponse(denied))
             }
+            Some("huge") => {
+                let body = "x".repeat(FLOOD);
+                let denied = DeniedHttpResponse { body, ..DeniedHttpResponse::default() };
+                (status(Code::PermissionDenied), HttpResponse::DeniedResponse(denied))
+            }
             Some("fail") => return Err(Status::internal("the judge fails")),
             Some("hang") => future::pending().await,
             Some("flood") => {
@@ -180,12 +192,41 @@ impl ExternalProcessor for Provider {
         request: tonic::Request<Streaming<ProcessingRequest>>,
     ) -> Result<tonic::Response<Answers>, Status> {
         let name = Arc::clone(&self.name);
-        let answers = request.into_inner().then(move |asked| {
+        let answers = request.into_inner().map(move |asked| {
             let name = Arc::clone(&name);
-            async move { processed(&name, asked?).await }
+            let first = asked.as_ref().ok().and_then(endless);
+            let answer = stream::once(async move { processed(&name, asked?).await });
+            // Who never ends says the next before anybody asks.
+            answer.chain(stream::iter(first.into_iter().flat_map(std::iter::repeat).map(Ok)))
         });
-        Ok(tonic::Response::new(Box::pin(answers)))
+        Ok(tonic::Response::new(Box::pin(answers.flatten())))
     }
+}
+
+/// What a processor goes on to say without end, if the request, or the response, wants that.
+fn endless(asked: &ProcessingRequest) -> Option<ProcessingResponse> {
+    let body = || {
+        let piece = StreamedBodyResponse { body: vec![b'x'; PIECE], ..StreamedBodyResponse::default() };
+        let body_mutation = Some(BodyMutation { mutation: Some(Mutation::StreamedResponse(piece)) });
+        BodyResponse { response: Some(CommonResponse { body_mutation, ..CommonResponse::default() }) }
+    };
+    let wants = |headers: &HttpHeaders| wanted(headers.headers.as_ref());
+    let answer = match &asked.request {
+        Some(Asked::RequestHeaders(headers)) => match wants(headers)?.as_str() {
+            "answers" => answered(vec![b'x'; PIECE]),
+            "endless" => Answer::RequestBody(body()),
+            _ => return None,
+        },
+        Some(Asked::ResponseHeaders(headers)) if wants(headers)? == "endless" => Answer::ResponseBody(body()),
+        _ => return None,
+    };
+    Some(ProcessingResponse { response: Some(answer), ..ProcessingResponse::default() })
+}
+
+/// An answer in the backend's place.
+fn answered(body: Vec<u8>) -> Answer {
+    let status = Some(HttpStatus { code: 202 });
+    Answer::ImmediateResponse(ImmediateResponse { status, body, ..ImmediateResponse::default() })
 }
 
 /// What a processor says to one message.
@@ -198,13 +239,20 @@ async fn processed(name: &str, asked: ProcessingRequest) -> Result<ProcessingRes
         })
     };
     let behind = |body: Vec<u8>| [body, format!(" (seen by {name})").into_bytes()].concat();
+    let wants = match &asked.request {
+        Some(Asked::RequestHeaders(headers)) => wanted(headers.headers.as_ref()),
+        _ => None,
+    };
+    // In another manner than was asked.
+    let mode_override = (wants.as_deref() == Some("duplex")).then(|| ProcessingMode {
+        response_body_mode: BodySendMode::FullDuplexStreamed as i32,
+        response_trailer_mode: HeaderSendMode::Send as i32,
+        ..ProcessingMode::default()
+    });
     let answer = match asked.request {
-        Some(Asked::RequestHeaders(headers)) => match wanted(headers.headers.as_ref()).as_deref() {
-            Some("answer") => Answer::ImmediateResponse(ImmediateResponse {
-                status: Some(HttpStatus { code: 202 }),
-                body: format!("{name} answers").into_bytes(),
-                ..ImmediateResponse::default()
-            }),
+        Some(Asked::RequestHeaders(_)) => match wants.as_deref() {
+            Some("answer" | "answers") => answered(format!("{name} answers").into_bytes()),
+            Some("huge") => answered(vec![b'x'; FLOOD]),
             Some("fail") => return Err(Status::internal("the processor fails")),
             Some("hang") => future::pending().await,
             Some("flood") => {
@@ -235,7 +283,7 @@ async fn processed(name: &str, asked: ProcessingRequest) -> Result<ProcessingRes
         Some(Asked::RequestTrailers(_)) => Answer::RequestTrailers(TrailersResponse::default()),
         _ => Answer::ResponseTrailers(TrailersResponse::default()),
     };
-    Ok(ProcessingResponse { response: Some(answer), ..ProcessingResponse::default() })
+    Ok(ProcessingResponse { response: Some(answer), mode_override, ..ProcessingResponse::default() })
 }
 
 /// What the request wants a processor to do.

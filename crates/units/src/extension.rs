@@ -280,7 +280,12 @@ fn grpc_service(
     }
     // Envoy would say the name of the cluster, which no server takes for a host.
     let authority = if authority.is_empty() { host(&asked) } else { authority.into() };
-    let target = EnvoyGrpc { cluster_name: asked.cluster_name(), authority, ..EnvoyGrpc::default() };
+    let target = EnvoyGrpc {
+        cluster_name: asked.cluster_name(),
+        authority,
+        max_receive_message_length: Some(UInt32Value { value: LONGEST_ANSWER }),
+        ..EnvoyGrpc::default()
+    };
     let service = GrpcService {
         timeout: timeout(written.request_timeout.as_deref(), &format!("{field}.requestTimeout"))?
             .map(spec::proto_duration),
@@ -295,6 +300,10 @@ fn grpc_service(
     };
     Ok((service, asked))
 }
+
+/// Most bytes of one message of a provider in gRPC: Envoy has about three copies of it in memory while a request waits, and takes
+/// any length where none is said.
+const LONGEST_ANSWER: u32 = 1 << 20;
 
 /// Nobody waits longer for a provider: a request that a provider holds back is held in a proxy's memory.
 const LONGEST_TIMEOUT: Duration = Duration::from_mins(5);

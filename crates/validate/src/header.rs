@@ -75,15 +75,27 @@ pub fn at_most_name(name: &str) -> Result<(), Invalid> {
 /// takes the rest for another message, and connections to backends are shared by routes of all namespaces.
 pub fn settable_name(header: &str) -> Result<String, Invalid> {
     let lower = modifiable_name(header)?;
-    if FRAMING.contains(&&*lower) {
-        return Err(Invalid::new(
-            header,
-            "it frames the message or steers the connection, so a value of a filter could pass a body off as a request \
-             of its own",
-            "leave it to Envoy, which writes what fits the message",
-        ));
-    }
+    unless_framing(header, &lower)?;
     Ok(lower)
+}
+
+/// A header name to copy from one message into another, in lower case: what frames the one does not fit the other.
+pub fn copied_name(header: &str) -> Result<String, Invalid> {
+    let lower = name(header)?;
+    unless_framing(header, &lower)?;
+    Ok(lower)
+}
+
+fn unless_framing(header: &str, lower: &str) -> Result<(), Invalid> {
+    if !FRAMING.contains(&lower) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        header,
+        "it frames the message or steers the connection, so a value of a filter could pass a body off as a request \
+         of its own",
+        "leave it to Envoy, which writes what fits the message",
+    ))
 }
 
 /// A header name that a policy may set in requests, in lower case.

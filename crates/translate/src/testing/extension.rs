@@ -85,14 +85,18 @@ fn stage() -> BoxedStrategy<Value> {
 
 fn processor(stage: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let attribute = prop_oneof![6 => Just("request.path".to_owned()), 1 => values::hostile()];
-    let mode = select(&["NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED"][..]);
+    let mode = prop_oneof![
+        12 => select(&["NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL"][..]),
+        1 => Just("FULL_DUPLEX_STREAMED"),
+    ];
     let trailers = select(&["SEND", "SKIP"][..]);
     let action = select(&["FromResponse", "Clear", "Retain"][..]);
     (service(), stage, attribute, mode, trailers, action, any::<bool>(), any::<bool>())
         .prop_map(|(service, stage, attribute, mode, trailers, action, open, overrides)| {
             json!({"extProc": {"grpcService": service, "filterStage": stage, "requestAttributes": [attribute],
                 "processingMode": {"requestBodyMode": mode, "requestTrailerMode": trailers}, "failOpen": open,
-                "routeCacheAction": action, "allowProcessingModeOverride": overrides}})
+                "routeCacheAction": action, "allowProcessingModeOverride": overrides,
+                "allowedProcessingModeOverrides": [{"requestBodyMode": mode, "requestTrailerMode": trailers}]}})
         })
         .boxed()
 }

@@ -48,7 +48,9 @@ impl ExtAuth {
             (None, Some(service)) => http_service(service, follow)?,
             _ => return Err(problem("extAuth", "it must have exactly one of grpcService and httpService")),
         };
-        let mut allowed = names(&written.headers_to_forward, "extAuth.headersToForward", header::name)?;
+        // In gRPC headers are told, over HTTP they are sent.
+        let check = if written.http_service.is_some() { header::copied_name } else { header::name };
+        let mut allowed = names(&written.headers_to_forward, "extAuth.headersToForward", check)?;
         // One that asks a Gateway which asks it comes to an end.
         if let (Services::HttpService(_), false) = (&services, allowed.iter().any(|name| name == header::PASSED)) {
             allowed.push(header::PASSED.into());

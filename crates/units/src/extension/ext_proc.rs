@@ -37,6 +37,11 @@ impl ExtProc {
         let sent = |written: &gateway_extension::ProcessingMode, field: &str| {
             mode(written).map_err(|message| problem(field, message))
         };
+        if written.allow_processing_mode_override && written.allowed_processing_mode_overrides.is_empty() {
+            let message = "the processor could ask for any mode, also for one that could fill a proxy; name those that it may ask \
+                           for in allowedProcessingModeOverrides";
+            return Err(problem("extProc.allowProcessingModeOverride", message));
+        }
         let allowed = written.allowed_processing_mode_overrides.iter().enumerate();
         let allowed =
             allowed.map(|(index, mode)| sent(mode, &format!("extProc.allowedProcessingModeOverrides[{index}]")));
@@ -119,22 +124,13 @@ pub(crate) fn mode(written: &gateway_extension::ProcessingMode) -> Result<Proces
         BodyMode::Streamed => Ok(BodySendMode::Streamed as i32),
         BodyMode::Buffered => Ok(BodySendMode::Buffered as i32),
         BodyMode::BufferedPartial => Ok(BodySendMode::BufferedPartial as i32),
-        BodyMode::FullDuplexStreamed => Ok(BodySendMode::FullDuplexStreamed as i32),
-        BodyMode::Unknown(_) => Err(format!(
-            "{name} must be NONE, STREAMED, BUFFERED, BUFFERED_PARTIAL or FULL_DUPLEX_STREAMED; correct it"
+        // As measured in Envoy 1.40: 1.5 GB in four seconds, of one request.
+        BodyMode::FullDuplexStreamed => Err(format!(
+            "{name} FULL_DUPLEX_STREAMED is not served: Envoy takes whatever a processor sends, also while nobody reads it, so \
+             that one request could fill a proxy; use STREAMED"
         )),
+        BodyMode::Unknown(_) => Err(format!("{name} must be NONE, STREAMED, BUFFERED or BUFFERED_PARTIAL; correct it")),
     };
-    let directions = [
-        (&written.request_body_mode, &written.request_trailer_mode, "request"),
-        (&written.response_body_mode, &written.response_trailer_mode, "response"),
-    ];
-    for (body, trailers, direction) in directions {
-        if *body == BodyMode::FullDuplexStreamed && *trailers != HeaderMode::Send {
-            return Err(format!(
-                "{direction}BodyMode FULL_DUPLEX_STREAMED needs {direction}TrailerMode SEND, which Envoy demands; set it"
-            ));
-        }
-    }
     Ok(ProcessingMode {
         request_header_mode: header(&written.request_header_mode, "requestHeaderMode")?,
         response_header_mode: header(&written.response_header_mode, "responseHeaderMode")?,

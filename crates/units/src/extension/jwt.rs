@@ -223,7 +223,8 @@ fn provider(
     if let Some(TokenSource { header: from, query_parameter }) = &written.token_source {
         let field = format!("{field}.tokenSource");
         if let Some(from) = from {
-            let name = header::name(&from.header).map_err(at(&format!("{field}.header.header")))?;
+            // Envoy takes the header away, and clients must be able to send it.
+            let name = header::client_name(&from.header).map_err(at(&format!("{field}.header.header")))?;
             let prefix = from.prefix.as_deref().unwrap_or_default();
             if !prefix.chars().all(|c| c == ' ' || c.is_ascii_graphic()) || prefix.len() > LONGEST {
                 let message = format!("it is not at most {LONGEST} letters, digits, signs and spaces; correct it");

@@ -103,6 +103,14 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         (json!({"extAuth": with(json!({"statusOnError": 100}))}), "spec.extAuth.statusOnError"),
         (json!({"extAuth": with(json!({"statPrefix": "a b"}))}), "spec.extAuth.statPrefix"),
         (json!({"extAuth": with(json!({"headersToForward": [":path"]}))}), "spec.extAuth.headersToForward[0]"),
+        (
+            {
+                let mut framing = over_http(json!({}));
+                framing["extAuth"]["headersToForward"] = json!(["cookie", "Transfer-Encoding"]);
+                framing
+            },
+            "spec.extAuth.headersToForward[1]",
+        ),
         (over_http(json!({"pathPrefix": "judge"})), "spec.extAuth.httpService.pathPrefix"),
         (
             over_http(json!({"authorizationRequest": {"headersToAdd": {"a": "%ENVIRONMENT(HOME)%"}}})),
@@ -122,6 +130,20 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         (
             json!({"extProc": with(json!({"processingMode": {"responseBodyMode": "FULL_DUPLEX_STREAMED"}}))}),
             "spec.extProc.processingMode",
+        ),
+        (
+            json!({"extProc": with(json!({"processingMode":
+                {"requestBodyMode": "FULL_DUPLEX_STREAMED", "requestTrailerMode": "SEND"}}))}),
+            "spec.extProc.processingMode",
+        ),
+        (
+            json!({"extProc": with(json!({"allowProcessingModeOverride": true}))}),
+            "spec.extProc.allowProcessingModeOverride",
+        ),
+        (
+            json!({"extProc": with(json!({"allowProcessingModeOverride": true, "allowedProcessingModeOverrides": [
+                {"responseBodyMode": "STREAMED"}, {"responseBodyMode": "FULL_DUPLEX_STREAMED"}]}))}),
+            "spec.extProc.allowedProcessingModeOverrides[1]",
         ),
         (
             json!({"extProc": with(json!({"filterStage": {"stage": "Route", "predicate": "After"}}))}),
@@ -230,6 +252,45 @@ fn keys_of_a_config_map_are_what_they_would_be_if_they_were_written() {
     let inline = json!({"kty": "OKP", "crv": "Ed25519", "x": "A".repeat(43)}).to_string();
     let named = served(json!({"local": {"configMapRef": {"name": "keys"}}}));
     assert_eq!(named, served(json!({"local": {"inline": inline}})));
+}
+
+/// Envoy takes the header with a token away, and what frames a message would go with it.
+#[test]
+fn a_token_stands_in_a_header_that_clients_send_and_that_nothing_else_needs() {
+    let from = |name: &str| {
+        let source = json!({"header": {"header": name}});
+        tokens_of(json!({"providers": [{"name": "p", "jwks": key("A"), "tokenSource": source}]}))
+    };
+    for (name, why) in [
+        ("Host", "Host header"),
+        ("Connection", "frames the message"),
+        ("content-length", "frames the message"),
+        ("Transfer-Encoding", "frames the message"),
+        ("cdn-loop", "goes in circles"),
+        ("X-Envoy-Original-Path", "a client cannot send it"),
+        ("x-forwarded-for", "a client cannot send it"),
+        ("x_token", "a client cannot send it"),
+    ] {
+        let refused = from(name).expect_err(name);
+        assert_eq!(refused.field, "spec.jwt.providers[0].tokenSource.header.header");
+        assert!(refused.message.contains(why), "{name}: {}", refused.message);
+    }
+    assert!(from("X-Token").is_ok());
+}
+
+/// A worker tries all of them with a token that names none, and serves nobody meanwhile.
+#[test]
+fn what_it_costs_to_try_all_keys_of_an_extension_is_bounded() {
+    let servers = |count: usize| {
+        let all = (0..count).map(|index| json!({"name": format!("p{index}"), "jwks": remote(json!({}))}));
+        tokens_of(json!({"providers": all.collect::<Vec<_>>()}))
+    };
+    assert!(servers(8).is_ok());
+    let refused = servers(9).expect_err("too many");
+    assert_eq!(refused.field, "spec.jwt.providers");
+    let message = "its keys count 144 together, and 128 is the most: one for a key, 8 for P-384, 16 for P-521 and for a server; \
+                   leave some out, or make several extensions";
+    assert_eq!(refused.message, message);
 }
 
 /// What a claim is shown in may be named by anybody, and Envoy takes the header of that name from all requests.
