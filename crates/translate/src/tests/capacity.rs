@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use envoy::ResourceKind;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, forward, gateway, http, route, service};
+use super::scene::{Scene, forward, gateway, http, key, route, service, tokens};
 
 /// About 100 plain routes.
 const SMALL: u64 = 700_000;
@@ -171,6 +171,36 @@ fn clusters_of_whom_whole_listeners_ask_count() {
         assert!(cluster.is_some(), "it is asked");
         let after = served(&scene, "apps");
         assert!(after + 10 < before, "{after} of {before} are left");
+        scene.remove(policy);
+        assert_eq!(served(&scene, "apps"), before);
+    }
+}
+
+#[test]
+fn keys_of_tokens_count_once_whether_a_rule_or_a_whole_listener_asks_for_them() {
+    let keys: Vec<_> = ('A'..='Z').chain('a'..='z').map(key).collect();
+    let target = |kind: &str, name: &str, section: Value| json!([{"group": "gateway.networking.k8s.io", "kind": kind, "name": name, "sectionName": section}]);
+    for (namespace, targets) in [
+        ("infra", target("Gateway", "edge", json!(null))),
+        ("infra", target("Gateway", "edge", json!("http"))),
+        ("apps", target("HTTPRoute", "other", json!(null))),
+    ] {
+        let jwt = json!({"extensionRef": {"name": "accounts", "namespace": "apps"}});
+        let policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+            "metadata": {"name": "p", "namespace": namespace, "generation": 1},
+            "spec": {"targetRefs": targets, "jwtAuth": jwt}});
+        let mut other = of("apps", "other", 0, on(&["b.example.com"], rules("other", 1)));
+        other["metadata"]["namespace"] = json!("apps");
+        let routes = [of("apps", "r", 1, on(&["a.example.com"], rules("r", 150))), other, tokens("accounts", &keys)];
+        let mut scene = scene(SMALL, routes);
+        let before = served(&scene, "apps");
+        assert!(before > 50 && before < 150, "{before} fit");
+        scene.put(policy.clone());
+        let with_all = served(&scene, "apps");
+        assert!(with_all + 10 < before, "{targets}: {with_all} of {before} are left");
+        scene.put(tokens("accounts", &keys[..1]));
+        let with_one = served(&scene, "apps");
+        assert!(with_all + 10 < with_one, "{targets}: {with_one} where {with_all} were");
         scene.remove(policy);
         assert_eq!(served(&scene, "apps"), before);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::refused;
+use super::{refused, units};
 
 /// Each spec is refused at a field, with these words.
 fn are_refused<const N: usize>(cases: [(Value, &str, &str); N]) {
@@ -288,6 +288,19 @@ fn what_is_wrong_with_expressions_is_told_with_its_field() {
         (rbac("Allow", json!([part, part, part, part])), all, "1024 parts"),
         (rbac("Allow", json!(["(".repeat(1_000) + "true" + &")".repeat(1_000)])), first, "deep"),
     ]);
+}
+
+#[test]
+fn the_texts_of_a_direction_are_bounded_together_also_where_they_come_to_little() {
+    let sets = |count: usize| {
+        let set = |at: usize| json!({"name": format!("x-{at}"), "value": format!("{{{{ header('b') }}}}{{#{}#}}", "x".repeat(20_000))});
+        json!({"set": (0..count).map(set).collect::<Vec<_>>()})
+    };
+    let both = |request: usize, response: usize| json!({"transformation": {"request": sets(request), "response": sets(response)}});
+    assert_eq!(units(both(3, 3)).len(), 1, "each direction has its own");
+    for (spec, field) in [(both(4, 1), "spec.transformation.request"), (both(1, 4), "spec.transformation.response")] {
+        are_refused([(spec, field, "bytes together, and 65536 are the most")]);
+    }
 }
 
 #[test]
