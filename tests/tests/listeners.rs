@@ -24,6 +24,11 @@ struct World {
 impl World {
     /// Each of `default` and `own`, which is the own port's, is a flow mapping.
     async fn start(default: &str, own: &str) -> Result<Self> {
+        Self::start_with(default, own, &[]).await
+    }
+
+    /// The same with settings.
+    async fn start_with(default: &str, own: &str, arguments: &[&str]) -> Result<Self> {
         let echo = Echo::start("backend", (Ipv4Addr::LOCALHOST, 0).into()).await?;
         let (port, other) = (ports::free_port()?, ports::free_port()?);
         let listeners = [("own", port), ("other", other)];
@@ -32,7 +37,8 @@ impl World {
         let route = objects::Route { name: "route", rules, ..Default::default() };
         let base = format!("{}{}{route}", objects::gateway(&listeners), objects::service("backend", &echo));
         let files = [("base.yaml".to_owned(), base), ("policy.yaml".to_owned(), policy(default, port, own))];
-        let portcullis = Portcullis::start(&files).await?;
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let portcullis = Portcullis::start_with(&files, &arguments).await?;
         let envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
         Ok(Self { portcullis, envoy, echo, own: port, other })
     }
@@ -176,6 +182,56 @@ spec:
     for port in [world.other, world.own] {
         world.answers(port, &from, 200).await?;
     }
+    world.end().await
+}
+
+/// Where the address of the connection does not count, headers say who the client is: the proxy in front of this one is not
+/// among the trusted ones any more, and nobody is taken for a part of the mesh.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_headers_alone_say_who_the_client_is_nobody_steers_the_proxy_by_what_he_says() -> Result<()> {
+    const STEERING: [&str; 9] = [
+        "x-envoy-decorator-operation",
+        "x-envoy-downstream-service-cluster",
+        "x-envoy-downstream-service-node",
+        "x-envoy-external-address",
+        "x-envoy-original-host",
+        "x-envoy-original-path",
+        "x-envoy-force-trace",
+        "x-envoy-max-retries",
+        "x-envoy-retry-on",
+    ];
+    let acl = "
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {namespace: infra, name: acl}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: route}]
+  acl: {defaultAction: allow, rules: [{cidrs: [198.51.100.7/32], action: deny}]}
+";
+    let inherits = "{httpSettings: {useRemoteAddress: false}}";
+    let own = "{httpSettings: {useRemoteAddress: false, xffNumTrustedHops: 0}}";
+    let world = World::start_with(inherits, own, &["--trusted-hops", "2"]).await?;
+    world.portcullis.write("acl.yaml", acl)?;
+    for port in [world.other, world.own] {
+        for client in ["192.0.2.7", "10.0.0.1", "127.0.0.1", "255.255.255.255"] {
+            let sent = get().header("x-forwarded-for", &format!("{client}, {client}"));
+            let sent = STEERING.iter().fold(sent, |sent, name| sent.header(name, "spoofed"));
+            world.answers(port, &sent, 200).await?;
+            let seen = world.echo.latest(|_| true).context("nothing came")?;
+            for name in STEERING {
+                let value = seen.header(name).unwrap_or_default();
+                ensure!(!value.contains("spoofed"), "{client}: {name} came through");
+            }
+        }
+    }
+    // Two proxies are trusted, of which one is the peer, whose address is not looked at: the last but one is the client.
+    let from = |list: &str| get().header("x-forwarded-for", list);
+    world.answers(world.other, &from("198.51.100.7, 192.0.2.1"), 403).await?;
+    world.answers(world.other, &from("198.51.100.7, 192.0.2.1, 192.0.2.2"), 200).await?;
+    world.answers(world.other, &from("192.0.2.1, 198.51.100.7"), 200).await?;
+    // And the last one where a policy says that.
+    world.answers(world.own, &from("192.0.2.1, 198.51.100.7"), 403).await?;
+    world.answers(world.own, &from("198.51.100.7, 192.0.2.1"), 200).await?;
     world.end().await
 }
 
