@@ -99,6 +99,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body as text.
     pub body: String,
+    /// What followed the body, as headers.
+    pub trailers: Vec<(String, String)>,
     /// What the backend says it saw, if an echo backend answered.
     pub echoed: Option<Echoed>,
 }
@@ -163,11 +165,14 @@ impl Connection {
             }
         };
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.context("response body")?.to_bytes();
+        let body = body.collect().await.context("response body")?;
+        let trailers = body.trailers().map(echo::headers).unwrap_or_default();
+        let body = body.to_bytes();
         Ok(Response {
             status: parts.status.as_u16(),
             protocol: format!("{:?}", parts.version),
             headers: echo::headers(&parts.headers),
+            trailers,
             echoed: serde_json::from_slice(&body).ok(),
             body: String::from_utf8_lossy(&body).into_owned(),
         })

@@ -182,7 +182,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, sta
                 let Ok(answer) = Provider::new(&state.name).answer(request).await;
                 return anyhow::Ok(answer);
             }
-            Ok(answer(&state, request).await?.map(Body::new))
+            answer(&state, request).await
         }
     });
     // A connection that the client broke off is no failure of the backend.
@@ -190,7 +190,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, sta
         auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }
 
-async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Response<Body>> {
     let wanted = Respond::of(&request);
     let upgrade = websocket::upgrade(&mut request);
     let (parts, body) = request.into_parts();
@@ -201,7 +201,7 @@ async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Respons
     };
     let echoed = state.remember(&parts, &body);
     if let Some(switching) = upgrade {
-        return Ok(switching);
+        return Ok(switching.map(Body::new));
     }
 
     let fails = state.attempts.fails(&wanted, &echoed);
@@ -216,7 +216,15 @@ async fn answer(state: &State, mut request: Request<Incoming>) -> Result<Respons
     }
     let mut body = serde_json::to_vec_pretty(&echoed)?;
     body.push(b'\n');
-    Ok(response.body(Full::from(body))?)
+    let body = Full::from(body);
+    if wanted.trailers.is_empty() {
+        return Ok(response.body(Body::new(body))?);
+    }
+    let mut trailers = http::HeaderMap::new();
+    for (name, value) in &wanted.trailers {
+        trailers.append(http::HeaderName::try_from(name)?, value.parse()?);
+    }
+    Ok(response.body(Body::new(body.with_trailers(std::future::ready(Some(Ok(trailers))))))?)
 }
 
 impl State {

@@ -31,6 +31,8 @@ mod guards;
 mod limits;
 #[path = "filter_chain/providers.rs"]
 mod providers;
+#[path = "filter_chain/templates.rs"]
+mod templates;
 #[path = "filter_chain/tokens.rs"]
 mod tokens;
 

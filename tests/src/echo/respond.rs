@@ -29,6 +29,9 @@ pub struct Respond {
     /// Headers of the response; a name may come twice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
+    /// What follows the body, over HTTP/2.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trailers: Vec<(String, String)>,
 }
 
 impl Respond {

@@ -360,16 +360,24 @@ function envoy_on_request(handle)
   end
 end
 
--- Envoy lets no script answer here. What the backend said goes, status, headers and body.
-function envoy_on_response(handle)
-  local done, why = pcall(on_response, handle)
-  if done then return end
-  if why ~= BAD then handle:logErr("transformation: " .. tostring(why)) end
-  local headers, names = handle:headers(), {}
+-- Removes all of some headers but what begins with a colon.
+local function clear(headers)
+  local names = {}
   for name in pairs(headers) do
     if sub(name, 1, 1) ~= ":" then names[#names + 1] = name end
   end
   for _, name in ipairs(names) do headers:remove(name) end
+end
+
+-- Envoy lets no script answer here. What the backend said goes, status, headers, body and trailers.
+function envoy_on_response(handle)
+  local done, why = pcall(on_response, handle)
+  if done then return end
+  if why ~= BAD then handle:logErr("transformation: " .. tostring(why)) end
+  local headers = handle:headers()
+  clear(headers)
   headers:replace(":status", "500")
   for chunk in handle:bodyChunks() do chunk:setBytes("") end
+  local trailers = handle:trailers()
+  if trailers then clear(trailers) end
 end
