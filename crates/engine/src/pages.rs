@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -37,7 +37,13 @@ pub struct Page<G: Group> {
     items: Vec<Item<G>>,
     hashes: Vec<[u8; 16]>,
     summary: G::Summary,
-    cache: OnceLock<Arc<dyn Any + Send + Sync>>,
+    cache: Mutex<Option<Cached>>,
+}
+
+/// What a page keeps, and of what besides its entries it was made.
+struct Cached {
+    of: [u8; 16],
+    made: Arc<dyn Any + Send + Sync>,
 }
 
 impl<G: Group> Clone for Page<G> {
@@ -46,14 +52,14 @@ impl<G: Group> Clone for Page<G> {
         items.extend_from_slice(&self.items);
         hashes.extend_from_slice(&self.hashes);
         // A page is cloned in order to be changed, so what was cached for it ends here.
-        Self { items, hashes, summary: self.summary.clone(), cache: OnceLock::new() }
+        Self { items, hashes, summary: self.summary.clone(), cache: Mutex::default() }
     }
 }
 
 impl<G: Group> Page<G> {
     fn of(item: Item<G>) -> Self {
         let (hash, summary) = (G::hash(&item.entry), G::summary(&item.entry));
-        Self { items: vec![item], hashes: vec![hash], summary, cache: OnceLock::new() }
+        Self { items: vec![item], hashes: vec![hash], summary, cache: Mutex::default() }
     }
 
     /// Number of entries, at least one.
@@ -82,15 +88,22 @@ impl<G: Group> Page<G> {
     ///
     /// A page keeps one such thing. If it already keeps one of another type, `make` is called and nothing is kept.
     pub fn cached<C: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> C) -> Arc<C> {
-        if let Some(kept) = self.cache.get() {
-            return match Arc::clone(kept).downcast() {
-                Ok(kept) => kept,
-                Err(_) => Arc::new(make(self)),
-            };
+        self.cached_with([0; 16], make)
+    }
+
+    /// The same, made from the page and from something else, whose content hash is `of`: with another one it is made anew
+    /// and takes the place of what was kept.
+    pub fn cached_with<C: Send + Sync + 'static>(&self, of: [u8; 16], make: impl FnOnce(&Self) -> C) -> Arc<C> {
+        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = cache().as_ref().filter(|kept| kept.of == of).map(|kept| Arc::clone(&kept.made));
+        match kept.map(Arc::downcast) {
+            Some(Ok(made)) => return made,
+            Some(Err(_)) => return Arc::new(make(self)),
+            None => {}
         }
         let fresh = Arc::new(make(self));
         // Another reader of the same page may have been first; what it made is equal.
-        let _ = self.cache.set(Arc::clone(&fresh) as Arc<dyn Any + Send + Sync>);
+        *cache() = Some(Cached { of, made: Arc::clone(&fresh) as Arc<dyn Any + Send + Sync> });
         fresh
     }
 
@@ -102,14 +115,14 @@ impl<G: Group> Page<G> {
         self.summary.add(&G::summary(&item.entry));
         self.hashes.insert(i, G::hash(&item.entry));
         self.items.insert(i, item);
-        self.cache = OnceLock::new();
+        self.cache = Mutex::default();
     }
 
     fn remove(&mut self, i: usize) -> Item<G> {
         let item = self.items.remove(i);
         self.hashes.remove(i);
         self.summary.remove(&G::summary(&item.entry));
-        self.cache = OnceLock::new();
+        self.cache = Mutex::default();
         item
     }
 
@@ -120,15 +133,15 @@ impl<G: Group> Page<G> {
             summary.add(&G::summary(&item.entry));
         }
         self.summary.remove(&summary);
-        self.cache = OnceLock::new();
-        Self { items, hashes, summary, cache: OnceLock::new() }
+        self.cache = Mutex::default();
+        Self { items, hashes, summary, cache: Mutex::default() }
     }
 
     fn append(&mut self, mut other: Self) {
         self.items.append(&mut other.items);
         self.hashes.append(&mut other.hashes);
         self.summary.add(&other.summary);
-        self.cache = OnceLock::new();
+        self.cache = Mutex::default();
     }
 }
 
@@ -196,7 +209,7 @@ impl<G: Group> Content<G> {
                 page.summary.remove(&before);
                 page.hashes[i] = G::hash(&entry);
                 page.items[i] = Item { sort: sort.clone(), entry, emitter };
-                page.cache = OnceLock::new();
+                page.cache = Mutex::default();
             }
             Err(i) => {
                 self.len += 1;

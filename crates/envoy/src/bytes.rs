@@ -24,10 +24,12 @@ use crate::{
     resource::Encoded,
 };
 
+pub mod alike;
 pub mod readable;
 #[cfg(test)]
 mod tests;
 
+pub use alike::Alike;
 pub use readable::Unreadable;
 
 /// A 128-bit content hash.
@@ -125,21 +127,23 @@ impl PartialEq for Host {
 
 impl Eq for Host {}
 
-impl From<&VirtualHost> for Host {
-    /// One that no tenant had a word in.
-    fn from(host: &VirtualHost) -> Self {
-        let bytes = host.encode_to_vec();
+impl Host {
+    /// One that no tenant had a word in, in a route configuration that says this for its rows.
+    pub(crate) fn new(host: &VirtualHost, alike: &Alike) -> Self {
+        let off: Vec<_> = alike.off().collect();
+        let bytes = with_slots(host, tag::VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG, &off);
         Self { len: bytes.len(), hash: version([&*bytes]), pieces: vec![bytes.into()] }
     }
 }
 
-/// Routes as they stand in a virtual host, which is made from any number of such pieces.
-pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> Bytes {
-    let rows: Vec<_> = rows.collect();
-    let length = rows.iter().map(|row| field_len(tag::VIRTUAL_HOST_ROUTES, row.bytes.len())).sum();
+/// Routes as they stand in a virtual host, which is made from any number of such pieces, in a route configuration that says
+/// this for them.
+pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>, alike: &Alike) -> Bytes {
+    let rows: Vec<_> = rows.map(|row| alike.row(row)).collect();
+    let length = rows.iter().map(|row| field_len(tag::VIRTUAL_HOST_ROUTES, row.len())).sum();
     let mut buffer = Vec::with_capacity(length);
     for row in rows {
-        delimited(&mut buffer, tag::VIRTUAL_HOST_ROUTES, &row.bytes);
+        delimited(&mut buffer, tag::VIRTUAL_HOST_ROUTES, &row);
     }
     debug_assert_eq!(buffer.len(), length);
     buffer.into()
@@ -147,17 +151,21 @@ pub fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> Bytes {
 
 /// The virtual host of pieces made by [`routes`], each with the hashes of its routes, in the order in which they are
 /// tried. How routes are split into pieces changes neither bytes nor hash. `slots` hold for all of it that says nothing of
-/// the same.
+/// the same; the pieces were made with `alike`.
 pub fn virtual_host<'a>(
     name: &str,
     domains: &[String],
     slots: &[Slot],
+    alike: &Alike,
     routes: impl IntoIterator<Item = (Bytes, &'a [Hash])>,
 ) -> Host {
     let head = VirtualHost { name: name.into(), domains: domains.to_vec(), ..VirtualHost::default() };
-    let head = with_slots(&head, tag::VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG, slots);
+    let off: Vec<_> = slots.iter().cloned().chain(alike.off()).collect();
+    let head = with_slots(&head, tag::VIRTUAL_HOST_TYPED_PER_FILTER_CONFIG, &off);
     // Gathered first: hashing is several times as fast on one long piece as on many short ones.
     let mut hashes = version([&*head]).to_vec();
+    // The routes' hashes are those of what they say by themselves.
+    hashes.extend_from_slice(alike.part());
     let mut pieces = vec![head.into()];
     for (piece, of_routes) in routes {
         hashes.extend_from_slice(of_routes.as_flattened());

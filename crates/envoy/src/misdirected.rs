@@ -4,10 +4,11 @@ use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, Route, RouteMatch, VirtualHost, route::Action, route_match::PathSpecifier,
 };
 
-use crate::bytes::Host;
+use crate::bytes::{Alike, Host};
 
-/// A virtual host that answers 421 for `domains`, so that the client opens a connection of its own for them.
-pub fn virtual_host(domains: Vec<String>) -> Host {
+/// A virtual host that answers 421 for `domains`, so that the client opens a connection of its own for them, in a route
+/// configuration that says `alike` for its rows.
+pub fn virtual_host(domains: Vec<String>, alike: &Alike) -> Host {
     let route = Route {
         name: NAME.into(),
         r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".into())), ..RouteMatch::default() }),
@@ -15,7 +16,7 @@ pub fn virtual_host(domains: Vec<String>) -> Host {
         ..Route::default()
     };
     let host = VirtualHost { name: NAME.into(), domains, routes: vec![route], ..VirtualHost::default() };
-    Host::from(&host)
+    Host::new(&host, alike)
 }
 
 /// Of the virtual host and of its route.

@@ -4,10 +4,11 @@ use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, Route, RouteMatch, VirtualHost, route::Action, route_match::PathSpecifier,
 };
 
-use crate::bytes::Host;
+use crate::bytes::{Alike, Host};
 
-/// A virtual host that answers 500 to all that is asked of `domain`, whose name it has.
-pub fn virtual_host(domain: &str) -> Host {
+/// A virtual host that answers 500 to all that is asked of `domain`, whose name it has, in a route configuration that says
+/// `alike` for its rows.
+pub fn virtual_host(domain: &str, alike: &Alike) -> Host {
     let route = Route {
         name: "replaced".into(),
         r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".into())), ..RouteMatch::default() }),
@@ -20,5 +21,5 @@ pub fn virtual_host(domain: &str) -> Host {
         routes: vec![route],
         ..VirtualHost::default()
     };
-    Host::from(&host)
+    Host::new(&host, alike)
 }

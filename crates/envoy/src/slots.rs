@@ -163,6 +163,20 @@ pub const EXT_PROC_ALL: [&str; 13] = [
 /// The filters in these.
 pub const EXT_PROC_INNER: &str = "extProc.ask";
 
+/// The slots in which a row asks somebody: a wrapper with a filter that is expensive to make, and that keeps nothing of what
+/// it saw. What many rows say there is said once ([`crate::bytes::alike`]).
+const ALIKE: [&[&str]; 3] = [&EXT_AUTH, &EXT_PROC_ALL, &[GLOBAL_RATE_LIMIT]];
+
+/// The slot of this name, if what many rows say there may be said once.
+pub(crate) fn alike(name: &[u8]) -> Option<&'static str> {
+    ALIKE.iter().flat_map(|slots| slots.iter()).find(|slot| slot.as_bytes() == name).copied()
+}
+
+/// Whether what is said of a slot says no more than whether it is on.
+pub(crate) fn is_switch(name: &'static str, config: &[u8]) -> bool {
+    [off(name), on(name)].iter().any(|switch| *switch.config == *config)
+}
+
 /// Whether of a slot Envoy takes some from a virtual host and some from its route configuration, so that only one of both
 /// may say anything.
 pub fn is_merged(name: &str) -> bool {

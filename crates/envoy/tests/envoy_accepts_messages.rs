@@ -127,9 +127,10 @@ fn sample_routes() -> Value {
         rows.extend(written.map(|row| row.expect("readable")));
     }
     let hashes: Vec<_> = rows.iter().map(|row| row.hash).collect();
-    let pieces = || [(bytes::routes(rows.iter()), &hashes[..])];
-    let hosts = [["*"], ["*.example.com"], ["a.example.com"]]
-        .map(|domains| bytes::virtual_host(domains[0], &domains.map(str::to_owned), &[], pieces()));
+    let pieces = || [(bytes::routes(rows.iter(), &bytes::Alike::default()), &hashes[..])];
+    let hosts = [["*"], ["*.example.com"], ["a.example.com"]].map(|domains| {
+        bytes::virtual_host(domains[0], &domains.map(str::to_owned), &[], &bytes::Alike::default(), pieces())
+    });
     let hashes = hosts.each_ref().map(|host| *host.hash());
     let config = bytes::route_configuration("https/443/any", &[], [(bytes::hosts(hosts.iter()), &hashes[..])]);
     let mut routes = resource(ResourceKind::RouteConfiguration, &config.body.to_bytes());

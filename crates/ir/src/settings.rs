@@ -97,12 +97,15 @@ pub struct Delegation {
 }
 
 /// Whom policies reach.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     /// The namespace whose TrafficPolicies select objects of every namespace; empty for none.
     pub global_namespace: Arc<str>,
     /// Whether a policy needs a grant to ask an extension of another namespace.
     pub extension_grants: ExtensionGrants,
+    /// How many Envoy routes of a route configuration ask the same provider in the same words before it is said once for all
+    /// of them; zero for never.
+    pub say_once_from: u64,
 }
 
 /// Whether a policy needs a grant to ask a GatewayExtension of another namespace.
@@ -192,7 +195,11 @@ impl Default for Settings {
                 max_depth: 32,
                 max_matches: 10_000,
             },
-            policies: Policies::default(),
+            policies: Policies {
+                global_namespace: "".into(),
+                extension_grants: ExtensionGrants::default(),
+                say_once_from: 1_024,
+            },
             gateway_parameters: Trust::default(),
             regex: Regex { max_time: Duration::from_millis(50) },
             capacity: Capacity { max_bytes: 768 << 20 },

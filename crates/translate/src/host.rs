@@ -19,6 +19,7 @@ use ir::{
 };
 
 use crate::{
+    alike::{self, alike},
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
@@ -119,7 +120,7 @@ fn spread(
 ) -> Option<()> {
     let attached = scope.get::<Attachment>(chain.top())?;
     let is_costly = routes.iter().any(|route| route.cost.is_some());
-    let (mut is_served, mut is_closed) = (false, false);
+    let (mut is_served, mut is_closed, mut rows) = (false, false, Vec::new());
     for served in attached.hostnames(listener) {
         let room = room(&served.hostname);
         is_served |= room.is_none();
@@ -135,10 +136,12 @@ fn spread(
             let row = if room.is_none() { Some(route.row.clone()) } else { envoy::route::closed(&route.row) };
             let place = place(&attached, served, chain, route);
             if let Some(row) = row {
+                rows.push(row.clone());
                 scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, row);
             }
         }
     }
+    alike::count(scope, (chain, *rule, listener), &rows);
     if is_served {
         send(scope, resolved, listener);
     }
@@ -326,11 +329,13 @@ impl Derived for VirtualHost {
             Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
         };
         let at = |hostname: Hostname| listener.as_ref().map(|listener| (listener.clone(), hostname));
+        let alike = alike(scope, config);
+        let replaced = || envoy::replaced::virtual_host(&hostname.domain(), &alike);
         // Over TLS its route configuration is replaced as a whole.
         if let (None, Some(listener)) = (&config.listener, &listener)
             && scope.get::<BrokenListener>(listener).is_some()
         {
-            scope.emit::<HostsOf>(config.clone(), hostname.clone(), envoy::replaced::virtual_host(&hostname.domain()));
+            scope.emit::<HostsOf>(config.clone(), hostname.clone(), replaced());
             let host = Some((hostname.clone(), listener.name.clone()));
             scope.demand::<ReplacedWide>(ReplacedScope { config: config.clone(), host });
             return Some(());
@@ -339,8 +344,7 @@ impl Derived for VirtualHost {
         if own.as_ref().is_none_or(|own| scope.group::<RoutesAt>(own).is_empty()) {
             // Who has routes of his own there has room for it.
             if own.is_some_and(|own| scope.get::<ShutHost>(&own).is_some()) {
-                let host = envoy::replaced::virtual_host(&hostname.domain());
-                scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
+                scope.emit::<HostsOf>(config.clone(), hostname.clone(), replaced());
                 return Some(());
             }
             // It would say what a broader one says, to which its requests go without it, and take as much memory again.
@@ -352,7 +356,8 @@ impl Derived for VirtualHost {
         let groups: Vec<_> = groups.collect();
         let pages = groups.iter().flat_map(engine::View::pages);
         let pieces = pages.map(|page| {
-            let routes = page.cached(|page| bytes::routes(page.iter().map(|(_, row)| row)));
+            let rows = |page: &engine::Page<RoutesAt>| bytes::routes(page.iter().map(|(_, row)| row), &alike);
+            let routes = page.cached_with(alike.hash(), rows);
             ((*routes).clone(), page.hashes())
         });
         let domain = hostname.domain();
@@ -360,7 +365,7 @@ impl Derived for VirtualHost {
         let slots = listener.filter(|_| config.listener.is_none());
         let slots = slots.and_then(|listener| scope.get::<ListenerSlots>(&listener));
         let slots = slots.as_deref().map_or(&[][..], |slots| slots);
-        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, pieces);
+        let host = bytes::virtual_host(&domain, std::slice::from_ref(&domain), slots, &alike, pieces);
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }
@@ -375,7 +380,7 @@ impl Derived for VirtualHost {
                 return None;
             }
         }
-        let host = envoy::replaced::virtual_host(&hostname.domain());
+        let host = envoy::replaced::virtual_host(&hostname.domain(), &alike(scope, config));
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }

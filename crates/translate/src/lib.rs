@@ -6,6 +6,7 @@
 #[macro_use]
 mod tables;
 
+mod alike;
 mod attach;
 mod backend;
 mod budget;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
-    bytes::{self, Hash, Host},
+    bytes::{self, Alike, Hash, Host},
     extensions,
     resource::Encoded,
     slots::is_merged,
@@ -18,6 +18,7 @@ use ir::{
 };
 
 use crate::{
+    alike::alike,
     backend::config,
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
@@ -155,19 +156,22 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
 
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     // Where nobody knows what policies say of all of it, it answers by itself.
-    let slots = match scope.attempt(|| slots(scope, id)) {
-        Ok(slots) if !is_replaced(scope, id) => slots,
+    let said = scope.attempt(|| (slots(scope, id), alike(scope, id)));
+    let (mut slots, alike) = match said {
+        Ok(said) if !is_replaced(scope, id) => said,
         _ => {
             scope.demand::<ReplacedWide>(ReplacedScope { config: id.clone(), host: None });
-            return bytes::route_configuration(&id.resource_name(), &[], [alone(&envoy::replaced::virtual_host("*"))]);
+            let host = envoy::replaced::virtual_host("*", &Alike::default());
+            return bytes::route_configuration(&id.resource_name(), &[], [alone(&host)]);
         }
     };
+    slots.extend(alike.slots());
     let hosts = scope.group::<HostsOf>(id);
     let pieces = hosts.pages().map(|page| {
         let hosts = page.cached(|page| bytes::hosts(page.iter().map(|(_, host)| host)));
         ((*hosts).clone(), page.hashes())
     });
-    let misdirected = misdirected(scope, id);
+    let misdirected = misdirected(scope, id, &alike);
     bytes::route_configuration(&id.resource_name(), &slots, pieces.chain(misdirected.as_ref().map(alone)))
 }
 
@@ -235,7 +239,7 @@ fn is_replaced(scope: &Scope<'_>, id: &RouteConfigId) -> bool {
 
 /// The hosts of the port's other HTTPS listeners: a request for them came over a connection of this one, so it is told
 /// to open its own (RFC 9110 section 15.5.20; Gateway API `Listener.hostname`).
-fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Host> {
+fn misdirected(scope: &Scope<'_>, id: &RouteConfigId, alike: &Alike) -> Option<Host> {
     let own = id.listener.as_ref()?;
     let listeners = scope.group::<PortListeners>(&(id.gateway.clone(), id.port));
     let over_tls = || listeners.iter().filter(|(_, at)| at.over == Scheme::Https);
@@ -244,5 +248,5 @@ fn misdirected(scope: &Scope<'_>, id: &RouteConfigId) -> Option<Host> {
     let mut domains: Vec<_> = others.map(Hostname::domain).collect();
     // Listeners that are not served may share a hostname.
     domains.dedup();
-    (!domains.is_empty()).then(|| envoy::misdirected::virtual_host(domains))
+    (!domains.is_empty()).then(|| envoy::misdirected::virtual_host(domains, alike))
 }

@@ -4,7 +4,7 @@
 mod backends;
 mod draws;
 mod edit;
-mod extension;
+pub(crate) mod extension;
 mod listener_policy;
 mod one_of_each;
 mod policy;

@@ -1,5 +1,6 @@
 //! What the whole translation does, through its door.
 
+mod alike;
 mod attachment;
 mod backends;
 mod bounds;

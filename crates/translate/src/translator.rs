@@ -15,6 +15,7 @@ use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, RouteId, Settings};
 
 use crate::{
+    alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
     attach::{Admits, Candidates, Open, Presence},
     backend::{
         SliceRow, SlicesOf,
@@ -489,6 +490,10 @@ fn tables() -> Engine {
         .derived::<Rows>()
         .group::<LeftOut>()
         .group::<RoutesAt>()
+        .group::<SaidAlike>()
+        .derived::<SaidEnough>()
+        .group::<SaidOften>()
+        .lookup::<SaidOnce>()
         .derived_for_each::<WidePolicies, Gateways>(same)
         .derived::<PolicyAt>()
         .group::<PolicyGateways>()

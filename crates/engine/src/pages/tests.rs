@@ -163,6 +163,16 @@ fn what_a_page_caches_lasts_until_the_page_changes() {
 }
 
 #[test]
+fn what_is_made_from_a_page_and_more_is_made_anew_when_that_changes() {
+    let view = view([(1, 5)]);
+    let page = view.pages().next().expect("one page");
+    let with = |of: u8, made: usize| *page.cached_with([of; 16], |_| made);
+    assert_eq!([with(1, 10), with(1, 11)], [10, 10]);
+    assert_eq!([with(2, 12), with(2, 13)], [12, 12]);
+    assert_eq!(with(1, 14), 14, "one thing is kept");
+}
+
+#[test]
 fn two_kinds_of_cached_things_do_not_mix() {
     let view = view([(1, 5)]);
     let page = view.pages().next().expect("one page");

@@ -65,7 +65,7 @@ fn nests_deeper(message: &[u8], levels: usize) -> bool {
     // A level takes a key and a length.
     while rest.len() > 2 * levels + 1 {
         match field(&mut rest) {
-            Some(Field::Delimited(body)) if levels == 0 || nests_deeper(body, levels - 1) => return true,
+            Some((_, Field::Delimited(body))) if levels == 0 || nests_deeper(body, levels - 1) => return true,
             Some(_) => {}
             None => return false,
         }
@@ -83,7 +83,7 @@ fn within(message: &[u8], levels: usize) -> u64 {
     let (mut rest, mut parts) = (message, 0);
     while !rest.is_empty() {
         match field(&mut rest) {
-            Some(Field::Delimited(body)) if levels > 0 => parts += 1 + within(body, levels - 1),
+            Some((_, Field::Delimited(body))) if levels > 0 => parts += 1 + within(body, levels - 1),
             Some(_) => {}
             None => break,
         }
@@ -92,19 +92,20 @@ fn within(message: &[u8], levels: usize) -> u64 {
 }
 
 /// A field of a message.
-enum Field<'a> {
+pub(super) enum Field<'a> {
     /// With content that may be a message.
     Delimited(&'a [u8]),
     /// A number.
     Scalar,
 }
 
-/// Takes the next field; none where this is no field.
-fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
+/// Takes the next field, with its number; none where this is no field.
+pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Field<'a>)> {
     let key = decode_varint(rest).ok()?;
+    let number = key >> 3;
     let length = match key & 7 {
-        _ if key >> 3 == 0 => return None,
-        0 => return decode_varint(rest).ok().map(|_| Field::Scalar),
+        _ if number == 0 => return None,
+        0 => return decode_varint(rest).ok().map(|_| (number, Field::Scalar)),
         1 => 8,
         2 => usize::try_from(decode_varint(rest).ok()?).ok()?,
         5 => 4,
@@ -112,7 +113,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
     };
     let (content, after) = rest.split_at_checked(length)?;
     *rest = after;
-    Some(if key & 7 == 2 { Field::Delimited(content) } else { Field::Scalar })
+    Some((number, if key & 7 == 2 { Field::Delimited(content) } else { Field::Scalar }))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use prost::Message;
 
 use crate::slots;
 
-use super::{Encoded, Fields, Hash, Host, Row, any, json_structure, route_configuration, routes, tag, version};
+use super::{Alike, Encoded, Fields, Hash, Host, Row, alike, any, json_structure, route_configuration, tag, version};
 
 fn rows(count: usize) -> Vec<Row> {
     (0..count)
@@ -18,10 +18,15 @@ fn rows(count: usize) -> Vec<Row> {
         .collect()
 }
 
+/// Routes as they are.
+fn routes<'a>(rows: impl Iterator<Item = &'a Row>) -> bytes::Bytes {
+    super::routes(rows, &Alike::default())
+}
+
 /// A virtual host of one piece.
 fn virtual_host<'a>(name: &str, domains: &[String], rows: impl Iterator<Item = &'a Row> + Clone) -> Host {
     let hashes: Vec<Hash> = rows.clone().map(|row| row.hash).collect();
-    super::virtual_host(name, domains, &[], [(routes(rows), &hashes[..])])
+    super::virtual_host(name, domains, &[], &Alike::default(), [(routes(rows), &hashes[..])])
 }
 
 fn plain_host(name: &str, domains: &[String], rows: &[Row]) -> VirtualHost {
@@ -75,7 +80,7 @@ fn slots_stand_on_virtual_hosts_and_route_configurations_and_turn_their_versions
     let slot = slots::off(slots::BUFFER);
     let on = [slot.clone()];
     let config = Any::decode(&*slot.config).expect("a message");
-    let host = |slots: &[Slot]| super::virtual_host("host", &["a.com".to_owned()], slots, []);
+    let host = |slots: &[Slot]| super::virtual_host("host", &["a.com".to_owned()], slots, &Alike::default(), []);
     let plain = VirtualHost::decode(host(&on).to_bytes()).expect("a virtual host");
     assert_eq!(plain.typed_per_filter_config.get(slots::BUFFER), Some(&config));
     assert_ne!(host(&on), host(&[]));
@@ -86,9 +91,37 @@ fn slots_stand_on_virtual_hosts_and_route_configurations_and_turn_their_versions
 }
 
 #[test]
+fn what_rows_say_alike_turns_the_version_of_a_virtual_host_though_its_rows_say_the_same() {
+    let row = |who: &str| {
+        let slot = slots::slot(slots::EXT_AUTH[0], &Any { type_url: who.into(), ..Any::default() });
+        let slots = [(slot.name, slot.config)];
+        Row::new(Fields::of(&Route::default()).map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, slots).into_bytes())
+    };
+    let rows = ["ours", "theirs"].map(|who| row(who).expect("readable"));
+    let [ours, theirs] = [&rows[0], &rows[1]].map(|row| Alike::new(alike::said(row)));
+    let hashes = [rows[0].hash, rows[1].hash];
+    let host = |alike: &Alike| {
+        super::virtual_host(
+            "host",
+            &["a.com".to_owned()],
+            &[],
+            alike,
+            [(super::routes(rows.iter(), alike), &hashes[..])],
+        )
+    };
+    let plain = VirtualHost::decode(host(&ours).to_bytes()).expect("a virtual host");
+    let off = Any::decode(&*slots::off(slots::EXT_AUTH[0]).config).expect("a message");
+    assert_eq!(plain.typed_per_filter_config.get(slots::EXT_AUTH[0]), Some(&off));
+    assert_ne!(host(&ours), host(&theirs));
+    assert_ne!(host(&ours).to_bytes(), host(&theirs).to_bytes());
+    assert_ne!(host(&ours), host(&Alike::default()));
+}
+
+#[test]
 fn large_parts_of_a_route_configuration_are_not_copied() {
     let large = routes(rows(200).iter());
-    let host = super::virtual_host("host", &["a.com".to_owned()], &[], [(large.clone(), &[Hash::default()][..])]);
+    let domains = ["a.com".to_owned()];
+    let host = super::virtual_host("host", &domains, &[], &Alike::default(), [(large.clone(), &[Hash::default()][..])]);
     let body = route_configuration("http/80", &[], [(super::hosts(std::iter::once(&host)), &[*host.hash()][..])]).body;
     assert!(body.pieces().iter().any(|piece| piece.as_ptr() == large.as_ptr()));
     assert_eq!(body.pieces().iter().filter(|piece| piece.len() < 4096).count(), 1, "what is small is joined");
@@ -108,6 +141,7 @@ fn how_routes_are_split_into_pieces_changes_nothing() {
             "host",
             &domains,
             &[],
+            &Alike::default(),
             pieces.iter().map(|(piece, hashes)| (piece.clone(), &hashes[..])),
         );
         assert_eq!(split.hash(), whole.hash());

@@ -72,6 +72,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("delegation.maxMatches", "1"),
     ("policies.globalNamespace", "policies"),
     ("policies.extensionGrants", "Strict"),
+    ("policies.sayOnceFrom", "0"),
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
     ("capacity.maxBytes", "1000000000"),

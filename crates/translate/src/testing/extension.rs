@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{scene, values};
 
 /// GatewayExtensions, one of each name in [`values::EXTENSIONS`], and a ConfigMap with keys that they may name.
-pub(super) fn extensions() -> BoxedStrategy<Vec<Value>> {
+pub(crate) fn extensions() -> BoxedStrategy<Vec<Value>> {
     let all =
         (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter(), tokens(), tokens());
     (all, key_set())

@@ -11,7 +11,7 @@ use ir::{NsName, Settings};
 use proptest::strategy::ValueTree;
 use serde_json::{Value, json};
 
-use super::object;
+use super::{alike::spelled_out, object};
 use crate::{
     Change, Changes, Deploying, Translator,
     testing::{Draws, one_of_each},
@@ -54,7 +54,9 @@ struct World {
 
 impl World {
     fn new(failing: Option<&(&'static str, String)>) -> Self {
-        let mut translator = Translator::new(Settings::default());
+        let mut settings = Settings::default();
+        settings.policies.say_once_from = 1;
+        let mut translator = Translator::new(settings);
         if let Some((table, key)) = failing {
             translator.fail_at(table, key);
         }
@@ -89,7 +91,7 @@ impl World {
     }
 }
 
-/// Messages, decoded once.
+/// Messages, decoded once; of routes as if each said all by itself.
 #[derive(Default)]
 struct Decoded(HashMap<[u8; 16], Arc<Value>>);
 
@@ -97,7 +99,9 @@ impl Decoded {
     fn of(&mut self, key: &ResourceKey, encoded: &Encoded) -> Arc<Value> {
         let decode = || {
             let bytes = encoded.body.to_bytes();
-            Arc::new(envoy::json::value(key.kind.message_name(), &bytes).expect("a message"))
+            let message = envoy::json::value(key.kind.message_name(), &bytes).expect("a message");
+            let is_routes = key.kind == ResourceKind::RouteConfiguration;
+            Arc::new(if is_routes { spelled_out(message) } else { message })
         };
         self.0.entry(encoded.version).or_insert_with(decode).clone()
     }

@@ -7,7 +7,7 @@ use envoy::{Encoded, ResourceKey, ResourceKind};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use super::{object as decode, world};
+use super::{alike::same_but_for_the_form, object as decode, world};
 use crate::{Change, Translator, delegation::is_delegate};
 
 /// Everything that a translator says, to be compared.
@@ -33,11 +33,23 @@ fn settings() -> ir::Settings {
     let mut settings = ir::Settings::default();
     settings.delegation.max_depth = 4;
     settings.delegation.max_matches = 60;
+    settings.policies.say_once_from = 2;
+    settings
+}
+
+/// The same where rows say all by themselves.
+fn by_themselves() -> ir::Settings {
+    let mut settings = settings();
+    settings.policies.say_once_from = 0;
     settings
 }
 
 fn fresh<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Translator {
-    let mut translator = Translator::new(settings());
+    fresh_with(settings(), objects)
+}
+
+fn fresh_with<'a>(settings: ir::Settings, objects: impl IntoIterator<Item = &'a Object>) -> Translator {
+    let mut translator = Translator::new(settings);
     for object in objects {
         translator.apply(Change::Put(object.clone()));
     }
@@ -138,6 +150,15 @@ proptest! {
     }
 
     #[test]
+    fn what_rows_say_alike_holds_as_if_each_said_it(objects in objects(), from in 1..4_u64) {
+        let mut settings = settings();
+        settings.policies.say_once_from = from;
+        let [once, each] = [settings, by_themselves()].map(|settings| fresh_with(settings, objects.values()));
+        prop_assert_eq!(once.statuses(), each.statuses());
+        same_but_for_the_form(&once, &each);
+    }
+
+    #[test]
     fn a_rule_that_breaks_changes_nothing_of_other_rules(objects in objects(), which in any::<prop::sample::Index>()) {
         // A delegating rule takes its children along.
         let sends = |object: &Object| match object {
@@ -149,7 +170,8 @@ proptest! {
         let Object::HttpRoute(mut broken) = which.get(&routes_in).clone() else { unreachable!("filtered") };
         let name = format!("{}/{}/0/", broken.metadata.namespace, broken.metadata.name);
         broken.spec.rules[0].filters = serde_json::from_value(json!([{"type": "Tomorrow"}])).expect("a filter");
-        let mut translator = fresh(objects.values());
+        // What many say alike may be said once, or no longer.
+        let mut translator = fresh_with(by_themselves(), objects.values());
         let before = translator.resources();
         translator.apply(Change::Put(Object::HttpRoute(broken)));
         let changes = translator.settle();

@@ -4,12 +4,12 @@ use proptest::{
     collection::vec,
     option,
     prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof},
-    sample::select,
+    sample::{Index, select},
     strategy::Union,
 };
 use serde_json::{Value, json};
 
-use crate::testing::units::each;
+use crate::testing::{extension::extensions, units::each};
 
 const NAMESPACES: [&str; 3] = ["infra", "apps", "other"];
 const HOSTNAMES: [&str; 7] =
@@ -29,6 +29,7 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         2 => delegation_policy(),
         3 => policy(),
         1 => direct_response(),
+        2 => extension(),
     ]
     .boxed()
 }
@@ -95,6 +96,11 @@ fn policy() -> impl Strategy<Value = Value> {
                     "creationTimestamp": timestamp(created), "annotations": annotations}})
         },
     )
+}
+
+/// A provider.
+fn extension() -> impl Strategy<Value = Value> {
+    (any::<Index>(), extensions()).prop_map(|(which, all)| which.get(&all).clone())
 }
 
 fn direct_response() -> impl Strategy<Value = Value> {
