@@ -74,9 +74,10 @@ pub fn obstacle(base: &Path, folder: &Path) -> Result<Option<String>> {
     world.obstacle(topic.ports)
 }
 
-/// Runs the topic in `folder`, with the objects of `base` beside its own.
-pub async fn run(base: &Path, folder: &Path) -> Result<()> {
-    let topic = Topic::read(folder)?;
+/// Runs the topic in `folder`, with the objects of `base` and these flags beside its own.
+pub async fn run(base: &Path, folder: &Path, flags: &[&str]) -> Result<()> {
+    let mut topic = Topic::read(folder)?;
+    topic.flags.extend(flags.iter().map(ToString::to_string));
     let mut world = World::new(base, folder, topic.ports)?;
     world.apply(Path::new("manifests.yaml"))?;
     world.start(&topic).await?;

@@ -1,4 +1,5 @@
-//! Sends the requests of `tests/traffic` through a real Envoy that Portcullis controls: one test for every folder.
+//! Sends the requests of `tests/traffic` through a real Envoy that Portcullis controls: one test for every folder, and a second
+//! one for those with providers, where what routes say alike is said once however few they are.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn main() -> Result<()> {
     topics.sort();
     let trials = topics
         .into_iter()
-        .map(|topic| {
+        .flat_map(|topic| {
             let name = topic.file_name().unwrap_or_default().to_string_lossy();
             let name = name.into_owned();
             let base = base.clone();
@@ -26,13 +27,21 @@ fn main() -> Result<()> {
             if let Some(reason) = &obstacle {
                 eprintln!("{name} is ignored: {reason}");
             }
-            Trial::test(name, move || play(&base, &topic)).with_ignored_flag(obstacle.is_some())
+            let once = name.starts_with("policy-ext-").then(|| {
+                let (base, topic) = (base.clone(), topic.clone());
+                Trial::test(format!("{name}, said once"), move || play(&base, &topic, &ONCE))
+            });
+            let own = Trial::test(name, move || play(&base, &topic, &[]));
+            [Some(own), once].into_iter().flatten().map(move |trial| trial.with_ignored_flag(obstacle.is_some()))
         })
         .collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit()
 }
 
-fn play(base: &Path, folder: &Path) -> Result<(), Failed> {
+/// Has said once what a single row says.
+const ONCE: [&str; 2] = ["--policies-say-once-from", "1"];
+
+fn play(base: &Path, folder: &Path, flags: &[&str]) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(topic::run(base, folder)).map_err(|error| format!("{error:#}").into())
+    runtime.block_on(topic::run(base, folder, flags)).map_err(|error| format!("{error:#}").into())
 }

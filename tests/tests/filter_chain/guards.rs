@@ -27,6 +27,23 @@ spec:
     )
 }
 
+/// A policy of the route, and a route at another path that none is on.
+fn own_policy(spec: &str) -> String {
+    let of_route = policy(spec).replace("kind: Gateway, name: gateway", "kind: HTTPRoute, name: plain");
+    format!(
+        "{of_route}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: infra, name: free}}
+spec:
+  parentRefs: [{{name: gateway}}]
+  hostnames: [{HOST}]
+  rules: [{{matches: [{{path: {{value: /free}}}}], backendRefs: [{{name: backend, port: 80}}]}}]
+"
+    )
+}
+
 /// Providers of whom none is there.
 const NOBODY: &str = "
 ---
@@ -144,6 +161,48 @@ async fn a_connection_that_was_open_before_a_policy_came_is_held_to_it() -> Resu
         }
     }
     ensure!(connections.into_iter().all(|connection| connection.into_inner().is_open()), "a connection was closed");
+    world.envoy.check().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_open_before_follows_what_is_said_once_for_routes_and_others_are_let_alone() -> Result<()>
+{
+    let mut world = World::start(&own_policy("buffer: {disable: {}}"), &["--policies-say-once-from", "1"]).await?;
+    let connection = eventually(TIMEOUT, async || {
+        ensure!(send(&world.target, &Request::get(HOST, "/free")).await?.status == 200, "not yet");
+        Connection::open(&world.target).await
+    });
+    let connection = Mutex::new(connection.await?);
+    let global = |descriptors: &str| {
+        format!(
+            "rateLimit: {{global: {{extensionRef: {{name: counter}}, descriptors: [{{entries: [{descriptors}]}}]}}}}"
+        )
+    };
+    let policies = [
+        ("extAuth: {extensionRef: {name: judge}}".to_owned(), 403),
+        ("extAuth: {extensionRef: {name: judge-in-http}, contextExtensions: {a: b}}".to_owned(), 503),
+        ("extProc: {extensionRef: {name: processor}}".to_owned(), 500),
+        (global("{type: RemoteAddress}"), 500),
+        ("extAuth: {disable: {}}".to_owned(), 200),
+        ("extAuth: {extensionRef: {name: judge}}".to_owned(), 403),
+        ("extAuth: {extensionRef: {name: missing}}".to_owned(), 500),
+    ];
+    for (spec, status) in policies {
+        world.portcullis.write("policy.yaml", &own_policy(&spec))?;
+        let is_said = eventually(TIMEOUT, async || {
+            let response = connection.lock().await.send(&Request::get(HOST, "/")).await?;
+            ensure!(response.status == status, "{spec}: {response:?}");
+            let dump = world.envoy.config_dump().await?;
+            let configs = dump["configs"].as_array().into_iter().flatten();
+            let mut routes =
+                configs.flat_map(|config| config["dynamic_route_configs"].as_array().into_iter().flatten());
+            Ok(routes.any(|routes| routes["route_config"]["typed_per_filter_config"].is_object()))
+        });
+        ensure!(is_said.await? == !(spec.contains("disable") || spec.contains("missing")), "{spec}");
+        let free = connection.lock().await.send(&Request::get(HOST, "/free")).await?;
+        ensure!(free.status == 200, "{spec}: {free:?}");
+    }
+    ensure!(connection.into_inner().is_open(), "the connection was closed");
     world.envoy.check().await
 }
 
