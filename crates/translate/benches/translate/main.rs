@@ -139,21 +139,25 @@ fn timed(name: &str, routes: usize, translator: &mut Translator, change: impl Fn
 /// Times of changes.
 fn changes<'a>(steps: impl Iterator<Item = &'a tree::Step>) {
     println!(
-        "{:<40} {:>20} {:>10} {:>10} {:>10} {:>8} {:>10}",
-        "change", "of", "p50", "p99", "max", "rows", "p50 each"
+        "{:<44} {:>16} {:>12} {:>12} {:>12} {:>8} {:>10} {:>18}",
+        "change", "of", "p50", "p99", "max", "rows", "p50 each", "sent"
     );
     for tree::Step { name, of, sizes, scene } in steps {
         for &size in *sizes {
             let Scene { objects, change } = scene(size);
             let mut translator = translator_with(Tree::settings(), objects);
-            let mut computed = 0;
+            let (mut computed, mut sent, mut bytes) = (0, 0, 0);
             let mut taken: Vec<_> = (0..tree::WAITING)
                 .map(|turn| {
                     let object = change(turn);
                     let start = Instant::now();
                     translator.apply(Change::Put(object));
-                    computed = computed.max(black_box(translator.settle()).computed);
-                    start.elapsed()
+                    let changes = black_box(translator.settle());
+                    let elapsed = start.elapsed();
+                    computed = computed.max(changes.computed);
+                    sent = changes.resources.len();
+                    bytes = changes.resources.iter().filter_map(|(_, now)| Some(now.as_ref()?.body.len())).sum();
+                    elapsed
                 })
                 .collect();
             taken.sort_unstable();
@@ -161,8 +165,9 @@ fn changes<'a>(steps: impl Iterator<Item = &'a tree::Step>) {
             let each = p50 / u32::try_from(size).unwrap_or(u32::MAX);
             let [p50, p99, max, each] = [p50, p99, max, each].map(micros);
             println!(
-                "{name:<40} {:>20} {p50:>10} {p99:>10} {max:>10} {computed:>8} {each:>10}",
-                format!("{size} {of}")
+                "{name:<44} {:>16} {p50:>12} {p99:>12} {max:>12} {computed:>8} {each:>10} {:>18}",
+                format!("{size} {of}"),
+                format!("{sent}, {} kB", bytes / 1_000)
             );
         }
     }

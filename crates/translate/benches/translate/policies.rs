@@ -10,7 +10,7 @@ use crate::{
 
 const ROUTES: &[usize] = &[1_000, 10_000];
 
-pub(crate) const STEPS: [Step; 6] = [
+pub(crate) const STEPS: [Step; 10] = [
     Step {
         name: "a policy of one rule changed",
         of: "routes",
@@ -68,7 +68,81 @@ pub(crate) const STEPS: [Step; 6] = [
             change: Box::new(|turn| on("infra", "Gateway", "gateway-0", "wide", &header(turn + 2))),
         },
     },
+    Step {
+        name: "one of those who ask a provider changed",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, asking(routes, "judge")),
+            change: Box::new(move |turn| World::at_one_gateway(routes).route_with_header(turn)),
+        },
+    },
+    Step {
+        name: "a provider changed that all ask",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, asking(routes, "judge")),
+            change: Box::new(|turn| judge(turn + 2)),
+        },
+    },
+    // From here on what they say is said once.
+    Step {
+        name: "as many ask a provider as must, or one less",
+        of: "routes",
+        sizes: &[1_024],
+        scene: |routes| Scene {
+            objects: with(routes, asking(routes, "judge")),
+            change: Box::new(|turn| asks(7, if turn.is_multiple_of(2) { "other" } else { "judge" })),
+        },
+    },
+    Step {
+        name: "keys of tokens rotated that all ask for",
+        of: "routes",
+        sizes: ROUTES,
+        scene: |routes| Scene {
+            objects: with(routes, asking(routes, "tokens")),
+            change: Box::new(|turn| tokens(turn + 2)),
+        },
+    },
 ];
+
+/// Providers, and a policy of each route that asks one of them.
+fn asking(routes: usize, provider: &'static str) -> impl Iterator<Item = Object> {
+    let providers = [judge(1), extension("other", judging(1)), tokens(1)];
+    providers.into_iter().chain((0..routes).map(move |route| asks(route, provider)))
+}
+
+/// The policy of a route.
+fn asks(route: usize, provider: &str) -> Object {
+    let field = if provider == "tokens" { "jwtAuth" } else { "extAuth" };
+    let said = json!({field: {"extensionRef": {"name": provider}}});
+    on("apps", "HTTPRoute", &format!("route-{route}"), &format!("asks-{route}"), &said)
+}
+
+fn judge(turn: usize) -> Object {
+    extension("judge", judging(turn))
+}
+
+fn judging(turn: usize) -> Value {
+    let timeout = format!("{}ms", turn % 1_000 + 1);
+    let service = json!({"backendRef": {"name": "service-0", "port": 80}, "requestTimeout": timeout});
+    json!({"extAuth": {"grpcService": service}})
+}
+
+/// Who makes tokens, with another key each turn.
+fn tokens(turn: usize) -> Object {
+    let key = json!({"kty": "OKP", "crv": "Ed25519", "kid": turn.to_string(), "x": "A".repeat(43)});
+    let jwks = json!({"local": {"inline": key.to_string()}});
+    extension("tokens", json!({"jwt": {"providers": [{"name": "maker", "issuer": "maker", "jwks": jwks}]}}))
+}
+
+fn extension(name: &str, spec: Value) -> Object {
+    decode(json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": name, "namespace": "apps", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec,
+    }))
+}
 
 /// Routes of one Gateway, and more.
 fn with(routes: usize, more: impl IntoIterator<Item = Object>) -> Vec<Object> {
