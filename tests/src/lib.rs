@@ -7,6 +7,7 @@
 pub mod api_server;
 pub mod certificates;
 pub mod client;
+pub mod collector;
 pub mod echo;
 pub mod envoy;
 pub mod expect;

@@ -1,7 +1,9 @@
 //! Manifests as text, each beginning with `---`; of namespace `infra` where none is given.
 
-use std::fmt::{self, Display};
-use std::net::SocketAddr;
+use std::{
+    fmt::{self, Display},
+    net::SocketAddr,
+};
 
 use crate::echo::Echo;
 
@@ -28,15 +30,11 @@ spec:
 
 /// A Service with one endpoint.
 pub fn service(name: &str, backend: &Echo) -> String {
-    service_to(name, backend.address())
+    service_at(name, backend.address())
 }
 
-/// The same with a port of this host.
-pub fn service_at(name: &str, port: u16) -> String {
-    service_to(name, ([127, 0, 0, 1], port).into())
-}
-
-fn service_to(name: &str, address: SocketAddr) -> String {
+/// The same of whoever listens at an address.
+pub fn service_at(name: &str, address: SocketAddr) -> String {
     let (ip, port) = (address.ip(), address.port());
     format!(
         "

@@ -12,6 +12,9 @@ use portcullis_tests::{objects, ports};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+#[path = "listeners/telemetry.rs"]
+mod telemetry;
+
 /// A Gateway with two ports, whose only route leads to Service `backend`.
 struct World {
     portcullis: Portcullis,

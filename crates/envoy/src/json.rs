@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 74] = [
+pub const MESSAGES: [&str; 78] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -23,6 +23,9 @@ pub const MESSAGES: [&str; 74] = [
     "envoy.config.listener.v3.Listener",
     "envoy.config.rbac.v3.Action",
     "envoy.config.route.v3.RouteConfiguration",
+    "envoy.config.trace.v3.OpenTelemetryConfig",
+    "envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig",
+    "envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig",
     "envoy.extensions.access_loggers.stream.v3.StderrAccessLog",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.clusters.dns.v3.DnsCluster",
@@ -79,6 +82,7 @@ pub const MESSAGES: [&str; 74] = [
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+    "envoy.extensions.tracers.opentelemetry.samplers.v3.AlwaysOnSamplerConfig",
     "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
     "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
@@ -151,13 +155,23 @@ pub fn value(name: &str, body: &[u8]) -> Result<Value, Error> {
 }
 
 /// Messages that hold credentials, and where.
-const CREDENTIALS: [(&str, &[&str]); 2] = [
+const CREDENTIALS: [(&str, &[&str]); 5] = [
     ("type.googleapis.com/envoy.extensions.filters.http.basic_auth.v3.BasicAuthPerRoute", &["users"]),
     ("type.googleapis.com/envoy.extensions.filters.http.api_key_auth.v3.ApiKeyAuthPerRoute", &["credentials", "key"]),
+    (
+        "type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig",
+        &["commonConfig", "grpcService", "initialMetadata", "value"],
+    ),
+    (
+        "type.googleapis.com/envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig",
+        &["grpcService", "initialMetadata", "value"],
+    ),
+    ("type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig", &["grpcService", "initialMetadata", "value"]),
 ];
 
 /// Every private key and its password in `value`, and what else proves who somebody is, replaced by [`REDACTED`]: users
-/// and keys by which requests are judged, and values of headers that are marked as secret
+/// and keys by which requests are judged, what is shown to servers that are told of requests, and values of headers that are
+/// marked as secret
 /// ([`mark_secret`](crate::slots::mark_secret)).
 pub fn redacted(mut value: Value) -> Value {
     redact(&mut value, false);

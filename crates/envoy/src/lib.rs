@@ -55,6 +55,10 @@ pub mod extension {
     pub(crate) const HTTP_CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
     pub(crate) const TLS_INSPECTOR: &str = "envoy.filters.listener.tls_inspector";
     pub(crate) const TLS: &str = "envoy.transport_sockets.tls";
+    pub(crate) const GRPC_ACCESS_LOG: &str = "envoy.access_loggers.http_grpc";
+    pub(crate) const OPEN_TELEMETRY_ACCESS_LOG: &str = "envoy.access_loggers.open_telemetry";
+    pub(crate) const OPEN_TELEMETRY_TRACER: &str = "envoy.tracers.opentelemetry";
+    pub(crate) const ALWAYS_ON_SAMPLER: &str = "envoy.tracers.opentelemetry.samplers.always_on";
     pub(crate) const STDERR_ACCESS_LOG: &str = "envoy.access_loggers.stderr";
     pub(crate) const STDOUT_ACCESS_LOG: &str = "envoy.access_loggers.stdout";
     pub(crate) const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";

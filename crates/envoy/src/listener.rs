@@ -52,6 +52,7 @@ use crate::{bytes::any, resource::Encoded};
 
 mod access_log;
 mod circles;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
@@ -167,7 +168,8 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
     let http2 = said.http2.unwrap_or_default();
     let client = said.client.clone().unwrap_or_default();
     let upgrades = said.upgrades.as_ref().map_or_else(|| vec!["websocket".into()], |upgrades| upgrades.to_vec());
-    let logs = said.access_logs.iter().flat_map(|logs| logs.iter()).map(access_log::of_policy);
+    let logs =
+        said.access_logs.iter().flat_map(|logs| logs.iter()).map(|log| access_log::of_policy(log, &listener.gateway));
     let is_edge = client.by_connection.unwrap_or(true);
     HttpConnectionManager {
         stat_prefix: chain.route_config.to_string(),
@@ -198,6 +200,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         request_headers_timeout: Some(duration(edge.request_headers_timeout)),
         drain_timeout: Some(duration(edge.drain_timeout)),
         access_log: edge.access_log.then(access_log::of_edge).into_iter().chain(logs).collect(),
+        tracing: said.tracing.as_ref().map(|tracing| telemetry::tracing(tracing, &listener.gateway)),
         use_remote_address: Some(boolean(is_edge)),
         // Beside ranges of addresses Envoy takes neither this nor that of the extension.
         xff_num_trusted_hops: match &client.trusted_ranges[..] {

@@ -3,7 +3,10 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use crate::upstream::Keepalive;
+use crate::{
+    telemetry::{RemoteLog, Sink, Tracing},
+    upstream::Keepalive,
+};
 
 /// What an HTTP/2 client may send on one stream before Envoy has passed it on, in bytes, at most.
 pub const STREAM_WINDOW: u32 = 64 * 1024;
@@ -65,6 +68,20 @@ pub struct HttpConfig {
     pub upgrades: Option<Arc<[Arc<str>]>>,
     /// Logs of requests, beside that of the settings.
     pub access_logs: Option<Arc<[AccessLog]>>,
+    /// Which requests are traced.
+    pub tracing: Option<Arc<Tracing>>,
+}
+
+impl HttpConfig {
+    /// The servers that are told of requests.
+    pub fn sinks(&self) -> impl Iterator<Item = &Sink> {
+        let logs = self.access_logs.iter().flat_map(|logs| logs.iter());
+        let logs = logs.filter_map(|log| match &log.to {
+            LogTo::Server(remote) => Some(&remote.sink),
+            LogTo::Stream(..) => None,
+        });
+        logs.chain(self.tracing.as_ref().map(|tracing| &tracing.sink))
+    }
 }
 
 /// Where requests say whom they come from.
@@ -137,6 +154,7 @@ impl ListenerConfig {
                 strip_port: http.strip_port.or(other.strip_port),
                 upgrades: http.upgrades.or(other.upgrades),
                 access_logs: http.access_logs.or(other.access_logs),
+                tracing: http.tracing.or(other.tracing),
             },
         }
     }
@@ -145,12 +163,19 @@ impl ListenerConfig {
 /// A log of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AccessLog {
-    /// Where it goes.
-    pub to: LogStream,
-    /// What a line says.
-    pub format: LogFormat,
+    /// Where it goes, and what it says.
+    pub to: LogTo,
     /// Which requests are logged; all of them if none.
     pub filter: Option<LogFilter>,
+}
+
+/// Where a log goes, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LogTo {
+    /// To what the proxy writes itself, a line for a request.
+    Stream(LogStream, LogFormat),
+    /// To a server.
+    Server(Arc<RemoteLog>),
 }
 
 /// What a proxy writes logs to.

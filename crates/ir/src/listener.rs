@@ -11,6 +11,8 @@ use crate::{
 /// One Envoy listener: a port of a Gateway. It says nothing of routes, so that a route never drains it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Listener {
+    /// Whose it is.
+    pub gateway: NsName,
     /// `listener/PORT`, with the Gateway's port.
     pub name: Arc<str>,
     /// The addresses to bind; the first is the main one, the others are additional.

@@ -11,7 +11,7 @@ use api::{
 use engine::{Lookup, Scope};
 use ir::{
     NsName, Problem, Reason, Severity,
-    backend::{Asked, Protocol},
+    backend::{Asked, Destination, Protocol},
     settings::ExtensionGrants,
 };
 use units::{
@@ -24,7 +24,10 @@ use crate::{
     grant::{Referrer, permits},
     internal,
     route::backend_ref,
-    tables::input::{Config, ConfigMaps, Extensions},
+    tables::{
+        backend::Reach,
+        input::{Config, ConfigMaps, Extensions},
+    },
     violation::sound,
 };
 
@@ -76,11 +79,7 @@ impl Follow for References<'_, '_> {
         if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, &*field, warning.clone()));
         }
-        if grpc && followed.reach.protocol == Ok(Protocol::Http1Tls) {
-            let message = format!(
-                "{} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another",
-                followed.destination
-            );
+        if grpc && let Some(message) = no_grpc(&followed.destination, &followed.reach) {
             return Err(Problem::new(Severity::Refused, Reason::UnsupportedProtocol, format!("{field}.port"), message));
         }
         Ok(followed.asked())
@@ -94,6 +93,12 @@ impl Follow for References<'_, '_> {
         let value = map.data.get(key).filter(|value| !value.is_empty());
         value.cloned().ok_or_else(|| format!("ConfigMap {id} has no data {key:?}: store it there"))
     }
+}
+
+/// Why no gRPC is spoken with a backend that can be reached, if so.
+pub(crate) fn no_grpc(to: &Destination, reach: &Reach) -> Option<String> {
+    (reach.protocol == Ok(Protocol::Http1Tls))
+        .then(|| format!("{to} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another"))
 }
 
 /// The extensions that a TrafficPolicy of a namespace may ask.

@@ -30,7 +30,7 @@ use crate::{
         host::{HostsOf, WideAsked},
         input::Config,
         listener::{PortListener, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
     },
     tls::Certificate,
@@ -125,6 +125,7 @@ fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> 
     let name = format!("listener/{port}").into();
     let said = scope.get::<DownstreamOf>(&(gateway.clone(), port)).map(|merged| merged.config.clone());
     let listener = Listener {
+        gateway: gateway.clone(),
         name,
         addresses,
         bind_port,
@@ -191,6 +192,18 @@ impl Derived for WideAsked {
                     scope.demand::<AskedTokens>((listener.gateway.clone(), id.clone()));
                 }
             }
+        }
+        Some(())
+    }
+}
+
+impl Derived for ToldOf {
+    fn compute(scope: &Emitter<'_>, key: &(NsName, Port)) -> Option<()> {
+        let merged = scope.get::<DownstreamOf>(key)?;
+        for sink in merged.config.http.sinks().filter(|sink| sink.is_there) {
+            let cluster = (key.0.clone(), ClusterId::Grpc(sink.to.clone()));
+            scope.demand::<AskedCluster>(cluster.clone());
+            scope.demand::<ServedCluster>(cluster);
         }
         Some(())
     }

@@ -32,7 +32,7 @@ use crate::{
     extension::ExtensionRow,
     gateway::{
         Served,
-        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow},
+        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow, Traced},
         port::PortRival,
     },
     grant::{GrantRow, GrantsBetween, Permitted},
@@ -68,7 +68,7 @@ use crate::{
             Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, Withheld},
+        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, ListenerPoliciesOf,
             ListenerSelecting, ListenerTargeting, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways,
@@ -402,6 +402,7 @@ fn tables() -> Engine {
         .lookup::<ListenerPoliciesOf>()
         .lookup::<DownstreamOf>()
         .derived_for_each::<GatewayRow, Gateways>(same)
+        .lookup::<Traced>()
         .derived_for_each::<Served, Gateways>(same)
         .track::<Served>()
         .derived_for_each::<Named, Gateways>(same)
@@ -473,6 +474,7 @@ fn tables() -> Engine {
         .lookup::<Copies>()
         .derived::<Placement>()
         .derived::<WideAsked>()
+        .derived::<ToldOf>()
         .derived::<AskedCluster>()
         .derived::<AskedTokens>()
         .group::<Fixed>()

@@ -125,7 +125,7 @@ impl Unit for Csrf {
         Some(Self { slot, says_share: by.says_share, checks: by.checks })
     }
 
-    fn warning(&self) -> Option<Refused> {
+    fn warning(&self, _: bool) -> Option<Refused> {
         let message =
             "no request is checked, since neither percentageEnabled nor percentageShadowed is above 0; set one";
         (!self.checks).then(|| Refused::new("", message))

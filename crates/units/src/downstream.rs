@@ -6,6 +6,8 @@
 mod access_log;
 mod connection;
 mod http;
+mod sink;
+mod tracing;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,8 @@ use ir::{Port, Problem, Reason, Severity, downstream::ListenerConfig, settings::
 use serde_json::{Map, Value};
 
 use super::Refused;
+
+pub use sink::{Lead, Leads};
 
 /// What a policy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +70,7 @@ struct Reading<'a> {
     config: &'a mut ListenerConfig,
     warnings: Vec<Refused>,
     edge: &'a Edge,
+    leads: &'a dyn Leads,
 }
 
 impl Reading<'_> {
@@ -81,6 +86,9 @@ impl Reading<'_> {
     }
 }
 
+/// What bounds all that is said, and where references lead.
+type Bounds<'a> = (&'a Edge, &'a dyn Leads);
+
 /// The fields of a port: their path, and how each is read.
 const FIELDS: [&[(&str, Read)]; 2] = [&connection::FIELDS, &http::FIELDS];
 
@@ -92,12 +100,13 @@ fn fields() -> impl Iterator<Item = (&'static str, Read)> {
 ///
 /// # Errors
 /// If it says something that nobody reads, so that nobody knows what it wants.
-pub fn read(written: &ListenerPolicySpec, edge: &Edge) -> Result<DownstreamSaid, Problem> {
+pub fn read(written: &ListenerPolicySpec, edge: &Edge, leads: &dyn Leads) -> Result<DownstreamSaid, Problem> {
+    let bounds = (edge, leads);
     let mut said = DownstreamSaid::default();
     for (name, value) in written.fields.iter().filter(|(_, value)| !value.is_null()) {
         match &**name {
-            "default" => said.default = Some(port(mapping(value, "default")?, "default", edge)),
-            "perPort" => said.ports = ports(value, edge)?,
+            "default" => said.default = Some(port(mapping(value, "default")?, "default", bounds)),
+            "perPort" => said.ports = ports(value, bounds)?,
             unknown => {
                 let message = "it is not supported, so nothing is served as if it were not there; remove it";
                 return Err(refused(Reason::UnsupportedValue, unknown, message));
@@ -115,7 +124,7 @@ fn mapping<'a>(value: &'a Value, field: &str) -> Result<&'a Map<String, Value>, 
     value.as_object().ok_or_else(|| refused(Reason::Invalid, field, "must be a mapping; correct or remove it"))
 }
 
-fn ports(written: &Value, edge: &Edge) -> Result<BTreeMap<Port, PortSaid>, Problem> {
+fn ports(written: &Value, bounds: Bounds<'_>) -> Result<BTreeMap<Port, PortSaid>, Problem> {
     let list = written.as_array();
     let list = list.ok_or_else(|| refused(Reason::Invalid, "perPort", "must be a list; correct or remove it"))?;
     let mut said = BTreeMap::new();
@@ -133,7 +142,7 @@ fn ports(written: &Value, edge: &Edge) -> Result<BTreeMap<Port, PortSaid>, Probl
         let Some(config) = entry.get("listener").filter(|config| !config.is_null()) else {
             return Err(refused(Reason::Invalid, &listener, "missing; say what holds for the port"));
         };
-        let config = port(mapping(config, &listener)?, &listener, edge);
+        let config = port(mapping(config, &listener)?, &listener, bounds);
         if said.insert(number, config).is_some() {
             let message = format!("{number} stands here twice; remove one of both");
             return Err(refused(Reason::Invalid, &format!("{at}.port"), message));
@@ -142,7 +151,7 @@ fn ports(written: &Value, edge: &Edge) -> Result<BTreeMap<Port, PortSaid>, Probl
     Ok(said)
 }
 
-fn port(written: &Map<String, Value>, at: &str, edge: &Edge) -> PortSaid {
+fn port(written: &Map<String, Value>, at: &str, (edge, leads): Bounds<'_>) -> PortSaid {
     let mut said = PortSaid::default();
     let invalid =
         |refused: Refused, field: &str| refused.problem(Severity::Refused, Reason::Invalid, &format!("{at}{field}"));
@@ -167,7 +176,7 @@ fn port(written: &Map<String, Value>, at: &str, edge: &Edge) -> PortSaid {
         if !said.fields.contains(&leaf) {
             said.fields.push(leaf);
         }
-        let mut reading = Reading { config: &mut config, warnings: Vec::new(), edge };
+        let mut reading = Reading { config: &mut config, warnings: Vec::new(), edge, leads };
         let read = read(value, &mut reading);
         let warnings = reading.warnings.into_iter();
         said.warnings.extend(
@@ -229,11 +238,7 @@ pub fn samples() -> Value {
             "preserveHttp1HeaderCase": true, "proxy100Continue": true, "serverHeaderTransformation": "Overwrite",
             "serverName": "edge", "stripHostPortMode": "AnyPort", "stripTrailingHostDot": true,
             "upgradeConfig": {"enabledUpgrades": ["websocket", "spdy/3.1"]}, "acceptHttp10": false,
-            "accessLog": [
-                {"fileSink": {"path": "/dev/stdout", "stringFormat": "%REQ(:METHOD)% %RESPONSE_CODE% %DURATION%\n"},
-                    "filter": {"andFilter": [{"statusCodeFilter": {"op": "GE", "value": 500}}, {"notHealthCheckFilter": true}]}},
-                {"fileSink": {"path": "/dev/stderr", "jsonFormat": {"to": {"host": "%UPSTREAM_HOST%"}}}},
-            ],
+            "accessLog": access_log::samples(), "tracing": tracing::samples(),
         },
     })
 }

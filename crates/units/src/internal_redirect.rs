@@ -106,7 +106,7 @@ impl Unit for InternalRedirect {
         !forges
     }
 
-    fn warning(&self) -> Option<Refused> {
+    fn warning(&self, _: bool) -> Option<Refused> {
         let asked = self.asked.filter(|asked| *asked > MOST_REDIRECTS)?;
         let message = format!(
             "{asked} counts as {MOST_REDIRECTS}, since a request comes through one Gateway three times at most; write that"

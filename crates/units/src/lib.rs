@@ -136,8 +136,9 @@ pub trait Unit: Clone + fmt::Debug + Eq + Sized {
         true
     }
 
-    /// What its author should know, though it is served.
-    fn warning(&self) -> Option<Refused> {
+    /// What its author should know, though it is served. `traced` says whether every Gateway to which it applies sends
+    /// spans to somebody.
+    fn warning(&self, _traced: bool) -> Option<Refused> {
         None
     }
 
@@ -369,10 +370,10 @@ macro_rules! units {
                 }
             }
 
-            /// What its author should know, though it is served.
-            pub fn warning(&self) -> Option<Problem> {
+            /// As [`Unit::warning`].
+            pub fn warning(&self, traced: bool) -> Option<Problem> {
                 let warning = match self {
-                    $(Self::$unit(unit) => unit.warning(),)+
+                    $(Self::$unit(unit) => unit.warning(traced),)+
                 };
                 Some(warning?.problem(Severity::Warning, Reason::UnsupportedValue, self.field()))
             }

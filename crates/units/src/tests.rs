@@ -207,12 +207,12 @@ fn origins_are_checked_by_the_share_that_is_said_and_else_its_author_is_warned()
     let words = "requests that change something come from pages of their own host or a.example:8080, ....b.example, \
                  c[0-9]; 100% are held to it";
     assert_eq!(said(spec.clone()), [("csrf", words.to_owned())]);
-    assert!(units(spec.clone()).iter().all(|unit| unit.warning().is_none()));
+    assert!(units(spec.clone()).iter().all(|unit| unit.warning(true).is_none()));
     let (rule, _) = applied(spec, Fields::default());
     assert_eq!(*rule.slots[0].patterns, ["c[0-9]".into()], "its expressions have a price");
     let nothing = json!({"csrf": {"additionalOrigins": [{"exact": "a"}]}});
     assert_eq!(said(nothing.clone()), [("csrf", "off".to_owned())]);
-    let warning = units(nothing)[0].warning().expect("a warning");
+    let warning = units(nothing)[0].warning(true).expect("a warning");
     assert_eq!(warning.field, "spec.csrf");
 }
 
@@ -230,7 +230,7 @@ fn redirects_are_followed_once_by_302_unless_said() {
     assert_eq!(words(all), "307, 301 are followed up to 2 times, to another scheme too");
     let many = json!({"internalRedirect": {"maxRedirects": 3}});
     assert_eq!(said(many.clone())[0].1, "302 are followed up to 2 times");
-    let warning = units(many)[0].warning().expect("a warning");
+    let warning = units(many)[0].warning(true).expect("a warning");
     assert_eq!(warning.field, "spec.internalRedirect.maxRedirects");
 }
 
@@ -396,14 +396,15 @@ fn plain_texts_are_set_then_added_then_removed_and_an_empty_one_removes() {
 }
 
 #[test]
-fn what_does_nothing_yet_is_written_and_its_author_is_warned() {
+fn what_is_traced_where_nobody_is_told_is_written_and_its_author_is_warned() {
     let attributes = json!([
         {"name": "a", "literal": {"value": "b"}}, {"name": "c", "requestHeader": {"name": "X-C", "defaultValue": "d"}},
         {"name": "e", "metadata": {"kind": "Request", "metadataKey": {"key": "k", "path": [{"key": "l"}]}}},
     ]);
     let spec = json!({"autoHostRewrite": true, "tracing": {"randomSampling": 5, "attributes": attributes}});
-    let warned: Vec<_> = units(spec.clone()).iter().map(|unit| unit.warning().is_some()).collect();
-    assert_eq!(warned, [false, true], "what backends have hostnames is for their routes to say");
+    let warned = |traced| -> Vec<_> { units(spec.clone()).iter().map(|unit| unit.warning(traced).is_some()).collect() };
+    assert_eq!(warned(false), [false, true], "what backends have hostnames is for their routes to say");
+    assert_eq!(warned(true), [false, false]);
     let tracing = "random sampling 5%, attribute a, attribute c, attribute e".to_owned();
     let host = "the hostname of the backend, if it has one".to_owned();
     assert_eq!(said(spec), [("autoHostRewrite", host), ("tracing", tracing)]);

@@ -52,7 +52,7 @@ pub struct Spec {
 /// An attribute of spans.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Attribute {
+pub(crate) struct Attribute {
     name: String,
     literal: Option<Literal>,
     request_header: Option<RequestHeader>,
@@ -139,15 +139,11 @@ impl Unit for Tracing {
             samplings
         }
         .map(|percent| percent.map(spec::fraction));
-        let attributes = written.attributes.unwrap_or_default();
-        spec::at_most(&attributes, "attributes", MOST_ATTRIBUTES)?;
-        let tags = attributes.iter().enumerate();
-        let tags = tags.map(|(index, attribute)| attribute.read(&format!("attributes[{index}]")));
         let message = EnvoyTracing {
             client_sampling: client,
             random_sampling: random,
             overall_sampling: overall,
-            custom_tags: tags.collect::<Result<_, _>>()?,
+            custom_tags: attributes(&written.attributes.unwrap_or_default())?,
             ..EnvoyTracing::default()
         };
         Ok(Self { message: message.encode_to_vec().into(), off })
@@ -181,8 +177,10 @@ impl Unit for Tracing {
         true
     }
 
-    fn warning(&self) -> Option<Refused> {
-        Some(Refused::new("", "it does nothing yet, since no tracing provider can be named"))
+    fn warning(&self, traced: bool) -> Option<Refused> {
+        let message = "it does nothing at a Gateway to which it applies, since nobody is told of spans there; set \
+                       httpSettings.tracing in a ListenerPolicy";
+        (!traced).then(|| Refused::new("", message))
     }
 
     fn explain(route: &Route) -> Option<String> {
@@ -196,6 +194,13 @@ impl Unit for Tracing {
         let words: Vec<_> = samplings.into_iter().filter_map(sampling).chain(tags).collect();
         Some(if words.is_empty() { "as the listener has it".into() } else { words.join(", ") })
     }
+}
+
+/// What spans say.
+pub(crate) fn attributes(written: &[Attribute]) -> Result<Vec<CustomTag>, Refused> {
+    spec::at_most(written, "attributes", MOST_ATTRIBUTES)?;
+    let tags = written.iter().enumerate();
+    tags.map(|(index, attribute)| attribute.read(&format!("attributes[{index}]"))).collect()
 }
 
 impl Attribute {

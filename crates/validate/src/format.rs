@@ -68,15 +68,54 @@ pub const LOGGED: &[&str] = &[
     "VIRTUAL_CLUSTER_NAME",
 ];
 
+/// The most operators in what one log says of a request: each may fill in as much as a request brings.
+pub const MAX_OPERATORS: usize = 64;
+
+/// What is told of a header where a format does not say how much of it, in bytes.
+const LOGGED_BYTES: usize = 4096;
+
 /// Accepts what a log says of a request: what [`text`] accepts, [`LOGGED`], and `%RESP(NAME)%` and `%TRAILER(NAME)%` as
 /// `%REQ(NAME)%`. What tells of the proxy's own environment is not among them.
-pub fn log_text(text: &str) -> Result<(), Invalid> {
-    written(text, is_logged)
+///
+/// The operators are counted in `operators`, [`MAX_OPERATORS`] at most, and what is given back tells no more than 4096 bytes of
+/// a header where the text does not say how many, so that no request makes a line of any length.
+pub fn log_text(text: &str, operators: &mut usize) -> Result<String, Invalid> {
+    written(text, is_logged)?;
+    let mut cut = String::with_capacity(text.len());
+    for (index, piece) in text.split('%').enumerate() {
+        let is_operator = index % 2 == 1;
+        if index > 0 {
+            cut.push('%');
+        }
+        cut.push_str(piece);
+        if is_operator && piece.ends_with(')') {
+            cut.push_str(&format!(":{LOGGED_BYTES}"));
+        }
+        *operators += usize::from(is_operator && !piece.is_empty());
+    }
+    if *operators > MAX_OPERATORS {
+        let why = format!("a log has {MAX_OPERATORS} operators at most");
+        return Err(Invalid::new(text, why, "leave some out"));
+    }
+    Ok(cut)
 }
 
 /// The same of a JSON object.
-pub fn log_json(json: &Value) -> Result<(), Invalid> {
-    below_with(json, MAX_LEVELS, is_logged).map_err(|refused| refused.unwrap_or_else(|| too_deep(json)))
+pub fn log_json(json: &Value, operators: &mut usize) -> Result<Value, Invalid> {
+    below_with(json, MAX_LEVELS, is_logged).map_err(|refused| refused.unwrap_or_else(|| too_deep(json)))?;
+    cut(json, operators)
+}
+
+fn cut(json: &Value, operators: &mut usize) -> Result<Value, Invalid> {
+    Ok(match json {
+        Value::String(text) => Value::String(log_text(text, operators)?),
+        Value::Array(list) => list.iter().map(|value| cut(value, operators)).collect::<Result<_, _>>()?,
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| Ok((name.clone(), cut(value, operators)?)));
+            Value::Object(fields.collect::<Result<_, Invalid>>()?)
+        }
+        other => other.clone(),
+    })
 }
 
 fn is_logged(operator: &str) -> bool {
@@ -161,7 +200,19 @@ fn is_of_header(rest: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::{MAX_OPERATORS, log_json, log_text, text};
+
+    #[test]
+    fn a_log_says_a_bounded_amount_of_a_request() {
+        let cut = |format: &str| log_text(format, &mut 0).expect("sound");
+        assert_eq!(cut("%REQ(a)%%PROTOCOL%%%%RESP(b?c):9%"), "%REQ(a):4096%%PROTOCOL%%%%RESP(b?c):9%");
+        assert_eq!(cut("50%% (a)"), "50%% (a)");
+        let json = serde_json::json!({"a": ["%TRAILER(b)%", 1]});
+        assert_eq!(log_json(&json, &mut 0).expect("sound"), serde_json::json!({"a": ["%TRAILER(b):4096%", 1]}));
+        let most = "%PROTOCOL%".repeat(MAX_OPERATORS);
+        assert!(log_text(&most, &mut 0).is_ok());
+        assert!(log_text(&most, &mut 1).is_err(), "what stands before counts too");
+    }
 
     #[test]
     fn only_operators_that_envoy_knows_pass() {

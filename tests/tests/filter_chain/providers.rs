@@ -276,7 +276,7 @@ spec:
     statusOnError: 503
     httpService: {{requestTimeout: 500ms, backendRef: {{name: babbler, port: 80}}}}
 ",
-        objects::service_at("babbler", judge.port)
+        objects::service_at("babbler", ([127, 0, 0, 1], judge.port).into())
     );
     world.portcullis.write("babbler.yaml", &extension)?;
     world.becomes(&post(), "judged", |response| response.status == 200).await?;

@@ -16,8 +16,12 @@ use envoy_types::pb::envoy::{
         v3::{FractionalPercent, fractional_percent::DenominatorType},
     },
 };
-use ir::downstream::{AccessLog, Compare, LogFilter, LogFormat, LogStream};
+use ir::{
+    NsName,
+    downstream::{AccessLog, Compare, LogFilter, LogFormat, LogStream, LogTo},
+};
 
+use super::telemetry;
 use crate::{
     bytes::{Fields, json_structure, tag},
     extension,
@@ -60,9 +64,21 @@ pub(super) fn of_edge() -> EnvoyLog {
     written_to(LogStream::Stdout, &json(&serde_json::Value::Object(fields)))
 }
 
-/// What a policy asks for.
-pub(super) fn of_policy(log: &AccessLog) -> EnvoyLog {
-    let format = match &log.format {
+/// What a policy of this Gateway asks for.
+pub(super) fn of_policy(log: &AccessLog, gateway: &NsName) -> EnvoyLog {
+    let said = match &log.to {
+        LogTo::Stream(stream, said) => written_to(*stream, &format(said)),
+        LogTo::Server(remote) => {
+            let (name, config) = telemetry::log(remote, gateway);
+            let config_type = Some(access_log::ConfigType::TypedConfig(config));
+            EnvoyLog { name: name.into(), config_type, ..EnvoyLog::default() }
+        }
+    };
+    EnvoyLog { filter: log.filter.as_ref().map(filter), ..said }
+}
+
+fn format(said: &LogFormat) -> Vec<u8> {
+    match said {
         LogFormat::Text(text) => {
             let source = DataSource {
                 specifier: Some(data_source::Specifier::InlineString(text.to_string())),
@@ -75,8 +91,7 @@ pub(super) fn of_policy(log: &AccessLog) -> EnvoyLog {
             .into_bytes()
         }
         LogFormat::Json(text) => json(&serde_json::from_str(text).unwrap_or_default()),
-    };
-    EnvoyLog { filter: log.filter.as_ref().map(filter), ..written_to(log.to, &format) }
+    }
 }
 
 /// An encoded format of a JSON object.

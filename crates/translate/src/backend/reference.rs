@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{ObjectId, group::KGATEWAY_GROUP};
 use engine::{Lookup, Scope};
 use ir::{
-    Port, Problem, Reason, Severity,
+    NsName, Port, Problem, Reason, Severity,
     backend::{Asked, Destination, Protocol, ServicePort},
     route::BackendRef,
 };
@@ -58,75 +58,128 @@ pub(crate) fn follow(
     field: &str,
     sent: Sent,
 ) -> Result<Followed, Problem> {
-    let refuse =
-        |reason, name: &str, message| Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message);
-    let kind = match (&*to.group, &*to.kind) {
-        kind @ (("", "Service") | (KGATEWAY_GROUP, "Backend")) => kind,
-        (group, kind) => {
-            let group = if group.is_empty() { "core" } else { group };
-            let message = format!("{kind} of group {group} cannot be a backend; use a Service or a Backend");
-            return Err(refuse(Reason::InvalidKind, ".kind", message));
+    let reference = Reference::read(from, to, field)?;
+    reference.permitted(scope)?;
+    let destination = reference.destination()?;
+    let reach = reference.reach(scope, &destination, sent)?;
+    Ok(Followed { destination, reach })
+}
+
+/// A reference of which the kind is one of a backend.
+pub(crate) struct Reference<'a> {
+    from: Referrer<'a>,
+    field: &'a str,
+    kind: (&'static str, &'static str),
+    name: NsName,
+    port: Option<i32>,
+}
+
+impl<'a> Reference<'a> {
+    /// Reads one.
+    pub(crate) fn read(from: Referrer<'a>, to: &BackendRef, field: &'a str) -> Result<Self, Problem> {
+        let kind = match (&*to.group, &*to.kind) {
+            ("", "Service") => ("", "Service"),
+            (KGATEWAY_GROUP, "Backend") => (KGATEWAY_GROUP, "Backend"),
+            (group, kind) => {
+                let group = if group.is_empty() { "core" } else { group };
+                let message = format!("{kind} of group {group} cannot be a backend; use a Service or a Backend");
+                return Err(refuse(field, Reason::InvalidKind, ".kind", message));
+            }
+        };
+        Ok(Self { from, field, kind, name: to.target(from.namespace), port: to.port })
+    }
+
+    fn refuse(&self, reason: Reason, name: &str, message: String) -> Problem {
+        refuse(self.field, reason, name, message)
+    }
+
+    fn object(&self) -> String {
+        format!("{} {}", self.kind.1, self.name)
+    }
+
+    /// Whether it may be named.
+    pub(crate) fn permitted(&self, scope: &Scope<'_>) -> Result<(), Problem> {
+        let Self { from, kind, name, .. } = self;
+        if permits(scope, *from, *kind, name) {
+            return Ok(());
         }
-    };
-    let name = to.target(from.namespace);
-    let is_elsewhere = name.namespace != *from.namespace;
-    let object = format!("{} {name}", kind.1);
-    if !permits(scope, from, kind, &name) {
         let own = from.namespace;
         let message = format!(
-            "{object} is in another namespace and no ReferenceGrant there allows {} of {own} to use it; \
+            "{} is in another namespace and no ReferenceGrant there allows {} of {own} to use it; \
              create one there, or name a {} of {own}",
+            self.object(),
             plural(from.kind),
             kind.1
         );
-        return Err(refuse(Reason::RefNotPermitted, ".namespace", message));
+        Err(self.refuse(Reason::RefNotPermitted, ".namespace", message))
     }
-    let port = match to.port.map(|port| (port, Port::try_from(port))) {
-        None => None,
-        Some((_, Ok(port))) if port > 0 => Some(port),
-        Some((port, _)) => {
-            let message = format!("{port} is not a port; use 1 to 65535");
-            return Err(refuse(Reason::BackendNotFound, ".port", message));
+
+    fn port(&self) -> Result<Option<Port>, Problem> {
+        match self.port.map(|port| (port, Port::try_from(port))) {
+            None => Ok(None),
+            Some((_, Ok(port))) if port > 0 => Ok(Some(port)),
+            Some((port, _)) => {
+                let message = format!("{port} is not a port; use 1 to 65535");
+                Err(self.refuse(Reason::BackendNotFound, ".port", message))
+            }
         }
-    };
-    let destination = match (kind.1, port) {
-        ("Service", Some(port)) => Destination::Service(ServicePort::tcp(name, port)),
-        ("Service", None) => {
-            let message = format!("missing, and a Service is reached at one; name a port of {object}");
-            return Err(refuse(Reason::BackendNotFound, ".port", message));
+    }
+
+    /// What it means, whether that is there or not.
+    pub(crate) fn destination(&self) -> Result<Destination, Problem> {
+        match (self.kind.1, self.port()?) {
+            ("Service", Some(port)) => Ok(Destination::Service(ServicePort::tcp(self.name.clone(), port))),
+            ("Service", None) => {
+                let message = format!("missing, and a Service is reached at one; name a port of {}", self.object());
+                Err(self.refuse(Reason::BackendNotFound, ".port", message))
+            }
+            _ => Ok(Destination::Backend(self.name.clone())),
         }
-        _ => Destination::Backend(name),
-    };
-    let sought = Sought { to: destination.clone(), in_grpc: sent == Sent::Own { in_grpc: true } };
-    let Some(reach) = scope.get::<Reached>(&sought) else {
-        let message = format!("{object} does not exist; create it, or correct the name");
-        return Err(refuse(Reason::BackendNotFound, ".name", message));
-    };
-    if let Err(Unusable { reason, message }) = &reach.protocol {
-        // Who refers to a backend of others need not know what is called how there.
-        let message = if is_elsewhere && reach.is_configured {
-            format!("{object} cannot be used: a BackendConfigPolicy of another namespace is not valid there")
-        } else {
-            message.clone()
+    }
+
+    /// What a sender has to know of what it means.
+    pub(crate) fn reach(
+        &self,
+        scope: &Scope<'_>,
+        destination: &Destination,
+        sent: Sent,
+    ) -> Result<Arc<Reach>, Problem> {
+        let object = self.object();
+        let sought = Sought { to: destination.clone(), in_grpc: sent == Sent::Own { in_grpc: true } };
+        let Some(reach) = scope.get::<Reached>(&sought) else {
+            let message = format!("{object} does not exist; create it, or correct the name");
+            return Err(self.refuse(Reason::BackendNotFound, ".name", message));
         };
-        return Err(refuse(*reason, "", message));
+        if let Err(Unusable { reason, message }) = &reach.protocol {
+            // Who refers to a backend of others need not know what is called how there.
+            let message = if self.name.namespace != *self.from.namespace && reach.is_configured {
+                format!("{object} cannot be used: a BackendConfigPolicy of another namespace is not valid there")
+            } else {
+                message.clone()
+            };
+            return Err(self.refuse(*reason, "", message));
+        }
+        if let (Destination::Backend(_), Some(port)) = (destination, self.port()?)
+            && !reach.ports.contains(&port)
+        {
+            let ports: Vec<_> = reach.ports.iter().map(ToString::to_string).collect();
+            let message =
+                format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
+            return Err(self.refuse(Reason::BackendNotFound, ".port", message));
+        }
+        if sent != Sent::Requests && reach.by_name && !may_be_local(scope) {
+            let message = format!(
+                "{object} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be \
+                 local; name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal"
+            );
+            return Err(self.refuse(Reason::UnsupportedValue, "", message));
+        }
+        Ok(reach)
     }
-    if let (Destination::Backend(_), Some(port)) = (&destination, port)
-        && !reach.ports.contains(&port)
-    {
-        let ports: Vec<_> = reach.ports.iter().map(ToString::to_string).collect();
-        let message =
-            format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
-        return Err(refuse(Reason::BackendNotFound, ".port", message));
-    }
-    if sent != Sent::Requests && reach.by_name && !may_be_local(scope) {
-        let message = format!(
-            "{object} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be local; \
-             name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal"
-        );
-        return Err(refuse(Reason::UnsupportedValue, "", message));
-    }
-    Ok(Followed { destination, reach })
+}
+
+fn refuse(field: &str, reason: Reason, name: &str, message: String) -> Problem {
+    Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message)
 }
 
 fn plural(kind: &str) -> String {

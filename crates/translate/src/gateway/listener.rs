@@ -17,7 +17,7 @@ use crate::{
         listener::{
             Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
         },
-        output::{OutputId, Outputs},
+        output::{OutputId, Outputs, ToldOf},
     },
     tls::CertificateState,
 };
@@ -97,6 +97,7 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));
     }
     scope.demand::<Outputs>(OutputId::Listener(gateway.clone(), summary.port));
+    scope.demand::<ToldOf>((gateway.clone(), summary.port));
     for secret in secrets {
         scope.demand::<Outputs>(OutputId::Secret(gateway.clone(), secret.clone()));
     }

@@ -1,12 +1,18 @@
 //! ListenerPolicies: what they say of the ports of Gateways, and where it holds.
 
-use api::{Kind, Object, ObjectId};
+use std::sync::Arc;
+
+use api::{Kind, Object, ObjectId, group::KGATEWAY_GROUP, shared::BackendRef};
 use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{NsName, Port, Problem, Reason, Severity, downstream::ListenerConfig};
-use units::downstream::{self, DownstreamSaid};
+use units::downstream::{self, DownstreamSaid, Lead, Leads};
 
 use crate::{
+    backend::reference::{Reference, Sent},
+    extension::no_grpc,
+    grant::Referrer,
     internal,
+    route::backend_ref,
     tables::{
         gateway::{Fault, GatewayRow},
         input::{Config, ListenerPolicies},
@@ -24,7 +30,7 @@ pub(crate) struct Merged {
     /// What is wrong with what would hold.
     faults: Vec<(ObjectId, Problem)>,
     /// Who says each field that is set.
-    by: Vec<(&'static str, ObjectId)>,
+    pub(crate) by: Vec<(&'static str, ObjectId)>,
 }
 
 /// How a policy stands at a Gateway.
@@ -43,6 +49,8 @@ tables! {
     ListenerPolicyRow: ObjectId => Result<DownstreamSaid, Problem>;
     /// What policies say of a port of a Gateway; absent where none applies.
     DownstreamOf: (NsName, Port) => Merged;
+    /// Whether somebody is told of spans at a port of a Gateway.
+    Traced: NsName => ();
     /// Has policies told how they stand at a Gateway.
     ListenerPolicyHolder: NsName => ();
 }
@@ -58,13 +66,40 @@ impl Derived for ListenerPolicyRow {
         file_of_gateways(scope, id, &policy);
         let config = scope.get::<Config>(&())?;
         let refused = violations(&Object::ListenerPolicy((*policy).clone())).next();
-        Some(refused.map_or_else(|| downstream::read(&policy.spec, &config.edge), Err))
+        let leads = References { scope, namespace: &id.namespace };
+        Some(refused.map_or_else(|| downstream::read(&policy.spec, &config.edge, &leads), Err))
     }
 
     /// It is refused, and stays with its targets, which are not served as if it were not there.
     fn poisoned(scope: &Emitter<'_>, id: &ObjectId, _: &engine::Fault) -> Option<Result<DownstreamSaid, Problem>> {
         file_of_gateways(scope, id, &*scope.get::<ListenerPolicies>(&key_of(id))?);
         Some(Err(internal::problem(Severity::Refused, "")))
+    }
+}
+
+/// The references of a ListenerPolicy.
+struct References<'a, 'b> {
+    scope: &'a Scope<'b>,
+    namespace: &'a Arc<str>,
+}
+
+impl Leads for References<'_, '_> {
+    fn lead(&self, to: &BackendRef) -> Result<Lead, (String, String)> {
+        let Self { scope, namespace } = self;
+        let from = Referrer { group: KGATEWAY_GROUP, kind: Kind::ListenerPolicy.as_str(), namespace };
+        let said = |problem: Problem| (problem.field, problem.message);
+        let reference = Reference::read(from, &backend_ref(&to.backend_ref), "").map_err(said)?;
+        let to = reference.destination().map_err(said)?;
+        if let Err(problem) = reference.permitted(scope) {
+            return Ok(Lead::Forbidden(problem.message));
+        }
+        Ok(match reference.reach(scope, &to, Sent::Own { in_grpc: true }) {
+            Ok(reach) => match no_grpc(&to, &reach) {
+                Some(why) => Lead::Nowhere(to, why),
+                None => Lead::There(to, reach.warning.clone()),
+            },
+            Err(problem) => Lead::Nowhere(to, problem.message),
+        })
     }
 }
 
@@ -94,6 +129,15 @@ impl Lookup for DownstreamOf {
     fn poisoned(_: &Scope<'_>, (gateway, _): &(NsName, Port), _: &engine::Fault) -> Option<Merged> {
         let policy = ObjectId::new(Kind::ListenerPolicy, gateway.namespace.clone(), "");
         Some(Merged { faults: vec![(policy, internal::problem(Severity::Refused, ""))], ..Merged::default() })
+    }
+}
+
+impl Lookup for Traced {
+    fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<()> {
+        let model = scope.get::<GatewayRow>(gateway)?;
+        let traces =
+            |port: Port| Some(scope.get::<DownstreamOf>(&(gateway.clone(), port))?.config.http.tracing.is_some());
+        model.listeners.iter().any(|listener| traces(listener.port).unwrap_or_default()).then_some(())
     }
 }
 

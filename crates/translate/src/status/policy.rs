@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     extension::OfPolicy,
+    gateway::policy::Traced,
     tables::{
         input::{RewritePolicies, TrafficPolicies},
         policy::{
@@ -73,11 +74,15 @@ impl Derived for PolicyStatus {
 fn report(scope: &Scope<'_>, id: &ObjectId, written: &Written<'_>, warnings: Vec<Problem>) -> StatusReport<Status> {
     let mut notes: Vec<_> = weight_problem(written.metadata).into_iter().chain(foreign_kinds(id, written)).collect();
     notes.extend(warnings);
+    let gateways = scope.group::<PolicyGateways>(id);
     if let Some(Ok(units)) = scope.get::<PolicyRow>(id).as_ref().map(|policy| &policy.units) {
-        notes.extend(units.iter().filter_map(|said| said.unit.as_ref().ok()?.warning()));
+        let sound = || units.iter().filter_map(|said| said.unit.as_ref().ok());
+        // Who says nothing of traces is not woken by what others say of them.
+        let traced = sound().all(|unit| unit.warning(false).is_none())
+            || gateways.iter().all(|(gateway, ())| scope.get::<Traced>(gateway).is_some());
+        notes.extend(sound().filter_map(|unit| unit.warning(traced)));
     }
     let missing = missing(scope, id, written);
-    let gateways = scope.group::<PolicyGateways>(id);
     if gateways.is_empty() && missing.is_empty() && !(written.refs.is_empty() && written.selectors.is_empty()) {
         let message = "it applies to nothing that is served";
         notes.push(Problem::new(Severity::Warning, Reason::TargetNotFound, "", message));

@@ -13,6 +13,8 @@ tables! {
     Outputs: OutputId => Encoded;
     /// Has the proxies of a Gateway get a cluster, its endpoints, and the certificate that is shown to these.
     ServedCluster: (NsName, ClusterId) => ();
+    /// Has the proxies of a Gateway get the clusters of the servers that are told of requests at a port.
+    ToldOf: (NsName, Port) => ();
     /// Has the proxies of a Gateway get an entry of an extension's configuration, to which a row refers.
     ReferredEntry: (NsName, ExtensionEntry) => ();
 }

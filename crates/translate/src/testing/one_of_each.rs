@@ -126,7 +126,9 @@ pub fn one_of_each() -> Vec<Value> {
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",
             "metadata": {"name": "port", "namespace": "infra", "generation": 1},
             "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}],
-                "default": {"tcpKeepalive": {"keepAliveProbes": 3}}}}),
+                "default": {"tcpKeepalive": {"keepAliveProbes": 3}, "httpSettings": {"tracing": {"provider": {
+                    "openTelemetry": {"grpcService": {"backendRef": {"name": "told", "port": 80}}}}}}}}}),
+        in_namespace(service("told"), "infra"),
         in_namespace(service("far"), "kids"),
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
@@ -222,6 +224,7 @@ pub fn one_of_each() -> Vec<Value> {
                 "extAuth": {"extensionRef": {"name": "judge"}},
                 "jwtAuth": {"extensionRef": {"name": "tokens"}},
                 "rateLimit": {"local": {"tokenBucket": {"maxTokens": 9, "fillInterval": "1s"}}},
+                "tracing": {"randomSampling": 1},
             }),
         ),
         opaque("users", json!({".htpasswd": "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="})),

@@ -151,3 +151,80 @@ fn a_policy_for_a_gateway_that_is_not_there_is_told() {
     let told = ancestors(&scene([missing]), "p");
     assert!(told[0].contains("nobody: Accepted False TargetNotFound"), "{told:?}");
 }
+
+/// Logs to a Service of a namespace.
+fn logs_to(namespace: &str) -> Value {
+    let to = json!({"name": "collector", "namespace": namespace, "port": 80});
+    json!({"default": {"httpSettings": {"accessLog": [{"grpcService": {"logName": "l", "backendRef": to}}]}}})
+}
+
+fn collector(namespace: &str) -> Value {
+    let mut service = service("collector");
+    service["metadata"]["namespace"] = json!(namespace);
+    service
+}
+
+const TOLD: &str = "service/infra/collector/80/grpc";
+
+#[test]
+fn a_server_that_comes_or_goes_changes_no_byte_of_a_listener() {
+    let mut scene = scene([policy("p", logs_to("infra"))]);
+    let log = &manager(&scene, 80)["accessLog"][1]["typedConfig"];
+    assert_eq!(log["commonConfig"]["grpcService"]["envoyGrpc"]["clusterName"], TOLD);
+    assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "True Programmed");
+    let told = ancestors(&scene, "p");
+    assert!(told[0].contains("Accepted True Valid") && told[0].contains("does not exist"), "{told:?}");
+    assert_eq!(changed(&scene.put(collector("infra"))), [TOLD, TOLD], "the cluster, and its endpoints");
+    assert!(ancestors(&scene, "p")[0].ends_with("the policy is valid"), "{:?}", ancestors(&scene, "p"));
+    // It is spoken to in the same way whatever it says of itself.
+    let mut named = collector("infra");
+    named["spec"]["ports"][0]["appProtocol"] = json!("kubernetes.io/h2c");
+    assert!(!changed(&scene.put(named)).iter().any(|name| name.starts_with("listener/")));
+    assert_eq!(changed(&scene.remove(collector("infra"))), [TOLD, TOLD]);
+    assert_eq!(scene.resource("infra/neighbour", ResourceKind::Cluster, TOLD), None);
+}
+
+#[test]
+fn nobody_of_another_namespace_is_told_without_its_grant() {
+    let mut scene = scene([policy("p", logs_to("other")), collector("other")]);
+    let cluster = "service/other/collector/80/grpc";
+    assert_eq!(scene.resource("infra/edge", ResourceKind::Cluster, cluster), None);
+    assert!(!manager(&scene, 80)["accessLog"].to_string().contains(cluster), "who may not be told is not named");
+    let told = ancestors(&scene, "p");
+    assert!(told[0].contains("no ReferenceGrant there allows ListenerPolicies of infra"), "{told:?}");
+    let grant = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
+        "metadata": {"name": "told", "namespace": "other"},
+        "spec": {"from": [{"group": "gateway.kgateway.dev", "kind": "ListenerPolicy", "namespace": "infra"}],
+            "to": [{"group": "", "kind": "Service"}]}});
+    scene.put(grant.clone());
+    assert!(scene.resource("infra/edge", ResourceKind::Cluster, cluster).is_some());
+    assert!(manager(&scene, 80)["accessLog"].to_string().contains(cluster));
+    scene.remove(grant);
+    assert_eq!(scene.resource("infra/edge", ResourceKind::Cluster, cluster), None);
+}
+
+#[test]
+fn a_reference_that_cannot_lead_anywhere_closes_the_port() {
+    for to in [json!({"name": "a"}), json!({"kind": "ConfigMap", "name": "a", "port": 80})] {
+        let logs = json!([{"grpcService": {"logName": "l", "backendRef": to}}]);
+        let scene = scene([policy("p", json!({"default": {"httpSettings": {"accessLog": logs}}}))]);
+        assert_eq!(scene.listener("infra/edge", "web", "Programmed"), "False Invalid");
+    }
+}
+
+#[test]
+fn tracing_of_a_route_is_warned_of_only_where_nobody_is_told() {
+    let traced = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"name": "t", "namespace": "apps"},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r"}],
+            "tracing": {"randomSampling": 1}}});
+    let mut scene = scene([traced]);
+    let warned =
+        |scene: &Scene| scene.status(Kind::TrafficPolicy, "apps/t").to_string().contains("nobody is told of spans");
+    assert!(warned(&scene));
+    let to = json!({"grpcService": {"backendRef": {"name": "collector", "port": 80}}});
+    let tracing = json!({"httpSettings": {"tracing": {"provider": {"openTelemetry": to}}}});
+    scene.put(policy("p", json!({"perPort": [{"port": 80, "listener": tracing}]})));
+    scene.put(gateway("neighbour", json!([])));
+    assert!(!warned(&scene), "{}", scene.status(Kind::TrafficPolicy, "apps/t"));
+}

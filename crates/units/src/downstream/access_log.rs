@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 
-use ir::downstream::{AccessLog, Compare, FLAGS, LogFilter, LogFormat, LogStream};
+use ir::{
+    downstream::{AccessLog, Compare, FLAGS, LogFilter, LogFormat, LogStream, LogTo},
+    telemetry::{RemoteLog, RemoteSays, TelemetryValue},
+};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use validate::{format, header};
 
+use super::{
+    Reading,
+    sink::{self, below},
+};
 use crate::{Refused, spec};
 
 /// The most of them, as the definition of the kind has it.
@@ -123,31 +130,203 @@ struct ShareSpec {
     denominator: Option<String>,
 }
 
-pub(super) fn read(value: &Value) -> Result<Arc<[AccessLog]>, Refused> {
+/// What is said of a log beside its server.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GrpcLogSpec {
+    log_name: String,
+    #[serde(default)]
+    additional_request_headers_to_log: Vec<String>,
+    #[serde(default)]
+    additional_response_headers_to_log: Vec<String>,
+    #[serde(default)]
+    additional_response_trailers_to_log: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OpenTelemetrySpec {
+    grpc_service: Value,
+    body: Option<String>,
+    #[serde(default)]
+    disable_builtin_labels: bool,
+    attributes: Option<ListSpec>,
+    resource_attributes: Option<ListSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OpenTelemetryLogSpec {
+    log_name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListSpec {
+    #[serde(default)]
+    values: Vec<KeyValueSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyValueSpec {
+    key: String,
+    value: ValueSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(clippy::struct_field_names, reason = "they are so named in the definition of the kind")]
+struct ValueSpec {
+    string_value: Option<String>,
+    array_value: Option<Vec<ValueSpec>>,
+    kv_list_value: Option<Box<ListSpec>>,
+}
+
+pub(super) fn read(value: &Value, reading: &mut Reading<'_>) -> Result<Arc<[AccessLog]>, Refused> {
     let written: Vec<Value> = spec::decode(value)?;
     spec::at_most(&written, "", MOST)?;
-    let each = |(index, value): (usize, &Value)| {
+    let mut logs = Vec::new();
+    for (index, value) in written.iter().enumerate() {
         let at = format!("[{index}]");
-        spec::decode(value).and_then(|written| log(&written)).map_err(|refused| below(&at, refused))
-    };
-    written.iter().enumerate().map(each).collect()
+        let known = reading.warnings.len();
+        let read = spec::decode(value).and_then(|written| log(&written, reading));
+        for warning in &mut reading.warnings[known..] {
+            *warning = below(&at, warning.clone());
+        }
+        logs.extend(read.map_err(|refused| below(&at, refused))?);
+    }
+    Ok(logs.into())
 }
 
-fn below(at: &str, refused: Refused) -> Refused {
-    let dot = if refused.field.is_empty() { "" } else { "." };
-    Refused { field: format!("{at}{dot}{}", refused.field), ..refused }
+/// None if the server to which it would go may not be named.
+fn log(written: &LogSpec, reading: &mut Reading<'_>) -> Result<Option<AccessLog>, Refused> {
+    let mut count = 0;
+    let filter = written.filter.as_ref().map(|written| filter(written, true, &mut count));
+    let filter = filter.transpose().map_err(|refused| below("filter", refused))?;
+    let to = match (&written.file_sink, &written.grpc_service, &written.open_telemetry) {
+        (Some(sink), None, None) => Some(file(sink)?),
+        (None, Some(written), None) => entries(written, reading)?.map(|log| LogTo::Server(log.into())),
+        (None, None, Some(written)) => records(written, reading)?.map(|log| LogTo::Server(log.into())),
+        _ => {
+            let message = "must have exactly one of fileSink, grpcService and openTelemetry; correct it";
+            return Err(Refused::new("", message));
+        }
+    };
+    Ok(to.map(|to| AccessLog { to, filter }))
 }
 
-fn log(written: &LogSpec) -> Result<AccessLog, Refused> {
-    if written.grpc_service.is_some() {
-        return Err(Refused::new("grpcService", "logs go to no server yet; use fileSink"));
-    }
-    if written.open_telemetry.is_some() {
-        return Err(Refused::new("openTelemetry", "logs go to no server yet; use fileSink"));
-    }
-    let Some(sink) = &written.file_sink else {
-        return Err(Refused::new("fileSink", "missing, and nothing else says where to write; set it"));
+/// A log of Envoy's own entries.
+fn entries(written: &Value, reading: &mut Reading<'_>) -> Result<Option<RemoteLog>, Refused> {
+    let at = "grpcService";
+    let own = [
+        "logName",
+        "additionalRequestHeadersToLog",
+        "additionalResponseHeadersToLog",
+        "additionalResponseTrailersToLog",
+    ];
+    let (own, service) = sink::parted(written, &own).map_err(|refused| below(at, refused))?;
+    let own: GrpcLogSpec = spec::decode(&own).map_err(|refused| below(at, refused))?;
+    let names = |list: &[String], name: &str| sink::headers(list, &format!("{at}.{name}"));
+    let says = RemoteSays::Entries {
+        request_headers: names(&own.additional_request_headers_to_log, "additionalRequestHeadersToLog")?,
+        response_headers: names(&own.additional_response_headers_to_log, "additionalResponseHeadersToLog")?,
+        response_trailers: names(&own.additional_response_trailers_to_log, "additionalResponseTrailersToLog")?,
     };
+    let name = sink::name(&own.log_name, &format!("{at}.logName"))?;
+    // One call is told all entries, so that it has no end.
+    Ok(sink::read(&service, at, false, reading)?.map(|sink| RemoteLog { sink, name, says }))
+}
+
+/// A log of records of OpenTelemetry.
+fn records(written: &Value, reading: &mut Reading<'_>) -> Result<Option<RemoteLog>, Refused> {
+    let at = "openTelemetry";
+    let written: OpenTelemetrySpec = spec::decode(written).map_err(|refused| below(at, refused))?;
+    let field = format!("{at}.grpcService");
+    let (own, service) = sink::parted(&written.grpc_service, &["logName"]).map_err(|refused| below(&field, refused))?;
+    let own: OpenTelemetryLogSpec = spec::decode(&own).map_err(|refused| below(&field, refused))?;
+    let name = sink::name(&own.log_name, &format!("{field}.logName"))?;
+    let mut said = Said::default();
+    let body = written.body.as_deref().filter(|body| !body.is_empty());
+    let body = body.map(|body| said.text(body, &format!("{at}.body"), true)).transpose()?;
+    let attributes = written.attributes.unwrap_or(ListSpec { values: Vec::new() });
+    let attributes = said.list(&attributes, &format!("{at}.attributes"), true, MOST_LEVELS)?;
+    let resource = written.resource_attributes.unwrap_or(ListSpec { values: Vec::new() });
+    let resource = said.list(&resource, &format!("{at}.resourceAttributes"), false, MOST_LEVELS)?;
+    let says = RemoteSays::Records { body, attributes, resource, builtin: !written.disable_builtin_labels };
+    Ok(sink::read(&service, &field, true, reading)?.map(|sink| RemoteLog { sink, name, says }))
+}
+
+/// The most levels of a value.
+const MOST_LEVELS: usize = 8;
+
+/// What a log of records says so far: bytes, and operators.
+#[derive(Default)]
+struct Said {
+    bytes: usize,
+    operators: usize,
+}
+
+impl Said {
+    fn text(&mut self, text: &str, field: &str, filled: bool) -> Result<Arc<str>, Refused> {
+        self.bytes += text.len();
+        if self.bytes > LONGEST {
+            let message = format!("body and attributes have more than {LONGEST} bytes; shorten them");
+            return Err(Refused::new(field, message));
+        }
+        if !filled {
+            return Ok(text.into());
+        }
+        Ok(format::log_text(text, &mut self.operators).map_err(Refused::at(field))?.into())
+    }
+
+    fn list(
+        &mut self,
+        list: &ListSpec,
+        field: &str,
+        filled: bool,
+        levels: usize,
+    ) -> Result<Arc<[(Arc<str>, TelemetryValue)]>, Refused> {
+        let mut all: Vec<(Arc<str>, TelemetryValue)> = Vec::new();
+        for (index, KeyValueSpec { key, value }) in list.values.iter().enumerate() {
+            let at = format!("{field}.values[{index}]");
+            if key.is_empty() {
+                return Err(Refused::new(&format!("{at}.key"), "it is empty; name the attribute"));
+            }
+            if all.iter().any(|(known, _)| **known == **key) {
+                return Err(Refused::new(&format!("{at}.key"), "it is named before; remove one of both"));
+            }
+            let key = self.text(key, &format!("{at}.key"), false)?;
+            all.push((key, self.value(value, &format!("{at}.value"), filled, levels)?));
+        }
+        Ok(all.into())
+    }
+
+    fn value(&mut self, value: &ValueSpec, at: &str, filled: bool, levels: usize) -> Result<TelemetryValue, Refused> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Refused::new(at, format!("it nests more than {MOST_LEVELS} levels deep; flatten it")));
+        };
+        Ok(match (&value.string_value, &value.array_value, &value.kv_list_value) {
+            (Some(text), None, None) => TelemetryValue::Text(self.text(text, &format!("{at}.stringValue"), filled)?),
+            (None, Some(list), None) => {
+                let each = |(index, value): (usize, &ValueSpec)| {
+                    self.value(value, &format!("{at}.arrayValue[{index}]"), filled, levels)
+                };
+                TelemetryValue::List(list.iter().enumerate().map(each).collect::<Result<_, _>>()?)
+            }
+            (None, None, Some(list)) => {
+                TelemetryValue::Map(self.list(list, &format!("{at}.kvListValue"), filled, levels)?)
+            }
+            _ => {
+                let message = "must have exactly one of stringValue, arrayValue and kvListValue; correct it";
+                return Err(Refused::new(at, message));
+            }
+        })
+    }
+}
+
+/// A log that the proxy writes itself.
+fn file(sink: &FileSpec) -> Result<LogTo, Refused> {
     let to = match &*sink.path {
         "/dev/stdout" => LogStream::Stdout,
         "/dev/stderr" => LogStream::Stderr,
@@ -164,27 +343,25 @@ fn log(written: &LogSpec) -> Result<AccessLog, Refused> {
         (Some(text), None) => {
             let field = "fileSink.stringFormat";
             long(text, field)?;
-            format::log_text(text).map_err(Refused::at(field))?;
+            let told = format::log_text(text, &mut 0).map_err(Refused::at(field))?;
             if text.is_empty() {
                 return Err(Refused::new(field, "it is empty, so nothing would be logged; say something"));
             }
-            LogFormat::Text(text.as_str().into())
+            LogFormat::Text(told.into())
         }
         (None, Some(json)) => {
             let field = "fileSink.jsonFormat";
-            if json.as_object().is_none_or(serde_json::Map::is_empty) {
+            if json.as_object().is_none_or(Map::is_empty) {
                 return Err(Refused::new(field, "must be a mapping with a field; correct it"));
             }
             let text = json.to_string();
             long(&text, field)?;
-            format::log_json(json).map_err(Refused::at(field))?;
-            LogFormat::Json(text.into())
+            let told = format::log_json(json, &mut 0).map_err(Refused::at(field))?;
+            LogFormat::Json(told.to_string().into())
         }
         _ => return Err(Refused::new("fileSink", "has not one of stringFormat and jsonFormat; set exactly one")),
     };
-    let mut count = 0;
-    let filter = written.filter.as_ref().map(|written| filter(written, true, &mut count));
-    Ok(AccessLog { to, format, filter: filter.transpose().map_err(|refused| below("filter", refused))? })
+    Ok(LogTo::Stream(to, format))
 }
 
 /// A filter. What is made of others stands at the top alone.
@@ -312,4 +489,25 @@ fn share(written: &RuntimeSpec) -> Result<LogFilter, Refused> {
         denominator,
         independent: written.use_independent_randomness,
     })
+}
+
+/// As [`super::samples`], of logs.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn samples() -> Value {
+    serde_json::json!([
+        {"fileSink": {"path": "/dev/stdout", "stringFormat": "%REQ(:METHOD)% %RESPONSE_CODE% %DURATION%\n"},
+            "filter": {"andFilter": [{"statusCodeFilter": {"op": "GE", "value": 500}}, {"notHealthCheckFilter": true}]}},
+        {"fileSink": {"path": "/dev/stderr", "jsonFormat": {"to": {"host": "%UPSTREAM_HOST%"}}}},
+        {"grpcService": {"backendRef": {"name": "s0", "port": 80}, "logName": "entries", "timeout": "1s",
+            "authority": "logs.example.com", "skipEnvoyHeaders": true, "maxReceiveMessageLength": 1024,
+            "initialMetadata": [{"key": "x-token", "value": "secret"}],
+            "retryPolicy": {"numRetries": 3, "retryBackOff": {"baseInterval": "1s", "maxInterval": "2s"}},
+            "additionalRequestHeadersToLog": [":path", "x-a"], "additionalResponseHeadersToLog": ["x-b"],
+            "additionalResponseTrailersToLog": ["x-c"]}},
+        {"openTelemetry": {"grpcService": {"backendRef": {"name": "s1", "port": 80}, "logName": "records"},
+            "body": "%REQ(:METHOD)%", "disableBuiltinLabels": true,
+            "attributes": {"values": [{"key": "a", "value": {"arrayValue": [{"stringValue": "%DURATION%"}]}},
+                {"key": "b", "value": {"kvListValue": {"values": [{"key": "c", "value": {"stringValue": "d"}}]}}}]},
+            "resourceAttributes": {"values": [{"key": "service.name", "value": {"stringValue": "shop"}}]}}},
+    ])
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use validate::{cidr, header};
 
-use super::{Read, Reading, access_log, boolean, number, text, unserved};
+use super::{Read, Reading, access_log, boolean, number, text, tracing, unserved};
 use crate::{Refused, spec, upstream::connection};
 
 /// The field that they are in.
@@ -38,7 +38,7 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
         },
     ),
     ("httpSettings.accessLog", |value, reading| {
-        reading.config.http.access_logs = Some(access_log::read(value)?);
+        reading.config.http.access_logs = Some(access_log::read(value, reading)?);
         Ok(())
     }),
     ("httpSettings.defaultHostForHttp10", |_, _| unserved("HTTP/1.0 is not served; remove it")),
@@ -142,7 +142,10 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
         }
         Ok(())
     }),
-    ("httpSettings.tracing", |_, _| unserved("traces are not sent yet; remove it")),
+    ("httpSettings.tracing", |value, reading| {
+        reading.config.http.tracing = tracing::read(value, reading)?.map(Arc::new);
+        Ok(())
+    }),
     ("httpSettings.upgradeConfig", |value, reading| {
         reading.config.http.upgrades = Some(upgrades(&spec::decode(value)?)?);
         Ok(())

@@ -1,17 +1,39 @@
 use std::time::Duration;
 
-use api::listener_policy::ListenerPolicySpec;
+use api::{listener_policy::ListenerPolicySpec, shared::BackendRef};
 use ir::{
+    NsName,
+    backend::{Destination, ServicePort},
     downstream::{ProxyProtocolFrom, ServerHeader},
     settings::Edge,
 };
 use serde_json::{Value, json};
 
-use super::{DownstreamSaid, fields, read, samples};
+use super::{DownstreamSaid, Lead, Leads, fields, read, samples};
+
+/// Where all is there, but for what is named otherwise.
+struct Everywhere;
+
+impl Leads for Everywhere {
+    fn lead(&self, to: &BackendRef) -> Result<Lead, (String, String)> {
+        let name = &to.backend_ref.name;
+        let destination = Destination::Service(ServicePort::tcp(NsName::new("infra", name.clone()), 80));
+        match &**name {
+            "missing" => Ok(Lead::Nowhere(destination, "it does not exist".into())),
+            "foreign" => Ok(Lead::Forbidden("nothing allows it".into())),
+            "impossible" => Err((".kind".into(), "it is no backend".into())),
+            _ => Ok(Lead::There(destination, None)),
+        }
+    }
+}
 
 fn said(spec: &Value) -> DownstreamSaid {
     let spec: ListenerPolicySpec = serde_json::from_value(spec.clone()).expect("a spec");
-    read(&spec, &Edge::default()).expect("it is read")
+    read(&spec, &Edge::default(), &Everywhere).expect("it is read")
+}
+
+fn logs(name: &str) -> Value {
+    json!({"backendRef": {"name": name, "port": 80}, "logName": "l"})
 }
 
 fn log(filter: &Value) -> Value {
@@ -107,7 +129,7 @@ fn what_cannot_be_is_refused_by_name() {
             "default.httpSettings.accessLog[0].fileSink",
         ),
         (
-            json!({"httpSettings": {"accessLog": [{"grpcService": {"logName": "a", "backendRef": {"name": "b"}}}]}}),
+            json!({"httpSettings": {"accessLog": [{"grpcService": {"backendRef": {"name": "b", "port": 80}}}]}}),
             "default.httpSettings.accessLog[0].grpcService",
         ),
         (
@@ -156,4 +178,93 @@ fn what_cannot_be_is_refused_by_name() {
         let faults = faults(&config);
         assert!(faults.iter().any(|fault| fault.contains(&format!("spec.{field}"))), "{field}: {faults:?}");
     }
+}
+
+#[test]
+fn a_server_that_cannot_be_told_is_a_warning_and_no_fault() {
+    let logs = json!([{"grpcService": logs("missing")}, {"grpcService": logs("foreign")}, {"grpcService": logs("s")}]);
+    let said = said(&json!({"default": {"httpSettings": {"accessLog": logs}}}));
+    assert_eq!(said.faults().count(), 0);
+    let config = &said.default.as_ref().expect("said").config.http;
+    // It stands in the listener all the same, unless it may not be named.
+    assert_eq!(config.sinks().map(|sink| sink.is_there).collect::<Vec<_>>(), [false, true]);
+    let told: Vec<_> = said.warnings().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("accessLog[0].grpcService.backendRef: nobody is told of requests until"), "{told:?}");
+    assert!(told[1].contains("accessLog[1].grpcService.backendRef: nobody is told of requests: nothing"), "{told:?}");
+}
+
+#[test]
+fn what_no_server_could_be_told_is_refused() {
+    let of_http = |field: &str, value: Value| faults(&json!({"httpSettings": {field: value}}));
+    let entries = |more: Value| {
+        let mut service = logs("s");
+        service.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        of_http("accessLog", json!([{ "grpcService": service }]))
+    };
+    let records = |more: Value| {
+        let mut log = json!({"grpcService": logs("s")});
+        log.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        of_http("accessLog", json!([{ "openTelemetry": log }]))
+    };
+    let traces = |more: Value, provider: Value| {
+        let mut service = json!({"grpcService": {"backendRef": {"name": "s", "port": 80}}});
+        service.as_object_mut().expect("a mapping").extend(provider.as_object().expect("a mapping").clone());
+        let mut tracing = json!({"provider": {"openTelemetry": service}});
+        tracing.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        of_http("tracing", tracing)
+    };
+    let many: Vec<_> = (0..65).map(|index| format!("x-{index}")).collect();
+    let deep = (0..9).fold(json!({"stringValue": "a"}), |inner, _| json!({"arrayValue": [inner]}));
+    for (faults, word) in [
+        (entries(json!({"backendRef": {"name": "impossible", "port": 80}})), "backendRef.kind"),
+        (entries(json!({"backendRef": {"name": "a/b", "port": 80}})), "backendRef.name"),
+        (entries(json!({"backendRef": {"name": "a", "namespace": "a/b", "port": 80}})), "backendRef.namespace"),
+        (entries(json!({"backendRef": {"name": "a", "port": 80, "section": "x"}})), "backendRef.section"),
+        (entries(json!({"logName": ""})), "grpcService.logName"),
+        (entries(json!({"timeout": "1h"})), "grpcService.timeout"),
+        (entries(json!({"future": 1})), "grpcService"),
+        (entries(json!({"initialMetadata": [{"key": "host", "value": "a"}]})), "initialMetadata[0].key"),
+        (entries(json!({"initialMetadata": [{"key": "a", "value": "a\nb"}]})), "initialMetadata[0].value"),
+        (entries(json!({"initialMetadata": [{"key": "a", "value": "%ENVIRONMENT(A)%"}]})), "initialMetadata[0].value"),
+        (entries(json!({"retryPolicy": {"numRetries": 11}})), "retryPolicy.numRetries"),
+        (entries(json!({"maxReceiveMessageLength": 0})), "maxReceiveMessageLength"),
+        (entries(json!({"additionalRequestHeadersToLog": many})), "additionalRequestHeadersToLog"),
+        (entries(json!({"additionalResponseHeadersToLog": ["a b"]})), "additionalResponseHeadersToLog[0]"),
+        (records(json!({"body": "%ENVIRONMENT(SECRET)%"})), "openTelemetry.body"),
+        (records(json!({"body": "%PROTOCOL%".repeat(65)})), "openTelemetry.body"),
+        (records(json!({"attributes": {"values": [{"key": "a", "value": {}}]}})), "attributes.values[0].value"),
+        (records(json!({"attributes": {"values": [{"key": "a", "value": deep}]}})), "8 levels"),
+        (
+            records(json!({"attributes": {"values": [{"key": "a", "value": {"stringValue": "%ENVIRONMENT(A)%"}}]}})),
+            "attributes.values[0].value.stringValue",
+        ),
+        (traces(json!({}), json!({"sampler": {}})), "provider.openTelemetry.sampler"),
+        (
+            traces(json!({}), json!({"resourceDetectors": [{"environmentResourceDetector": {}}]})),
+            "resourceDetectors[0]",
+        ),
+        (traces(json!({"randomSampling": 101}), json!({})), "randomSampling"),
+        (traces(json!({"maxPathTagLength": 0}), json!({})), "maxPathTagLength"),
+        (
+            traces(json!({"attributes": [{"name": "a", "environment": {"name": "SECRET"}}]}), json!({})),
+            "attributes[0].environment",
+        ),
+        (
+            of_http("accessLog", json!([{"grpcService": logs("s"), "openTelemetry": {"grpcService": logs("s")}}])),
+            "exactly one",
+        ),
+    ] {
+        assert_eq!(faults.len(), 1, "{word}: {faults:?}");
+        assert!(faults[0].contains(word), "{word}: {faults:?}");
+    }
+}
+
+#[test]
+fn what_a_server_is_shown_is_printed_nowhere() {
+    let mut service = logs("s");
+    service["initialMetadata"] = json!([{"key": "authorization", "value": "Bearer hush"}]);
+    let said = said(&json!({"default": {"httpSettings": {"accessLog": [{ "grpcService": service }]}}}));
+    assert_eq!(said.faults().count(), 0);
+    assert!(!format!("{said:?}").contains("hush"));
 }
