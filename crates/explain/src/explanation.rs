@@ -48,6 +48,35 @@ pub struct MatchedListener {
     pub port: u16,
     /// Its hostname; `*` for any.
     pub hostname: String,
+    /// The policies that say how it takes connections and requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<ListenerWord>,
+}
+
+/// What a policy says of a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListenerWord {
+    /// The policy.
+    pub policy: String,
+    /// Its fields that hold there.
+    pub fields: Vec<&'static str>,
+}
+
+impl ListenerWord {
+    pub(crate) fn all(listener: &translate::inspect::Listener) -> Vec<Self> {
+        let word = |(policy, fields): &(api::ObjectId, Vec<&'static str>)| Self {
+            policy: policy.to_string(),
+            fields: fields.clone(),
+        };
+        listener.policies.iter().map(word).collect()
+    }
+}
+
+/// `ListenerPolicy infra/edge: httpSettings.serverName, tcpKeepalive`.
+impl std::fmt::Display for ListenerWord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.policy, self.fields.join(", "))
+    }
 }
 
 /// A match of a rule of a route.

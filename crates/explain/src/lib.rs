@@ -19,7 +19,7 @@ pub mod tree;
 mod virtual_host;
 mod words;
 
-pub use explanation::{Considered, Effect, Explanation, Leaf, Link, MatchedListener, Outcome, Tried};
+pub use explanation::{Considered, Effect, Explanation, Leaf, Link, ListenerWord, MatchedListener, Outcome, Tried};
 pub use finding::Finding;
 pub use lineage::Lineage;
 pub use query::{Matched, Query, explain};

@@ -13,7 +13,7 @@ use translate::{
 use crate::{
     choose::{Candidate, choose},
     effects,
-    explanation::{Explanation, Link, MatchedListener, Outcome, Tried},
+    explanation::{Explanation, Link, ListenerWord, MatchedListener, Outcome, Tried},
     finding::Finding,
     lineage::{Ancestor, Lineage},
     matching::Sent,
@@ -177,6 +177,7 @@ fn find(
         name: listener.id.name.to_string(),
         port: listener.port,
         hostname: listener.hostname.domain(),
+        policies: ListenerWord::all(&listener),
     });
     let routes = hostname.covering().map(|hostname| {
         let routes = tables.envoy_routes(&listener, &hostname);

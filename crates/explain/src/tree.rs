@@ -14,6 +14,7 @@ use translate::{
 };
 
 use crate::{
+    explanation::ListenerWord,
     finding::Finding,
     served_route::{Answer, ServedRoute},
     words::{children, match_in_words, path, written_in_words},
@@ -61,6 +62,9 @@ pub struct Listener {
     /// Why it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Finding>,
+    /// The policies that say how it takes connections and requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<ListenerWord>,
     /// The root routes, sorted by name.
     pub routes: Vec<Root>,
 }
@@ -202,6 +206,7 @@ impl Rows {
                     },
                     hostname: listener.hostname.domain(),
                     refused: listener.withheld.as_ref().map(|fault| Finding::fault(&object, fault)),
+                    policies: ListenerWord::all(listener),
                     routes: routes.collect(),
                 }
             });

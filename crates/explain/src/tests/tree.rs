@@ -171,6 +171,36 @@ fn listeners_and_routes_that_are_not_served_say_why() {
 }
 
 #[test]
+fn the_policies_in_force_are_told_of_each_listener_with_their_fields() {
+    let policy = |name: &str, spec: Value| {
+        let mut policy = json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "ListenerPolicy",
+            "metadata": {"name": name, "namespace": "infra"}, "spec": spec});
+        policy["spec"]["targetRefs"] = json!([{"group": GATEWAY_API, "kind": "Gateway", "name": "edge"}]);
+        policy
+    };
+    let of_all =
+        json!({"default": {"proxyProtocol": {}, "httpSettings": {"serverName": "shop", "maxHeadersCount": 9}}});
+    let of_one = json!({"perPort": [{"port": 81, "listener": {"httpSettings": {"serverName": "own"}}}]});
+    let listeners = json!([http("web", 80, ""), http("other", 81, "")]);
+    let mut first = policy("of-one", of_one);
+    first["metadata"]["annotations"] = json!({"kgateway.dev/policy-weight": "1"});
+    let scene = scene(listeners, [policy("of-all", of_all), first, route("r", json!({"rules": [forward("/")]}))]);
+    let all = "    ListenerPolicy infra/of-all: ";
+    let text = text(&scene);
+    let web = format!(
+        "  listener web (HTTP 80, *)\n{all}proxyProtocol, httpSettings.maxHeadersCount, httpSettings.serverName\n"
+    );
+    assert!(text.contains(&web), "{text}");
+    let other = format!(
+        "  listener other (HTTP 81, *)\n{all}proxyProtocol, httpSettings.maxHeadersCount\n    \
+         ListenerPolicy infra/of-one: httpSettings.serverName\n"
+    );
+    assert!(text.contains(&other), "{text}");
+    let told = super::get(&scene, "http://x.org/").to_string();
+    assert!(told.contains(&format!("\n       {all}proxyProtocol, ")), "{told}");
+}
+
+#[test]
 fn as_json_the_tree_has_the_same() {
     let scene = scene(
         json!([http("web", 80, "")]),

@@ -1,12 +1,17 @@
 //! Gateways, their listeners, and which of these answers for a host.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use api::ObjectId;
 use ir::{Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId, filter::Scheme};
 
 use super::{Fault, Inspector};
 use crate::{
     capacity::ShutHost,
+    gateway::policy::DownstreamOf,
     host::{Owned, Owner},
     internal,
     tables::{
@@ -42,6 +47,8 @@ pub struct Listener {
     pub hostname: Hostname,
     /// Why it is not served.
     pub withheld: Option<Fault>,
+    /// The policies that say how it takes connections and requests, and in which fields each holds.
+    pub policies: Vec<(ObjectId, Vec<&'static str>)>,
 }
 
 impl Inspector<'_> {
@@ -71,7 +78,14 @@ impl Inspector<'_> {
             None => Some(internal::fault()),
         };
         let ListenerModel { port, bind_port, scheme, hostname, .. } = model;
-        Listener { id, port: *port, bind_port: *bind_port, scheme: *scheme, hostname: hostname.clone(), withheld }
+        let mut policies: BTreeMap<ObjectId, Vec<&'static str>> = BTreeMap::new();
+        let merged = self.engine.get::<DownstreamOf>(&(id.gateway.clone(), *port));
+        for (field, policy) in merged.iter().flat_map(|merged| &merged.by) {
+            policies.entry(policy.clone()).or_default().push(field);
+        }
+        let policies = policies.into_iter().collect();
+        let hostname = hostname.clone();
+        Listener { id, port: *port, bind_port: *bind_port, scheme: *scheme, hostname, withheld, policies }
     }
 
     /// A listener of a Gateway of ours.
