@@ -199,6 +199,9 @@ impl Tasks {
     fn take_crds(&mut self, events: Vec<Event>) {
         self.crd_store.apply(events);
         let known = self.crd_store.crds();
+        for (definition, remedy) in known.superseded(&self.crds.borrow()) {
+            tracing::warn!(definition, remedy, "there is a kind of policy that is not read");
+        }
         self.crds.send_if_modified(|crds| {
             let changed = **crds != known;
             *crds = Arc::new(known);

@@ -51,6 +51,20 @@ impl Crds {
     }
 }
 
+/// Kinds that are not read, though objects of them say something that others mean, and what to write.
+const SUPERSEDED: [(&str, &str); 1] = [(
+    "httplistenerpolicies.gateway.kgateway.dev",
+    "an HTTPListenerPolicy has no effect here: write a ListenerPolicy, with its fields in spec.default.httpSettings",
+)];
+
+impl Crds {
+    /// What to write in place of objects whose definition there is, and was not before.
+    pub(super) fn superseded(&self, before: &Self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_new = |name: &str| self.present.contains_key(name) && !before.present.contains_key(name);
+        SUPERSEDED.into_iter().filter(move |(name, _)| is_new(name))
+    }
+}
+
 impl Crd {
     /// Whether what is watched has gone. What only becomes known, or unknown, changes nothing about a watch that works.
     pub(super) fn replaced(&self, now: &Self) -> bool {
@@ -140,6 +154,16 @@ mod tests {
     /// What is known of `a` and of `b`.
     fn known(crd_store: &CrdStore) -> [Crd; 2] {
         ["a", "b"].map(|name| crd_store.crds().of(Some(name)))
+    }
+
+    #[test]
+    fn a_kind_that_another_took_the_place_of_is_told_once_when_its_definition_comes() {
+        let nothing = Crds::default();
+        let old = Crds::known(&[("httplistenerpolicies.gateway.kgateway.dev", "1"), ("a", "2")]);
+        let told: Vec<_> = old.superseded(&nothing).collect();
+        assert!(matches!(&told[..], [(_, remedy)] if remedy.contains("write a ListenerPolicy")), "{told:?}");
+        assert_eq!(old.superseded(&old).count(), 0);
+        assert_eq!(Crds::known(&[("a", "2")]).superseded(&nothing).count(), 0);
     }
 
     #[test]
