@@ -4,6 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::backend::Destination;
 
+/// Values by name, in the order in which they are written.
+pub type Pairs<T> = Arc<[(Arc<str>, T)]>;
+
 /// A server that is told, in gRPC.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Sink {
@@ -15,7 +18,7 @@ pub struct Sink {
     /// The host that it is called by.
     pub authority: Arc<str>,
     /// Headers that it gets with each call. Their values may be secret.
-    pub metadata: Arc<[(Arc<str>, Arc<str>)]>,
+    pub metadata: Pairs<Arc<str>>,
     /// How long a call may take.
     pub timeout: Option<Duration>,
     /// How a call is tried again.
@@ -70,9 +73,9 @@ pub enum RemoteSays {
         /// The body, with Envoy's operators.
         body: Option<Arc<str>>,
         /// Attributes of each record, with Envoy's operators.
-        attributes: Arc<[(Arc<str>, TelemetryValue)]>,
+        attributes: Pairs<TelemetryValue>,
         /// Attributes of the proxy, to the letter.
-        resource: Arc<[(Arc<str>, TelemetryValue)]>,
+        resource: Pairs<TelemetryValue>,
         /// Whether those of Envoy's own stand there too: the name of the log, and where the proxy runs.
         builtin: bool,
     },
@@ -86,7 +89,7 @@ pub enum TelemetryValue {
     /// A list.
     List(Arc<[TelemetryValue]>),
     /// A mapping.
-    Map(Arc<[(Arc<str>, TelemetryValue)]>),
+    Map(Pairs<TelemetryValue>),
 }
 
 /// Which requests are traced, and who is told.

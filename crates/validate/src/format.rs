@@ -71,8 +71,8 @@ pub const LOGGED: &[&str] = &[
 /// The most operators in what one log says of a request: each may fill in as much as a request brings.
 pub const MAX_OPERATORS: usize = 64;
 
-/// What is told of a header where a format does not say how much of it, in bytes.
-const LOGGED_BYTES: usize = 4096;
+/// How many bytes are told of a header where a format does not say how many, as it would say so.
+const LOGGED_BYTES: &str = ":4096";
 
 /// Accepts what a log says of a request: what [`text`] accepts, [`LOGGED`], and `%RESP(NAME)%` and `%TRAILER(NAME)%` as
 /// `%REQ(NAME)%`. What tells of the proxy's own environment is not among them.
@@ -89,7 +89,7 @@ pub fn log_text(text: &str, operators: &mut usize) -> Result<String, Invalid> {
         }
         cut.push_str(piece);
         if is_operator && piece.ends_with(')') {
-            cut.push_str(&format!(":{LOGGED_BYTES}"));
+            cut.push_str(LOGGED_BYTES);
         }
         *operators += usize::from(is_operator && !piece.is_empty());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{
     downstream::{AccessLog, Compare, FLAGS, LogFilter, LogFormat, LogStream, LogTo},
-    telemetry::{RemoteLog, RemoteSays, TelemetryValue},
+    telemetry::{Pairs, RemoteLog, RemoteSays, TelemetryValue},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -286,7 +286,7 @@ impl Said {
         field: &str,
         filled: bool,
         levels: usize,
-    ) -> Result<Arc<[(Arc<str>, TelemetryValue)]>, Refused> {
+    ) -> Result<Pairs<TelemetryValue>, Refused> {
         let mut all: Vec<(Arc<str>, TelemetryValue)> = Vec::new();
         for (index, KeyValueSpec { key, value }) in list.values.iter().enumerate() {
             let at = format!("{field}.values[{index}]");

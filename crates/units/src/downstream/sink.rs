@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use api::shared::BackendRef;
 use ir::{
     backend::{Asked, Destination},
-    telemetry::{Retries, Sink},
+    telemetry::{Pairs, Retries, Sink},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -164,7 +164,7 @@ pub(super) fn below(field: &str, refused: Refused) -> Refused {
 }
 
 /// The headers of calls, whose values go there to the letter.
-fn metadata(written: &[MetadataSpec], field: &str) -> Result<Arc<[(Arc<str>, Arc<str>)]>, Refused> {
+fn metadata(written: &[MetadataSpec], field: &str) -> Result<Pairs<Arc<str>>, Refused> {
     spec::at_most(written, field, MOST)?;
     let each = |(index, MetadataSpec { key, value }): (usize, &MetadataSpec)| {
         let at = format!("{field}[{index}]");
