@@ -15,7 +15,7 @@ run: envoy ## Serve FILES (examples/quickstart) on port 8080, Envoy and two back
 	cargo build --quiet --bin portcullis --bin echo
 	@$(TARGET)/debug/echo $(BACKENDS) & trap "kill $$! 2>/dev/null || true" EXIT INT TERM; $(TARGET)/debug/portcullis run --files $(FILES) --envoy $(PORTCULLIS_ENVOY)
 
-test: envoy kubernetes ratelimit ## Format, clippy, docs, all tests.
+test: envoy kubernetes ratelimit oidc ## Format, clippy, docs, all tests.
 	cargo fmt --all --check
 	@echo "PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED)"
 	PORTCULLIS_BIN=$(TARGET)/debug/portcullis .ci/test $(TEST_THREADS)
@@ -47,6 +47,9 @@ kubernetes: ## Build the API server of the tests, and helm, and link them into .
 ratelimit: ## Build Envoy's rate limit service, install its Redis, and link them into .tools/.
 	@.ci/install-ratelimit $(REDIS_VERSION) .tools/ratelimit
 
+oidc: ## Build the OpenID provider of the tests, and link it into .tools/.
+	@.ci/go-program .tools/oidc oidc op go build -buildvcs=false -ldflags "-s -w" github.com/zitadel/oidc/v3/example/server
+
 fmt: ## Format the code.
 	cargo fmt --all
 
@@ -61,4 +64,4 @@ docs: ## Build the API documentation.
 doctest: ## Run the examples of the API documentation.
 	cargo test --quiet --workspace --doc
 
-.PHONY: run test fuzz e2e conformance bench envoy kubernetes ratelimit fmt lint docs doctest
+.PHONY: run test fuzz e2e conformance bench envoy kubernetes ratelimit oidc fmt lint docs doctest

@@ -13,6 +13,7 @@ pub mod envoy;
 pub mod expect;
 pub mod manifests;
 pub mod objects;
+pub mod openid;
 pub mod oracle;
 pub mod portcullis;
 pub mod ports;

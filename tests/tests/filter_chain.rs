@@ -29,6 +29,8 @@ use xds::ResourceType;
 mod guards;
 #[path = "filter_chain/limits.rs"]
 mod limits;
+#[path = "filter_chain/logins.rs"]
+mod logins;
 #[path = "filter_chain/providers.rs"]
 mod providers;
 #[path = "filter_chain/templates.rs"]

@@ -9,6 +9,7 @@ mod cli_in_a_cluster;
 mod faults_in_a_cluster;
 mod in_a_cluster;
 mod lease;
+mod login_seed;
 mod statuses;
 mod watches;
 mod xds_security;

@@ -105,16 +105,17 @@
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
+# What logins are proved by: filled once, read by all replicas.
 {{- if not .Values.xds.certificateSecret }}
-# The authority that proxies trust: made by the leader, rotated, read by all replicas.
+# And the authority that proxies trust: made by the leader, rotated, read by all replicas.
+{{- end }}
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [portcullis-xds-authority]
+  resourceNames: [portcullis-logins{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
   verbs: [get, update]
 # Should somebody delete it. A right to create cannot be confined to a name; it reaches no further than this namespace, and
 # changes nothing that is there.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]
-{{- end }}
 {{- end -}}

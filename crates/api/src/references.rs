@@ -17,6 +17,9 @@ use crate::{
 /// The keys of a certificate, as `kubernetes.io/tls` has them: the chain, and its private key.
 pub const CERTIFICATE: [&str; 2] = ["tls.crt", "tls.key"];
 
+/// The key of what a proxy shows who logs people in, as kgateway has it.
+pub const CLIENT_SECRET: &str = "client-secret";
+
 /// The key of certificates of authorities.
 pub const AUTHORITIES: &str = "ca.crt";
 
@@ -113,7 +116,9 @@ impl Object {
             Self::Gateway(gateway) => certificates(gateway),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
-            Self::GatewayExtension(extension) => key_sets(extension),
+            Self::GatewayExtension(extension) => {
+                key_sets(extension).into_iter().chain(login(extension)).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -134,6 +139,17 @@ impl Object {
             _ => {}
         }
     }
+}
+
+/// The Secret with what is shown who logs people in.
+fn login(extension: &GatewayExtension) -> Vec<Reference> {
+    let login = extension.spec.oauth2.as_ref();
+    let name = login.map(|login| &*login.credentials.client_secret_ref.name).filter(|name| !name.is_empty());
+    let reference = |name: &str| {
+        let id = ObjectId::new(Kind::Secret, Arc::clone(&extension.metadata.namespace), name);
+        Reference { id, keys: Keys::one(CLIENT_SECRET) }
+    };
+    name.map(reference).into_iter().collect()
 }
 
 /// The Secret that a policy connects with.

@@ -5,7 +5,9 @@
 //! * [`ca`] decides what certificate the server shows and which CAs proxies trust, and when either changes;
 //!   [`ca_controller`] reads and writes the Secret in which that is kept; [`files`] reads a user's own instead.
 //!
-//! [`Trust`] is where the last two put what they come to.
+//! * [`login_seed`] keeps what logins are proved by, which is nothing of a proxy's own.
+//!
+//! [`Trust`] is where the two before that put what they come to.
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ pub mod ca_controller;
 mod cache;
 pub mod files;
 mod issue;
+pub mod login_seed;
 pub mod tokens;
 
 /// What the server shows, and what proxies need to believe it. Clones are handles to the same.

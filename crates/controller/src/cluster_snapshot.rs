@@ -19,7 +19,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use translate::{Change, Deploying, Translator};
+use translate::{Change, Deploying, LoginSeed, Translator};
 
 pub use probe::{Refusal, words};
 
@@ -79,6 +79,7 @@ pub async fn read(
     let client = watch::client(config).map_err(Box::new)?;
     let mut translator = Translator::new(in_cluster(settings));
     translator.set_deploying(Some(Deploying::dry_run()));
+    translator.set_login_seed(Some(LoginSeed::unserved()));
     let mut reading = Reading::new(translator);
     for (kind, why) in probe::refused(&client, &server, deadline).await? {
         reading.refused(kind, why);

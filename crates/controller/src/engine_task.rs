@@ -23,7 +23,7 @@ use api::Kind;
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, Settings};
 use tokio::sync::watch;
-use translate::{Deploying, Translator};
+use translate::{Deploying, LoginSeed, Translator};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
 pub use handle::{EngineHandle, Event, Question, Stopped, View, channel};
@@ -55,6 +55,8 @@ pub struct EngineTask {
     proxies: Proxies,
     diagnostics: Diagnostics,
     ports: Option<PortCheck>,
+    /// Whether nobody looked yet for what logins are proved by.
+    awaits_login_seed: bool,
     metrics: Metrics,
 }
 
@@ -69,6 +71,7 @@ impl EngineTask {
             proxies: Proxies::new(metrics.clone()),
             diagnostics: Diagnostics::new(metrics.clone()),
             ports,
+            awaits_login_seed: false,
             metrics,
         }
     }
@@ -79,6 +82,14 @@ impl EngineTask {
         self.translator.set_deploying(deploying.clone());
         let source = ClusterSource::new(sinks, deploying, self.metrics.clone());
         Self { source: Source::Cluster(Box::new(source)), ..self }
+    }
+
+    /// The same, where logins are proved by what is made of `seed`; none of one that is still looked for, until
+    /// [`Event::LoginSeed`] nothing is served.
+    pub fn with_login_seed(mut self, seed: Option<LoginSeed>) -> Self {
+        self.awaits_login_seed = seed.is_none();
+        self.translator.set_login_seed(seed);
+        self
     }
 
     /// Has a row panic whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
@@ -123,7 +134,7 @@ impl EngineTask {
         }
         let loaded = match &self.source {
             Source::Files(problems) => problems.is_some(),
-            Source::Cluster(cluster) => cluster.is_complete(),
+            Source::Cluster(cluster) => cluster.is_complete() && !self.awaits_login_seed,
         };
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
@@ -165,6 +176,10 @@ impl EngineTask {
             (Event::Cluster(observed), Source::Cluster(cluster)) => cluster.take(observed, &mut self.translator),
             (Event::Authorities(authorities), Source::Cluster(cluster)) => {
                 cluster.trust(authorities, &mut self.translator);
+            }
+            (Event::LoginSeed(seed), _) => {
+                self.awaits_login_seed = false;
+                self.translator.set_login_seed(seed);
             }
             (Event::Applied(report), _) => {
                 let failures = report.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message));

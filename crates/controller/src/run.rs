@@ -8,6 +8,7 @@ mod thread;
 
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use ::cluster::identity::login_seed;
 use futures::{
     StreamExt,
     stream::{BoxStream, SelectAll},
@@ -18,6 +19,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use tokio_stream::wrappers::ReceiverStream;
+use translate::LoginSeed;
 
 use self::{
     cluster::ClusterSetup,
@@ -100,6 +102,9 @@ pub enum RunError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// The machine has no randomness to give.
+    #[error("this machine has no randomness to give, from which keys are made")]
+    Random,
     /// A part that must not end has ended.
     #[error("{part} has stopped")]
     Stopped {
@@ -145,6 +150,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     if let Some(cluster) = &cluster {
         task = task.watching(cluster.sinks(), cluster.deploying());
     }
+    // Of files there is one process, and who logged in before it began logs in again.
+    let seed = || login_seed::random().and_then(|seed| LoginSeed::new(&seed)).ok_or(RunError::Random);
+    task = task.with_login_seed(if cluster.is_some() { None } else { Some(seed()?) });
     let served = task.served();
     let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 

@@ -55,11 +55,12 @@ use crate::{bytes::any, duration, resource::Encoded, slots, uint32};
 /// The names: those of the slots.
 pub const NAMES: [&str; 4] = [slots::OAUTH2_JWT, slots::JWT_AUTH, slots::LOCAL_RATE_LIMIT, slots::TRANSFORMATION_LUA];
 
-/// The resource that holds an entry.
-pub fn holder(entry: &ExtensionEntry) -> &'static str {
+/// The resource that holds an entry; none of secrets, which are resources of their own.
+pub fn holder(entry: &ExtensionEntry) -> Option<&'static str> {
     match entry {
-        ExtensionEntry::LocalRate(_) => slots::LOCAL_RATE_LIMIT,
-        ExtensionEntry::Tokens(_) => slots::JWT_AUTH,
+        ExtensionEntry::LocalRate(_) => Some(slots::LOCAL_RATE_LIMIT),
+        ExtensionEntry::Tokens(_) => Some(slots::JWT_AUTH),
+        ExtensionEntry::Login(_) => None,
     }
 }
 
@@ -80,14 +81,14 @@ pub fn extension<'a>(
         slots::LOCAL_RATE_LIMIT => {
             let rates = entries.filter_map(|entry| match entry {
                 ExtensionEntry::LocalRate(rate) => Some(rate),
-                ExtensionEntry::Tokens(_) => None,
+                ExtensionEntry::Tokens(_) | ExtensionEntry::Login(_) => None,
             });
             any(&local_limits(rates))
         }
         slots::JWT_AUTH => {
             let all = entries.filter_map(|entry| match entry {
                 ExtensionEntry::Tokens(id) => judges(id),
-                ExtensionEntry::LocalRate(_) => None,
+                ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
             });
             Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }

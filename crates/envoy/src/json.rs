@@ -15,7 +15,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Every message that is a resource of its own or travels in an `Any`. Only the files that these need are in
 /// `descriptors.bin`, without comments; a test writes it anew and compares.
-pub const MESSAGES: [&str; 78] = [
+pub const MESSAGES: [&str; 80] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -57,6 +57,7 @@ pub const MESSAGES: [&str; 78] = [
     "envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
     "envoy.extensions.filters.http.lua.v3.Lua",
     "envoy.extensions.filters.http.lua.v3.LuaPerRoute",
+    "envoy.extensions.filters.http.oauth2.v3.OAuth2",
     "envoy.extensions.filters.http.ratelimit.v3.RateLimit",
     "envoy.extensions.filters.http.rbac.v3.RBAC",
     "envoy.extensions.filters.http.router.v3.Router",
@@ -192,7 +193,7 @@ fn redact(value: &mut Value, secret: bool) {
                 redact_below(header, &["value"]);
             }
             for (name, field) in fields {
-                redact(field, secret || name == "privateKey" || name == "password");
+                redact(field, secret || ["privateKey", "password", "genericSecret"].contains(&name.as_str()));
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secret)),

@@ -1,13 +1,57 @@
-//! `envoy.extensions.transport_sockets.tls.v3.Secret`: a certificate with its key.
+//! `envoy.extensions.transport_sockets.tls.v3.Secret`: a certificate with its key, and secrets of filters.
 
 use envoy_types::pb::envoy::{
     config::core::v3::{DataSource, data_source::Specifier},
-    extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret::Type},
+    extensions::transport_sockets::tls::v3::{GenericSecret, SdsSecretConfig, Secret, TlsCertificate, secret::Type},
 };
-use ir::listener::TlsSecret;
+use ir::{NsName, listener::TlsSecret};
 use prost::Message;
 
-use crate::resource::Encoded;
+use crate::{ads, resource::Encoded};
+
+/// The two secrets by which people log in. Each is a resource of its own, so that a change of one changes no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LoginSecret {
+    /// What the proxy shows the provider.
+    Client,
+    /// What proves that a cookie is of the proxies of this Gateway.
+    Cookies,
+}
+
+impl LoginSecret {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Cookies];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Client => "oauth2/client/",
+            Self::Cookies => "oauth2/cookies/",
+        }
+    }
+
+    /// The resource of a GatewayExtension.
+    pub fn resource_name(self, extension: &NsName) -> String {
+        format!("{}{extension}", self.prefix())
+    }
+
+    /// The GatewayExtension whose resource has this name.
+    pub fn extension_of(self, resource: &str) -> Option<&str> {
+        resource.strip_prefix(self.prefix())
+    }
+
+    /// Where a filter finds it.
+    pub fn source(self, extension: &NsName) -> SdsSecretConfig {
+        SdsSecretConfig { name: self.resource_name(extension), sds_config: Some(ads()) }
+    }
+
+    /// The resource, with the secret in it. Without one there is no resource, and Envoy answers 503 to who has to log in.
+    pub fn resource(self, extension: &NsName, secret: &[u8]) -> Encoded {
+        let secret = DataSource { specifier: Some(Specifier::InlineBytes(secret.to_vec())), ..DataSource::default() };
+        let generic = GenericSecret { secret: Some(secret), ..GenericSecret::default() };
+        let message = Secret { name: self.resource_name(extension), r#type: Some(Type::GenericSecret(generic)) };
+        Encoded::new(message.encode_to_vec())
+    }
+}
 
 /// The SDS resource of a TLS secret.
 pub fn secret(secret: &TlsSecret) -> Encoded {

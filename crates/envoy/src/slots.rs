@@ -76,6 +76,10 @@ pub const RBAC: &str = "rbac";
 pub const API_KEY_AUTH: &str = "apiKeyAuth";
 /// The slot that asks for a user and a password.
 pub const BASIC_AUTH: &str = "basicAuth";
+/// The slot that has people log in: a wrapper.
+pub const OAUTH2: &str = "oauth2";
+/// The filter in it.
+pub const OAUTH2_INNER: &str = "oauth2.login";
 /// The slot in which tokens are judged that a log-in brings.
 pub const OAUTH2_JWT: &str = "oauth2.jwt";
 /// The slot in which tokens are judged that requests bring.
@@ -265,7 +269,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(DECOMPRESS[0], decompressor("gzip", any(&gzip::decompressor::v3::Gzip::default()))),
         here(DECOMPRESS[1], decompressor("brotli", any(&brotli::decompressor::v3::Brotli::default()))),
         here(DECOMPRESS[2], decompressor("zstd", any(&zstd::decompressor::v3::Zstd::default()))),
-        here("oauth2", wrapper()),
+        here(OAUTH2, wrapper()),
         here(EXT_PROC_OAUTH2, wrapper()),
         here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
         here(BASIC_AUTH, basic_auth()),

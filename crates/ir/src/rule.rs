@@ -204,6 +204,8 @@ pub enum ExtensionEntry {
     /// Whose tokens are taken: those of this GatewayExtension. What it says is no part of the entry, so that nobody who refers
     /// to it is woken by a key that changes.
     Tokens(NsName),
+    /// What people are logged in by that have to log in by this GatewayExtension: secrets of its own.
+    Login(NsName),
 }
 
 /// How many requests each proxy takes in a time.

@@ -12,7 +12,7 @@ use ::controller::{
 use anyhow::{Context, bail};
 use api::ObjectId;
 use kube::{Client, Config};
-use translate::{Change, Deploying, Translator};
+use translate::{Change, Deploying, LoginSeed, Translator};
 
 pub(crate) use controller::Controller;
 
@@ -66,6 +66,7 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
     let Update { changes, problems, .. } = files.load();
     let mut translator = Translator::new(settings);
     translator.set_deploying(deploying);
+    translator.set_login_seed(Some(LoginSeed::unserved()));
     let mut objects = BTreeSet::new();
     for change in changes {
         if let Change::Put(object) = &change {

@@ -22,11 +22,11 @@ use units::{
 use crate::{
     backend::reference::{self, Sent},
     grant::{Referrer, permits},
-    internal,
+    internal, login,
     route::backend_ref,
     tables::{
         backend::Reach,
-        input::{Config, ConfigMaps, Extensions},
+        input::{Config, ConfigMaps, Extensions, Secrets},
     },
     violation::sound,
 };
@@ -93,6 +93,20 @@ impl Follow for References<'_, '_> {
         let value = map.data.get(key).filter(|value| !value.is_empty());
         value.cloned().ok_or_else(|| format!("ConfigMap {id} has no data {key:?}: store it there"))
     }
+
+    /// What it holds is no part of the extension, so that another value changes no route.
+    fn secret(&mut self, name: &str, key: &str, field: &str) -> Result<NsName, Problem> {
+        let refused = |message| Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{field}.name"), message);
+        if name.is_empty() {
+            return Err(refused(format!("it is empty; name a Secret with {key:?}")));
+        }
+        let id = NsName::new(self.namespace.clone(), name);
+        let Some(secret) = self.scope.get::<Secrets>(&id) else {
+            return Err(refused(format!("Secret {id} does not exist; create it with {key:?}, or correct the name")));
+        };
+        login::client_secret(&secret, key).map_err(|why| refused(format!("Secret {id}: {why}")))?;
+        Ok(id)
+    }
 }
 
 /// Why no gRPC is spoken with a backend that can be reached, if so.
@@ -137,7 +151,8 @@ impl OfPolicy<'_, '_> {
         if self.is_strict() {
             return Vec::new();
         }
-        let named = units::extensions(policy).into_iter();
+        // Nobody logs people in by an extension of others without one.
+        let named = units::extensions(policy).into_iter().filter(|(field, _)| field != "spec.oauth2.extensionRef");
         let warnings = named.filter_map(|(field, reference)| {
             let message = format!(
                 "{}; it is asked all the same, since the setting policies.extensionGrants is Permissive: create one there \
@@ -150,6 +165,10 @@ impl OfPolicy<'_, '_> {
     }
 }
 
+fn needs_grant(why: &str) -> String {
+    format!("{why}; create one there, or name one of this namespace")
+}
+
 impl ExtensionReader for OfPolicy<'_, '_> {
     fn extension(&self, reference: &ExtensionReference) -> Result<Arc<Extension>, String> {
         let Self { scope, namespace: own } = self;
@@ -158,12 +177,16 @@ impl ExtensionReader for OfPolicy<'_, '_> {
         if self.is_strict()
             && let Some(why) = self.not_granted(&id)
         {
-            return Err(format!("{why}; create one there, or name one of this namespace"));
+            return Err(needs_grant(&why));
         }
         let Some(judged) = scope.get::<ExtensionRow>(&id) else {
             return Err(format!("GatewayExtension {id} does not exist; create it, or correct the name"));
         };
         match &judged.extension {
+            // Its secret is shown in the name of who asks, and who asks sees the tokens that come back.
+            Ok(extension) if is_foreign && extension.provider.client_secret().is_some() => {
+                self.not_granted(&id).map_or_else(|| Ok(extension.clone()), |why| Err(needs_grant(&why)))
+            }
             Ok(extension) => Ok(extension.clone()),
             // What it refers to is its owner's.
             Err(_) if is_foreign => Err(format!("GatewayExtension {id} is not valid; ask its owner, or name another")),

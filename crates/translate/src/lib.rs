@@ -20,6 +20,7 @@ mod grant;
 mod host;
 pub mod inspect;
 mod internal;
+mod login;
 mod output;
 mod policy;
 mod proxies;
@@ -38,6 +39,7 @@ mod weight;
 mod words;
 
 pub use engine::{Fault, Turned};
+pub use login::Seed as LoginSeed;
 pub use status::StatusRow;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};

@@ -8,6 +8,7 @@ use envoy::{
     bytes::{self, Alike, Hash, Host},
     extensions,
     resource::Encoded,
+    secret::LoginSecret,
     slots::is_merged,
 };
 use ir::{
@@ -22,6 +23,7 @@ use crate::{
     backend::config,
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
+    login,
     policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
@@ -45,6 +47,7 @@ impl Derived for Outputs {
                 let certificate = scope.get::<Certificate>(secret)?;
                 certificate.as_ref().as_ref().ok().map(|(certificate, _)| envoy::secret::secret(certificate))
             }
+            OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
@@ -59,6 +62,12 @@ impl Derived for Outputs {
 
 impl Derived for ReferredEntry {
     fn compute(scope: &Emitter<'_>, (gateway, entry): &Self::Key) -> Option<()> {
+        if let ExtensionEntry::Login(extension) = entry {
+            for part in LoginSecret::ALL {
+                scope.demand::<Outputs>(OutputId::Login(gateway.clone(), extension.clone(), part));
+            }
+            return Some(());
+        }
         scope.emit::<ReferredEntries>(gateway.clone(), entry.clone(), ());
         Some(())
     }
@@ -80,7 +89,7 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide: Vec<_> = wide.collect();
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
-    let own = entries.into_iter().filter(|entry| extensions::holder(entry) == name);
+    let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name));
     extensions::extension(name, own, |id| {
         // One that is broken is left out, so that what refers to it is refused and all others keep what is theirs.
         let judged = scope.attempt(|| scope.get::<ExtensionRow>(id)).ok().flatten()?;
@@ -188,8 +197,11 @@ impl Derived for WideAsked {
                 scope.demand::<ServedCluster>(cluster);
             }
             for entry in slots.iter().filter_map(|slot| slot.entry.as_ref()) {
-                if let ExtensionEntry::Tokens(id) = entry {
-                    scope.demand::<AskedTokens>((listener.gateway.clone(), id.clone()));
+                let gateway = || listener.gateway.clone();
+                match entry {
+                    ExtensionEntry::Tokens(id) => scope.demand::<AskedTokens>((gateway(), id.clone())),
+                    ExtensionEntry::Login(_) => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
+                    ExtensionEntry::LocalRate(_) => {}
                 }
             }
         }

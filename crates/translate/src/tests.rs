@@ -13,6 +13,7 @@ mod faults;
 mod gateways;
 mod listener_policies;
 mod listeners;
+mod logins;
 mod modes;
 mod modes_at_random;
 mod policies;

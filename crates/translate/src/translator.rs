@@ -37,6 +37,7 @@ use crate::{
     },
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt},
+    login::Seed,
     policy::{
         rule::{HandedDown, RulePolicies},
         secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
@@ -64,8 +65,8 @@ use crate::{
         host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses,
-            Extensions, Gateways, Grants, ListenerPolicies, Nacks, ObjectTable, RewritePolicies, Routes, Secrets,
-            Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            Extensions, Gateways, Grants, ListenerPolicies, LoginSeed, Nacks, ObjectTable, RewritePolicies, Routes,
+            Secrets, Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
@@ -197,6 +198,11 @@ impl Translator {
     /// How the proxies of Gateways are run; none where that is not this controller's business.
     pub fn set_deploying(&mut self, deploying: Option<Deploying>) {
         self.engine.set::<DeployConfig>((), deploying);
+    }
+
+    /// What the keys are made from that prove logins; none while nobody knows, so that nobody is logged in.
+    pub fn set_login_seed(&mut self, seed: Option<Seed>) {
+        self.engine.set::<LoginSeed>((), seed);
     }
 
     /// Brings everything derived up to date, and tells what changed since the last time.
@@ -342,6 +348,7 @@ fn tables() -> Engine {
     let settings = Engine::builder()
         .input::<Config>()
         .input::<DeployConfig>()
+        .input::<LoginSeed>()
         .input::<Nacks>()
         .input::<Unapplied>()
         .input::<UnusablePorts>();

@@ -191,6 +191,11 @@ mod tests {
     }
 
     #[test]
+    fn logins_count_with_what_envoy_was_measured_to_take() {
+        counts(json!({"oauth2": {"extensionRef": {"name": "login"}}}), 5_800);
+    }
+
+    #[test]
     fn templates_count_with_what_envoy_was_measured_to_take() {
         let set = |name: &str, value: &str| json!({"name": name, "value": value});
         let changes = |all: Vec<_>| json!({"transformation": {"request": {"set": all}}});

@@ -3,6 +3,7 @@
 pub(crate) mod ext_auth;
 pub(crate) mod ext_proc;
 pub(crate) mod jwt;
+pub(crate) mod oauth2;
 pub(crate) mod rate_limit;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -48,6 +49,9 @@ pub trait Follow {
 
     /// What a ConfigMap of the extension's namespace has in a key; or what is awaited.
     fn config_map(&self, name: &Arc<str>, key: &str) -> Result<Arc<str>, String>;
+
+    /// The Secret of the extension's namespace that is named at a field, which has `key`; or why it does not.
+    fn secret(&mut self, name: &str, key: &str, field: &str) -> Result<NsName, Problem>;
 }
 
 /// A provider that can be asked.
@@ -70,6 +74,8 @@ pub enum Provider {
     RateLimit(rate_limit::RateLimit),
     /// Makes tokens that are taken.
     Jwt(jwt::Jwt),
+    /// Logs people in.
+    OAuth2(oauth2::OAuth2),
 }
 
 /// What stands in the filter of tokens.
@@ -93,6 +99,7 @@ impl Provider {
             Self::ExtProc(_) => "extProc",
             Self::RateLimit(_) => "rateLimit",
             Self::Jwt(_) => "jwt",
+            Self::OAuth2(_) => "oauth2",
         }
     }
 
@@ -101,6 +108,18 @@ impl Provider {
             Self::Jwt(jwt) => Some(jwt),
             _ => None,
         }
+    }
+
+    pub(crate) fn oauth2(&self) -> Option<&oauth2::OAuth2> {
+        match self {
+            Self::OAuth2(login) => Some(login),
+            _ => None,
+        }
+    }
+
+    /// The Secret that has, in [`api::references::CLIENT_SECRET`], what is shown to who logs people in; none of another one.
+    pub fn client_secret(&self) -> Option<&NsName> {
+        self.oauth2().map(|login| &login.secret)
     }
 
     /// What the filter of tokens knows of it; none of another one.
@@ -131,11 +150,10 @@ impl Extension {
                 Provider::RateLimit(rate_limit::RateLimit::read(written, follow)?)
             }
             GatewayExtensionSpec { jwt: Some(written), .. } => Provider::Jwt(jwt::Jwt::read(id, written, follow)?),
-            _ => {
-                let member = spec.member().unwrap_or("spec");
-                let message = format!("{member} is not served yet; what asks this extension is closed");
-                return Err(problem(member, message));
+            GatewayExtensionSpec { oauth2: Some(written), .. } => {
+                Provider::OAuth2(oauth2::OAuth2::read(id, written, follow)?)
             }
+            _ => return Err(Problem::new(Severity::Refused, Reason::Invalid, "spec", "it has no provider; write one")),
         };
         Ok(Self { id: id.clone(), provider })
     }
@@ -215,6 +233,10 @@ impl Follow for Everybody {
             _ => Err(format!("ConfigMap n/{name} does not exist; create it, or correct the name")),
         }
     }
+
+    fn secret(&mut self, name: &str, _: &str, _: &str) -> Result<NsName, Problem> {
+        Ok(NsName::new("n", name))
+    }
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -232,6 +254,11 @@ impl ExtensionReader for Everybody {
                 let key = serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": "A".repeat(43)});
                 serde_json::json!({"jwt": {"providers": [{"name": "p", "jwks": {"local": {"inline": key.to_string()}}}]}})
             }
+            "login" | "login2" => serde_json::json!({"oauth2": {
+                "backendRef": {"name": "s", "port": 80}, "authorizationEndpoint": "https://issuer.example/authorize",
+                "tokenEndpoint": "https://issuer.example/token",
+                "credentials": {"clientID": "shop", "clientSecretRef": {"name": "client"}},
+            }}),
             other => return Err(format!("GatewayExtension n/{other} does not exist; create it, or correct the name")),
         };
         let spec: GatewayExtensionSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;

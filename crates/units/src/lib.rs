@@ -32,6 +32,7 @@ mod internal_redirect;
 mod jwt_auth;
 mod local_rate_limit;
 mod mutations;
+mod oauth2;
 mod rbac;
 mod request_mirror;
 mod retry;
@@ -260,7 +261,7 @@ macro_rules! units {
             )),+];
 
             /// The fields that can have requests authenticated, in this order.
-            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth", "extAuth", "jwtAuth"];
+            pub const AUTHENTICATING: &'static [&'static str] = &["basicAuth", "apiKeyAuth", "extAuth", "jwtAuth", "oauth2"];
 
             /// What deep merging does to each unit, in the order of `FIELDS`.
             pub const DEEP: &'static [Deep] = &[$(<$module::$unit as Unit>::DEEP),+];
@@ -447,6 +448,8 @@ units! {
     ExtAuth: ext_auth;
     /// Whose tokens are taken.
     JwtAuth: jwt_auth;
+    /// Who logs people in.
+    OAuth2: oauth2;
     /// Who processes requests and responses.
     ExtProc: ext_proc;
     /// How many requests are taken by all proxies together.

@@ -97,6 +97,7 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
         "basicAuth": {"disable": {}},
         "extAuth": {"disable": {}},
         "jwtAuth": {"disable": {}},
+        "oauth2": {"extensionRef": {"name": "login"}},
         "extProc": {"disable": {}},
     });
     let fields: Vec<_> = units(spec).iter().map(AnyUnit::field).collect();
@@ -105,9 +106,9 @@ fn units_come_in_the_order_of_the_list_whatever_the_order_of_the_fields() {
 
 #[test]
 fn a_field_that_is_not_served_refuses_the_policy_and_names_all_of_them() {
-    let (field, message) = refused(json!({"oauth2": {}, "another": {}, "timeouts": {}}));
+    let (field, message) = refused(json!({"unknown": {}, "another": {}, "timeouts": {}}));
     assert_eq!(field, "spec.another");
-    assert!(message.starts_with("field another is not supported, nor is oauth2"), "{message}");
+    assert!(message.starts_with("field another is not supported, nor is unknown"), "{message}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::watch::Observed;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
-use translate::Translator;
+use translate::{LoginSeed, Translator};
 
 use super::ClusterSource;
 use crate::files::{FileProblem, Update};
@@ -21,6 +21,8 @@ pub enum Event {
     Cluster(Vec<Observed>),
     /// The authorities changed that proxies shall trust, in PEM.
     Authorities(Arc<str>),
+    /// What logins are proved by, or that it cannot be read.
+    LoginSeed(Option<LoginSeed>),
     /// What runs the proxies of a Gateway could not be applied, or all of it could.
     Applied(cluster::apply::Report),
     /// A proxy connected, acknowledged or refused something, or left.
@@ -37,7 +39,7 @@ impl Event {
         match self {
             Self::Files(update) => Some(("files", update.changes.len())),
             Self::Cluster(observed) => Some(("cluster", observed.len())),
-            Self::Authorities(_) => Some(("identity", 1)),
+            Self::Authorities(_) | Self::LoginSeed(_) => Some(("identity", 1)),
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
             Self::RecheckPorts | Self::Ask(_) => None,

@@ -6,7 +6,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cluster::{
     apply::{self, Applier},
-    identity::{Trust, ca::RotationPolicy, ca_controller::CaController, files, tokens},
+    identity::{
+        Trust,
+        ca::RotationPolicy,
+        ca_controller::CaController,
+        files,
+        login_seed::{self, Seed},
+        tokens,
+    },
     status::{self, Writer},
     watch::{self as watches, Observed, Scope},
 };
@@ -21,7 +28,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use translate::Deploying;
+use translate::{Deploying, LoginSeed};
 
 use super::{RunError, reports::Reports, thread::SingleThread};
 use crate::{
@@ -34,6 +41,8 @@ use leadership::Leadership;
 pub const LEASE: &str = "portcullis";
 /// The Secret in which the certificate authority of the xDS server is kept.
 const AUTHORITY: &str = "portcullis-xds-authority";
+/// The Secret with what logins are proved by.
+const LOGINS: &str = "portcullis-logins";
 /// How often a user's own certificate is looked at.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(10);
 /// How many batches of what was observed wait at most.
@@ -69,6 +78,7 @@ pub(super) struct ClusterSetup {
     trust: Trust,
     sinks: ClusterSinks,
     observed: mpsc::Sender<Vec<Observed>>,
+    seeds: mpsc::Sender<Option<Seed>>,
     metrics: Metrics,
     thread: SingleThread,
 }
@@ -123,13 +133,15 @@ impl ClusterSetup {
             accounts: watch::Sender::new(Accounts::default()),
         };
         let (observed, observing) = mpsc::channel(BATCHES);
+        let (seeds, seeded) = mpsc::channel(1);
         let trust = Trust::new();
         let events = stream::select_all([
             ReceiverStream::new(observing).map(Event::Cluster).boxed(),
             authorities(trust.bundle()).boxed(),
+            ReceiverStream::new(seeded).map(login_seeds).boxed(),
             reports.stream().map(Event::Applied).boxed(),
         ]);
-        let setup = Self { options, clients, trust, sinks, observed, metrics: metrics.clone(), thread };
+        let setup = Self { options, clients, trust, sinks, observed, seeds, metrics: metrics.clone(), thread };
         Ok((setup, events.boxed()))
     }
 
@@ -164,11 +176,13 @@ impl ClusterSetup {
 
     /// Begins to read and to write.
     pub(super) fn start(self) -> ClusterTasks {
-        let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, metrics, thread } = self;
+        let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, seeds, metrics, thread } =
+            self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
         let (leadership, leading) = Leadership::start(&options, writing.clone(), sinks.clone(), metrics.clone());
         let mut tasks = vec![keep_certificate(&options, reading.clone(), trust, leading)];
+        tasks.push(tokio::spawn(login_seed::keep(reading.clone(), options.namespace.clone(), LOGINS, seeds)));
         if let Some(applier) = sinks.applier.clone() {
             let (writing, watching) = (writing.clone(), reading.clone());
             tasks.push(tokio::spawn(async move { applier.run(writing, watching).await }));
@@ -228,6 +242,10 @@ fn authorities(mut bundle: watch::Receiver<Option<Arc<str>>>) -> impl Stream<Ite
         Some((now, bundle))
     });
     bundles.filter_map(async |authorities| authorities.map(Event::Authorities))
+}
+
+fn login_seeds(seed: Option<Seed>) -> Event {
+    Event::LoginSeed(seed.and_then(|seed| LoginSeed::new(&seed)))
 }
 
 /// Keeps what the xDS server shows up to date: from a folder, or by an authority of our own.

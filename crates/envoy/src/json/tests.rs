@@ -112,6 +112,21 @@ fn a_private_key_is_never_printed() {
 }
 
 #[test]
+fn a_secret_of_logins_is_never_printed() {
+    for part in crate::secret::LoginSecret::ALL {
+        let body = part.resource(&ir::NsName::new("apps", "login"), b"PRIVATE").body.to_bytes();
+        let plain = value("envoy.extensions.transport_sockets.tls.v3.Secret", &body).expect("a secret");
+        let printed = redacted(plain);
+        assert_eq!(printed["genericSecret"]["secret"]["inlineBytes"], REDACTED);
+        let name = printed["name"].as_str().expect("a name");
+        assert_eq!(
+            (name, part.extension_of(name)),
+            (&*part.resource_name(&ir::NsName::new("apps", "login")), Some("apps/login"))
+        );
+    }
+}
+
+#[test]
 fn a_slot_that_says_no_more_than_that_it_is_on_is_printed_as_envoy_reads_it() {
     let slot = crate::slots::on("decompress.zstd");
     let slots = crate::bytes::Fields::default().map(13, [(slot.name, &slot.config)]).into_bytes();

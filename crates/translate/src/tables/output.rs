@@ -3,6 +3,7 @@
 use envoy::{
     bytes::Unreadable,
     resource::{Encoded, ResourceKey, ResourceKind},
+    secret::LoginSecret,
 };
 use ir::{NsName, Port, RouteConfigId, listener::TlsSecret, rule::ExtensionEntry};
 
@@ -15,7 +16,8 @@ tables! {
     ServedCluster: (NsName, ClusterId) => ();
     /// Has the proxies of a Gateway get the clusters of the servers that are told of requests at a port.
     ToldOf: (NsName, Port) => ();
-    /// Has the proxies of a Gateway get an entry of an extension's configuration, to which a row refers.
+    /// Has the proxies of a Gateway get an entry of an extension's configuration, to which a row or a wider scope refers, or
+    /// the secrets of one.
     ReferredEntry: (NsName, ExtensionEntry) => ();
 }
 
@@ -32,6 +34,8 @@ pub(crate) enum OutputId {
     Cluster(NsName, ClusterId),
     Endpoints(NsName, ClusterId),
     Secret(NsName, NsName),
+    /// A secret by which people log in, of a GatewayExtension.
+    Login(NsName, NsName, LoginSecret),
     /// One of [`envoy::extensions::NAMES`].
     Extension(NsName, &'static str),
     Listener(NsName, Port),
@@ -45,6 +49,7 @@ impl OutputId {
             Self::Cluster(gateway, _)
             | Self::Endpoints(gateway, _)
             | Self::Secret(gateway, _)
+            | Self::Login(gateway, ..)
             | Self::Extension(gateway, _)
             | Self::Listener(gateway, _) => gateway,
             Self::RouteConfiguration(id) => &id.gateway,
@@ -57,6 +62,7 @@ impl OutputId {
             Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
             Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
             Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
+            Self::Login(gateway, extension, part) => (gateway, ResourceKind::Secret, part.resource_name(extension)),
             Self::Extension(gateway, name) => (gateway, ResourceKind::ExtensionConfig, (*name).to_owned()),
             Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),
             Self::RouteConfiguration(id) => (&id.gateway, ResourceKind::RouteConfiguration, id.resource_name()),

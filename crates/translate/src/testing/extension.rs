@@ -12,11 +12,19 @@ use super::{scene, values};
 
 /// GatewayExtensions, one of each name in [`values::EXTENSIONS`], and a ConfigMap with keys that they may name.
 pub(crate) fn extensions() -> BoxedStrategy<Vec<Value>> {
-    let all =
-        (judge(), over_http(), processor(Just(json!(null)).boxed()), processor(stage()), counter(), tokens(), tokens());
+    let all = (
+        judge(),
+        over_http(),
+        processor(Just(json!(null)).boxed()),
+        processor(stage()),
+        counter(),
+        tokens(),
+        tokens(),
+        login(),
+    );
     (all, key_set())
         .prop_map(|(all, keys)| {
-            let specs: [Value; 7] = all.into();
+            let specs: [Value; 8] = all.into();
             let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"jwks": keys},
                 "metadata": {"namespace": "apps", "name": "keys"}});
             let named = values::EXTENSIONS.iter().zip(specs).map(|(name, spec)| {
@@ -140,6 +148,48 @@ fn maker() -> BoxedStrategy<Value> {
         .prop_map(|(issuer, claims, source, audience, keys, forward)| {
             json!({"issuer": issuer, "claimsToHeaders": claims, "tokenSource": source, "forwardToken": forward,
                 "audiences": audience.map(|audience| [audience]), "jwks": keys})
+        })
+        .boxed()
+}
+
+/// Who logs people in, by a Secret that is there or is not.
+fn login() -> BoxedStrategy<Value> {
+    let text = |sound: &'static str| prop_oneof![8 => Just(sound.to_owned()), 1 => values::hostile()];
+    let back = option::of(prop_oneof![
+        6 => select(&[
+            "https://shop.example/back", "%REQ(:scheme)%://%REQ(:authority)%/back", "https://%REQ(x)%/back", "/back",
+        ][..]).prop_map(str::to_owned),
+        1 => values::hostile(),
+    ]);
+    let secret = prop_oneof![8 => select(&values::CREDENTIALS[..]), 1 => select(&["c0", "missing"][..])];
+    let cookies = option::of((
+        option::of(text("shop.example")),
+        option::of(text("token")),
+        option::of(select(&["Lax", "Strict", "None"][..])),
+        any::<bool>(),
+    ));
+    let cookies = cookies.prop_map(|cookies| {
+        cookies.map(|(domain, name, site, disable)| {
+            json!({"domain": domain, "names": {"accessToken": name}, "sameSite": site,
+                "disableRefreshTokenSetCookie": disable})
+        })
+    });
+    let denied = prop_oneof![
+        3 => text("XMLHttpRequest").prop_map(|value| json!({"name": "x-requested-with", "value": value})),
+        1 => values::regex().prop_map(|regex| json!({"name": "accept", "type": "RegularExpression", "value": regex})),
+    ];
+    let paths =
+        (option::of(text("/leave")), back, option::of(text("openid")), option::of(Just("https://a.example/end")));
+    (backend(), secret, text("shop"), paths, cookies, option::of(vec(denied, 1..3)), any::<bool>())
+        .prop_map(|(backend, secret, client, (leave, back, scope, end), cookies, denied, forwards)| {
+            json!({"oauth2": {
+                "backendRef": backend, "authorizationEndpoint": "https://a.example/auth?x=y",
+                "tokenEndpoint": "https://a.example:8443/token", "endSessionEndpoint": end, "redirectURI": back,
+                "logoutPath": leave, "forwardAccessToken": forwards,
+                "scopes": scope.map(|scope| vec![scope]).unwrap_or_default(),
+                "credentials": {"clientID": client, "clientSecretRef": {"name": secret}},
+                "cookies": cookies, "denyRedirect": denied.map(|headers| json!({"headers": headers})),
+            }})
         })
         .boxed()
 }

@@ -223,6 +223,7 @@ pub fn one_of_each() -> Vec<Value> {
                 "basicAuth": {"secretRef": {"name": "users"}},
                 "extAuth": {"extensionRef": {"name": "judge"}},
                 "jwtAuth": {"extensionRef": {"name": "tokens"}},
+                "oauth2": {"extensionRef": {"name": "login"}},
                 "rateLimit": {"local": {"tokenBucket": {"maxTokens": 9, "fillInterval": "1s"}}},
                 "tracing": {"randomSampling": 1},
             }),

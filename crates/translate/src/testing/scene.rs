@@ -40,6 +40,7 @@ impl Scene {
     /// The same with these settings.
     pub fn with(settings: ir::Settings, objects: impl IntoIterator<Item = Value>) -> Self {
         let mut translator = Translator::new(settings);
+        translator.set_login_seed(Some(crate::LoginSeed::unserved()));
         for value in [class()].into_iter().chain(objects) {
             translator.apply(Change::Put(object(value)));
         }
@@ -237,7 +238,7 @@ pub fn opaque(name: &str, data: Value) -> Value {
 }
 
 /// The GatewayExtensions of `apps` that samples of units name, with Service `apps/s` as their provider.
-pub fn providers() -> [Value; 5] {
+pub fn providers() -> [Value; 9] {
     let service = json!({"backendRef": {"name": "s", "port": 80}});
     let of = |name: &str, spec: Value| {
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
@@ -249,7 +250,29 @@ pub fn providers() -> [Value; 5] {
         of("counter", json!({"rateLimit": {"grpcService": service, "domain": "d"}})),
         tokens("tokens", &[key('A')]),
         tokens("tokens2", &[key('B')]),
+        login("login"),
+        login("login2"),
+        opaque("client", json!({"client-secret": "hunter2"})),
+        login_grant("infra"),
     ]
+}
+
+/// Lets TrafficPolicies of a namespace have people log in by extensions of `apps`.
+pub fn login_grant(namespace: &str) -> Value {
+    let group = "gateway.kgateway.dev";
+    json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
+        "metadata": {"name": format!("logins-of-{namespace}"), "namespace": "apps"},
+        "spec": {"from": [{"group": group, "kind": "TrafficPolicy", "namespace": namespace}],
+            "to": [{"group": group, "kind": "GatewayExtension"}]}})
+}
+
+/// GatewayExtension `apps/NAME`, at which people log in with the Secret `client`.
+pub fn login(name: &str) -> Value {
+    json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
+        "metadata": {"name": name, "namespace": "apps"},
+        "spec": {"oauth2": {"backendRef": {"name": "s", "port": 80},
+            "authorizationEndpoint": "https://issuer.example/authorize", "tokenEndpoint": "https://issuer.example/token",
+            "credentials": {"clientID": "shop", "clientSecretRef": {"name": "client"}}}}})
 }
 
 /// A public key that consists of one letter.

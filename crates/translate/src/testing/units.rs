@@ -41,6 +41,7 @@ pub fn each() -> Vec<BoxedStrategy<Value>> {
         api_key_auth(),
         ext_auth(),
         jwt_auth(),
+        oauth2(),
         ext_proc(),
         global_rate_limit(),
     ]
@@ -453,6 +454,10 @@ fn ext_auth() -> BoxedStrategy<Value> {
 fn jwt_auth() -> BoxedStrategy<Value> {
     let name = prop_oneof![3 => extension("tokens"), 1 => extension("tokens2")];
     prop_oneof![5 => name.prop_map(|name| json!({"jwtAuth": {"extensionRef": name}})), 1 => disable("jwtAuth")].boxed()
+}
+
+fn oauth2() -> BoxedStrategy<Value> {
+    extension("login").prop_map(|name| json!({"oauth2": {"extensionRef": name}})).boxed()
 }
 
 fn ext_proc() -> BoxedStrategy<Value> {

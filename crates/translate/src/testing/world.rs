@@ -341,9 +341,10 @@ fn credentials() -> BoxedStrategy<Value> {
         ];
         option::weighted(0.7, text)
     };
-    (select(&["apps", "infra"][..]), users(), users(), value(), value(), any::<bool>())
-        .prop_map(|(namespace, file, users, client, header, labelled)| {
-            let data = [(".htpasswd", file), ("users", users), ("client", client), ("x-a", header)];
+    (select(&["apps", "infra"][..]), users(), users(), value(), value(), value(), any::<bool>())
+        .prop_map(|(namespace, file, users, client, header, login, labelled)| {
+            let data =
+                [(".htpasswd", file), ("users", users), ("client", client), ("x-a", header), ("client-secret", login)];
             let data: serde_json::Map<_, _> =
                 data.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text?)))).collect();
             let labels = if labelled { json!({"keys": "one"}) } else { json!({}) };

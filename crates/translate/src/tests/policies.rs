@@ -436,7 +436,7 @@ fn a_rewrite_policy_that_cannot_be_has_every_route_replaced_that_it_applies_to()
 
 #[test]
 fn a_traffic_policy_with_a_field_that_is_not_supported_fails_closed_and_heals() {
-    let unsupported = || policy("TrafficPolicy", "p", with(at("HTTPRoute", "root"), json!({"oauth2": {}})));
+    let unsupported = || policy("TrafficPolicy", "p", with(at("HTTPRoute", "root"), json!({"newer": {}})));
     let mut scene = scene([
         route("root", json!({"rules": [to("/a", "leaf", json!({})), rule("/b", json!({}))]})),
         child("leaf", json!([rule("/a/x", json!({}))])),
@@ -448,7 +448,7 @@ fn a_traffic_policy_with_a_field_that_is_not_supported_fails_closed_and_heals() 
     assert_eq!(
         conditions(&scene, Kind::TrafficPolicy, "p", true),
         [
-            "edge Accepted=False Invalid: spec.oauth2: field oauth2 is not supported; what the policy applies to is not served \
+            "edge Accepted=False Invalid: spec.newer: field newer is not supported; what the policy applies to is not served \
           until it is removed"
         ]
     );

@@ -128,6 +128,7 @@ impl Resources {
     fn routes(&self, mut config: Value) -> Value {
         // As it is over RDS. What is named is looked for here.
         config["validateClusters"] = json!(false);
+        self.login_secrets(&mut config);
         for host in list(&mut config["virtualHosts"]) {
             for route in list(&mut host["routes"]) {
                 let Some(action) = route.get_mut("route") else { continue };
@@ -143,6 +144,25 @@ impl Resources {
             }
         }
         config
+    }
+
+    /// Secrets of filters, wherever they are named.
+    fn login_secrets(&self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    if key == "tokenSecret" || key == "hmacSecret" {
+                        let name = field["name"].as_str().expect("a name").to_owned();
+                        self.get(ResourceKind::Secret, &name);
+                        *field = json!({"name": self.named(&name)});
+                    } else {
+                        self.login_secrets(field);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.login_secrets(item)),
+            _ => {}
+        }
     }
 
     fn reference(&self, cluster: &mut Value) {

@@ -151,7 +151,7 @@ fn an_extension_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         ),
         (json!({"rateLimit": with(json!({"domain": ""}))}), "spec.rateLimit.domain"),
         (json!({"jwt": {}}), "spec.jwt.providers"),
-        (json!({"oauth2": {}}), "spec.oauth2"),
+        (json!({"oauth2": {}}), "spec.oauth2.issuerURI"),
     ];
     for (spec, field) in cases {
         let written = serde_json::from_value(spec.clone()).expect("a spec");
@@ -172,6 +172,84 @@ fn a_provider_that_has_the_route_chosen_anew_is_refused() {
         let refused = Extension::read(&ir::NsName::new("n", "e"), &written, &mut Everybody).expect_err("it is refused");
         assert_eq!(refused.field, field);
     }
+}
+
+fn login_of(more: Value) -> Result<Extension, ir::Problem> {
+    let mut login = json!({
+        "backendRef": {"name": "s", "port": 80}, "authorizationEndpoint": "https://issuer.example/authorize",
+        "tokenEndpoint": "https://issuer.example/token",
+        "credentials": {"clientID": "shop", "clientSecretRef": {"name": "client"}},
+    });
+    login.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+    let written = serde_json::from_value(json!({"oauth2": login})).expect("a spec");
+    Extension::read(&ir::NsName::new("n", "e"), &written, &mut Everybody)
+}
+
+#[test]
+fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
+    let header =
+        |name: &str, r#type: &str, value: &str| json!({"headers": [{"name": name, "type": r#type, "value": value}]});
+    let cases = [
+        (
+            json!({"tokenEndpoint": null, "issuerURI": "https://issuer.example"}),
+            "name authorizationEndpoint",
+            "issuerURI",
+        ),
+        (json!({"jwt": {"idToken": {}}}), "remove it", "jwt"),
+        (json!({"authorizationEndpoint": "https://issuer.example:99999/"}), "65535", "authorizationEndpoint"),
+        (json!({"tokenEndpoint": "http://issuer.example/"}), "https://", "tokenEndpoint"),
+        (json!({"endSessionEndpoint": "https://issuer.example/end"}), "add openid", "endSessionEndpoint"),
+        (json!({"redirectURI": "/callback"}), "such as https://", "redirectURI"),
+        (json!({"redirectURI": "https://shop.example"}), "such as https://", "redirectURI"),
+        (json!({"redirectURI": "https://shop.example/"}), "such as https://", "redirectURI"),
+        (json!({"redirectURI": "https://%REQ(x-forwarded-host)%/back"}), "", "redirectURI"),
+        (json!({"redirectURI": "%REQ(x-scheme)%://%REQ(:authority)%/back"}), "such as https://", "redirectURI"),
+        (json!({"redirectURI": "https://%REQ(:authority)%/%REQ(x)%"}), "such as https://", "redirectURI"),
+        (json!({"redirectURI": "https://shop.example/back?a=b"}), "such as https://", "redirectURI"),
+        (json!({"logoutPath": "logout"}), "", "logoutPath"),
+        (json!({"logoutPath": "/oauth2/redirect"}), "another path", "logoutPath"),
+        (json!({"scopes": ["openid profile"]}), "one scope", "scopes[0]"),
+        (json!({"scopes": [""]}), "one scope", "scopes[0]"),
+        (json!({"cookies": {"domain": "10.0.0.1"}}), "", "cookies.domain"),
+        (json!({"cookies": {"names": {"idToken": "a b"}}}), "", "cookies.names.idToken"),
+        (
+            json!({"cookies": {"names": {"idToken": "a", "accessToken": "a"}}}),
+            "another cookie",
+            "cookies.names.idToken",
+        ),
+        (json!({"denyRedirect": header("accept", "Exact", "a\nb")}), "", "denyRedirect.headers[0].value"),
+        (json!({"denyRedirect": header("accept", "RegularExpression", "(")}), "", "denyRedirect.headers[0].value"),
+    ];
+    for (more, words, field) in cases {
+        let refused = login_of(more.clone()).expect_err("it is refused");
+        assert_eq!(refused.field, format!("spec.oauth2.{field}"), "{more}: {}", refused.message);
+        assert!(refused.message.contains(words), "{more}: {}", refused.message);
+    }
+}
+
+#[test]
+fn people_are_sent_back_to_no_host_that_a_login_is_not_for() {
+    use envoy_types::pb::envoy::extensions::filters::http::oauth2::v3::OAuth2;
+    let hosts = |more: Value| {
+        let extension = login_of(more).expect("it is served");
+        let login = extension.provider.oauth2().expect("a login");
+        login.filter.decode::<OAuth2>().config.expect("a filter").allowed_redirect_domains
+    };
+    let fixed = json!("https://shop.example:8443/back");
+    assert_eq!(hosts(json!({"redirectURI": fixed})), ["shop.example"]);
+    let domain = json!({"domain": "shop.example"});
+    assert_eq!(hosts(json!({"cookies": domain})), ["*.shop.example", "shop.example"]);
+    assert_eq!(hosts(json!({"redirectURI": fixed, "cookies": domain})), ["*.shop.example", "shop.example"]);
+    assert!(hosts(json!({})).is_empty(), "each host has logins of its own");
+}
+
+#[test]
+fn a_login_stands_in_its_wrapper_authenticates_and_is_told() {
+    let unit = one(json!({"oauth2": {"extensionRef": {"name": "login"}}}));
+    assert_eq!(places(&unit), [("oauth2", "oauth2.login".to_owned())]);
+    assert!(unit.authenticates() && !unit.disables());
+    let words = "people log in at https://issuer.example/authorize (GatewayExtension n/login)";
+    assert_eq!(said(json!({"oauth2": {"extensionRef": {"name": "login"}}})), [("oauth2", words.to_owned())]);
 }
 
 fn tokens_of(spec: Value) -> Result<Extension, ir::Problem> {

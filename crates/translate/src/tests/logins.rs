@@ -1,0 +1,131 @@
+//! Logins: which secrets a proxy has of them, what a change of one wakes, and what becomes of extensions that are broken.
+
+#![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
+
+use envoy::ResourceKind;
+use serde_json::{Value, json};
+
+use super::{
+    policies::{at, policy, with},
+    scene::{Scene, gateway, http, login, login_grant, opaque, route, service},
+};
+
+const CLIENT: &str = "oauth2/client/apps/login";
+const COOKIES: &str = "oauth2/cookies/apps/login";
+
+fn client(value: &str) -> Value {
+    opaque("client", json!({"client-secret": value}))
+}
+
+fn on(kind: &str, target: &str) -> Value {
+    let spec = json!({"oauth2": {"extensionRef": {"name": "login", "namespace": "apps"}}});
+    let mut policy = policy("TrafficPolicy", target, with(at(kind, target), spec));
+    if kind == "Gateway" {
+        policy["metadata"]["namespace"] = json!("infra");
+    }
+    policy
+}
+
+fn scene(objects: impl IntoIterator<Item = Value>) -> Scene {
+    let own = [
+        gateway("edge", json!([http("web", 80, "")])),
+        gateway("other", json!([http("web", 81, "")])),
+        service("s"),
+        login("login"),
+        route("guarded", json!({"hostnames": ["guarded.example"]})),
+        route(
+            "open",
+            json!({"hostnames": ["open.example"],
+            "parentRefs": [{"name": "edge", "namespace": "infra"}, {"name": "other", "namespace": "infra"}]}),
+        ),
+    ];
+    Scene::new(own.into_iter().chain(objects))
+}
+
+fn secret(scene: &Scene, gateway: &str, name: &str) -> Option<Value> {
+    let secret = scene.resource(gateway, ResourceKind::Secret, name)?;
+    Some(secret["genericSecret"]["secret"]["inlineBytes"].clone())
+}
+
+/// The row of a hostname, as JSON.
+fn row(scene: &Scene, host: &str) -> Value {
+    let config = scene.resource("infra/edge", ResourceKind::RouteConfiguration, "http/80").expect("routes");
+    let hosts = config["virtualHosts"].as_array().expect("hosts").clone();
+    let host = hosts.into_iter().find(|at| at["domains"] == json!([host])).expect("the host");
+    host["routes"][0].clone()
+}
+
+#[test]
+fn a_proxy_has_the_secrets_of_logins_that_its_routes_ask_for_and_no_others() {
+    let scene = scene([client("hunter2"), on("HTTPRoute", "guarded")]);
+    assert_eq!(secret(&scene, "infra/edge", CLIENT), Some(json!("aHVudGVyMg==")));
+    assert!(secret(&scene, "infra/edge", COOKIES).is_some());
+    assert_eq!((secret(&scene, "infra/other", CLIENT), secret(&scene, "infra/other", COOKIES)), (None, None));
+    let said = &row(&scene, "guarded.example")["typedPerFilterConfig"]["oauth2"]["filterChain"]["filters"][0];
+    let credentials = &said["typedConfig"]["config"]["credentials"];
+    assert_eq!(
+        (&credentials["tokenSecret"]["name"], &credentials["hmacSecret"]["name"]),
+        (&json!(CLIENT), &json!(COOKIES))
+    );
+    assert!(row(&scene, "open.example").get("typedPerFilterConfig").is_none());
+}
+
+#[test]
+fn two_gateways_prove_logins_by_keys_of_their_own() {
+    let scene = scene([client("hunter2"), on("HTTPRoute", "open")]);
+    let [edge, other] = ["infra/edge", "infra/other"].map(|gateway| secret(&scene, gateway, COOKIES).expect("a key"));
+    assert_ne!(edge, other);
+}
+
+#[test]
+fn a_gateway_that_has_people_log_in_has_the_secrets_for_that() {
+    let scene = scene([client("hunter2"), on("Gateway", "other"), login_grant("infra")]);
+    assert!(secret(&scene, "infra/other", CLIENT).is_some() && secret(&scene, "infra/other", COOKIES).is_some());
+    assert_eq!(secret(&scene, "infra/edge", CLIENT), None);
+}
+
+#[test]
+fn another_client_secret_changes_one_resource_and_wakes_no_route() {
+    let mut scene = scene([client("hunter2"), on("HTTPRoute", "guarded")]);
+    let changes = scene.put(client("hunter3"));
+    let changed: Vec<_> = changes.resources.iter().map(|(key, _)| (key.kind, &*key.name)).collect();
+    assert_eq!(changed, [(ResourceKind::Secret, CLIENT)]);
+    let stats = scene.0.engine().stats();
+    let computed = |table: &str| stats.iter().find(|stats| stats.name == table).expect("a table").computed;
+    assert_eq!((computed("PolicyRow"), computed("ResolvedRule")), (0, 0));
+}
+
+#[test]
+fn a_login_without_its_secret_closes_what_asks_for_it_and_nothing_else() {
+    let mut scene = scene([on("HTTPRoute", "guarded")]);
+    let status = |scene: &Scene, host: &str| row(scene, host)["directResponse"]["status"].clone();
+    assert_eq!((status(&scene, "guarded.example"), status(&scene, "open.example")), (json!(500), Value::Null));
+    assert_eq!(secret(&scene, "infra/edge", COOKIES), None);
+    scene.put(client("hunter2"));
+    assert_eq!(status(&scene, "guarded.example"), Value::Null);
+    scene.put(client(""));
+    assert_eq!(status(&scene, "guarded.example"), json!(500));
+}
+
+#[test]
+fn without_a_seed_nobody_has_a_key_and_another_seed_changes_keys_alone() {
+    let mut scene = scene([client("hunter2"), on("HTTPRoute", "guarded")]);
+    for seed in [None, crate::LoginSeed::new(&[1; 32])] {
+        scene.0.set_login_seed(seed.clone());
+        let changes = scene.0.settle();
+        let changed: Vec<_> = changes.resources.iter().map(|(key, to)| (&*key.name, to.is_some())).collect();
+        assert_eq!(changed, [(COOKIES, seed.is_some())]);
+    }
+}
+
+#[test]
+fn nobody_has_people_log_in_by_an_extension_of_others_without_a_grant() {
+    let mut scene = scene([client("hunter2"), on("Gateway", "other")]);
+    let status = |scene: &Scene| {
+        let config = scene.resource("infra/other", ResourceKind::RouteConfiguration, "http/81").expect("routes");
+        config["virtualHosts"][0]["routes"][0]["directResponse"]["status"].clone()
+    };
+    assert_eq!((status(&scene), secret(&scene, "infra/other", CLIENT)), (json!(500), None));
+    scene.put(login_grant("infra"));
+    assert!(secret(&scene, "infra/other", CLIENT).is_some() && status(&scene) == Value::Null);
+}

@@ -1,0 +1,331 @@
+//! Who logs people in.
+//!
+//! A login is a few cookies, by which the proxy knows that it was there when the provider vouched for somebody. What proves
+//! them is a key of the Gateway and the extension ([`LoginSecret::Cookies`]), so a login by one extension, or at one Gateway, is
+//! none for another. Without both secrets Envoy answers 503.
+
+use api::{
+    gateway_extension::{self, Cookies, DenyRedirect, HeaderMatch},
+    references::CLIENT_SECRET,
+};
+use envoy::{bytes, secret::LoginSecret};
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{HttpUri, http_uri::HttpUpstreamType},
+            route::v3::{HeaderMatcher, header_matcher::HeaderMatchSpecifier},
+        },
+        extensions::filters::http::oauth2::v3::{
+            CookieConfig, CookieConfigs, OAuth2 as EnvoyOAuth2, OAuth2Config, OAuth2Credentials,
+            cookie_config::SameSite,
+            o_auth2_credentials::{CookieNames, TokenFormation},
+        },
+        r#type::matcher::v3::{
+            PathMatcher, RegexMatcher, StringMatcher, path_matcher::Rule, string_matcher::MatchPattern,
+        },
+    },
+    google::protobuf::BoolValue,
+};
+use ir::{NsName, Problem, backend::Asked};
+use std::{sync::Arc, time::Duration};
+use validate::{header, hostname, name, path, regex};
+
+use super::{Encoded, Follow, at, problem};
+use crate::spec;
+
+/// Where people come back to unless it is said, as kgateway has it.
+const REDIRECT_URI: &str = "%REQ(x-forwarded-proto)%://%REQ(:authority)%/oauth2/redirect";
+/// The path at which people log out unless it is said.
+const LOGOUT_PATH: &str = "/logout";
+/// What may stand for the scheme, and for the host, of where people come back to: as the request has it.
+const OWN_SCHEMES: [&str; 2] = ["%REQ(x-forwarded-proto)%", "%REQ(:scheme)%"];
+const OWN_HOST: &str = "%REQ(:authority)%";
+/// The scope without which nobody is logged out at a provider.
+const OPENID: &str = "openid";
+
+/// How long a provider may take to give a token: who logs in waits for it.
+const TOKEN: Duration = Duration::from_secs(5);
+/// Most scopes, longest scope and longest name of a client. Each route has a copy of its own.
+const MOST_SCOPES: usize = 64;
+const LONGEST: usize = 256;
+
+/// Logs people in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OAuth2 {
+    /// The filter, for all that ask it. It names secrets, and has none.
+    pub(crate) filter: Encoded,
+    /// Who gives tokens.
+    pub(crate) asked: Asked,
+    /// The Secret with what is shown to it.
+    pub(crate) secret: NsName,
+    /// The expressions that requests are held against.
+    pub(crate) patterns: Arc<[Arc<str>]>,
+}
+
+impl OAuth2 {
+    /// What is written.
+    pub(super) fn read(
+        id: &NsName,
+        written: &gateway_extension::OAuth2,
+        follow: &mut dyn Follow,
+    ) -> Result<Self, Problem> {
+        refuse_what_is_not_served(written)?;
+        let authorization = endpoint(written.authorization_endpoint.as_deref(), "authorizationEndpoint")?;
+        let token = endpoint(written.token_endpoint.as_deref(), "tokenEndpoint")?;
+        let asked = follow.follow(&written.backend_ref, "oauth2.backendRef", false)?;
+        let name = &*written.credentials.client_secret_ref.name;
+        let secret = follow.secret(name, CLIENT_SECRET, "oauth2.credentials.clientSecretRef")?;
+        let cookies = written.cookies.clone().unwrap_or_default();
+        let redirect = Redirect::read(written.redirect_uri.as_deref().unwrap_or(REDIRECT_URI))?;
+        let logout = written.logout_path.as_deref().unwrap_or(LOGOUT_PATH);
+        path::exact(logout).map_err(at("oauth2.logoutPath"))?;
+        if logout == redirect.path {
+            return Err(problem("oauth2.logoutPath", "people come back to it from logging in; write another path"));
+        }
+        let end_session = match written.end_session_endpoint.as_deref() {
+            Some(_) if !written.scopes.iter().any(|scope| **scope == *OPENID) => {
+                let message = "people are logged out there by OpenID Connect alone; add openid to scopes, or remove it";
+                return Err(problem("oauth2.endSessionEndpoint", message));
+            }
+            Some(url) => endpoint(Some(url), "endSessionEndpoint")?,
+            None => String::new(),
+        };
+        let (denied, patterns) = denied(written.deny_redirect.as_ref())?;
+        let forwards = written.forward_access_token.unwrap_or_default();
+        let refreshes = !cookies.disable_refresh_token_set_cookie.unwrap_or_default();
+        let config = OAuth2Config {
+            token_endpoint: Some(HttpUri {
+                uri: token,
+                timeout: Some(spec::proto_duration(TOKEN)),
+                http_upstream_type: Some(HttpUpstreamType::Cluster(asked.cluster_name())),
+            }),
+            authorization_endpoint: authorization,
+            end_session_endpoint: end_session,
+            credentials: Some(OAuth2Credentials {
+                client_id: client_id(&written.credentials.client_id)?,
+                token_secret: Some(LoginSecret::Client.source(id)),
+                token_formation: Some(TokenFormation::HmacSecret(LoginSecret::Cookies.source(id))),
+                cookie_names: Some(cookie_names(id, &cookies)?),
+                cookie_domain: domain(&cookies)?,
+            }),
+            allowed_redirect_domains: redirect.hosts(cookies.domain.as_deref()),
+            redirect_uri: redirect.uri,
+            redirect_path_matcher: Some(exact(redirect.path)),
+            signout_path: Some(exact(logout.into())),
+            forward_bearer_token: forwards,
+            // What a client says of itself is for `jwtAuth` or the backend, unless the token stands in its place.
+            preserve_authorization_header: !forwards,
+            auth_scopes: scopes(&written.scopes)?,
+            deny_redirect_matcher: denied,
+            use_refresh_token: Some(BoolValue { value: refreshes }),
+            disable_access_token_set_cookie: cookies.disable_access_token_set_cookie.unwrap_or_default(),
+            disable_id_token_set_cookie: cookies.disable_id_token_set_cookie.unwrap_or_default(),
+            disable_refresh_token_set_cookie: !refreshes,
+            cookie_configs: cookies.same_site.as_deref().map(same_site),
+            ..OAuth2Config::default()
+        };
+        let filter = Encoded::new(&EnvoyOAuth2 { config: Some(config) });
+        Ok(Self { filter, asked, secret, patterns: patterns.into() })
+    }
+}
+
+/// What the schema has and nobody serves.
+fn refuse_what_is_not_served(written: &gateway_extension::OAuth2) -> Result<(), Problem> {
+    if written.jwt.as_ref().is_some_and(|jwt| jwt.access_token.is_some() || jwt.id_token.is_some()) {
+        let message = "tokens of a login are not looked into yet; remove it, and have the backend do so: the access token \
+                       reaches it by forwardAccessToken";
+        return Err(problem("oauth2.jwt", message));
+    }
+    if written.authorization_endpoint.is_none() || written.token_endpoint.is_none() {
+        let message = "endpoints are not asked for at the issuer; name authorizationEndpoint and tokenEndpoint, and \
+                       endSessionEndpoint if people shall be logged out there";
+        return Err(problem("oauth2.issuerURI", message));
+    }
+    Ok(())
+}
+
+/// A URL that the schema allows, whose host can be asked for.
+fn endpoint(url: Option<&str>, field: &str) -> Result<String, Problem> {
+    let url = url.unwrap_or_default();
+    let field = format!("oauth2.{field}");
+    let Some(rest) = url.strip_prefix("https://") else {
+        return Err(problem(
+            &field,
+            "it does not begin with https://; write one such as https://issuer.example.com/token",
+        ));
+    };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    hostname::authority(&host.to_ascii_lowercase()).map_err(at(&field))?;
+    if url.len() > header::MAX_VALUE || !url.chars().all(|c| c.is_ascii_graphic()) || url.contains('#') {
+        let message = format!("it is no URL of at most {} letters, digits and signs; correct it", header::MAX_VALUE);
+        return Err(problem(&field, message));
+    }
+    Ok(url.into())
+}
+
+/// Where people come back to.
+struct Redirect {
+    /// All of it, as Envoy formats it.
+    uri: String,
+    /// Its host, if it is not that of the request.
+    host: Option<String>,
+    /// Its path.
+    path: String,
+}
+
+impl Redirect {
+    /// Envoy would take any format, and with it headers that a client may write: the scheme and the host are those of the request
+    /// itself, or they are fixed.
+    fn read(uri: &str) -> Result<Self, Problem> {
+        const FIELD: &str = "oauth2.redirectURI";
+        let refused = || {
+            let message = format!(
+                "{:?} is not a scheme, host and path such as https://shop.example.com/callback; the scheme may be {} and the \
+                 host {OWN_HOST}",
+                validate::shown(uri),
+                OWN_SCHEMES[0]
+            );
+            problem(FIELD, message)
+        };
+        let (scheme, rest) = uri.split_once("://").ok_or_else(refused)?;
+        if !["http", "https"].contains(&scheme) && !OWN_SCHEMES.contains(&scheme) {
+            return Err(refused());
+        }
+        let (host, path) = rest.split_at(rest.find('/').ok_or_else(refused)?);
+        if path.contains(['%', '?', '#']) || path == "/" {
+            return Err(refused());
+        }
+        path::exact(path).map_err(at(FIELD))?;
+        let host = if host == OWN_HOST {
+            None
+        } else {
+            hostname::authority(host).map_err(at(FIELD))?;
+            Some(host.rsplit_once(':').map_or(host, |(host, _)| host).to_owned())
+        };
+        Ok(Self { uri: uri.into(), host, path: path.into() })
+    }
+
+    /// The hosts to which people are sent back, which a login is for: cookies are sent to no others. None where each host has
+    /// logins of its own.
+    fn hosts(&self, domain: Option<&str>) -> Vec<String> {
+        let mut hosts: Vec<_> = self.host.iter().cloned().collect();
+        if let Some(domain) = domain {
+            hosts.extend([domain.to_owned(), format!("*.{domain}")]);
+        }
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+}
+
+fn exact(path: String) -> PathMatcher {
+    let matcher = StringMatcher { match_pattern: Some(MatchPattern::Exact(path)), ..StringMatcher::default() };
+    PathMatcher { rule: Some(Rule::Path(matcher)) }
+}
+
+fn client_id(id: &str) -> Result<String, Problem> {
+    if id.is_empty() || id.len() > LONGEST || !id.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        let message = format!("it is not a name of 1 to {LONGEST} letters, digits and signs; correct it");
+        return Err(problem("oauth2.credentials.clientID", message));
+    }
+    Ok(id.into())
+}
+
+/// RFC 6749 section 3.3.
+fn scopes(written: &[Box<str>]) -> Result<Vec<String>, Problem> {
+    if written.len() > MOST_SCOPES {
+        let message = format!("it has {}, and {MOST_SCOPES} are the most; leave some out", written.len());
+        return Err(problem("oauth2.scopes", message));
+    }
+    let scope = |(index, scope): (usize, &Box<str>)| {
+        let is_sound = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+        if scope.is_empty() || scope.len() > LONGEST || !scope.chars().all(is_sound) {
+            let message = format!("it is not a word of 1 to {LONGEST} letters, digits and signs; write one scope");
+            return Err(problem(&format!("oauth2.scopes[{index}]"), message));
+        }
+        Ok(scope.to_string())
+    };
+    written.iter().enumerate().map(scope).collect()
+}
+
+/// Names that no other extension has, so that the logins of two on one host do not push each other out. All cookies of a login
+/// are named, also where that is said of two only.
+fn cookie_names(id: &NsName, cookies: &Cookies) -> Result<CookieNames, Problem> {
+    let suffix = bytes::short_name(&bytes::version([id.to_string().as_bytes()]));
+    let own = |name: &str| format!("{name}-{suffix}");
+    let names = cookies.names.clone().unwrap_or_default();
+    let said = |said: Option<Box<str>>, field: &str, default: &str| {
+        let Some(said) = said else { return Ok(own(default)) };
+        name::cookie(&said).map_err(at(&format!("oauth2.cookies.names.{field}")))?;
+        Ok(said.into_string())
+    };
+    let names = CookieNames {
+        bearer_token: said(names.access_token, "accessToken", "AccessToken")?,
+        id_token: said(names.id_token, "idToken", "IdToken")?,
+        oauth_hmac: own("OauthHMAC"),
+        oauth_expires: own("OauthExpires"),
+        refresh_token: own("RefreshToken"),
+        oauth_nonce: own("OauthNonce"),
+        code_verifier: own("OauthCodeVerifier"),
+    };
+    let others =
+        [&names.oauth_hmac, &names.oauth_expires, &names.refresh_token, &names.oauth_nonce, &names.code_verifier];
+    for (field, name) in [("accessToken", &names.bearer_token), ("idToken", &names.id_token)] {
+        if others.contains(&name) || field == "idToken" && *name == names.bearer_token {
+            return Err(problem(
+                &format!("oauth2.cookies.names.{field}"),
+                "another cookie has this name; write another",
+            ));
+        }
+    }
+    Ok(names)
+}
+
+fn domain(cookies: &Cookies) -> Result<String, Problem> {
+    let Some(domain) = cookies.domain.as_deref() else { return Ok(String::new()) };
+    hostname::precise(domain).map_err(at("oauth2.cookies.domain"))?;
+    Ok(domain.into())
+}
+
+fn same_site(word: &str) -> CookieConfigs {
+    let same_site = match word {
+        "Strict" => SameSite::Strict,
+        "None" => SameSite::None,
+        _ => SameSite::Lax,
+    };
+    let config = || Some(CookieConfig { same_site: same_site as i32, ..CookieConfig::default() });
+    CookieConfigs {
+        bearer_token_cookie_config: config(),
+        oauth_hmac_cookie_config: config(),
+        oauth_expires_cookie_config: config(),
+        id_token_cookie_config: config(),
+        refresh_token_cookie_config: config(),
+        oauth_nonce_cookie_config: config(),
+        code_verifier_cookie_config: config(),
+    }
+}
+
+/// Requests that get 401 rather than a page to log in at, and the expressions among them.
+fn denied(written: Option<&DenyRedirect>) -> Result<(Vec<HeaderMatcher>, Vec<Arc<str>>), Problem> {
+    let headers = written.and_then(|deny| deny.headers.as_deref()).unwrap_or_default();
+    let (mut matchers, mut patterns) = (Vec::with_capacity(headers.len()), Vec::new());
+    for (index, HeaderMatch { name, r#type, value }) in headers.iter().enumerate() {
+        let field = format!("oauth2.denyRedirect.headers[{index}]");
+        let name = header::match_name(name).map_err(at(&format!("{field}.name")))?;
+        let pattern = if r#type.as_deref() == Some("RegularExpression") {
+            let regex = regex::check(value).map_err(at(&format!("{field}.value")))?.into_string();
+            patterns.push(regex.as_str().into());
+            MatchPattern::SafeRegex(RegexMatcher { regex, ..RegexMatcher::default() })
+        } else {
+            header::match_value(value).map_err(at(&format!("{field}.value")))?;
+            MatchPattern::Exact(value.to_string())
+        };
+        let matcher = StringMatcher { match_pattern: Some(pattern), ..StringMatcher::default() };
+        matchers.push(HeaderMatcher {
+            name,
+            header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(matcher)),
+            ..HeaderMatcher::default()
+        });
+    }
+    Ok((matchers, patterns))
+}

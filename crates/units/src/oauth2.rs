@@ -1,0 +1,83 @@
+//! `oauth2`: people log in.
+
+use std::sync::Arc;
+
+use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySpec};
+use envoy::{secret::LoginSecret, slots};
+use envoy_types::pb::envoy::{
+    config::route::v3::Route,
+    extensions::filters::http::oauth2::v3::{OAuth2 as EnvoyOAuth2, o_auth2_credentials::TokenFormation},
+};
+use ir::rule::{ExtensionEntry, Slot};
+use serde::Deserialize;
+
+use super::{
+    Extension, ExtensionReader, Refused, Unit,
+    extension::{self, Provider, unwrapped, wrapped},
+};
+
+/// Who logs people in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OAuth2 {
+    /// Who is named, and was not looked up yet.
+    Named(ExtensionReference),
+    /// This extension.
+    By(Arc<Extension>),
+}
+
+/// What may be written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spec {
+    extension_ref: ExtensionReference,
+}
+
+impl Unit for OAuth2 {
+    const FIELD: &'static str = "oauth2";
+    const HOLDS_FOR_ANSWERS: bool = true;
+    const SLOTS: &'static [&'static str] = &[slots::OAUTH2];
+    #[cfg(any(test, feature = "testing"))]
+    const SAMPLES: super::Samples = super::Samples {
+        one: r#"{"extensionRef": {"name": "login", "namespace": "apps"}}"#,
+        other: r#"{"extensionRef": {"name": "login2", "namespace": "apps"}}"#,
+        merged: None,
+        off: None,
+        refused: Some(r#"{"extensionRef": {"name": "judge", "namespace": "apps"}}"#),
+    };
+    type Spec = Spec;
+
+    fn read(written: Spec, _: &TrafficPolicySpec) -> Result<Self, Refused> {
+        extension::named(&written.extension_ref)?;
+        Ok(Self::Named(written.extension_ref))
+    }
+
+    fn with_extensions(self, extensions: &dyn ExtensionReader) -> Result<Self, Refused> {
+        let Self::Named(reference) = &self else { return Ok(self) };
+        let extension = extension::find(extensions, reference)?;
+        extension::of_member(&extension, "oauth2", Provider::oauth2)?;
+        Ok(Self::By(extension))
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let Self::By(extension) = self else { return Vec::new() };
+        let Some(login) = extension.provider.oauth2() else { return Vec::new() };
+        let slot = wrapped(slots::OAUTH2, slots::OAUTH2_INNER, &login.filter.decode::<EnvoyOAuth2>(), &login.asked);
+        let entry = Some(ExtensionEntry::Login(extension.id.clone()));
+        vec![Slot { entry, patterns: login.patterns.clone(), ..slot }]
+    }
+
+    fn disables(&self) -> bool {
+        false
+    }
+
+    fn authenticates(&self) -> bool {
+        true
+    }
+
+    fn explain(route: &Route) -> Option<String> {
+        let config = unwrapped::<EnvoyOAuth2>(route, slots::OAUTH2)?.config?;
+        let Some(TokenFormation::HmacSecret(secret)) = config.credentials?.token_formation else { return None };
+        let id = LoginSecret::Cookies.extension_of(&secret.name)?;
+        Some(format!("people log in at {} (GatewayExtension {id})", config.authorization_endpoint))
+    }
+}
