@@ -23,7 +23,7 @@ use api::{
 use envoy::{bytes::Fields, extensions, json as envoy_json, listener, testing::samples};
 use envoy_types::pb::envoy::config::route::v3::Route;
 use ir::{
-    NsName, Problem,
+    NsName, Problem, Reason, Severity,
     backend::{Asked, ServicePort},
     settings::Edge,
 };
@@ -131,6 +131,14 @@ impl units::extension::Follow for At {
     fn follow(&mut self, _: &BackendRef, _: &str, _: bool) -> std::result::Result<Asked, Problem> {
         Ok(provider())
     }
+
+    fn config_map(&self, name: &Arc<str>, _: &str) -> std::result::Result<Arc<str>, String> {
+        Err(format!("no ConfigMap {name} is named here"))
+    }
+
+    fn secret(&mut self, name: &str, _: &str, field: &str) -> std::result::Result<NsName, Problem> {
+        Err(Problem::new(Severity::Refused, Reason::Invalid, field, format!("no Secret {name} is named here")))
+    }
 }
 
 fn provider() -> Asked {
@@ -220,8 +228,10 @@ fn bootstrap(port: u16, policy: &Value, echo: &Echo) -> Result<Value> {
         let filter = filter.as_object_mut().context("no filter")?;
         if filter.remove("configDiscovery").is_some() {
             let name = filter["name"].as_str().context("no name")?;
-            let entries =
-                slots.iter().filter_map(|slot| slot.entry.as_ref()).filter(|entry| extensions::holder(entry) == name);
+            let entries = slots
+                .iter()
+                .filter_map(|slot| slot.entry.as_ref())
+                .filter(|entry| extensions::holder(entry) == Some(name));
             let said = extensions::extension(name, entries, judges).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
             filter.insert("typedConfig".into(), said["typedConfig"].take());

@@ -116,9 +116,7 @@ impl Object {
             Self::Gateway(gateway) => certificates(gateway),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
-            Self::GatewayExtension(extension) => {
-                key_sets(extension).into_iter().chain(login(extension)).collect()
-            }
+            Self::GatewayExtension(extension) => key_sets(extension).into_iter().chain(login(extension)).collect(),
             _ => Vec::new(),
         }
     }
