@@ -136,7 +136,7 @@ impl units::extension::Follow for At {
         Err(format!("no ConfigMap {name} is named here"))
     }
 
-    fn secret(&mut self, name: &str, _: &str, field: &str) -> std::result::Result<NsName, Problem> {
+    fn client_secret(&mut self, name: &str, field: &str) -> std::result::Result<NsName, Problem> {
         Err(Problem::new(Severity::Refused, Reason::Invalid, field, format!("no Secret {name} is named here")))
     }
 }

@@ -126,7 +126,7 @@ impl Browser {
         let (_, id) = form.split_once("authRequestID=").with_context(|| format!("{form} {}", asked.body))?;
         let mut entry =
             Request::get(&host, "/login/username").header("content-type", "application/x-www-form-urlencoded");
-        entry.method = "POST".to_owned();
+        "POST".clone_into(&mut entry.method);
         entry.body = format!("id={id}&username={}&password={PASSWORD}", USER.replace('@', "%40"));
         let entered = send(&target, &entry).await?;
         path_of(&send(&target, &Request::get(&host, &path_of(&entered)?)).await?)

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use api::{
-    Kind, Object, gateway_extension::ExtensionReference, group::KGATEWAY_GROUP, shared::BackendRef,
-    traffic_policy::TrafficPolicySpec,
+    Kind, Object, gateway_extension::ExtensionReference, group::KGATEWAY_GROUP, references::CLIENT_SECRET,
+    shared::BackendRef, traffic_policy::TrafficPolicySpec,
 };
 use engine::{Lookup, Scope};
 use ir::{
@@ -16,13 +16,13 @@ use ir::{
 };
 use units::{
     Extension,
-    extension::{ExtensionReader, Follow},
+    extension::{ExtensionReader, Follow, client_secret},
 };
 
 use crate::{
     backend::reference::{self, Sent},
     grant::{Referrer, permits},
-    internal, login,
+    internal,
     route::backend_ref,
     tables::{
         backend::Reach,
@@ -95,16 +95,18 @@ impl Follow for References<'_, '_> {
     }
 
     /// What it holds is no part of the extension, so that another value changes no route.
-    fn secret(&mut self, name: &str, key: &str, field: &str) -> Result<NsName, Problem> {
+    fn client_secret(&mut self, name: &str, field: &str) -> Result<NsName, Problem> {
         let refused = |message| Problem::new(Severity::Refused, Reason::Invalid, format!("spec.{field}.name"), message);
         if name.is_empty() {
-            return Err(refused(format!("it is empty; name a Secret with {key:?}")));
+            return Err(refused(format!("it is empty; name a Secret with {CLIENT_SECRET:?}")));
         }
         let id = NsName::new(self.namespace.clone(), name);
         let Some(secret) = self.scope.get::<Secrets>(&id) else {
-            return Err(refused(format!("Secret {id} does not exist; create it with {key:?}, or correct the name")));
+            return Err(refused(format!(
+                "Secret {id} does not exist; create it with {CLIENT_SECRET:?}, or correct the name"
+            )));
         };
-        login::client_secret(&secret, key).map_err(|why| refused(format!("Secret {id}: {why}")))?;
+        client_secret(&secret).map_err(|why| refused(format!("Secret {id}: {why}")))?;
         Ok(id)
     }
 }

@@ -39,8 +39,8 @@ mod weight;
 mod words;
 
 pub use engine::{Fault, Turned};
-pub use login::Seed as LoginSeed;
 pub use status::StatusRow;
+pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};

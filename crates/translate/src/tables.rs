@@ -64,6 +64,7 @@ pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod listener;
+pub(crate) mod login;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod proxies;

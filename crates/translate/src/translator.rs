@@ -37,7 +37,6 @@ use crate::{
     },
     grant::{GrantRow, GrantsBetween, Permitted},
     host::{Owner, RoutesAt},
-    login::Seed,
     policy::{
         rule::{HandedDown, RulePolicies},
         secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
@@ -69,6 +68,7 @@ use crate::{
             Secrets, Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
+        login::Seed,
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         policy::{
             ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, ListenerPoliciesOf,

@@ -32,6 +32,7 @@ use envoy_types::pb::{
 use ir::{NsName, Problem, Reason, Severity, backend::Asked, rule::Slot};
 use prost::{Message, Name};
 
+pub use oauth2::client_secret;
 use validate::header;
 
 use super::{Refused, spec};
@@ -50,8 +51,8 @@ pub trait Follow {
     /// What a ConfigMap of the extension's namespace has in a key; or what is awaited.
     fn config_map(&self, name: &Arc<str>, key: &str) -> Result<Arc<str>, String>;
 
-    /// The Secret of the extension's namespace that is named at a field, which has `key`; or why it does not.
-    fn secret(&mut self, name: &str, key: &str, field: &str) -> Result<NsName, Problem>;
+    /// The Secret of the extension's namespace that is named at a field, which has a [`client_secret`]; or why it does not.
+    fn client_secret(&mut self, name: &str, field: &str) -> Result<NsName, Problem>;
 }
 
 /// A provider that can be asked.
@@ -234,7 +235,7 @@ impl Follow for Everybody {
         }
     }
 
-    fn secret(&mut self, name: &str, _: &str, _: &str) -> Result<NsName, Problem> {
+    fn client_secret(&mut self, name: &str, _: &str) -> Result<NsName, Problem> {
         Ok(NsName::new("n", name))
     }
 }

@@ -24,7 +24,7 @@ inputs! {
     /// The one row that says how proxies are run; absent where others run them.
     DeployConfig: () => super::proxies::Deploying;
     /// What keys of logins are made from; absent until it is known, and where nothing is served.
-    LoginSeed: () => crate::login::Seed;
+    LoginSeed: () => super::login::Seed;
     /// Why proxies of a Gateway lack a part of the configuration, in their words.
     Nacks: NsName => String;
     /// Why the objects that run a Gateway's proxies cannot be applied.

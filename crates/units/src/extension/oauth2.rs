@@ -5,6 +5,7 @@
 //! none for another. Without both secrets Envoy answers 503.
 
 use api::{
+    core::Secret,
     gateway_extension::{self, Cookies, DenyRedirect, HeaderMatch},
     references::CLIENT_SECRET,
 };
@@ -49,6 +50,9 @@ const TOKEN: Duration = Duration::from_secs(5);
 const MOST_SCOPES: usize = 64;
 const LONGEST: usize = 256;
 
+/// Longest secret of a client. Providers give some hundred letters at most.
+const LONGEST_SECRET: usize = 4 << 10;
+
 /// Logs people in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuth2 {
@@ -74,7 +78,7 @@ impl OAuth2 {
         let token = endpoint(written.token_endpoint.as_deref(), "tokenEndpoint")?;
         let asked = follow.follow(&written.backend_ref, "oauth2.backendRef", false)?;
         let name = &*written.credentials.client_secret_ref.name;
-        let secret = follow.secret(name, CLIENT_SECRET, "oauth2.credentials.clientSecretRef")?;
+        let secret = follow.client_secret(name, "oauth2.credentials.clientSecretRef")?;
         let cookies = written.cookies.clone().unwrap_or_default();
         let redirect = Redirect::read(written.redirect_uri.as_deref().unwrap_or(REDIRECT_URI))?;
         let logout = written.logout_path.as_deref().unwrap_or(LOGOUT_PATH);
@@ -127,6 +131,25 @@ impl OAuth2 {
         let filter = Encoded::new(&EnvoyOAuth2 { config: Some(config) });
         Ok(Self { filter, asked, secret, patterns: patterns.into() })
     }
+}
+
+/// What is shown to who logs people in, or why nothing can be, in words that do not repeat it.
+///
+/// # Errors
+/// What is wrong with it, and the remedy.
+pub fn client_secret(secret: &Secret) -> Result<&[u8], String> {
+    let key = CLIENT_SECRET;
+    let bytes = secret.data.get(key).map_or(&[][..], |bytes| &**bytes);
+    if bytes.is_empty() {
+        return Err(format!("it has no data {key:?}: store there what the provider gave for clientID"));
+    }
+    if bytes.len() > LONGEST_SECRET {
+        return Err(format!("{key:?} has {} bytes, and {LONGEST_SECRET} are the most; correct it", bytes.len()));
+    }
+    if bytes.iter().any(u8::is_ascii_control) {
+        return Err(format!("{key:?} has a line break or another sign that cannot be shown; store it without"));
+    }
+    Ok(bytes)
 }
 
 /// What the schema has and nobody serves.
@@ -237,7 +260,7 @@ fn scopes(written: &[Box<str>]) -> Result<Vec<String>, Problem> {
         let message = format!("it has {}, and {MOST_SCOPES} are the most; leave some out", written.len());
         return Err(problem("oauth2.scopes", message));
     }
-    let scope = |(index, scope): (usize, &Box<str>)| {
+    let scope = |(index, scope): (usize, &str)| {
         let is_sound = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
         if scope.is_empty() || scope.len() > LONGEST || !scope.chars().all(is_sound) {
             let message = format!("it is not a word of 1 to {LONGEST} letters, digits and signs; write one scope");
@@ -245,7 +268,7 @@ fn scopes(written: &[Box<str>]) -> Result<Vec<String>, Problem> {
         }
         Ok(scope.to_string())
     };
-    written.iter().enumerate().map(scope).collect()
+    written.iter().map(|scope| &**scope).enumerate().map(scope).collect()
 }
 
 /// Names that no other extension has, so that the logins of two on one host do not push each other out. All cookies of a login

@@ -228,6 +228,19 @@ fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
 }
 
 #[test]
+fn a_secret_that_no_provider_gave_is_refused_in_words_that_do_not_repeat_it() {
+    let refused = |text: &str| {
+        let secret = json!({"metadata": {"name": "s", "namespace": "n"}, "stringData": {"client-secret": text}});
+        let secret: api::core::Secret = serde_json::from_value(secret).expect("a Secret");
+        extension::client_secret(&secret).map(<[u8]>::len)
+    };
+    assert_eq!(refused("hunter2"), Ok(7));
+    for text in ["", "hunter2\n", &"hunter2".repeat(1_000)] {
+        assert!(!refused(text).expect_err("it is refused").contains("hunter2"));
+    }
+}
+
+#[test]
 fn people_are_sent_back_to_no_host_that_a_login_is_not_for() {
     use envoy_types::pb::envoy::extensions::filters::http::oauth2::v3::OAuth2;
     let hosts = |more: Value| {
