@@ -2,10 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use envoy_types::pb::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
 use ir::{
     Hostname, NsName, RouteId, Settings,
-    backend::{Assignment, Cluster, Destination, Endpoint, Host, Locality, Protocol, ServicePort},
+    backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
     downstream::{
         AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
         ProxyProtocolFrom, ServerHeader, StripPort,
@@ -17,14 +16,14 @@ use ir::{
         Action, BodyContent, BodyFormat, PolicyFields, Retry, Rule, SessionCarrier, SessionPersistence, Source,
         Timeouts, WeightedBackend,
     },
-    telemetry::{RemoteLog, RemoteSays, Retries, Sink, TelemetryValue, Tracing},
     upstream::{
         Balance, Breakers, ClusterConfig, Dns, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options,
         HttpOptions, Keepalive, LoadBalancer, OutlierDetection, Ping, ProxyProtocol, Tls, TlsTrust, TlsVersion,
     },
 };
-use prost::Message;
 use validate::format;
+
+mod telemetry;
 
 /// The clusters that [`rules`] forward to; any other name is a broken share.
 pub const CLUSTERS: [&str; 3] = ["service/apps/one/80", "service/apps/two/8080", "service/apps/three/443"];
@@ -522,7 +521,7 @@ fn said() -> ListenerConfig {
             strip_port: Some(StripPort::Any),
             upgrades: Some(vec!["websocket".into(), "spdy/3.1".into()].into()),
             access_logs: Some(access_logs()),
-            tracing: Some(tracing().into()),
+            tracing: Some(telemetry::tracing().into()),
         },
     }
 }
@@ -557,65 +556,10 @@ fn access_logs() -> Arc<[AccessLog]> {
             to: LogTo::Stream(LogStream::Stdout, LogFormat::Text("-".into())),
             filter: Some(LogFilter::Status(Compare::Equal, 200)),
         },
-        AccessLog { to: LogTo::Server(entries().into()), filter: None },
-        AccessLog { to: LogTo::Server(records().into()), filter: Some(LogFilter::NotHealthCheck) },
+        AccessLog { to: LogTo::Server(telemetry::entries().into()), filter: None },
+        AccessLog { to: LogTo::Server(telemetry::records().into()), filter: Some(LogFilter::NotHealthCheck) },
     ]
     .into()
-}
-
-/// One that is told: of which nobody knows a cluster.
-fn sink() -> Sink {
-    Sink {
-        to: Destination::Service(ServicePort::tcp(NsName::new("infra", "collector"), 4317)),
-        is_there: false,
-        authority: "collector.infra".into(),
-        metadata: [("authorization".into(), "Bearer hush".into())].into(),
-        timeout: Some(Duration::from_secs(1)),
-        retries: Some(Retries { attempts: 3, backoff: Some((Duration::from_secs(1), Some(Duration::from_secs(2)))) }),
-        max_answer_bytes: Some(1024),
-        skip_envoy_headers: true,
-    }
-}
-
-fn entries() -> RemoteLog {
-    let says = RemoteSays::Entries {
-        request_headers: [":path".into(), "x-a".into()].into(),
-        response_headers: ["x-b".into()].into(),
-        response_trailers: ["x-c".into()].into(),
-    };
-    RemoteLog { sink: sink(), name: "entries".into(), says }
-}
-
-fn records() -> RemoteLog {
-    let text = |text: &str| TelemetryValue::Text(text.into());
-    let operators = format::PLAIN.iter().chain(format::LOGGED).map(|operator| text(&format!("%{operator}%")));
-    let map = TelemetryValue::Map([("c".into(), text("%REQ(:path)%"))].into());
-    let says = RemoteSays::Records {
-        body: Some("%REQ(:method)% 100%%".into()),
-        attributes: [("a".into(), TelemetryValue::List(operators.collect())), ("b".into(), map)].into(),
-        resource: [("service.name".into(), text("100% mine"))].into(),
-        builtin: false,
-    };
-    RemoteLog { sink: sink(), name: "records".into(), says }
-}
-
-fn tracing() -> Tracing {
-    let tag = CustomTag {
-        tag: "a".into(),
-        r#type: Some(custom_tag::Type::Literal(custom_tag::Literal { value: "b".into() })),
-    };
-    Tracing {
-        sink: sink(),
-        service: None,
-        client_sampling: Some(0),
-        random_sampling: Some(50),
-        overall_sampling: Some(100),
-        verbose: Some(true),
-        max_path: Some(10),
-        tags: [tag.encode_to_vec().into()].into(),
-        upstream_span: Some(true),
-        always_on: true,
-    }
 }
 
 /// The same of what stands in place of some of it.
