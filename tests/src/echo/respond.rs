@@ -129,6 +129,7 @@ mod tests {
             failures: Some(2),
             delay: Some(Duration::from_secs(1)),
             headers: vec![("a".to_owned(), "b".to_owned())],
+            trailers: vec![("c".to_owned(), "d".to_owned())],
         };
         let json = serde_json::to_string(&asked).expect("encodes");
         let request = Request::get("/x?status=503").header(RESPOND, json);
