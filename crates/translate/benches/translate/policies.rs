@@ -109,7 +109,7 @@ pub(crate) const STEPS: [Step; 10] = [
 
 /// Providers, and a policy of each route that asks one of them.
 fn asking(routes: usize, provider: &'static str) -> impl Iterator<Item = Object> {
-    let providers = [judge(1), extension("other", judging(1)), tokens(1)];
+    let providers = [judge(1), extension("other", &judging(1)), tokens(1)];
     providers.into_iter().chain((0..routes).map(move |route| asks(route, provider)))
 }
 
@@ -121,7 +121,7 @@ fn asks(route: usize, provider: &str) -> Object {
 }
 
 fn judge(turn: usize) -> Object {
-    extension("judge", judging(turn))
+    extension("judge", &judging(turn))
 }
 
 fn judging(turn: usize) -> Value {
@@ -134,10 +134,10 @@ fn judging(turn: usize) -> Value {
 fn tokens(turn: usize) -> Object {
     let key = json!({"kty": "OKP", "crv": "Ed25519", "kid": turn.to_string(), "x": "A".repeat(43)});
     let jwks = json!({"local": {"inline": key.to_string()}});
-    extension("tokens", json!({"jwt": {"providers": [{"name": "maker", "issuer": "maker", "jwks": jwks}]}}))
+    extension("tokens", &json!({"jwt": {"providers": [{"name": "maker", "issuer": "maker", "jwks": jwks}]}}))
 }
 
-fn extension(name: &str, spec: Value) -> Object {
+fn extension(name: &str, spec: &Value) -> Object {
     decode(json!({
         "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "GatewayExtension",
         "metadata": {"name": name, "namespace": "apps", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec,

@@ -252,7 +252,9 @@ fn worlds_with_all_there_is_hold_as_if_each_row_said_all_by_itself() {
             world.into_iter().filter_map(|value| Some(api::decode(value).ok()?.object)).collect();
         let [once, each] = [1, 0].map(|from| {
             let mut translator = Translator::new(settings(from));
-            objects.iter().for_each(|object| translator.apply(Change::Put(object.clone())));
+            for object in &objects {
+                translator.apply(Change::Put(object.clone()));
+            }
             translator.settle();
             translator
         });
