@@ -106,8 +106,9 @@ fn insert(resources: &mut Resources, kind: &'static str, value: &Value) {
     resources.insert((kind, name), value);
 }
 
-/// Fields that Envoy prints in parts or not at all: users of basic authentication, and the names of those who have keys.
-const UNPRINTED: [&str; 2] = ["users", "credentials"];
+/// Fields that Envoy prints in parts or not at all, users of basic authentication and the names of those who have keys, and one
+/// that is printed by it alone: what servers are shown, by either's name.
+const UNPRINTED: [&str; 4] = ["users", "credentials", "initialMetadata", "initial_metadata"];
 
 /// Without what differs between `fieldName` and `field_name`, and without what Envoy does not print.
 fn plain(value: &Value) -> Value {
