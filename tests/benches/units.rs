@@ -3,7 +3,8 @@
 //! `cargo bench -p portcullis-tests --bench units` runs an Envoy with many routes that say the same, and sends requests to the
 //! first, each with what has it pass. It counts the time on the processor, which other programs on the machine turn less than
 //! the time that passes, and prints that too, as a median and a 99th percentile above what a route takes that says nothing.
-//! Who judges, processes and counts runs in the same process as who asks, so that of these units it is the way there and back.
+//! Who judges and processes runs in the same process as who asks, so that of these units it is the way there and back. Nobody
+//! counts: to Envoy, a route that answers by itself has no global limits.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 
