@@ -12,6 +12,7 @@ use envoy_types::pb::{
     google::protobuf::{BoolValue, Duration as ProtoDuration, UInt32Value},
 };
 
+pub mod alike;
 pub mod body;
 pub mod bootstrap;
 pub mod bytes;

@@ -168,7 +168,7 @@ pub const EXT_PROC_ALL: [&str; 13] = [
 pub const EXT_PROC_INNER: &str = "extProc.ask";
 
 /// The slots in which a row asks somebody: a wrapper with a filter that is expensive to make, and that keeps nothing of what
-/// it saw. What many rows say there is said once ([`crate::bytes::alike`]).
+/// it saw. What many rows say there is said once ([`crate::alike`]).
 const ALIKE: [&[&str]; 3] = [&EXT_AUTH, &EXT_PROC_ALL, &[GLOBAL_RATE_LIMIT]];
 
 /// The slot of this name, if what many rows say there may be said once.

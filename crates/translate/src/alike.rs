@@ -1,4 +1,4 @@
-//! What rows of a route configuration say alike in slots that ask somebody, said once ([`envoy::bytes::alike`]).
+//! What rows of a route configuration say alike in slots that ask somebody, said once ([`envoy::alike`]).
 //!
 //! Of a slot it is what most rows say, if they are as many as [`ir::settings::Policies::say_once_from`] asks for, counted to a
 //! power of two, so that one row more or less turns the choice as rarely as it can where only the objects decide. Rows are
@@ -10,9 +10,9 @@
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use engine::{Derived, Emitter, Lookup, Scope};
-use envoy::bytes::{
-    Alike, Row,
-    alike::{self, Said},
+use envoy::{
+    alike,
+    bytes::{Alike, Row, alike::Said},
 };
 use ir::{Chain, ListenerId, RouteConfigId, filter::Scheme, rule::Slot};
 
@@ -92,7 +92,7 @@ impl Lookup for SaidOnce {
             }
         }
         said.retain(|(slot, _)| !is_wide(scope, config, slot));
-        (!said.is_empty()).then(|| Alike::new(said))
+        (!said.is_empty()).then(|| alike::once(said))
     }
 
     /// Rows say all by themselves.

@@ -1,13 +1,4 @@
-//! What many rows of a route configuration say alike in a slot, said once for all of them.
-//!
-//! To Envoy a filter that a row says completely costs as much as the rest of the row several times over. Of a slot in
-//! [`slots::ALIKE`] the route configuration then says what most rows say there, each virtual host switches the slot off,
-//! and a row that says exactly this says instead that the slot is on, so that Envoy takes what the next wider scope says: the
-//! virtual host has no words for it, and the route configuration has these. A row with other words has them as before, and
-//! one without any is as little held up as before, since nothing more is built for its requests.
-//!
-//! A row that switches on what its route configuration lacks would pass without the filter. So both are made from one
-//! [`Alike`], and stand in one resource.
+//! Rows whose route configuration says for them what they say alike ([`crate::alike`]).
 
 use std::{borrow::Cow, fmt};
 
@@ -19,8 +10,6 @@ use super::{
     readable::{Field, field},
     short_name, tag, version,
 };
-use crate::slots;
-
 /// What a slot is told, by its content.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Said {
@@ -29,7 +18,8 @@ pub struct Said {
 }
 
 impl Said {
-    fn new(config: Bytes) -> Self {
+    /// This, encoded.
+    pub(crate) fn new(config: Bytes) -> Self {
         Self { hash: version([&*config]), config }
     }
 }
@@ -41,32 +31,39 @@ impl fmt::Debug for Said {
     }
 }
 
-/// What a row says in slots that its route configuration may say for it.
-pub fn said(row: &Row) -> Vec<(&'static str, Said)> {
-    let entries = fields(&row.bytes).filter_map(|(number, content, _)| (number == SLOTS).then(|| entry(content?))?);
-    let entries = entries.filter(|(name, config)| !slots::is_switch(name, config));
-    entries.map(|(name, config)| (name, Said::new(row.bytes.slice_ref(config)))).collect()
+/// What a row says in slots: their names, and what each is told.
+pub(crate) fn slots(row: &Row) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields(&row.bytes).filter_map(|(number, content, _)| (number == SLOTS).then(|| entry(content?))?)
+}
+
+/// What is said once in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Once {
+    pub(crate) said: Said,
+    /// What switches it on for a row.
+    pub(crate) on: Slot,
+    /// What switches it off for all that say nothing of it.
+    pub(crate) off: Slot,
 }
 
 /// What a route configuration says for its rows; by default nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike {
-    said: Box<[(&'static str, Said)]>,
+    once: Box<[Once]>,
     hash: Hash,
 }
 
 impl Alike {
     /// This, at most once a slot.
-    pub fn new(said: impl Into<Box<[(&'static str, Said)]>>) -> Self {
-        let mut said = said.into();
-        said.sort_unstable_by_key(|(name, _)| *name);
-        let names: Vec<_> = said.iter().map(|(name, said)| (version([name.as_bytes()]), said.hash)).collect();
-        let hash = if said.is_empty() {
+    pub(crate) fn of(mut once: Box<[Once]>) -> Self {
+        once.sort_unstable_by_key(|once| once.on.name);
+        let hashes: Vec<_> = once.iter().map(|once| (version([once.on.name.as_bytes()]), once.said.hash)).collect();
+        let hash = if once.is_empty() {
             Hash::default()
         } else {
-            version(names.iter().flat_map(|(name, said)| [&name[..], &said[..]]))
+            version(hashes.iter().flat_map(|(name, said)| [&name[..], &said[..]]))
         };
-        Self { said, hash }
+        Self { once, hash }
     }
 
     /// Its content hash; zeros for nothing.
@@ -76,33 +73,32 @@ impl Alike {
 
     /// The hash as a part of what is composed with it, which is none for nothing.
     pub(super) fn part(&self) -> &[u8] {
-        if self.said.is_empty() { &[] } else { &self.hash }
+        if self.once.is_empty() { &[] } else { &self.hash }
     }
 
     /// What the route configuration says.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.said.iter().map(|(name, said)| Slot { config: (*said.config).into(), ..slots::off(name) })
+        self.once.iter().map(|once| Slot { config: (*once.said.config).into(), ..once.off.clone() })
     }
 
     /// What each of its virtual hosts says, so that rows without words for a slot do without it.
     pub fn off(&self) -> impl Iterator<Item = Slot> {
-        self.said.iter().map(|(name, _)| slots::off(name))
+        self.once.iter().map(|once| once.off.clone())
     }
 
     /// A row as it stands in the route configuration.
-    pub(super) fn row<'a>(&self, row: &'a Row) -> Cow<'a, [u8]> {
-        let is_said = |(name, config): &(&str, &[u8])| {
-            self.said.iter().any(|(slot, said)| slot == name && said.config == *config)
+    pub(crate) fn row<'a>(&self, row: &'a Row) -> Cow<'a, [u8]> {
+        let on = |(name, config): (&[u8], &[u8])| {
+            let mut all = self.once.iter();
+            all.find(|once| once.on.name.as_bytes() == name && once.said.config == *config).map(|once| &once.on)
         };
-        let entries = fields(&row.bytes).filter(|(number, ..)| *number == SLOTS);
-        if self.said.is_empty() || !entries.filter_map(|(_, content, _)| entry(content?)).any(|entry| is_said(&entry)) {
+        if self.once.is_empty() || !slots(row).any(|entry| on(entry).is_some()) {
             return Cow::Borrowed(&row.bytes);
         }
         let mut written = Vec::with_capacity(row.bytes.len());
         for (number, content, whole) in fields(&row.bytes) {
-            let said = content.filter(|_| number == SLOTS).and_then(entry).filter(is_said);
-            match said {
-                Some((name, _)) => switched_on(&mut written, name),
+            match content.filter(|_| number == SLOTS).and_then(entry).and_then(on) {
+                Some(slot) => switched_on(&mut written, slot),
                 None => written.extend_from_slice(whole),
             }
         }
@@ -113,12 +109,12 @@ impl Alike {
 /// The field of a route with what it says in slots.
 const SLOTS: u64 = tag::ROUTE_TYPED_PER_FILTER_CONFIG as u64;
 
-/// Appends the entry that switches a slot on.
-fn switched_on(row: &mut Vec<u8>, name: &'static str) {
-    let on = slots::on(name).config;
-    key_and_len(row, tag::ROUTE_TYPED_PER_FILTER_CONFIG, field_len(1, name.len()) + field_len(2, on.len()));
-    super::delimited(row, 1, name.as_bytes());
-    super::delimited(row, 2, &on);
+/// Appends the entry of a slot.
+fn switched_on(row: &mut Vec<u8>, slot: &Slot) {
+    let body = field_len(1, slot.name.len()) + field_len(2, slot.config.len());
+    key_and_len(row, tag::ROUTE_TYPED_PER_FILTER_CONFIG, body);
+    super::delimited(row, 1, slot.name.as_bytes());
+    super::delimited(row, 2, &slot.config);
 }
 
 /// The fields of a message: their numbers, what they have if it is text or a message, and all their bytes.
@@ -135,60 +131,15 @@ fn fields(message: &[u8]) -> impl Iterator<Item = (u64, Option<&[u8]>, &[u8])> {
     })
 }
 
-/// An entry of a map, of a slot that may be said once.
-fn entry(entry: &[u8]) -> Option<(&'static str, &[u8])> {
+/// An entry of a map: its key, and its value.
+fn entry(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut name, mut config) = (None, &[][..]);
     for (number, content, _) in fields(entry) {
         match number {
-            1 => name = slots::alike(content?),
+            1 => name = Some(content?),
             2 => config = content?,
             _ => {}
         }
     }
     Some((name?, config))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bytes::Fields;
-    use envoy_types::pb::{envoy::config::route::v3::Route, google::protobuf::Any};
-
-    fn row(slots: &[Slot]) -> Row {
-        let route = Route { name: "apps/shop/0/0".into(), ..Route::default() };
-        let slots = slots.iter().map(|slot| (slot.name, &slot.config));
-        Row::new(Fields::of(&route).map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, slots).into_bytes()).expect("readable")
-    }
-
-    fn told(name: &'static str, what: &str) -> Slot {
-        slots::slot(name, &Any { type_url: what.into(), ..Any::default() })
-    }
-
-    #[test]
-    fn a_row_says_what_it_says_in_slots_that_ask_somebody() {
-        let [off, csrf] = [slots::off(slots::EXT_AUTH[1]), told(slots::CSRF, "a")];
-        let judged = told(slots::EXT_AUTH[0], "judge");
-        let said = said(&row(&[judged.clone(), off, csrf]));
-        assert_eq!(said, [(slots::EXT_AUTH[0], Said::new(Bytes::copy_from_slice(&judged.config)))]);
-    }
-
-    #[test]
-    fn a_row_with_the_same_words_switches_the_slot_on_and_others_keep_theirs() {
-        let [ours, theirs] = ["ours", "theirs"].map(|who| told(slots::EXT_AUTH[0], who));
-        let besides = [told(slots::CSRF, "ours"), slots::off(slots::EXT_AUTH[1])];
-        let with = |slot: &Slot| row(&[slot.clone(), besides[0].clone(), besides[1].clone()]);
-        let alike = Alike::new(said(&row(std::slice::from_ref(&ours))));
-        assert_eq!(alike.slots().map(|slot| slot.config).collect::<Vec<_>>(), std::slice::from_ref(&ours.config));
-        assert_eq!(*alike.row(&with(&ours)), *with(&slots::on(slots::EXT_AUTH[0])).bytes);
-        for row in [with(&theirs), with(&slots::off(slots::EXT_AUTH[0])), row(&besides), row(&[])] {
-            assert_eq!(*alike.row(&row), *row.bytes);
-            assert_eq!(*Alike::default().row(&row), *row.bytes);
-        }
-    }
-
-    #[test]
-    fn nothing_of_what_is_said_is_printed() {
-        let said = said(&row(&[told(slots::EXT_AUTH[0], "a secret")]));
-        assert!(!format!("{:?}", Alike::new(said)).contains("secret"));
-    }
 }

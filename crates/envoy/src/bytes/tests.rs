@@ -5,9 +5,9 @@ use envoy_types::pb::{
 use ir::rule::Slot;
 use prost::Message;
 
-use crate::slots;
+use crate::{alike, slots};
 
-use super::{Alike, Encoded, Fields, Hash, Host, Row, alike, any, json_structure, route_configuration, tag, version};
+use super::{Alike, Encoded, Fields, Hash, Host, Row, any, json_structure, route_configuration, tag, version};
 
 fn rows(count: usize) -> Vec<Row> {
     (0..count)
@@ -98,7 +98,7 @@ fn what_rows_say_alike_turns_the_version_of_a_virtual_host_though_its_rows_say_t
         Row::new(Fields::of(&Route::default()).map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, slots).into_bytes())
     };
     let rows = ["ours", "theirs"].map(|who| row(who).expect("readable"));
-    let [ours, theirs] = [&rows[0], &rows[1]].map(|row| Alike::new(alike::said(row)));
+    let [ours, theirs] = [&rows[0], &rows[1]].map(|row| alike::once(alike::said(row)));
     let hashes = [rows[0].hash, rows[1].hash];
     let host = |alike: &Alike| {
         super::virtual_host(
