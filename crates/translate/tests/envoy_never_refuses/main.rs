@@ -15,7 +15,7 @@ use judge::{Sent, refused};
 use proptest::strategy::ValueTree;
 use serde_json::Value;
 use translate::{
-    Change, Translator,
+    Change, LoginSeed, Translator,
     testing::{
         Draws,
         world::{Place, world},
@@ -37,6 +37,7 @@ fn place() -> Place {
 /// The world in a translator. What does not decode is no object.
 fn translator(world: &[Value], settings: Settings) -> Translator {
     let mut translator = Translator::new(settings);
+    translator.set_login_seed(LoginSeed::new(&[7; LoginSeed::BYTES]));
     for manifest in world {
         if let Ok(decoded) = api::decode(manifest.clone()) {
             translator.apply(Change::Put(decoded.object));
