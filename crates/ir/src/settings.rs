@@ -99,7 +99,7 @@ pub struct Delegation {
 /// Whom policies reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
-    /// The namespace whose TrafficPolicies select objects of every namespace; empty for none.
+    /// The namespace whose policies select objects of every namespace; empty for none.
     pub global_namespace: Arc<str>,
     /// Whether a policy needs a grant to ask an extension of another namespace.
     pub extension_grants: ExtensionGrants,

@@ -202,7 +202,8 @@ settings! {
     /// How many matches the routes of one tree may have together: 1 to 1000000.
     delegation_max_matches: u32 => delegation.max_matches, "delegation.maxMatches", "PORTCULLIS_DELEGATION_MAX_MATCHES",
         "COUNT", "10000", whole(1..=1_000_000);
-    /// The namespace whose TrafficPolicies select objects of every namespace by `targetSelectors`; empty for none.
+    /// The namespace whose TrafficPolicies, BackendConfigPolicies and ListenerPolicies select objects of every namespace by
+    /// `targetSelectors`; empty for none.
     policies_global_namespace: String => policies.global_namespace, "policies.globalNamespace",
         "KGW_GLOBAL_POLICY_NAMESPACE", "NAME", "", namespace_or_none;
     /// Whether a policy needs a ReferenceGrant to ask a GatewayExtension of another namespace: it does not (`Permissive`), or it
