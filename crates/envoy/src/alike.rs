@@ -1,13 +1,15 @@
 //! What many rows of a route configuration say alike in a slot, said once for all of them.
 //!
-//! To Envoy a filter that a row says completely costs as much as the rest of the row several times over. Of a slot in
-//! the list of [`crate::slots`] the route configuration then says what most rows say there, each virtual host switches the slot off,
-//! and a row that says exactly this says instead that the slot is on, so that Envoy takes what the next wider scope says: the
+//! To Envoy a filter that a row says completely costs as much as the rest of the row several times over. Of a slot in the list
+//! of [`crate::slots`] the route configuration then says what most rows say there, each virtual host switches the slot off, and
+//! a row that says exactly this says instead that the slot is on, so that Envoy takes what the next wider scope says: the
 //! virtual host has no words for it, and the route configuration has these. A row with other words has them as before, and
 //! one without any is as little held up as before, since nothing more is built for its requests.
 //!
 //! A row that switches on what its route configuration lacks would pass without the filter. So both are made from one
 //! [`Alike`], and stand in one resource.
+
+use bytes::Bytes;
 
 use crate::{
     bytes::{
@@ -17,11 +19,11 @@ use crate::{
     slots,
 };
 
-/// What a row says in slots that its route configuration may say for it.
+/// What a row says in slots that its route configuration may say for it. It holds no more of the row than that.
 pub fn said(row: &Row) -> Vec<(&'static str, Said)> {
-    let named = alike::slots(row).filter_map(|(name, config)| Some((slots::alike(name)?, config)));
+    let named = alike::slots(row).filter_map(|(name, config)| Some((slots::may_be_said_once(name)?, config)));
     let told = named.filter(|(name, config)| !slots::is_switch(name, config));
-    told.map(|(name, config)| (name, Said::new(row.bytes.slice_ref(config)))).collect()
+    told.map(|(name, config)| (name, Said::new(Bytes::copy_from_slice(config)))).collect()
 }
 
 /// This, said once; at most one of a slot.
@@ -33,7 +35,6 @@ pub fn once(said: impl IntoIterator<Item = (&'static str, Said)>) -> Alike {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use envoy_types::pb::{envoy::config::route::v3::Route, google::protobuf::Any};
     use ir::rule::Slot;
 

@@ -169,11 +169,11 @@ pub const EXT_PROC_INNER: &str = "extProc.ask";
 
 /// The slots in which a row asks somebody: a wrapper with a filter that is expensive to make, and that keeps nothing of what
 /// it saw. What many rows say there is said once ([`crate::alike`]).
-const ALIKE: [&[&str]; 3] = [&EXT_AUTH, &EXT_PROC_ALL, &[GLOBAL_RATE_LIMIT]];
+const SAID_ONCE: [&[&str]; 3] = [&EXT_AUTH, &EXT_PROC_ALL, &[GLOBAL_RATE_LIMIT]];
 
 /// The slot of this name, if what many rows say there may be said once.
-pub(crate) fn alike(name: &[u8]) -> Option<&'static str> {
-    ALIKE.iter().flat_map(|slots| slots.iter()).find(|slot| slot.as_bytes() == name).copied()
+pub(crate) fn may_be_said_once(name: &[u8]) -> Option<&'static str> {
+    SAID_ONCE.iter().flat_map(|slots| slots.iter()).find(|slot| slot.as_bytes() == name).copied()
 }
 
 /// Whether what is said of a slot says no more than whether it is on.

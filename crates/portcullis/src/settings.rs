@@ -211,7 +211,7 @@ settings! {
     policies_extension_grants: ExtensionGrants => policies.extension_grants, "policies.extensionGrants",
         "PORTCULLIS_POLICIES_EXTENSION_GRANTS", "GRANTS", "Permissive", extension_grants;
     /// How many Envoy routes of a port or HTTPS listener ask the same provider in the same words before proxies are told that once
-    /// for all of them; 0 for never.
+    /// for all of them, rounded up to a power of two; 0 for never.
     policies_say_once_from: u64 => policies.say_once_from, "policies.sayOnceFrom", "PORTCULLIS_POLICIES_SAY_ONCE_FROM",
         "COUNT", "1024", whole(0..=u64::MAX);
     /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,

@@ -28,9 +28,9 @@ use crate::{
     tables::{
         attachment::{Attached, Attachment},
         backend::ClusterId,
-        capacity::{AskedCluster, AskedHost, AskedTokens, Room},
+        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked, Room},
         input::Config,
-        listener::ServedAt,
+        listener::{ServedAt, route_config},
         route::RouteHead,
     },
     weight,
@@ -110,6 +110,9 @@ impl Derived for AskedHost {
         let slots = is_plain.then(|| scope.get::<ListenerSlots>(listener)).flatten();
         let slots = slots.map_or(0, |slots| weight::slots(&slots));
         scope.emit::<Fixed>(listener.gateway.clone(), part, weight::HOST + slots);
+        if let Some(config) = route_config(scope, listener) {
+            scope.emit::<HostsAsked>(config, (listener.clone(), hostname.clone()), 1);
+        }
         for covering in hostname.covering().skip(1) {
             scope.emit::<Below>((listener.clone(), covering), hostname.clone(), ());
         }

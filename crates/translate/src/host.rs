@@ -19,7 +19,7 @@ use ir::{
 };
 
 use crate::{
-    alike::{self, alike},
+    alike::{self, said_for},
     budget::{self, cost::Cost},
     capacity::{self, ShutHost},
     policy::wide::{BrokenListener, ListenerSlots, SlotHolders},
@@ -329,7 +329,7 @@ impl Derived for VirtualHost {
             Owned::By(name) => Some(ListenerId { gateway: config.gateway.clone(), name: name.clone() }),
         };
         let at = |hostname: Hostname| listener.as_ref().map(|listener| (listener.clone(), hostname));
-        let alike = alike(scope, config);
+        let alike = said_for(scope, config);
         let replaced = || envoy::replaced::virtual_host(&hostname.domain(), &alike);
         // Over TLS its route configuration is replaced as a whole.
         if let (None, Some(listener)) = (&config.listener, &listener)
@@ -380,7 +380,7 @@ impl Derived for VirtualHost {
                 return None;
             }
         }
-        let host = envoy::replaced::virtual_host(&hostname.domain(), &alike(scope, config));
+        let host = envoy::replaced::virtual_host(&hostname.domain(), &said_for(scope, config));
         scope.emit::<HostsOf>(config.clone(), hostname.clone(), host);
         Some(())
     }

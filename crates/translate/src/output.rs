@@ -19,7 +19,7 @@ use ir::{
 };
 
 use crate::{
-    alike::alike,
+    alike::said_for,
     backend::config,
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
@@ -166,7 +166,7 @@ fn closed(listeners: &engine::View<PortListeners>, chains: &[FilterChain]) -> Ve
 
 fn route_configuration(scope: &Emitter<'_>, id: &RouteConfigId) -> Encoded {
     // Where nobody knows what policies say of all of it, it answers by itself.
-    let said = scope.attempt(|| (slots(scope, id), alike(scope, id)));
+    let said = scope.attempt(|| (slots(scope, id), said_for(scope, id)));
     let (mut slots, alike) = match said {
         Ok(said) if !is_replaced(scope, id) => said,
         _ => {

@@ -54,7 +54,7 @@ use crate::{
     tables::{
         attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
         backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
-        capacity::{AskedCluster, AskedHost, AskedTokens},
+        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked},
         delegation::{
             Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
             Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
@@ -477,6 +477,7 @@ fn tables() -> Engine {
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
         .derived::<AskedHost>()
+        .group::<HostsAsked>()
         .group::<Below>()
         .lookup::<Copies>()
         .derived::<Placement>()

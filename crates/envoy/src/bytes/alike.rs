@@ -10,6 +10,7 @@ use super::{
     readable::{Field, field},
     short_name, tag, version,
 };
+
 /// What a slot is told, by its content.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Said {

@@ -1,6 +1,6 @@
 //! What is asked of the memory of a Gateway's proxies.
 
-use ir::{Hostname, ListenerId, NsName};
+use ir::{Hostname, ListenerId, NsName, RouteConfigId};
 
 use super::backend::ClusterId;
 
@@ -11,6 +11,11 @@ tables! {
     AskedCluster: (NsName, ClusterId) => ();
     /// GatewayExtensions whose tokens rules have the proxies of a Gateway take.
     AskedTokens: (NsName, NsName) => ();
+}
+
+groups! {
+    /// The hostnames of a route configuration that routes have its listeners serve, each once for each of these.
+    HostsAsked: RouteConfigId, (ListenerId, Hostname) => u64, sum of |one| *one;
 }
 
 /// What becomes of a rule at a hostname where there is no room for it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Scope;
 use ir::{Hostname, ListenerId, ListenerName, NsName, ParentId, Port, RouteConfigId, RouteKind, filter::Scheme};
 
 use super::gateway::{Admission, Fault, ListenerModel};
@@ -70,6 +71,13 @@ impl ListenerSummary {
         };
         Some(RouteConfigId { gateway: self.id.gateway.clone(), port: self.port, listener })
     }
+}
+
+/// The route configuration of what a listener serves; none of one that is not served.
+pub(crate) fn route_config(scope: &Scope<'_>, listener: &ListenerId) -> Option<RouteConfigId> {
+    let (scheme, port) = *scope.get::<ServedAt>(listener)?;
+    let own = (scheme == Scheme::Https).then(|| listener.name.clone());
+    Some(RouteConfigId { gateway: listener.gateway.clone(), port, listener: own })
 }
 
 /// Where in a parent's listeners to look for those that a hostname has names in common with.

@@ -135,7 +135,7 @@ fn asked(scene: &Scene) -> Option<u64> {
 
 #[test]
 fn what_enough_rows_say_is_said_once_and_others_say_what_they_said() {
-    let [once, each] = [3, 0].map(|from| Scene::with(settings(from), objects(3, 2)));
+    let [once, each] = [3, 0].map(|from| Scene::with(settings(from), objects(4, 2)));
     let [said, plain] = [routes(&once), routes(&each)];
     assert_eq!((asked(&once), asked(&each)), (Some(401), None));
     let slot = |host: &Value| host["routes"][0]["typedPerFilterConfig"][slots::EXT_AUTH[0]].clone();
@@ -150,7 +150,7 @@ fn what_enough_rows_say_is_said_once_and_others_say_what_they_said() {
         }
     }
     assert_eq!(spelled_out(said), plain);
-    assert_eq!(asked(&Scene::with(settings(4), objects(3, 2))), None);
+    assert_eq!(asked(&Scene::with(settings(3), objects(3, 2))), None, "three count as four");
 }
 
 #[test]
@@ -231,6 +231,27 @@ fn where_a_gateway_says_something_rows_say_all_by_themselves() {
         assert_eq!(*slot == own, judged, "{host}");
     }
     assert_eq!(asked(&scene), Some(401), "another slot is as it was");
+}
+
+#[test]
+fn a_few_routes_have_the_hosts_of_all_others_say_nothing() {
+    let with = |hosts: usize| {
+        let mut objects = objects(2, 0);
+        // Three hosts are there already.
+        let named = (3..hosts).map(|number| format!("other-{number}"));
+        objects.extend(named.map(|name| route(&name, json!({"hostnames": [format!("{name}.example")]}))));
+        Scene::with(settings(2), objects)
+    };
+    assert_eq!(asked(&with(32)), Some(401));
+    let mut scene = with(33);
+    assert_eq!(asked(&scene), None);
+    for host in routes(&scene)["virtualHosts"].as_array().into_iter().flatten() {
+        let judged = host["name"].as_str().is_some_and(|name| name.starts_with("first"));
+        assert!(host["typedPerFilterConfig"].is_null(), "{host}");
+        assert_eq!(host["routes"][0].to_string().contains("statusOnError"), judged, "{host}");
+    }
+    scene.remove(route("other-32", json!({})));
+    assert_eq!(asked(&scene), Some(401));
 }
 
 /// A policy by which a sound provider is asked on some routes of a world, with a context of its own.
