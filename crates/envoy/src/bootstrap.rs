@@ -258,11 +258,15 @@ fn pipe(path: &std::path::Path) -> Address {
 
 fn layered_runtime() -> LayeredRuntime {
     let number = |number: u32| Value { kind: Some(Kind::NumberValue(number.into())) };
+    let flag = |flag: bool| Value { kind: Some(Kind::BoolValue(flag)) };
     let fields = [
-        ("re2.max_program_size.error_level".to_owned(), number(MAX_REGEX_PROGRAM_SIZE)),
-        ("http.async_response_buffer_limit".to_owned(), number(MAX_ANSWER)),
+        ("re2.max_program_size.error_level", number(MAX_REGEX_PROGRAM_SIZE)),
+        ("http.async_response_buffer_limit", number(MAX_ANSWER)),
+        // The cookies of logins are AES-CBC otherwise, which anybody can decrypt who sees whether Envoy could.
+        ("envoy.reloadable_features.oauth2_use_gcm_encryption", flag(true)),
+        ("envoy.reloadable_features.oauth2_legacy_cbc_decrypt_compat", flag(false)),
     ];
-    let fields = fields.into();
+    let fields = fields.map(|(key, value)| (key.to_owned(), value)).into();
     LayeredRuntime {
         layers: vec![
             RuntimeLayer {

@@ -83,6 +83,15 @@ fn no_server_of_a_tenant_fills_a_proxy_with_its_answers() {
     assert_eq!(runtime["layers"][0]["staticLayer"]["http.async_response_buffer_limit"], 262_144.0);
 }
 
+#[test]
+fn cookies_of_logins_are_encrypted_so_that_nobody_decrypts_them_without_the_key() {
+    let runtime = built(&tcp("a"), &loopback(), &Edge::default())["layeredRuntime"].clone();
+    let said =
+        |feature: &str| runtime["layers"][0]["staticLayer"][format!("envoy.reloadable_features.{feature}")].clone();
+    assert_eq!(said("oauth2_use_gcm_encryption"), true);
+    assert_eq!(said("oauth2_legacy_cbc_decrypt_compat"), false);
+}
+
 fn credentials() -> Credentials {
     Credentials {
         server_name: "portcullis.infra.svc".into(),
