@@ -106,6 +106,10 @@ impl Browser {
         for (_, cookie) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let (pair, attributes) = cookie.split_once(';').unwrap_or((cookie, ""));
             let (name, value) = pair.split_once('=').context("a cookie without a value")?;
+            // As RFC 6265bis has it, by which such a cookie is not removed either.
+            if name.starts_with("__Host-") && !attributes.to_ascii_lowercase().contains("secure") {
+                continue;
+            }
             if attributes.contains("01 Jan 1970") {
                 self.cookies.remove(name);
             } else {

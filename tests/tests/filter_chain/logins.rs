@@ -131,7 +131,15 @@ async fn people_log_in_at_a_provider_and_a_login_by_one_extension_is_none_for_an
     // Envoy alone answers who comes back without a state of its own.
     expect(&stranger.get("/oauth2/redirect?code=a&state=b").await?, 401)?;
 
-    for (name, forged) in [("OauthHMAC", "AAAA"), ("OauthExpires", "99999999999"), ("AccessToken", "another")] {
+    // Such as prove themselves, so that nobody decrypts them by asking which ones the proxy can.
+    for name in ["__Host-AccessToken", "__Host-IdToken"] {
+        let (_, value) = browser.cookies.iter().find(|(cookie, _)| cookie.starts_with(name)).context("a cookie")?;
+        ensure!(value.starts_with("gcm."), "{name} is {value}");
+    }
+    ensure!(!browser.cookies.keys().any(|name| name.contains("RefreshToken")), "{:?}", browser.cookies.keys());
+    let forgeries =
+        [("__Host-OauthHMAC", "AAAA"), ("__Host-OauthExpires", "99999999999"), ("__Host-AccessToken", "another")];
+    for (name, forged) in forgeries {
         let mut forger = browser.clone();
         let cookie = forger.cookies.iter_mut().find(|(cookie, _)| cookie.starts_with(name)).context("a cookie")?.1;
         forged.clone_into(cookie);
@@ -153,10 +161,10 @@ async fn people_log_in_at_a_provider_and_a_login_by_one_extension_is_none_for_an
             browser.cookies.keys().find(|name| name.starts_with(of) && !name.contains('.')).context("a cookie")?;
         Ok(name.rsplit_once('-').context("a suffix")?.1.to_owned())
     };
-    let own = suffix(&browser, "OauthHMAC")?;
+    let own = suffix(&browser, "__Host-OauthHMAC")?;
     let mut fresh = Browser::new(world.target.clone(), HOST);
     expect(&fresh.get("/other").await?, 302)?;
-    let others = suffix(&fresh, "OauthNonce")?;
+    let others = suffix(&fresh, "__Host-OauthNonce")?;
     ensure!(own != others, "both have the same cookies");
     let renamed = browser.cookies.iter().map(|(name, value)| (name.replace(&own, &others), value.clone()));
     let mut renamed = Browser { cookies: renamed.collect(), ..browser.clone() };

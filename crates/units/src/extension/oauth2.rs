@@ -86,17 +86,17 @@ impl OAuth2 {
         if logout == redirect.path {
             return Err(problem("oauth2.logoutPath", "people come back to it from logging in; write another path"));
         }
-        let end_session = match written.end_session_endpoint.as_deref() {
-            Some(_) if !written.scopes.iter().any(|scope| **scope == *OPENID) => {
-                let message = "people are logged out there by OpenID Connect alone; add openid to scopes, or remove it";
-                return Err(problem("oauth2.endSessionEndpoint", message));
-            }
-            Some(url) => endpoint(Some(url), "endSessionEndpoint")?,
-            None => String::new(),
-        };
+        // Envoy takes such a cookie from anybody who can show it, at each host of the extension.
+        let refreshes = cookies.disable_refresh_token_set_cookie == Some(false);
+        let end_session = end_session(written, refreshes)?;
         let (denied, patterns) = denied(written.deny_redirect.as_ref())?;
         let forwards = written.forward_access_token.unwrap_or_default();
-        let refreshes = !cookies.disable_refresh_token_set_cookie.unwrap_or_default();
+        let hides = cookies.disable_access_token_set_cookie.unwrap_or_default();
+        if forwards && hides {
+            let message =
+                "the access token is forwarded from its cookie; remove this, or cookies.disableAccessTokenSetCookie";
+            return Err(problem("oauth2.forwardAccessToken", message));
+        }
         let config = OAuth2Config {
             token_endpoint: Some(HttpUri {
                 uri: token,
@@ -122,7 +122,7 @@ impl OAuth2 {
             auth_scopes: scopes(&written.scopes)?,
             deny_redirect_matcher: denied,
             use_refresh_token: Some(BoolValue { value: refreshes }),
-            disable_access_token_set_cookie: cookies.disable_access_token_set_cookie.unwrap_or_default(),
+            disable_access_token_set_cookie: hides,
             disable_id_token_set_cookie: cookies.disable_id_token_set_cookie.unwrap_or_default(),
             disable_refresh_token_set_cookie: !refreshes,
             cookie_configs: cookies.same_site.as_deref().map(same_site),
@@ -186,6 +186,24 @@ fn endpoint(url: Option<&str>, field: &str) -> Result<String, Problem> {
     Ok(url.into())
 }
 
+/// Where people are logged out at the provider, if they are. Envoy adds to it what is in the cookie of the ID token, decrypted and
+/// unproved: were there refresh tokens, whoever saw one encrypted could read it there.
+fn end_session(written: &gateway_extension::OAuth2, refreshes: bool) -> Result<String, Problem> {
+    const FIELD: &str = "endSessionEndpoint";
+    let Some(url) = written.end_session_endpoint.as_deref() else { return Ok(String::new()) };
+    let message = if !written.scopes.iter().any(|scope| **scope == *OPENID) {
+        "people are logged out there by OpenID Connect alone; add openid to scopes, or remove it"
+    } else if refreshes {
+        "with refresh tokens, whoever has their cookie could read them at logoutPath; remove it, or \
+         cookies.disableRefreshTokenSetCookie"
+    } else if url.contains('?') {
+        "the ID token is added to it behind a question mark, so it can have none; write it without a query"
+    } else {
+        return endpoint(Some(url), FIELD);
+    };
+    Err(problem(&format!("oauth2.{FIELD}"), message))
+}
+
 /// Where people come back to.
 struct Redirect {
     /// All of it, as Envoy formats it.
@@ -246,9 +264,13 @@ fn exact(path: String) -> PathMatcher {
     PathMatcher { rule: Some(Rule::Path(matcher)) }
 }
 
+/// Envoy puts it as it is where people log in, and into the form by which it asks for tokens.
 fn client_id(id: &str) -> Result<String, Problem> {
-    if id.is_empty() || id.len() > LONGEST || !id.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-        let message = format!("it is not a name of 1 to {LONGEST} letters, digits and signs; correct it");
+    let is_sound = |c: char| c.is_ascii_graphic() && !r##"&#%+""##.contains(c);
+    if id.is_empty() || id.len() > LONGEST || !id.chars().all(is_sound) {
+        let message = format!(
+            r##"it is not a name of 1 to {LONGEST} letters, digits and signs without & # % + and "; correct it"##
+        );
         return Err(problem("oauth2.credentials.clientID", message));
     }
     Ok(id.into())
@@ -272,10 +294,12 @@ fn scopes(written: &[Box<str>]) -> Result<Vec<String>, Problem> {
 }
 
 /// Names that no other extension has, so that the logins of two on one host do not push each other out. All cookies of a login
-/// are named, also where that is said of two only.
+/// are named, also where that is said of two only. Where they are for one host, they have the prefix by which browsers take them
+/// from that host alone (RFC 6265bis section 4.1.3.2): no other host of the domain plants any.
 fn cookie_names(id: &NsName, cookies: &Cookies) -> Result<CookieNames, Problem> {
     let suffix = bytes::short_name(&bytes::version([id.to_string().as_bytes()]));
-    let own = |name: &str| format!("{name}-{suffix}");
+    let prefix = if cookies.domain.is_none() { "__Host-" } else { "" };
+    let own = |name: &str| format!("{prefix}{name}-{suffix}");
     let names = cookies.names.clone().unwrap_or_default();
     let said = |said: Option<Box<str>>, field: &str, default: &str| {
         let Some(said) = said else { return Ok(own(default)) };
@@ -316,15 +340,17 @@ fn same_site(word: &str) -> CookieConfigs {
         "None" => SameSite::None,
         _ => SameSite::Lax,
     };
-    let config = || Some(CookieConfig { same_site: same_site as i32, ..CookieConfig::default() });
+    let config = |same_site: SameSite| Some(CookieConfig { same_site: same_site as i32, ..CookieConfig::default() });
+    // What people have to show when the provider, another site, sends them back.
+    let back = if same_site == SameSite::Strict { SameSite::Lax } else { same_site };
     CookieConfigs {
-        bearer_token_cookie_config: config(),
-        oauth_hmac_cookie_config: config(),
-        oauth_expires_cookie_config: config(),
-        id_token_cookie_config: config(),
-        refresh_token_cookie_config: config(),
-        oauth_nonce_cookie_config: config(),
-        code_verifier_cookie_config: config(),
+        bearer_token_cookie_config: config(same_site),
+        oauth_hmac_cookie_config: config(same_site),
+        oauth_expires_cookie_config: config(same_site),
+        id_token_cookie_config: config(same_site),
+        refresh_token_cookie_config: config(same_site),
+        oauth_nonce_cookie_config: config(back),
+        code_verifier_cookie_config: config(back),
     }
 }
 

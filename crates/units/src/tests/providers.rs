@@ -2,7 +2,10 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write values in place")]
 
-use envoy_types::pb::envoy::extensions::filters::http::filter_chain::v3::FilterChainConfigPerRoute;
+use envoy_types::pb::envoy::extensions::filters::http::{
+    filter_chain::v3::FilterChainConfigPerRoute,
+    oauth2::v3::{CookieConfig, OAuth2, OAuth2Config, cookie_config::SameSite},
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -199,6 +202,24 @@ fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         (json!({"authorizationEndpoint": "https://issuer.example:99999/"}), "65535", "authorizationEndpoint"),
         (json!({"tokenEndpoint": "http://issuer.example/"}), "https://", "tokenEndpoint"),
         (json!({"endSessionEndpoint": "https://issuer.example/end"}), "add openid", "endSessionEndpoint"),
+        (
+            json!({"scopes": ["openid"], "endSessionEndpoint": "https://issuer.example/end?a=b"}),
+            "without a query",
+            "endSessionEndpoint",
+        ),
+        (
+            json!({
+                "scopes": ["openid"], "endSessionEndpoint": "https://issuer.example/end",
+                "cookies": {"disableRefreshTokenSetCookie": false},
+            }),
+            "with refresh tokens",
+            "endSessionEndpoint",
+        ),
+        (
+            json!({"forwardAccessToken": true, "cookies": {"disableAccessTokenSetCookie": true}}),
+            "from its cookie",
+            "forwardAccessToken",
+        ),
         (json!({"redirectURI": "/callback"}), "such as https://", "redirectURI"),
         (json!({"redirectURI": "https://shop.example"}), "such as https://", "redirectURI"),
         (json!({"redirectURI": "https://shop.example/"}), "such as https://", "redirectURI"),
@@ -228,6 +249,63 @@ fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
 }
 
 #[test]
+fn a_name_of_a_client_that_would_say_more_than_itself_is_refused() {
+    for sign in [" ", "&", "#", "%", "+", "\"", "\n", "\u{7f}", "ä"] {
+        let id = format!("shop{sign}scope=all");
+        let refused = login_of(json!({"credentials": {"clientID": id, "clientSecretRef": {"name": "client"}}}));
+        assert_eq!(refused.expect_err("it is refused").field, "spec.oauth2.credentials.clientID", "{sign:?}");
+    }
+}
+
+fn filter_of(more: Value) -> OAuth2Config {
+    let extension = login_of(more).expect("it is served");
+    let login = extension.provider.oauth2().expect("a login");
+    login.filter.decode::<OAuth2>().config.expect("a filter")
+}
+
+#[test]
+fn refresh_tokens_are_taken_only_where_that_is_written() {
+    let refreshes = |more: Value| {
+        let config = filter_of(json!({"cookies": more}));
+        let uses = config.use_refresh_token.expect("it is said").value;
+        assert_eq!(uses, !config.disable_refresh_token_set_cookie);
+        uses
+    };
+    assert!(!refreshes(Value::Null) && !refreshes(json!({})));
+    assert!(!refreshes(json!({"disableRefreshTokenSetCookie": true})));
+    assert!(refreshes(json!({"disableRefreshTokenSetCookie": false})));
+}
+
+#[test]
+fn cookies_of_one_host_are_planted_by_no_other() {
+    let names = |more: Value| {
+        let names = filter_of(more).credentials.expect("a client").cookie_names.expect("they are named");
+        [
+            names.bearer_token,
+            names.id_token,
+            names.oauth_hmac,
+            names.oauth_expires,
+            names.refresh_token,
+            names.oauth_nonce,
+            names.code_verifier,
+        ]
+    };
+    assert!(names(json!({})).iter().all(|name| name.starts_with("__Host-")));
+    let shared = names(json!({"cookies": {"domain": "shop.example"}}));
+    assert!(shared.iter().all(|name| !name.starts_with("__Host-")), "browsers would not keep them");
+}
+
+#[test]
+fn who_is_sent_back_by_another_site_shows_what_he_was_given() {
+    let cookies = filter_of(json!({"cookies": {"sameSite": "Strict"}})).cookie_configs.expect("they are said");
+    let of = |config: Option<CookieConfig>| config.expect("it is said").same_site();
+    assert_eq!(of(cookies.oauth_nonce_cookie_config), SameSite::Lax);
+    assert_eq!(of(cookies.code_verifier_cookie_config), SameSite::Lax);
+    assert_eq!(of(cookies.bearer_token_cookie_config), SameSite::Strict);
+    assert_eq!(of(cookies.oauth_hmac_cookie_config), SameSite::Strict);
+}
+
+#[test]
 fn a_secret_that_no_provider_gave_is_refused_in_words_that_do_not_repeat_it() {
     let refused = |text: &str| {
         let secret = json!({"metadata": {"name": "s", "namespace": "n"}, "stringData": {"client-secret": text}});
@@ -242,12 +320,7 @@ fn a_secret_that_no_provider_gave_is_refused_in_words_that_do_not_repeat_it() {
 
 #[test]
 fn people_are_sent_back_to_no_host_that_a_login_is_not_for() {
-    use envoy_types::pb::envoy::extensions::filters::http::oauth2::v3::OAuth2;
-    let hosts = |more: Value| {
-        let extension = login_of(more).expect("it is served");
-        let login = extension.provider.oauth2().expect("a login");
-        login.filter.decode::<OAuth2>().config.expect("a filter").allowed_redirect_domains
-    };
+    let hosts = |more: Value| filter_of(more).allowed_redirect_domains;
     let fixed = json!("https://shop.example:8443/back");
     assert_eq!(hosts(json!({"redirectURI": fixed})), ["shop.example"]);
     let domain = json!({"domain": "shop.example"});
