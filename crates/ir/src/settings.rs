@@ -45,6 +45,13 @@ pub enum PortMapping {
     Mapped,
 }
 
+/// The component of Envoy that logs people in, and how severe what it logs must be: at `error` it logs tokens that it cannot
+/// decrypt, which whoever asks may have taken from others.
+pub const LOGIN_LOG_LEVEL: (&str, &str) = ("oauth2", "critical");
+
+/// How many bytes the seed has from which the keys of logins are made.
+pub const LOGIN_SEED_BYTES: usize = 32;
+
 /// The port of a deployed proxy's admin interface, on loopback.
 pub const ADMIN_PORT: u16 = 19_000;
 

@@ -1,14 +1,17 @@
 //! Logins at a real OpenID provider.
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::client::{Connection, Response};
+use portcullis_tests::client::{Connection, Response, Target};
+use portcullis_tests::echo::Echo;
 use portcullis_tests::openid::{Browser, CLIENT, OpenId, SECRET};
-use portcullis_tests::process::signal;
+use portcullis_tests::portcullis::Portcullis;
+use portcullis_tests::process::{envoy_binary, signal};
 use portcullis_tests::wait::{TIMEOUT, eventually};
+use portcullis_tests::{objects, ports};
 use tokio::sync::Mutex;
 
-use super::HOST;
 use super::guards::{World, policy};
+use super::{HOST, route};
 
 /// Where people come back to, unless an extension says so.
 const BACK: &str = "http://plain.example/oauth2/redirect";
@@ -175,6 +178,40 @@ async fn people_log_in_at_a_provider_and_a_login_by_one_extension_is_none_for_an
     ensure!(left.header("location").as_deref() == Some("http://plain.example/"), "{left:?}");
     expect(&browser.get("/").await?, 302)?;
     world.portcullis.was_never_refused().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_shows_the_tokens_of_a_login() -> Result<()> {
+    const TAKEN: &str = "gcm.taken-from-somebody";
+    let provider = OpenId::start(&[BACK]).await?;
+    let (echo, port) = (Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?, ports::free_port()?);
+    let files = [
+        ("gateway.yaml", objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")])),
+        ("backend.yaml", objects::service("backend", &echo) + &&service(&provider) + &client(SECRET)),
+        ("extension.yaml", extension("login", &provider, "")),
+        ("policy.yaml", policy("oauth2: {extensionRef: {name: login}}")),
+        ("route.yaml", route("")),
+    ];
+    let files = files.map(|(name, content)| (name.to_owned(), content));
+    let envoy = envoy_binary()?.to_string_lossy().into_owned();
+    let debug = ["--log-level", "debug", "--envoy", &envoy].map(ToOwned::to_owned);
+    let portcullis = Portcullis::start_with(&files, &debug).await?;
+    let mut browser = Browser::new(Target::local(port), HOST);
+    eventually(TIMEOUT, async || expect(&browser.clone().get("/").await?, 302)).await?;
+    let back = browser.log_in(&provider, "/").await?;
+    expect(&browser.get(&back).await?, 302)?;
+    expect(&browser.get("/").await?, 200)?;
+    let mut forger = browser.clone();
+    let cookies = forger.cookies.iter_mut().filter(|(name, _)| name.contains("Token"));
+    cookies.for_each(|(_, value)| TAKEN.clone_into(value));
+    expect(&forger.get("/").await?, 302)?;
+    let log = portcullis.log();
+    ensure!(log.contains("envoy"), "it logs nothing of a proxy: {log}");
+    let tokens = browser.cookies.iter().filter(|(name, _)| name.contains("Token") || name.contains("HMAC"));
+    for shown in tokens.map(|(_, value)| value.as_str()).chain([TAKEN]) {
+        ensure!(!log.contains(shown), "it shows {shown}: {log}");
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use ir::settings::LOGIN_SEED_BYTES;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, api::PostParams};
 use tokio::{
@@ -15,10 +16,8 @@ use tokio::{
 };
 
 /// The bytes.
-pub type Seed = [u8; BYTES];
+pub type Seed = [u8; LOGIN_SEED_BYTES];
 
-/// How many they are.
-const BYTES: usize = 32;
 /// The key of the Secret.
 const KEY: &str = "seed";
 /// How often one looks whether somebody wrote.
@@ -30,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A seed that nobody guesses; none if the machine has no randomness to give.
 pub fn random() -> Option<Seed> {
-    let mut seed = [0; BYTES];
+    let mut seed = [0; LOGIN_SEED_BYTES];
     aws_lc_rs::rand::fill(&mut seed).ok()?;
     Some(seed)
 }
@@ -42,7 +41,7 @@ enum SeedError {
     Api(#[from] Box<kube::Error>),
     #[error("the API server did not answer in time")]
     Timeout,
-    #[error("{KEY:?} of the Secret has {0} bytes and not {BYTES}; delete it, and everybody logs in again")]
+    #[error("{KEY:?} of the Secret has {0} bytes and not {LOGIN_SEED_BYTES}; delete it, and everybody logs in again")]
     Length(usize),
     #[error("this machine has no randomness to give")]
     Random,

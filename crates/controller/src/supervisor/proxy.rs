@@ -8,7 +8,7 @@ use std::{
 };
 
 use envoy::bootstrap::{AdminAddress, bootstrap, bootstrap_json};
-use ir::NsName;
+use ir::{NsName, settings::LOGIN_LOG_LEVEL};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
@@ -135,12 +135,14 @@ fn under_way(stats: &str) -> bool {
 
 fn command(supervisor: &Supervisor, bootstrap: &Path) -> Command {
     let mut command = Command::new(&supervisor.envoy);
+    let (component, level) = LOGIN_LOG_LEVEL;
     command
         .arg("--config-path")
         .arg(bootstrap)
         // No memory is shared with other Envoys of this host, so they need no numbers of their own.
         .arg("--disable-hot-restart")
         .args(["--log-format", "%l %n: %v"])
+        .args(["--component-log-level", &format!("{component}:{level}")])
         .args(["--drain-time-s", &supervisor.edge.drain_timeout.as_secs().max(1).to_string()])
         .args(["--drain-strategy", "immediate"])
         .stdin(Stdio::null())

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use ir::settings::LOGIN_LOG_LEVEL;
 use serde_json::{Map, Value, json};
 
 use super::{BOOTSTRAP_FILE, CONFIG_FOLDER, DRAIN_FILE, Rendering, TOKEN_FILE, drain};
@@ -220,8 +221,10 @@ fn arguments(plan: &Rendering<'_>) -> Vec<String> {
     let container = &plan.plan.parameters.kube.envoy_container;
     let settings = plan.settings;
     let bootstrap = &container.bootstrap;
-    let components: Vec<_> =
-        bootstrap.component_log_levels.iter().map(|(component, level)| format!("{component}:{level}")).collect();
+    let (component, level) = LOGIN_LOG_LEVEL;
+    let mut components: BTreeMap<&str, &str> = [(component, level)].into();
+    components.extend(bootstrap.component_log_levels.iter().map(|(component, level)| (&**component, &**level)));
+    let components: Vec<_> = components.iter().map(|(component, level)| format!("{component}:{level}")).collect();
     // Envoy does not start if it is told something twice.
     let named = |flag: &str| {
         let short = if flag == "--log-level" { "-l" } else { flag };

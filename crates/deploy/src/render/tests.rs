@@ -249,6 +249,20 @@ fn what_extra_arguments_say_is_not_said_twice() {
 }
 
 #[test]
+fn a_proxy_logs_no_tokens_of_logins_unless_somebody_asks_for_it() {
+    let levels = |text: &str| {
+        let pod = pod(&Plan { parameters: parameters(text), ..plan() });
+        let arguments = pod["containers"][0]["args"].as_array().cloned().expect("a list");
+        let flag = arguments.iter().position(|argument| argument == "--component-log-level").expect("it is said");
+        arguments[flag + 1].clone()
+    };
+    assert_eq!(levels("kube: {}"), "oauth2:critical");
+    assert_eq!(levels("kube: {envoyContainer: {bootstrap: {logLevel: debug}}}"), "oauth2:critical");
+    let asked = "kube: {envoyContainer: {bootstrap: {componentLogLevels: {http2: trace, oauth2: info}}}}";
+    assert_eq!(levels(asked), "http2:trace,oauth2:info");
+}
+
+#[test]
 fn no_drain_means_no_hook_and_no_configuration_for_it() {
     let plan = Plan { parameters: parameters("kube: {podTemplate: {gracefulShutdown: {enabled: false}}}"), ..plan() };
     assert_eq!(pod(&plan)["containers"][0].get("lifecycle"), None);

@@ -6,16 +6,13 @@
 
 use std::{fmt, sync::Arc};
 
-use ir::NsName;
+use ir::{NsName, settings::LOGIN_SEED_BYTES};
 
 /// What keys of logins are made from: random bytes that nobody guesses.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Seed(Arc<[u8; Self::BYTES]>);
+pub struct Seed(Arc<[u8; LOGIN_SEED_BYTES]>);
 
 impl Seed {
-    /// How many bytes it has.
-    pub const BYTES: usize = 32;
-
     /// These bytes, if there are as many as there must be.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         Some(Self(Arc::new(bytes.try_into().ok()?)))
@@ -23,7 +20,7 @@ impl Seed {
 
     /// Stands for the seed of who serves, where nothing is served and what is made of it is not shown.
     pub fn unserved() -> Self {
-        Self(Arc::new([0; Self::BYTES]))
+        Self(Arc::new([0; LOGIN_SEED_BYTES]))
     }
 
     /// The key of an extension at a Gateway. Neither name has a slash or a line break in its parts, so no two have the same.
@@ -45,7 +42,7 @@ mod tests {
 
     #[test]
     fn no_two_gateways_and_no_two_extensions_have_a_key_in_common() {
-        let seed = |byte| Seed::new(&[byte; Seed::BYTES]).expect("a seed");
+        let seed = |byte| Seed::new(&[byte; LOGIN_SEED_BYTES]).expect("a seed");
         let (one, other) = (NsName::new("infra", "edge"), NsName::new("apps", "login"));
         let key = seed(1).key(&one, &other);
         assert_eq!(key, seed(1).key(&one, &other));
