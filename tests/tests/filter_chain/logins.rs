@@ -181,6 +181,38 @@ async fn people_log_in_at_a_provider_and_a_login_by_one_extension_is_none_for_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_token_is_taken_where_that_is_written_and_nowhere_else() -> Result<()> {
+    let provider = OpenId::start(&[BACK]).await?;
+    let world = start(&provider).await?;
+    let with = |more: &str| extension("login", &provider, more).replace("profile", "profile, offline_access");
+    let on = "cookies: {disableRefreshTokenSetCookie: false}";
+    world.portcullis.write("e-extensions.yaml", &with(on))?;
+    world.portcullis.write("policy.yaml", &policy("oauth2: {extensionRef: {name: login}}"))?;
+    let browser = Mutex::new(logged_in(&world, &provider).await?);
+    // With no other cookie: Envoy looks at none, which is why it has to be written. Each answer brings another one.
+    let get = async || {
+        let mut browser = browser.lock().await;
+        browser.cookies.retain(|name, _| name.starts_with("__Host-RefreshToken"));
+        ensure!(browser.cookies.len() == 1, "there is none");
+        browser.get("/").await
+    };
+    for _ in 0..2 {
+        expect(&get().await?, 200)?;
+    }
+
+    for off in ["", "cookies: {disableRefreshTokenSetCookie: true}"] {
+        world.portcullis.write("e-extensions.yaml", &with(off))?;
+        eventually(TIMEOUT, async || expect(&get().await?, 302)).await?;
+        let mut known = Browser::new(world.target.clone(), HOST);
+        let back = known.log_in(&provider, "/").await?;
+        expect(&known.get(&back).await?, 302)?;
+        expect(&known.get("/").await?, 200)?;
+        ensure!(!known.cookies.keys().any(|name| name.contains("RefreshToken")), "{:?}", known.cookies.keys());
+    }
+    world.portcullis.was_never_refused().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_log_shows_the_tokens_of_a_login() -> Result<()> {
     const TAKEN: &str = "gcm.taken-from-somebody";
     let provider = OpenId::start(&[BACK]).await?;
