@@ -266,10 +266,10 @@ fn exact(path: String) -> PathMatcher {
 
 /// Envoy puts it as it is where people log in, and into the form by which it asks for tokens.
 fn client_id(id: &str) -> Result<String, Problem> {
-    let is_sound = |c: char| c.is_ascii_graphic() && !r##"&#%+""##.contains(c);
+    let is_sound = |c: char| c.is_ascii_graphic() && !r#"&#%+""#.contains(c);
     if id.is_empty() || id.len() > LONGEST || !id.chars().all(is_sound) {
         let message = format!(
-            r##"it is not a name of 1 to {LONGEST} letters, digits and signs without & # % + and "; correct it"##
+            r#"it is not a name of 1 to {LONGEST} letters, digits and signs without & # % + and "; correct it"#
         );
         return Err(problem("oauth2.credentials.clientID", message));
     }
