@@ -10,7 +10,7 @@ mod judge;
 
 use std::collections::BTreeMap;
 
-use ir::Settings;
+use ir::{Settings, settings::LOGIN_SEED_BYTES};
 use judge::{Sent, refused};
 use proptest::strategy::ValueTree;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn place() -> Place {
 /// The world in a translator. What does not decode is no object.
 fn translator(world: &[Value], settings: Settings) -> Translator {
     let mut translator = Translator::new(settings);
-    translator.set_login_seed(LoginSeed::new(&[7; LoginSeed::BYTES]));
+    translator.set_login_seed(LoginSeed::new(&[7; LOGIN_SEED_BYTES]));
     for manifest in world {
         if let Ok(decoded) = api::decode(manifest.clone()) {
             translator.apply(Change::Put(decoded.object));
