@@ -219,7 +219,7 @@ async fn no_log_shows_the_tokens_of_a_login() -> Result<()> {
     let (echo, port) = (Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?, ports::free_port()?);
     let files = [
         ("gateway.yaml", objects::gateway(&[format!("{{name: http, port: {port}, protocol: HTTP}}")])),
-        ("backend.yaml", objects::service("backend", &echo) + &&service(&provider) + &client(SECRET)),
+        ("backend.yaml", objects::service("backend", &echo) + &service(&provider) + &client(SECRET)),
         ("extension.yaml", extension("login", &provider, "")),
         ("policy.yaml", policy("oauth2: {extensionRef: {name: login}}")),
         ("route.yaml", route("")),
