@@ -1,6 +1,6 @@
 //! `tracing`: which requests are traced, and what their spans say.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::traffic_policy::TrafficPolicySpec;
 use envoy_types::pb::envoy::{
@@ -28,6 +28,10 @@ use super::{Deep, Refused, Unit, spec};
 
 /// As the CRD has it.
 const MOST_ATTRIBUTES: usize = 16;
+/// The most bytes of names, literals and default values, which a proxy holds for each span that is not told yet.
+const MOST_BYTES: usize = 4096;
+/// The longest value of a header that an attribute tells, in bytes.
+const LONGEST_HEADER: usize = 4096;
 
 /// Which requests are traced, and what their spans say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +176,11 @@ impl Unit for Tracing {
         self.off
     }
 
+    fn excess(&self) -> Option<Refused> {
+        let message = EnvoyTracing::decode(&*self.message).ok()?;
+        bounded(&message.custom_tags, "attributes").err()
+    }
+
     fn apply(&self, rule: &mut Handling) -> bool {
         rule.by_policy.tracing = Some(self.message.clone());
         true
@@ -200,7 +209,43 @@ impl Unit for Tracing {
 pub(crate) fn attributes(written: &[Attribute]) -> Result<Vec<CustomTag>, Refused> {
     spec::at_most(written, "attributes", MOST_ATTRIBUTES)?;
     let tags = written.iter().enumerate();
-    tags.map(|(index, attribute)| attribute.read(&format!("attributes[{index}]"))).collect()
+    let tags = tags.map(|(index, attribute)| attribute.read(&format!("attributes[{index}]")));
+    let tags = tags.collect::<Result<Vec<_>, _>>()?;
+    bounded(&tags, "attributes")?;
+    Ok(tags)
+}
+
+/// Refuses attributes that have a proxy hold too much for a span, be they of one policy or of several that are merged.
+fn bounded(tags: &[CustomTag], field: &str) -> Result<(), Refused> {
+    spec::at_most(tags, field, MOST_ATTRIBUTES)?;
+    let text = |tag: &CustomTag| match &tag.r#type {
+        Some(Type::Literal(literal)) => literal.value.len(),
+        Some(Type::RequestHeader(header)) => header.default_value.len(),
+        Some(Type::Metadata(metadata)) => metadata.default_value.len(),
+        Some(Type::Environment(_) | Type::Value(_)) | None => 0,
+    };
+    let bytes: usize = tags.iter().map(|tag| tag.tag.len() + text(tag)).sum();
+    if bytes > MOST_BYTES {
+        let message = format!(
+            "their names, literals and default values have {bytes} bytes, and {MOST_BYTES} are the most, since a proxy holds \
+             them for each span; shorten them, or leave some out"
+        );
+        return Err(Refused::new(field, message));
+    }
+    // All of them together are no more than the headers of a request.
+    let mut whole = BTreeSet::new();
+    for tag in tags {
+        if let Some(Type::RequestHeader(header)) = &tag.r#type
+            && !whole.insert(&header.name)
+        {
+            let message = format!(
+                "two tell header {:?} with a default value, which is told in whole; remove one of them, or its default value",
+                header.name
+            );
+            return Err(Refused::new(field, message));
+        }
+    }
+    Ok(())
 }
 
 impl Attribute {
@@ -220,7 +265,12 @@ impl Attribute {
             }
             (None, Some(RequestHeader { name, default_value }), None) => {
                 let name = header::name(name).map_err(Refused::at(&format!("{field}.requestHeader.name")))?;
-                Type::RequestHeader(custom_tag::Header { name, default_value: default_value.clone() })
+                // No operator of Envoy's formats has a default value.
+                if default_value.is_empty() {
+                    Type::Value(format!("%REQ({name}):{LONGEST_HEADER}%"))
+                } else {
+                    Type::RequestHeader(custom_tag::Header { name, default_value: default_value.clone() })
+                }
             }
             (None, None, Some(FromMetadata { kind, metadata_key, default_value })) => {
                 let kind = match &**kind {

@@ -251,6 +251,10 @@ fn what_no_server_could_be_told_is_refused() {
             "attributes[0].environment",
         ),
         (
+            traces(json!({"attributes": [{"name": "a", "literal": {"value": "v".repeat(4096)}}]}), json!({})),
+            "attributes: their names, literals and default values have 4097 bytes",
+        ),
+        (
             of_http("accessLog", json!([{"grpcService": logs("s"), "openTelemetry": {"grpcService": logs("s")}}])),
             "exactly one",
         ),

@@ -148,3 +148,21 @@ fn acls_that_have_too_many_ranges_together_let_nobody_through() {
     let [slot, ..] = &merged.slots()[..] else { panic!("no slot") };
     assert!(slot.config.len() < 2 * units(nobody)[0].slots()[0].config.len(), "{} bytes", slot.config.len());
 }
+
+#[test]
+fn attributes_that_come_together_are_bounded_as_those_of_one_policy_are() {
+    let many = |letter: char, count: usize, bytes: usize| {
+        let attribute = |index| json!({"name": format!("{letter}{index}"), "literal": {"value": "v".repeat(bytes)}});
+        let attributes: Vec<_> = (0..count).map(attribute).collect();
+        units(json!({"tracing": {"attributes": attributes}})).remove(0)
+    };
+    let both = |one: AnyUnit, other: &AnyUnit| one.over(other).expect("they are merged").excess();
+    assert_eq!(both(many('a', 8, 100), &many('b', 8, 100)), None);
+    for (problem, words) in [
+        (both(many('a', 9, 100), &many('b', 8, 100)), "17 entries, and 16 are the most"),
+        (both(many('a', 8, 300), &many('b', 8, 300)), "have 4832 bytes, and 4096 are the most"),
+    ] {
+        let problem = problem.expect("too much").to_string();
+        assert!(problem.contains(words), "{problem}");
+    }
+}

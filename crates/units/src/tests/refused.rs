@@ -140,6 +140,29 @@ fn what_is_wrong_with_redirects_copies_and_statistics_is_told_with_its_field() {
         (json!({"tracing": {"disable": {}, "attributes": []}}), "spec.tracing.disable", "beside"),
         (json!({"tracing": {"attributes": [{"name": "a"}]}}), "spec.tracing.attributes[0]", "one of"),
         (
+            json!({"tracing": {"attributes": [{"name": "a", "literal": {"value": "v".repeat(4096)}}]}}),
+            "spec.tracing.attributes",
+            "have 4097 bytes, and 4096 are the most, since a proxy holds them for each span; shorten them",
+        ),
+        (
+            json!({"tracing": {"attributes": [
+                {"name": "a", "literal": {"value": "v".repeat(2048)}},
+                {"name": "b", "requestHeader": {"name": "x-a", "defaultValue": "v".repeat(1024)}},
+                {"name": "c", "metadata": {"kind": "Request", "metadataKey": {"key": "a", "path": [{"key": "b"}]},
+                    "defaultValue": "v".repeat(1024)}},
+            ]}}),
+            "spec.tracing.attributes",
+            "have 4099 bytes",
+        ),
+        (
+            json!({"tracing": {"attributes": [
+                {"name": "a", "requestHeader": {"name": "x-a", "defaultValue": "1"}},
+                {"name": "b", "requestHeader": {"name": "X-A", "defaultValue": "2"}},
+            ]}}),
+            "spec.tracing.attributes",
+            "two tell header \"x-a\" with a default value",
+        ),
+        (
             json!({"tracing": {"attributes": [{"name": "", "literal": {"value": "a"}}]}}),
             "spec.tracing.attributes[0].name",
             "empty",
