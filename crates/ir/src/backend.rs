@@ -163,6 +163,23 @@ pub struct ClusterLimits {
     pub buffer_bytes: u32,
 }
 
+impl ClusterLimits {
+    /// Calls by which a server is told something, under way and waiting, at most: a proxy holds for each what it tells.
+    pub const TOLD: u32 = 64;
+
+    /// The same for a cluster of servers that are told: what they do not take is dropped, and no request waits for it.
+    #[must_use]
+    pub fn of_told(self) -> Self {
+        let least = |limit: u32| limit.min(Self::TOLD);
+        Self {
+            pending_requests: least(self.pending_requests),
+            requests: least(self.requests),
+            retries: least(self.retries),
+            ..self
+        }
+    }
+}
+
 /// The endpoints of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Assignment {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::backend::Destination;
+use crate::backend::{Asked, Destination};
 
 /// Values by name, in the order in which they are written.
 pub type Pairs<T> = Arc<[(Arc<str>, T)]>;
@@ -10,9 +10,12 @@ pub type Pairs<T> = Arc<[(Arc<str>, T)]>;
 /// A server that is told, in gRPC.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Sink {
-    /// Whom it means. Its cluster is always that of [`Asked::Grpc`](crate::backend::Asked), whatever is known of it, so that
-    /// nothing but what is written names another.
+    /// Whom it means. Its cluster has the same name whatever is known of it, so that nothing but what is written names
+    /// another.
     pub to: Destination,
+    /// Whether each call is told something and ends, so that as many are under way as nobody takes. Else a proxy has one
+    /// for each of its workers, and drops what that does not take.
+    pub unary: bool,
     /// Whether it can be told; else it has no cluster, and what it would be told is lost.
     pub is_there: bool,
     /// The host that it is called by.
@@ -27,6 +30,18 @@ pub struct Sink {
     pub max_answer_bytes: Option<u32>,
     /// Whether it gets no header of Envoy's own.
     pub skip_envoy_headers: bool,
+}
+
+/// The name of the cluster of a server that is told in calls of their own, which has bounds of its own.
+pub fn told_cluster_name(to: &Destination) -> String {
+    format!("{}/told", to.cluster_name())
+}
+
+impl Sink {
+    /// The name of its cluster: behind that of whom it means stands `/told`, or `/grpc` as in [`Asked::Grpc`].
+    pub fn cluster_name(&self) -> String {
+        if self.unary { told_cluster_name(&self.to) } else { Asked::Grpc(self.to.clone()).cluster_name() }
+    }
 }
 
 impl fmt::Debug for Sink {

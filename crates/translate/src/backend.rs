@@ -173,7 +173,7 @@ impl Lookup for ClusterBytes {
             (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
             (None, _) => return None,
         };
-        let protocol = if matches!(key, ClusterId::Grpc(_)) { Protocol::H2c } else { spoken };
+        let protocol = if matches!(key, ClusterId::Grpc(_) | ClusterId::Told(_)) { Protocol::H2c } else { spoken };
         let config = scope.get::<Config>(&())?;
         // What looks whether an endpoint is local lets pass what no client sends.
         if !matches!(key, ClusterId::To(_)) && !hosts.is_empty() && !config.local_backends {
@@ -190,7 +190,7 @@ impl Lookup for ClusterBytes {
             protocol,
             weighted_localities: matches!(key, ClusterId::Rule(..)),
             connect_timeout: config.connect_timeout,
-            limits: config.cluster,
+            limits: if matches!(key, ClusterId::Told(_)) { config.cluster.of_told() } else { config.cluster },
         }))
     }
 

@@ -213,7 +213,7 @@ impl Derived for ToldOf {
     fn compute(scope: &Emitter<'_>, key: &(NsName, Port)) -> Option<()> {
         let merged = scope.get::<DownstreamOf>(key)?;
         for sink in merged.config.http.sinks().filter(|sink| sink.is_there) {
-            let cluster = (key.0.clone(), ClusterId::Grpc(sink.to.clone()));
+            let cluster = (key.0.clone(), ClusterId::from(sink));
             scope.demand::<AskedCluster>(cluster.clone());
             scope.demand::<ServedCluster>(cluster);
         }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::client::{self, Connection, Request, Target};
+use portcullis_tests::client::{self, Connection, Request, Response, Target};
 use portcullis_tests::collector::{Collector, Record};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
@@ -42,19 +42,14 @@ impl World {
     }
 
     async fn answers(&self, request: &Request) -> Result<()> {
-        let answered = eventually(TIMEOUT, async || {
-            let response = client::send(&self.target(), request).await?;
-            ensure!(response.status == 200, "{} {}", response.status, response.body);
-            Ok(())
-        });
+        let answered = eventually(TIMEOUT, async || served(&client::send(&self.target(), request).await?));
         answered.await.with_context(|| self.portcullis.log_tail())
     }
 
     /// Sends requests until something is told.
     async fn told<T>(&self, request: &Request, told: impl Fn() -> Option<T>) -> Result<T> {
         let told = eventually(TIMEOUT, async || {
-            let response = client::send(&self.target(), request).await?;
-            ensure!(response.status == 200, "{} {}", response.status, response.body);
+            served(&client::send(&self.target(), request).await?)?;
             told().context("nobody is told")
         });
         told.await.with_context(|| self.envoy.log_tail())
@@ -67,11 +62,23 @@ impl World {
         Ok(of_listener.filter(|(name, _)| name.contains(".tracing.random_sampling")).map(|(_, count)| count).sum())
     }
 
+    /// Bytes that the proxy holds.
+    async fn memory(&self) -> Result<u64> {
+        let memory = self.envoy.admin("/memory").await?;
+        let memory: serde_json::Value = serde_json::from_str(&memory.body)?;
+        memory["allocated"].as_str().and_then(|bytes| bytes.parse().ok()).context("no number of bytes")
+    }
+
     async fn end(mut self) -> Result<()> {
         self.portcullis.was_never_refused().await?;
         self.portcullis.check()?;
         self.envoy.check().await
     }
+}
+
+fn served(response: &Response) -> Result<()> {
+    ensure!(response.status == 200, "{} {}", response.status, response.body);
+    Ok(())
 }
 
 fn policy(http: &str) -> String {
@@ -161,21 +168,21 @@ async fn requests_are_served_while_nobody_can_be_told_and_whoever_comes_later_is
     world.answers(&get("/early")).await?;
     let before = Mutex::new(Connection::open(&world.target()).await?);
     let request = get("/late").header("x-asked", "yes");
-    ensure!(before.lock().await.send(&request).await?.status == 200, "it is not served");
+    served(&before.lock().await.send(&request).await?)?;
 
     // One that takes connections and says nothing.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     world.portcullis.write("collector.yaml", &objects::service_at("collector", silent.local_addr()?))?;
     silent.accept().await?;
     for _ in 0..20 {
-        ensure!(before.lock().await.send(&request).await?.status == 200, "it is not served");
+        served(&before.lock().await.send(&request).await?)?;
     }
     ensure!(before.lock().await.is_open(), "a server that comes drained the listener");
 
     let collector = Collector::start(0).await?;
     world.portcullis.write("collector.yaml", &objects::service_at("collector", collector.address()))?;
     let told = eventually(TIMEOUT, async || {
-        ensure!(before.lock().await.send(&request).await?.status == 200, "it is not served");
+        served(&before.lock().await.send(&request).await?)?;
         let (entries, records, spans) = (collector.entries(), collector.records(), collector.spans());
         ensure!(!entries.is_empty() && !records.is_empty() && !spans.is_empty(), "{records:?} {spans:?}");
         Ok(())
@@ -186,9 +193,42 @@ async fn requests_are_served_while_nobody_can_be_told_and_whoever_comes_later_is
     drop(collector);
     world.portcullis.write("collector.yaml", "")?;
     for _ in 0..20 {
-        ensure!(before.lock().await.send(&request).await?.status == 200, "it is not served");
+        served(&before.lock().await.send(&request).await?)?;
     }
     ensure!(before.lock().await.is_open(), "a server that goes drained the listener");
+    world.end().await
+}
+
+/// What it does not take is held by the proxy, of which all tenants have a part: 64 KiB for each of these requests, twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_costs_a_proxy_little_however_much_it_is_told() -> Result<()> {
+    let header = "%REQ(x-long)%".repeat(16);
+    let attributes: Vec<_> =
+        (0..15).map(|index| format!("{{name: a{index}, requestHeader: {{name: x-long}}}}")).collect();
+    let http = format!(
+        r#"{{tracing: {{provider: {{openTelemetry: {{grpcService: {{{TO}}}}}}}, attributes: [{}]}},
+      accessLog: [{{openTelemetry: {{grpcService: {{{TO}, logName: records}}, body: "{header}"}}}}]}}"#,
+        attributes.join(", ")
+    );
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let world = World::start(&http, Some(silent.local_addr()?)).await?;
+    let request = get("/long").header("x-long", &"v".repeat(8192));
+    world.answers(&request).await?;
+    let _held = silent.accept().await?;
+    let before = world.memory().await?;
+    let connection = Mutex::new(Connection::open(&world.target()).await?);
+    for _ in 0..3000 {
+        served(&connection.lock().await.send(&request).await?)?;
+    }
+    let dropped = eventually(TIMEOUT, async || {
+        let stats = world.envoy.stats().await?;
+        let dropped = stats.get("cluster.service/infra/collector/80/told.upstream_rq_active_overflow").copied();
+        ensure!(dropped.is_some_and(|dropped| dropped > 0), "{dropped:?}");
+        Ok(())
+    });
+    dropped.await.context("nothing was dropped")?;
+    let more = world.memory().await?.saturating_sub(before);
+    ensure!(more < 96 << 20, "{more} bytes for what nobody takes");
     world.end().await
 }
 
@@ -212,10 +252,10 @@ async fn spans_say_what_listener_and_route_ask_for() -> Result<()> {
 
     // A connection that was there before follows the route.
     let before = Mutex::new(Connection::open(&world.target()).await?);
-    ensure!(before.lock().await.send(&request).await?.status == 200);
+    served(&before.lock().await.send(&request).await?)?;
     world.portcullis.write("traffic.yaml", &traffic_policy("{attributes: [{name: tier, literal: {value: route}}]}"))?;
     let told = eventually(TIMEOUT, async || {
-        ensure!(before.lock().await.send(&request).await?.status == 200);
+        served(&before.lock().await.send(&request).await?)?;
         find("tier", "route")().context("no span says so")
     });
     told.await?;
@@ -223,7 +263,7 @@ async fn spans_say_what_listener_and_route_ask_for() -> Result<()> {
     world.portcullis.write("traffic.yaml", &traffic_policy("{disable: {}}"))?;
     let off = eventually(TIMEOUT, async || {
         let traced = world.traced().await?;
-        ensure!(before.lock().await.send(&request).await?.status == 200);
+        served(&before.lock().await.send(&request).await?)?;
         ensure!(world.traced().await? == traced, "it is traced");
         Ok(())
     });

@@ -29,7 +29,6 @@ use envoy_types::pb::{
 };
 use ir::{
     NsName,
-    backend::Asked,
     telemetry::{RemoteLog, RemoteSays, Sink, TelemetryValue, Tracing},
 };
 use prost::Message;
@@ -109,7 +108,7 @@ fn service_name(gateway: &NsName) -> String {
 
 fn service(sink: &Sink) -> GrpcService {
     let target = EnvoyGrpc {
-        cluster_name: Asked::Grpc(sink.to.clone()).cluster_name(),
+        cluster_name: sink.cluster_name(),
         authority: sink.authority.to_string(),
         max_receive_message_length: sink.max_answer_bytes.map(uint32),
         skip_envoy_headers: sink.skip_envoy_headers,

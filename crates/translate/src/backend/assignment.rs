@@ -15,7 +15,7 @@ use crate::tables::backend::{AssignmentBytes, ClusterId, SessionCluster};
 impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
-            ClusterId::To(to) | ClusterId::Grpc(to) => localities_of(scope, to)?,
+            ClusterId::To(to) | ClusterId::Grpc(to) | ClusterId::Told(to) => localities_of(scope, to)?,
             ClusterId::Own(name) => localities_of(scope, &Destination::Backend(name.clone()))?,
             ClusterId::Rule(chain, rule) => {
                 let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;

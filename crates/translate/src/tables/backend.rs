@@ -7,6 +7,7 @@ use envoy::resource::Encoded;
 use ir::{
     Chain, NsName, Port, Problem, Reason,
     backend::{Asked, Destination, Protocol, ServicePort},
+    telemetry::{Sink, told_cluster_name},
     upstream::HashPolicy,
 };
 use units::upstream::UpstreamSaid;
@@ -35,6 +36,8 @@ pub(crate) enum ClusterId {
     Own(NsName),
     /// The same of any backend that is asked in gRPC, and does not say that it speaks HTTP/2.
     Grpc(Destination),
+    /// The same of whoever is told of requests, in calls of which few are under way at a time.
+    Told(Destination),
     /// All backends of a rule in one, a weighted locality each, so that a session can hold across them.
     Rule(Chain, u32),
 }
@@ -43,7 +46,7 @@ impl ClusterId {
     /// The backend, if it is of one.
     pub(crate) fn to(&self) -> Option<Destination> {
         match self {
-            Self::To(to) | Self::Grpc(to) => Some(to.clone()),
+            Self::To(to) | Self::Grpc(to) | Self::Told(to) => Some(to.clone()),
             Self::Own(name) => Some(Destination::Backend(name.clone())),
             Self::Rule(..) => None,
         }
@@ -55,6 +58,7 @@ impl ClusterId {
             Self::To(destination) => destination.cluster_name(),
             Self::Own(name) => Asked::Backend(name.clone()).cluster_name(),
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
+            Self::Told(to) => told_cluster_name(to),
             Self::Rule(chain, rule) => {
                 let route = chain.route();
                 let name = format!("{}/{}/rule/{rule}", route.kind.lower_case(), route.name);
@@ -71,6 +75,13 @@ impl From<&Asked> for ClusterId {
             Asked::Backend(name) => Self::Own(name.clone()),
             Asked::Grpc(to) => Self::Grpc(to.clone()),
         }
+    }
+}
+
+impl From<&Sink> for ClusterId {
+    fn from(sink: &Sink) -> Self {
+        let to = sink.to.clone();
+        if sink.unary { Self::Told(to) } else { Self::Grpc(to) }
     }
 }
 

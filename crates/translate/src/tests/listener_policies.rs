@@ -184,6 +184,29 @@ fn a_server_that_comes_or_goes_changes_no_byte_of_a_listener() {
     assert_eq!(scene.resource("infra/neighbour", ResourceKind::Cluster, TOLD), None);
 }
 
+/// What a server does not take is held by the proxy: a call at a time that is told something.
+#[test]
+fn whoever_is_told_in_calls_has_a_cluster_of_its_own_that_takes_few_at_a_time() {
+    let to = json!({"grpcService": {"backendRef": {"name": "collector", "port": 80}}});
+    let mut log = to.clone();
+    log["grpcService"]["logName"] = json!("records");
+    let logs = json!([{"openTelemetry": log}, {"grpcService": log["grpcService"]}]);
+    let http = json!({"accessLog": logs, "tracing": {"provider": {"openTelemetry": to}}});
+    let scene = scene([policy("p", json!({"default": {"httpSettings": http}})), collector("infra")]);
+    let manager = manager(&scene, 80);
+    let told = "service/infra/collector/80/told";
+    assert_eq!(manager["tracing"]["provider"]["typedConfig"]["grpcService"]["envoyGrpc"]["clusterName"], told);
+    assert_eq!(manager["accessLog"][1]["typedConfig"]["grpcService"]["envoyGrpc"]["clusterName"], told);
+    let most = |name: &str| {
+        let cluster = scene.resource("infra/edge", ResourceKind::Cluster, name).expect("it is served");
+        let bounds = &cluster["circuitBreakers"]["thresholds"][0];
+        [&bounds["maxRequests"], &bounds["maxPendingRequests"]].map(|bound| bound.as_u64().expect("a number"))
+    };
+    assert_eq!(most(told), [64, 64]);
+    // A stream is there for each worker, and drops what nobody takes.
+    assert_eq!(most(TOLD), [10_000, 10_000]);
+}
+
 #[test]
 fn nobody_of_another_namespace_is_told_without_its_grant() {
     let mut scene = scene([policy("p", logs_to("other")), collector("other")]);

@@ -149,6 +149,7 @@ pub(super) fn read(
         is_there,
         authority: authority.unwrap_or_else(host).into(),
         to,
+        unary,
         metadata,
         timeout,
         retries,

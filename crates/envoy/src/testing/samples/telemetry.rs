@@ -15,6 +15,7 @@ use validate::format;
 fn sink() -> Sink {
     Sink {
         to: Destination::Service(ServicePort::tcp(NsName::new("infra", "collector"), 4317)),
+        unary: true,
         is_there: false,
         authority: "collector.infra".into(),
         metadata: [("authorization".into(), "Bearer hush".into())].into(),
