@@ -19,6 +19,12 @@ use x509_parser::{
 /// Most keys of one set.
 pub const MOST_KEYS: usize = 128;
 
+/// Longest text that is read, in bytes: as much as 85 RSA keys of 4096 bits take.
+pub const MOST_BYTES: usize = 64 * 1024;
+
+/// What trying all keys with one token may cost at most, in verifications by P-256.
+pub const MOST_COST: usize = 128;
+
 /// The sizes of RSA keys, in bits: what RFC 7518 asks for at least, and what a proxy reckons with for each token.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
@@ -41,15 +47,17 @@ pub struct KeySet {
 /// # Errors
 /// Where there is none that can be used, or one that nobody may see: what is wrong and the remedy, without what is written.
 pub fn read(text: &str) -> Result<KeySet, String> {
+    if text.len() > MOST_BYTES {
+        return Err(format!("it has {} bytes, and {MOST_BYTES} are the most; leave some keys out", text.len()));
+    }
     let keys = if text.trim_start().starts_with("-----BEGIN ") { pem(text)? } else { set(text)? };
+    let (keys, cost) = (keys.keys, keys.cost);
     if keys.is_empty() {
         return Err("it has no key that tokens can be judged by: RSA, EC on P-256, P-384 or P-521, or Ed25519, for \
                     signatures; write one"
             .into());
     }
-    at_most(keys.len())?;
     let count = keys.len();
-    let cost = keys.iter().map(cost).sum();
     Ok(KeySet { json: json!({ "keys": keys }).to_string(), keys: count, cost })
 }
 
@@ -62,6 +70,27 @@ fn cost(key: &Value) -> usize {
     }
 }
 
+/// Keys that were read. No more is read of those that are too many: each costs.
+#[derive(Default)]
+struct Keys {
+    keys: Vec<Value>,
+    cost: usize,
+}
+
+impl Keys {
+    fn push(&mut self, key: Value) -> Result<(), String> {
+        self.cost += cost(&key);
+        self.keys.push(key);
+        if self.cost <= MOST_COST {
+            return Ok(());
+        }
+        Err(format!(
+            "its keys count more than {MOST_COST} together, which is the most: one for a key, 8 for P-384 and 16 for P-521; leave \
+             some out"
+        ))
+    }
+}
+
 fn at_most(keys: usize) -> Result<(), String> {
     if keys <= MOST_KEYS {
         return Ok(());
@@ -71,7 +100,7 @@ fn at_most(keys: usize) -> Result<(), String> {
 
 /// The keys of a set, or of a single key, in JSON. Those of other uses, and of kinds that Envoy does not know, are left out,
 /// as RFC 7517 has it.
-fn set(text: &str) -> Result<Vec<Value>, String> {
+fn set(text: &str) -> Result<Keys, String> {
     let shape = "it is no JSON Web Key Set, no such key and no public key in PEM; write one of these";
     let Ok(Value::Object(mut written)) = serde_json::from_str(text) else { return Err(shape.into()) };
     let keys = match written.remove("keys") {
@@ -80,11 +109,14 @@ fn set(text: &str) -> Result<Vec<Value>, String> {
         _ => return Err(shape.into()),
     };
     at_most(keys.len())?;
-    let keys = keys.into_iter().enumerate().map(|(index, key)| {
+    let mut read = Keys::default();
+    for (index, key) in keys.into_iter().enumerate() {
         let Value::Object(key) = key else { return Err(format!("key {index} is no mapping; correct it")) };
-        one(&key).map_err(|why| format!("key {index} {why}"))
-    });
-    keys.filter_map(Result::transpose).collect()
+        if let Some(key) = one(&key).map_err(|why| format!("key {index} {why}"))? {
+            read.push(key)?;
+        }
+    }
+    Ok(read)
 }
 
 /// One key as it is sent; none of one that tokens are not judged by.
@@ -215,10 +247,13 @@ fn with_alg(mut key: Value, alg: Option<&str>) -> Value {
 }
 
 /// The public keys of a text in PEM. RSA keys are for RS256, as kgateway has it.
-fn pem(text: &str) -> Result<Vec<Value>, String> {
-    let mut keys = Vec::new();
+fn pem(text: &str) -> Result<Keys, String> {
+    let mut keys = Keys::default();
     let mut labels = BTreeSet::new();
     for (index, block) in Pem::iter_from_buffer(text.as_bytes()).enumerate() {
+        if index >= MOST_KEYS {
+            return Err(format!("it has more than {MOST_KEYS} blocks; leave some out"));
+        }
         let block = block.map_err(|_| format!("block {index} is not PEM; correct it"))?;
         let broken = || format!("block {index} is no public key; correct it");
         if block.label.contains("PRIVATE") {
@@ -240,9 +275,11 @@ fn pem(text: &str) -> Result<Vec<Value>, String> {
                 continue;
             }
         };
-        keys.extend(key.map_err(|why| format!("block {index} {why}"))?);
+        if let Some(key) = key.map_err(|why| format!("block {index} {why}"))? {
+            keys.push(key)?;
+        }
     }
-    if let (true, Some(label)) = (keys.is_empty(), labels.first()) {
+    if let (true, Some(label)) = (keys.keys.is_empty(), labels.first()) {
         return Err(format!("it has a {label} and no public key; write a PUBLIC KEY"));
     }
     Ok(keys)
@@ -332,7 +369,24 @@ mod tests {
             let told = read(text).expect_err(text);
             assert!(told.contains(why) && !told.contains(secret), "{text}: {told}");
         }
-        let many: Vec<_> = std::iter::repeat_n(point(), 1_000).collect();
-        assert!(read_json(&json!({"keys": many})).expect_err("too many").contains("1000 keys, and 128"));
+        let many: Vec<_> = std::iter::repeat_n(point(), 129).collect();
+        assert!(read_json(&json!({"keys": many})).expect_err("too many").contains("129 keys, and 128"));
+    }
+
+    #[test]
+    fn what_is_too_much_is_not_read_to_its_end() {
+        let told = |text: &str| read(text).expect_err("too much");
+        let long = format!("{{\"keys\": [{}", " ".repeat(MOST_BYTES));
+        assert_eq!(told(&long), "it has 65546 bytes, and 65536 are the most; leave some keys out");
+        let pem = KeyPair::generate().expect("a key").public_key_pem();
+        let broken = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
+        assert_eq!(read(&pem.repeat(128)).expect("as many as there may be").keys, 128);
+        assert_eq!(told(&format!("{}{broken}", pem.repeat(128))), "it has more than 128 blocks; leave some out");
+        let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(told(&certificate.repeat(129)), "it has more than 128 blocks; leave some out");
+        let costly = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).expect("a key").public_key_pem();
+        assert_eq!(read(&costly.repeat(16)).expect("as many as there may be").cost, 128);
+        let told = told(&format!("{}{broken}", costly.repeat(17)));
+        assert!(told.contains("more than 128 together, which is the most: one for a key, 8 for P-384"), "{told}");
     }
 }

@@ -36,15 +36,12 @@ use envoy_types::pb::{
 use ir::{NsName, Problem, backend::Asked};
 use validate::{
     Invalid, duration, header, hostname,
-    jwks::{self, KeySet},
+    jwks::{self, KeySet, MOST_COST},
     name,
 };
 
 use super::{Follow, MOST_ATTEMPTS, TokenCounts, at, problem, timeout};
 use crate::{mutations, spec};
-
-/// What trying all keys of an extension with one token may cost, in verifications by P-256.
-const MOST_COST: usize = 128;
 
 /// What a server counts, whose keys nobody knows.
 const COST_OF_SERVER: usize = 16;
@@ -104,19 +101,20 @@ impl Jwt {
             headers.extend(claims.iter().map(|(_, header)| header.clone()));
             keys += own_keys;
             cost += own_cost;
+            // A token that names no key is tried with all of them, by a worker that serves nobody meanwhile. No further
+            // keys are read, which costs too.
+            if cost > MOST_COST {
+                let message = format!(
+                    "its keys count more than {MOST_COST} together, which is the most: one for a key, 8 for P-384, 16 for P-521 \
+                     and for a server; leave some out, or make several extensions"
+                );
+                return Err(problem("jwt.providers", message));
+            }
             providers.push((name, provider(written, source, claims, &field)?));
         }
         if headers.len() > MOST_HEADERS {
             let message =
                 format!("claims go to {} headers, and {MOST_HEADERS} are the most; leave some out", headers.len());
-            return Err(problem("jwt.providers", message));
-        }
-        // A token that names no key is tried with all of them, by a worker that serves nobody meanwhile.
-        if cost > MOST_COST {
-            let message = format!(
-                "its keys count {cost} together, and {MOST_COST} is the most: one for a key, 8 for P-384, 16 for P-521 and for a \
-                 server; leave some out, or make several extensions"
-            );
             return Err(problem("jwt.providers", message));
         }
         let names: Vec<_> = providers.iter().map(|(name, _)| RequiresType::ProviderName(name.clone())).collect();

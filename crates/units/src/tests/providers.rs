@@ -452,8 +452,8 @@ fn what_it_costs_to_try_all_keys_of_an_extension_is_bounded() {
     assert!(servers(8).is_ok());
     let refused = servers(9).expect_err("too many");
     assert_eq!(refused.field, "spec.jwt.providers");
-    let message = "its keys count 144 together, and 128 is the most: one for a key, 8 for P-384, 16 for P-521 and for a server; \
-                   leave some out, or make several extensions";
+    let message = "its keys count more than 128 together, which is the most: one for a key, 8 for P-384, 16 for P-521 and for a \
+                   server; leave some out, or make several extensions";
     assert_eq!(refused.message, message);
 }
 
