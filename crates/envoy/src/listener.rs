@@ -200,7 +200,7 @@ fn connection_manager(chain: &FilterChain, listener: &Listener, edge: &Edge) -> 
         request_headers_timeout: Some(duration(edge.request_headers_timeout)),
         drain_timeout: Some(duration(edge.drain_timeout)),
         access_log: edge.access_log.then(access_log::of_edge).into_iter().chain(logs).collect(),
-        tracing: said.tracing.as_ref().map(|tracing| telemetry::tracing(tracing, &listener.gateway)),
+        tracing: said.traces().map(|tracing| telemetry::tracing(tracing, &listener.gateway)),
         use_remote_address: Some(boolean(is_edge)),
         // Beside ranges of addresses Envoy takes neither this nor that of the extension.
         xff_num_trusted_hops: match &client.trusted_ranges[..] {

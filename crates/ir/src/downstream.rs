@@ -69,10 +69,18 @@ pub struct HttpConfig {
     /// Logs of requests, beside that of the settings.
     pub access_logs: Option<Arc<[AccessLog]>>,
     /// Which requests are traced.
-    pub tracing: Option<Arc<Tracing>>,
+    pub tracing: Option<Traces>,
 }
 
 impl HttpConfig {
+    /// Which requests are traced, if somebody is told.
+    pub fn traces(&self) -> Option<&Tracing> {
+        match self.tracing.as_ref()? {
+            Traces::ToNobody => None,
+            Traces::To(tracing) => Some(tracing),
+        }
+    }
+
     /// The servers that are told of requests.
     pub fn sinks(&self) -> impl Iterator<Item = &Sink> {
         let logs = self.access_logs.iter().flat_map(|logs| logs.iter());
@@ -80,8 +88,17 @@ impl HttpConfig {
             LogTo::Server(remote) => Some(&remote.sink),
             LogTo::Stream(..) => None,
         });
-        logs.chain(self.tracing.as_ref().map(|tracing| &tracing.sink))
+        logs.chain(self.traces().map(|tracing| &tracing.sink))
     }
+}
+
+/// What is said of traces.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Traces {
+    /// Whom it names may not be named: nobody is told, and nobody of a weaker policy in its place.
+    ToNobody,
+    /// Who is told, and of what.
+    To(Arc<Tracing>),
 }
 
 /// Where requests say whom they come from.

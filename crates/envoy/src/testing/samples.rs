@@ -7,7 +7,7 @@ use ir::{
     backend::{Assignment, Cluster, Endpoint, Host, Locality, Protocol},
     downstream::{
         AccessLog, Client, Compare, FLAGS, Http2, HttpConfig, ListenerConfig, LogFilter, LogFormat, LogStream, LogTo,
-        ProxyProtocolFrom, ServerHeader, StripPort,
+        ProxyProtocolFrom, ServerHeader, StripPort, Traces,
     },
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
@@ -521,7 +521,7 @@ fn said() -> ListenerConfig {
             strip_port: Some(StripPort::Any),
             upgrades: Some(vec!["websocket".into(), "spdy/3.1".into()].into()),
             access_logs: Some(access_logs()),
-            tracing: Some(telemetry::tracing().into()),
+            tracing: Some(Traces::To(telemetry::tracing().into())),
         },
     }
 }

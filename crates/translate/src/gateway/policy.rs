@@ -136,7 +136,7 @@ impl Lookup for Traced {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<()> {
         let model = scope.get::<GatewayRow>(gateway)?;
         let traces =
-            |port: Port| Some(scope.get::<DownstreamOf>(&(gateway.clone(), port))?.config.http.tracing.is_some());
+            |port: Port| Some(scope.get::<DownstreamOf>(&(gateway.clone(), port))?.config.http.traces().is_some());
         model.listeners.iter().any(|listener| traces(listener.port).unwrap_or_default()).then_some(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ir::downstream::{CONNECTION_WINDOW, Client, Http2, HttpConfig, STREAM_WINDOW, ServerHeader, StripPort};
+use ir::downstream::{CONNECTION_WINDOW, Client, Http2, HttpConfig, STREAM_WINDOW, ServerHeader, StripPort, Traces};
 use serde::Deserialize;
 use serde_json::Value;
 use validate::{cidr, header};
@@ -143,7 +143,8 @@ pub(super) const FIELDS: [(&str, Read); 28] = [
         Ok(())
     }),
     ("httpSettings.tracing", |value, reading| {
-        reading.config.http.tracing = tracing::read(value, reading)?.map(Arc::new);
+        let tracing = tracing::read(value, reading)?;
+        reading.config.http.tracing = Some(tracing.map_or(Traces::ToNobody, |tracing| Traces::To(tracing.into())));
         Ok(())
     }),
     ("httpSettings.upgradeConfig", |value, reading| {

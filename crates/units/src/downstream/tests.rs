@@ -4,7 +4,7 @@ use api::{listener_policy::ListenerPolicySpec, shared::BackendRef};
 use ir::{
     NsName,
     backend::{Destination, ServicePort},
-    downstream::{ProxyProtocolFrom, ServerHeader},
+    downstream::{ProxyProtocolFrom, ServerHeader, Traces},
     settings::Edge,
 };
 use serde_json::{Value, json};
@@ -192,6 +192,19 @@ fn a_server_that_cannot_be_told_is_a_warning_and_no_fault() {
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("accessLog[0].grpcService.backendRef: nobody is told of requests until"), "{told:?}");
     assert!(told[1].contains("accessLog[1].grpcService.backendRef: nobody is told of requests: nothing"), "{told:?}");
+}
+
+#[test]
+fn nobody_of_a_weaker_policy_is_told_of_spans_in_place_of_who_may_not_be_named() {
+    let tracing = |to: &str| {
+        let to = json!({"grpcService": {"backendRef": {"name": to, "port": 80}}});
+        said(&json!({"default": {"httpSettings": {"tracing": {"provider": {"openTelemetry": to}}}}}))
+    };
+    let (preferred, weaker) = (tracing("foreign"), tracing("s"));
+    let preferred = preferred.default.as_ref().expect("said");
+    assert!(preferred.fields.contains(&"httpSettings.tracing"), "it is said, which trees show: {:?}", preferred.fields);
+    let merged = preferred.config.clone().or(&weaker.default.as_ref().expect("said").config);
+    assert_eq!((&merged.http.tracing, merged.http.sinks().count()), (&Some(Traces::ToNobody), 0));
 }
 
 #[test]
