@@ -12,7 +12,7 @@ use super::values;
 
 /// A spec with some of them.
 pub(super) fn units() -> BoxedStrategy<Value> {
-    let some: Vec<_> = each().into_iter().map(|unit| option::weighted(0.15, unit)).collect();
+    let some: Vec<_> = each().into_iter().map(|unit| option::weighted(0.1, unit)).collect();
     some.prop_map(|units| merged(units.into_iter().flatten())).boxed()
 }
 
