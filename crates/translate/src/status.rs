@@ -6,6 +6,7 @@ mod ancestors;
 pub(crate) mod backend;
 mod backend_config_policy;
 pub(crate) mod class;
+mod connections;
 mod delegation_policy;
 pub(crate) mod extension;
 pub(crate) mod gateway;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use portcullis_tests::client::{Connection, Request, send};
+use portcullis_tests::objects::service_at;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -57,21 +58,8 @@ impl Server {
 
     /// An extension that takes tokens of this server's keys, which are asked for each second.
     fn extension(&self) -> String {
-        let port = self.port;
         format!(
-            "
----
-apiVersion: v1
-kind: Service
-metadata: {{namespace: infra, name: keys}}
-spec: {{ports: [{{port: 80}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: infra, name: keys-a, labels: {{kubernetes.io/service-name: keys}}}}
-addressType: IPv4
-ports: [{{name: '', port: {port}}}]
-endpoints: [{{addresses: [127.0.0.1]}}]
+            "{}
 ---
 apiVersion: gateway.kgateway.dev/v1alpha1
 kind: GatewayExtension
@@ -81,7 +69,8 @@ spec:
     providers:
     - name: p
       jwks: {{remote: {{url: 'http://keys.example/keys', cacheDuration: 1s, backendRef: {{name: keys, port: 80}}}}}}
-"
+",
+            service_at("keys", ([127, 0, 0, 1], self.port).into())
         )
     }
 }

@@ -3,31 +3,23 @@
 use anyhow::{Result, ensure};
 use portcullis_tests::client::{self, Request};
 use portcullis_tests::echo::Echo;
-use portcullis_tests::objects::service;
+use portcullis_tests::objects::{service, service_at};
 use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use crate::manifests::rules;
 use crate::stage::{Finding, Stage};
 
+/// Service `itself`, which is the Gateway.
+fn itself(stage: &Stage) -> String {
+    service_at("itself", ([127, 0, 0, 1], stage.http().address.port()).into())
+}
+
 /// A route of `looping.example` to the Gateway itself, which copies each request that it takes to `counter`.
 fn looping(stage: &Stage, counter: &Echo) -> String {
-    let port = stage.http().address.port();
     let mirror = "{type: RequestMirror, requestMirror: {backendRef: {name: counter, port: 80}}}";
     format!(
-        "{}{}
----
-apiVersion: v1
-kind: Service
-metadata: {{namespace: infra, name: itself}}
-spec: {{ports: [{{port: 80}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: infra, name: itself-a, labels: {{kubernetes.io/service-name: itself}}}}
-addressType: IPv4
-ports: [{{name: '', port: {port}}}]
-endpoints: [{{addresses: [127.0.0.1]}}]
-",
+        "{}{}{}",
+        itself(stage),
         rules(
             "looping",
             "looping.example",
@@ -96,21 +88,8 @@ async fn a_route_cannot_wind_back_how_often_a_request_came() -> Result<()> {
 
 /// A route whose judge is the Gateway itself, asked for that very route.
 fn judged_by_itself(stage: &Stage) -> String {
-    let port = stage.http().address.port();
     format!(
-        "{}
----
-apiVersion: v1
-kind: Service
-metadata: {{namespace: infra, name: itself}}
-spec: {{ports: [{{port: 80}}]}}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{namespace: infra, name: itself-a, labels: {{kubernetes.io/service-name: itself}}}}
-addressType: IPv4
-ports: [{{name: '', port: {port}}}]
-endpoints: [{{addresses: [127.0.0.1]}}]
+        "{}{}
 ---
 apiVersion: gateway.kgateway.dev/v1alpha1
 kind: GatewayExtension
@@ -127,6 +106,7 @@ spec:
   targetRefs: [{{group: gateway.networking.k8s.io, kind: HTTPRoute, name: judged}}]
   extAuth: {{extensionRef: {{name: itself}}}}
 ",
+        itself(stage),
         rules("judged", "judged.example", "  - {backendRefs: [{name: backend, port: 80}]}\n")
     )
 }

@@ -16,7 +16,7 @@ use crate::{
         },
         rules::{
             Broken,
-            policy::{Allows, targets},
+            policy::{Allows, no_sections, targets},
         },
     },
 };
@@ -40,18 +40,12 @@ impl Spec for ListenerPolicySpec {
             "must be Gateway of group gateway.networking.k8s.io",
             broken,
         );
-        let refs = self.target_refs.iter().map(|target| &target.section_name).enumerate();
-        let selectors = self.target_selectors.iter().map(|target| &target.section_name).enumerate();
-        let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
-        for (list, (index, section)) in all {
-            if let Some(section) = section.as_ref().filter(|section| !section.is_empty()) {
-                broken.add(
-                    format!("spec.{list}[{index}].sectionName"),
-                    section,
-                    "must not be set: listeners of a port are one; name the port in perPort",
-                );
-            }
-        }
+        no_sections(
+            &self.target_refs,
+            &self.target_selectors,
+            "must not be set: listeners of a port are one; name the port in perPort",
+            broken,
+        );
     }
 
     fn targets_only(spec: &Value, invalid: Violation) -> Option<Self> {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use api::{Kind, ObjectId, meta::ObjectMeta, shared::ParentReference, status::PolicyStatus as Status};
+use api::{Kind, ObjectId, shared::ParentReference, status::PolicyStatus as Status};
 use engine::Scope;
-use ir::{Problem, Reason, Severity};
+use ir::Problem;
 
-use super::{Conditions, StatusReport, ancestors::entries, and_notes, listed};
+use super::{StatusReport, ancestors::entries, connections};
 use crate::{
     backend::config::{Held, HeldAt},
     tables::{
@@ -21,14 +21,17 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     let policy = scope.get::<BackendConfigPolicies>(&key_of(id))?;
     let api::BackendConfigPolicy { metadata, spec } = &*policy;
     let said = scope.get::<ConfigPolicyRow>(id)?;
-    let (mut faults, mut notes) = match &*said {
+    let (mut faults, mut notes): (Vec<Problem>, Vec<Problem>) = match &*said {
         Ok(said) => (said.faults.iter().map(|(_, fault)| fault.clone()).collect(), said.warnings.clone()),
         Err(fault) => (vec![fault.clone()], Vec::new()),
     };
     notes.extend(weight_problem(metadata));
     let held = scope.group::<HeldAt>(id);
-    let mut ancestors: Vec<_> =
-        held.iter().map(|(object, held)| (reference(object), conditions(metadata, &faults, &notes, held))).collect();
+    let at = |(object, held): (&ObjectId, &Held)| {
+        let faults = faults.iter().chain(&held.fault);
+        (reference(object), connections::standing(metadata, faults, &notes, held.holds, &held.winners))
+    };
+    let mut ancestors: Vec<_> = held.iter().map(at).collect();
     let unfit: BTreeSet<_> = held.iter().filter_map(|(_, held)| held.fault.clone()).collect();
     faults.extend(unfit);
     let mut missing = Vec::new();
@@ -40,12 +43,8 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
             _ => scope.get::<Backends>(&key_of(&object)).is_some(),
         };
         if !is_there {
-            let message = format!("{object} does not exist; create it, or correct the name");
-            let field = format!("spec.targetRefs[{index}].name");
-            let problem = Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message);
-            let mut conditions = Conditions::new(metadata.generation);
-            conditions.no("Accepted", problem.reason, problem.to_string());
-            ancestors.push((reference(&object), conditions.list));
+            let (problem, conditions) = connections::missing(metadata, &object, index);
+            ancestors.push((reference(&object), conditions));
             missing.push(problem);
         }
     }
@@ -65,30 +64,4 @@ fn reference(object: &ObjectId) -> ParentReference {
         name: object.name.clone(),
         ..ParentReference::default()
     }
-}
-
-fn conditions(
-    metadata: &ObjectMeta,
-    faults: &[Problem],
-    notes: &[Problem],
-    held: &Held,
-) -> Vec<api::status::Condition> {
-    let mut conditions = Conditions::new(metadata.generation);
-    let all: Vec<_> = faults.iter().chain(&held.fault).collect();
-    if let Some(first) = all.first() {
-        let told: Vec<_> = all.iter().map(ToString::to_string).collect();
-        conditions.no("Accepted", first.reason, told.join("; "));
-        return conditions.list;
-    }
-    conditions.yes("Accepted", Reason::Valid, and_notes("the policy is valid", notes));
-    match (held.holds, &held.winners[..]) {
-        (_, []) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
-        (true, winners) => {
-            conditions.yes("Attached", Reason::Merged, format!("it holds in part, beside {}", listed(winners)));
-        }
-        (false, winners) => {
-            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(winners)));
-        }
-    }
-    conditions.list
 }

@@ -9,9 +9,9 @@ use engine::Scope;
 use ir::{NsName, Problem, Reason, Severity};
 
 use super::{
-    Conditions, StatusReport,
+    StatusReport,
     ancestors::{entries, gateway_ref},
-    and_notes, listed,
+    connections, listed,
 };
 use crate::{
     gateway::policy::{HeldAtGateway, HeldByGateway, ListenerPolicyRow},
@@ -40,12 +40,8 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
         let gateway = NsName::new(id.namespace.clone(), target.name.clone());
         if scope.get::<Gateways>(&gateway).is_none() {
             let object = ObjectId::new(kind, id.namespace.clone(), target.name.clone());
-            let message = format!("{object} does not exist; create it, or correct the name");
-            let field = format!("spec.targetRefs[{index}].name");
-            let problem = Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message);
-            let mut conditions = Conditions::new(metadata.generation);
-            conditions.no("Accepted", problem.reason, problem.to_string());
-            ancestors.push((gateway_ref(&gateway), conditions.list));
+            let (problem, conditions) = connections::missing(metadata, &object, index);
+            ancestors.push((gateway_ref(&gateway), conditions));
             missing.push(problem);
         }
     }
@@ -77,27 +73,11 @@ fn conditions(
     notes: &[Problem],
     held: &HeldByGateway,
 ) -> Vec<Condition> {
-    let mut conditions = Conditions::new(metadata.generation);
-    if let Some(first) = faults.first() {
-        let told: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        conditions.no("Accepted", first.reason, told.join("; "));
-        return conditions.list;
-    }
-    conditions.yes("Accepted", Reason::Valid, and_notes("the policy is valid", notes));
     let name = |by: &ObjectId| match () {
         () if by.namespace == id.namespace => by.to_string(),
         () => format!("a {} of another namespace", by.kind),
     };
     let mut winners: Vec<_> = held.winners.iter().map(name).collect();
     winners.dedup();
-    match (held.holds, &winners[..]) {
-        (_, []) => conditions.yes("Attached", Reason::Attached, "nothing overrides it"),
-        (true, winners) => {
-            conditions.yes("Attached", Reason::Merged, format!("it holds in part, beside {}", listed(winners)));
-        }
-        (false, winners) => {
-            conditions.no("Attached", Reason::Overridden, format!("it is overridden by {}", listed(winners)));
-        }
-    }
-    conditions.list
+    connections::standing(metadata, faults, notes, held.holds, &winners)
 }

@@ -35,3 +35,20 @@ pub(crate) fn targets(
         }
     }
 }
+
+/// Targets of a policy that holds for all of an object.
+pub(crate) fn no_sections(
+    refs: &[LocalPolicyTargetReference],
+    selectors: &[LocalPolicyTargetSelector],
+    message: &str,
+    broken: &mut Broken,
+) {
+    let refs = refs.iter().map(|target| &target.section_name).enumerate();
+    let selectors = selectors.iter().map(|target| &target.section_name).enumerate();
+    let all = refs.map(|one| ("targetRefs", one)).chain(selectors.map(|one| ("targetSelectors", one)));
+    for (list, (index, section)) in all {
+        if let Some(section) = section.as_ref().filter(|section| !section.is_empty()) {
+            broken.add(format!("spec.{list}[{index}].sectionName"), section, message);
+        }
+    }
+}
