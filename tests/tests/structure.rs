@@ -86,13 +86,14 @@ fn no_crate_is_more_than_a_quarter_of_all() -> Result<()> {
     Ok(())
 }
 
-/// The modules of a crate that one of its sources names by `crate::`.
-fn named(text: &str) -> BTreeSet<String> {
+/// The modules of a crate that one of its sources names by `crate::`, or by `root`, which means the same there: `super::`, as
+/// often as its module is deep.
+fn named(text: &str, root: &str) -> BTreeSet<String> {
     let code: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     let mut names = BTreeSet::new();
-    for (at, path) in code.match_indices("crate::") {
-        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == '$') {
+    for (at, path) in code.match_indices("crate::").chain(code.match_indices(root)) {
+        if code[..at].ends_with(|before: char| before.is_alphanumeric() || "_$:".contains(before)) {
             continue;
         }
         let rest = &code[at + path.len()..];
@@ -150,7 +151,8 @@ fn modules_of_a_crate_know_each_other_in_one_direction() -> Result<()> {
             let first = below.components().next().context("a file")?.as_os_str().to_string_lossy().into_owned();
             let module = first.strip_suffix(".rs").unwrap_or(&first).to_owned();
             if module != "lib" && module != "main" {
-                knows.entry(module).or_default().extend(named(&text));
+                let root = "super::".repeat(below.components().count());
+                knows.entry(module).or_default().extend(named(&text, &root));
             }
         }
         let modules: BTreeSet<_> = knows.keys().cloned().collect();
@@ -167,7 +169,7 @@ fn modules_of_a_crate_know_each_other_in_one_direction() -> Result<()> {
 
 #[test]
 fn names_are_read_out_of_lists_and_paths() {
-    let text =
-        "use crate::{\n    a, b::{c, d},\n    e::F,\n};\nlet x = crate::g::h(); // crate::i\nuse other_crate::j;";
-    assert_eq!(named(text).into_iter().collect::<Vec<_>>(), ["a", "b", "e", "g"]);
+    let text = "use crate::{\n    a, b::{c, d},\n    e::F,\n};\nlet x = crate::g::h(); // crate::i\nuse other_crate::j;\n\
+                use super::super::k;\nuse super::l;";
+    assert_eq!(named(text, "super::super::").into_iter().collect::<Vec<_>>(), ["a", "b", "e", "g", "k"]);
 }

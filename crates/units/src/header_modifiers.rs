@@ -16,7 +16,7 @@ use ir::rule::Slot;
 use serde::Deserialize;
 use validate::{Invalid, header};
 
-use super::{Deep, Refused, SecretReader, Unit, mutations, secrets, spec};
+use super::{Deep, Refused, SecretReader, Unit, mutations, secret_store, spec};
 
 /// As the CRD has it, a list.
 const MOST_HEADERS: usize = 16;
@@ -244,7 +244,7 @@ fn stored(
     let refused = |why| Refused::new(field, why);
     let id = secrets.permitted(reference.namespace.as_ref(), &reference.name).map_err(refused)?;
     let header = |name: &str, key: &str| {
-        let text = secrets::value(secrets.store(), &id, key).map_err(refused)?;
+        let text = secret_store::value(secrets.store(), &id, key).map_err(refused)?;
         // Why is not told: it would quote the value.
         let value = header::value(text.as_str()).map_err(|_| {
             let what = format!(
@@ -260,7 +260,7 @@ fn stored(
         (Some(name), key) => Ok(vec![header(name, key.unwrap_or(name))?]),
         (None, Some(key)) => Ok(vec![header(key, key)?]),
         (None, None) => {
-            let secret = secrets::find(secrets.store(), &id).map_err(refused)?;
+            let secret = secret_store::find(secrets.store(), &id).map_err(refused)?;
             if secret.data.0.is_empty() {
                 let message = format!("Secret {}/{} has no data; store it there", secret.namespace, secret.name);
                 return Err(Refused::new(field, message));

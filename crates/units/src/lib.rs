@@ -15,6 +15,7 @@
 
 mod acl;
 mod api_key_auth;
+mod api_keys;
 mod auto_host_rewrite;
 mod basic_auth;
 mod buffer;
@@ -28,6 +29,7 @@ pub mod extension;
 mod fault_injection;
 mod global_rate_limit;
 mod header_modifiers;
+mod htpasswd;
 mod internal_redirect;
 mod jwt_auth;
 mod local_rate_limit;
@@ -36,6 +38,7 @@ mod oauth2;
 mod rbac;
 mod request_mirror;
 mod retry;
+mod secret_store;
 mod secrets;
 mod spec;
 mod stat_prefix;
@@ -58,9 +61,10 @@ pub use cors::cors;
 #[cfg(any(test, feature = "testing"))]
 pub use extension::Everybody;
 pub use extension::{Extension, ExtensionReader};
+pub use secret_store::SecretStore;
 #[cfg(any(test, feature = "testing"))]
 pub use secrets::Everywhere;
-pub use secrets::{Credentials, SecretReader, SecretStore};
+pub use secrets::{Credentials, SecretReader};
 pub use url_rewrite::UrlRewrite;
 
 /// A field of a TrafficPolicy that is served.
