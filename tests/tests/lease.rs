@@ -28,7 +28,7 @@ impl Replica {
     async fn start(server: &ApiServer, namespace: &str, identity: &str, duration: Duration) -> Result<Self> {
         let settings = Settings {
             duration,
-            renew: Duration::from_millis(600),
+            renew: duration / 5,
             retry: Duration::from_millis(200),
             ..Settings::new(namespace, LEASE, identity)
         };

@@ -219,10 +219,9 @@ async fn write(settings: &Settings, leases: &Api<Lease>, version: &str, spec: &V
     leases.patch(&settings.name, &params, &Patch::Merge(patch)).await
 }
 
-/// Gives the lease back if we hold it.
+/// Gives the lease back if we hold it. A renewal may be on its way still: who meets it looks again.
 async fn release(settings: &Settings, leases: &Api<Lease>) -> Result<(), Failure> {
-    let request = async {
-        // A renewal may have been on its way, so nobody knows the version but the API server.
+    let attempt = async || {
         let held = record(leases.get_opt(&settings.name).await?.ok_or(Failure::Gone)?);
         if held.holder.as_ref() == Some(&settings.identity) {
             let spec = json!({"holderIdentity": null, "leaseDurationSeconds": 1});
@@ -230,7 +229,15 @@ async fn release(settings: &Settings, leases: &Api<Lease>) -> Result<(), Failure
         }
         Ok(())
     };
-    bounded(settings.retry, request).await
+    let request = async {
+        loop {
+            match attempt().await {
+                Err(Failure::Conflict) => {}
+                ended => return ended,
+            }
+        }
+    };
+    bounded(settings.renew, request).await
 }
 
 async fn bounded<T>(bound: Duration, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
