@@ -57,7 +57,8 @@ impl Estate {
         });
         self.portcullis.write("z-later.json", &file(&[later])?)?;
         let target = Target::local(self.place.http);
-        let served = eventually(TIMEOUT, async || {
+        // What an attack has a proxy build may be hundreds of megabytes, with all else that runs beside.
+        let served = eventually(4 * TIMEOUT, async || {
             let status = client::send(&target, &Request::get("later.test", &path)).await?.status;
             ensure!(status == 200, "batch {} is not served: {status}", self.batches);
             anyhow::Ok(())
