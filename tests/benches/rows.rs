@@ -111,7 +111,7 @@ fn bootstrap(translator: &Translator, file: &Path, port: u16) -> Result<Value> {
         let filter = filter.as_object_mut().context("no filter")?;
         if filter.remove("configDiscovery").is_some() {
             let name = filter["name"].as_str().context("no name")?;
-            let said = extensions::extension(name, [], |_| None).body.to_bytes();
+            let said = extensions::extension(name, [], |_| None, 128 * 1024).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
             filter.insert("typedConfig".into(), said["typedConfig"].take());
         }

@@ -233,7 +233,7 @@ fn bootstrap(port: u16, policy: &Value, echo: &Echo) -> Result<Value> {
                 .iter()
                 .filter_map(|slot| slot.entry.as_ref())
                 .filter(|entry| extensions::holder(entry) == Some(name));
-            let said = extensions::extension(name, entries, judges).body.to_bytes();
+            let said = extensions::extension(name, entries, judges, 128 * 1024).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
             filter.insert("typedConfig".into(), said["typedConfig"].take());
         }

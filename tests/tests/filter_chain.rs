@@ -25,6 +25,8 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use xds::ResourceType;
 
+#[path = "filter_chain/bodies.rs"]
+mod bodies;
 #[path = "filter_chain/guards.rs"]
 mod guards;
 #[path = "filter_chain/limits.rs"]

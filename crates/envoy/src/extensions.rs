@@ -4,7 +4,11 @@
 //! Routes refer to entries of these by name. All that is repeated in a message has a key and begins with it, so that the
 //! ADS server can have a proxy keep what the routes of before refer to (`xds`, where an update's order is).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use envoy_types::pb::{
     envoy::{
@@ -70,11 +74,13 @@ pub fn has_entries(name: &str) -> bool {
 }
 
 /// A resource with these entries, which are sorted, each once. `judges` tells what is known of those whose tokens are taken;
-/// none of one that says nothing which could be sent: what refers to that is refused.
+/// none of one that says nothing which could be sent: what refers to that is refused. `body_bytes` is the most of a body that
+/// templates read or replace.
 pub fn extension<'a>(
     name: &str,
     entries: impl IntoIterator<Item = &'a ExtensionEntry>,
     judges: impl Fn(&NsName) -> Option<TokenJudges>,
+    body_bytes: u32,
 ) -> Encoded {
     let entries = entries.into_iter();
     let config = match name {
@@ -94,7 +100,7 @@ pub fn extension<'a>(
         }
         slots::TRANSFORMATION_LUA => any(&Lua {
             default_source_code: Some(DataSource {
-                specifier: Some(Specifier::InlineString(TRANSFORMATION.into())),
+                specifier: Some(Specifier::InlineString(transformation(body_bytes))),
                 ..DataSource::default()
             }),
             // What it changes does not lead a request to another route, whose policies would not be asked.
@@ -152,9 +158,41 @@ fn named(name: &str, config: Any) -> Encoded {
     Encoded::new(TypedExtensionConfig { name: name.into(), typed_config: Some(config) }.encode_to_vec())
 }
 
-/// What changes headers as templates say. Routes say what as data. It comes apart from the listener, so that connections
-/// that were open before an upgrade have the program that the routes after it are written for.
-const TRANSFORMATION: &str = include_str!("extensions/transformation.lua");
+/// What changes headers and bodies as templates say. Routes say what as data. It comes apart from the listener, so that
+/// connections that were open before an upgrade have the program that the routes after it are written for.
+const TRANSFORMATION: &str = concat!(
+    include_str!("extensions/transformation/texts.lua"),
+    "\n",
+    include_str!("extensions/transformation/values.lua"),
+    "\n",
+    include_str!("extensions/transformation/json.lua"),
+    "\n",
+    include_str!("extensions/transformation/filters.lua"),
+    "\n",
+    include_str!("extensions/transformation/machine.lua"),
+    "\n",
+    include_str!("extensions/transformation/messages.lua"),
+);
+
+/// The program, for bodies of at most so many bytes.
+fn transformation(body_bytes: u32) -> String {
+    let [capital, small] = &*CASES;
+    format!(
+        "-- Bytes of a body that is read or replaced.\nlocal MOST_BODY = {body_bytes}\n\
+         -- Letters outside of ASCII with their capital ones, and with their small ones.\n\
+         local CAPITAL, SMALL = \"{capital}\", \"{small}\"\n\n{TRANSFORMATION}"
+    )
+}
+
+/// Letters outside of ASCII, each with what it becomes and a blank behind: capital ones, and small ones.
+static CASES: LazyLock<[String; 2]> = LazyLock::new(|| {
+    let all = |cased: fn(char) -> String| {
+        let letters = ('\u{80}'..=char::MAX).map(|c| (c, cased(c)));
+        let letters = letters.filter(|(c, cased)| !cased.chars().eq([*c]));
+        letters.flat_map(|(c, cased)| [c.to_string(), cased, " ".to_owned()]).collect()
+    };
+    [all(|c| c.to_uppercase().collect()), all(|c| c.to_lowercase().collect())]
+});
 
 /// Where a row says its rate, for the filter that counts.
 const RATE: &str = "portcullis.rate";

@@ -103,7 +103,10 @@ fn sample_extension(name: &str) -> Value {
     let requirement = JwtRequirement { requires_type: Some(RequiresType::ProviderName("apps/issuer/p".into())) };
     let judges = TokenJudges::new(&issuer, vec![("apps/issuer/p".into(), provider)], requirement);
     let own = entries.iter().filter(|entry| extensions::holder(entry) == Some(name));
-    resource(ResourceKind::ExtensionConfig, &extensions::extension(name, own, |_| Some(judges.clone())).body.to_bytes())
+    resource(
+        ResourceKind::ExtensionConfig,
+        &extensions::extension(name, own, |_| Some(judges.clone()), 1).body.to_bytes(),
+    )
 }
 
 /// A cluster with its endpoints inside, unless it looks for them itself.

@@ -113,6 +113,8 @@ pub struct Policies {
     /// How many Envoy routes of a route configuration ask the same provider in the same words before it is said once for all
     /// of them; zero for never.
     pub say_once_from: u64,
+    /// How many bytes a body may have that templates read or replace.
+    pub max_body_bytes: u32,
 }
 
 /// Whether a policy needs a grant to ask a GatewayExtension of another namespace.
@@ -206,6 +208,7 @@ impl Default for Settings {
                 global_namespace: "".into(),
                 extension_grants: ExtensionGrants::default(),
                 say_once_from: 1_024,
+                max_body_bytes: 128 * 1024,
             },
             gateway_parameters: Trust::default(),
             regex: Regex { max_time: Duration::from_millis(50) },

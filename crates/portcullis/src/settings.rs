@@ -214,6 +214,10 @@ settings! {
     /// for all of them, rounded up to a power of two; 0 for never.
     policies_say_once_from: u64 => policies.say_once_from, "policies.sayOnceFrom", "PORTCULLIS_POLICIES_SAY_ONCE_FROM",
         "COUNT", "1024", whole(0..=u64::MAX);
+    /// Bytes of a body that templates of a `transformation` read or replace, 16777216 at most. A larger one is answered 413, and a
+    /// larger one of a response becomes a 500.
+    policies_max_body_bytes: u32 => policies.max_body_bytes, "policies.maxBodyBytes", "PORTCULLIS_POLICIES_MAX_BODY_BYTES",
+        "BYTES", "131072", whole(1..=16_777_216);
     /// How far GatewayParameters are trusted: `Restricted` to pods without privileges, Secrets and other accounts,
     /// `Unrestricted`, or `ClassOnly`, where those of a Gateway say nothing of pods and images.
     gateway_parameters_trust: Trust => gateway_parameters, "gatewayParameters.trust",

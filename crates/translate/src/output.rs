@@ -77,7 +77,8 @@ impl Derived for ReferredEntry {
 /// policies say answers by itself and refers to nothing, so that it is left out and the others keep what is theirs.
 fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     if !extensions::has_entries(name) {
-        return extensions::extension(name, [], |_| None);
+        let body_bytes = scope.get::<Config>(&()).map_or(0, |config| config.policies.max_body_bytes);
+        return extensions::extension(name, [], |_| None, body_bytes);
     }
     let referred = scope.group::<ReferredEntries>(gateway);
     let listeners = scope.get::<GatewayRow>(gateway);
@@ -90,11 +91,12 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
     let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name));
-    extensions::extension(name, own, |id| {
+    let judges = |id: &NsName| {
         // One that is broken is left out, so that what refers to it is refused and all others keep what is theirs.
         let judged = scope.attempt(|| scope.get::<ExtensionRow>(id)).ok().flatten()?;
         judged.extension.as_ref().ok()?.provider.token_judges().cloned()
-    })
+    };
+    extensions::extension(name, own, judges, 0)
 }
 
 fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {

@@ -397,6 +397,36 @@ fn plain_texts_are_set_then_added_then_removed_and_an_empty_one_removes() {
 }
 
 #[test]
+fn bodies_are_told_in_the_words_of_their_templates() {
+    let spec = json!({"transformation": {
+        "request": {
+            "body": {"parseAs": "AsJson", "value": "{{ user.name | default('nobody') ~ '!' }}"},
+            "set": [{"name": "x-tier", "value": "{{ tier }}"}],
+        },
+        "response": {
+            "body": {"value": "{% if header('x-a') %}{{ body() }}{% endif %}"},
+            "add": [{"name": "x-b", "value": "{{ body() | length }}"}],
+        },
+    }});
+    let words = "request: body: user.name | default(\"nobody\") ~ \"!\", set x-tier: tier; \
+                 response: body: a template of 8 parts, add x-b: body() | length";
+    assert_eq!(said(spec), [("transformation", words.to_owned())]);
+}
+
+#[test]
+fn of_two_bodies_the_preferred_one_stands_and_all_headers_are_changed() {
+    let body = |value: &str, name: &str| {
+        let set = json!([{"name": name, "value": "{{ header('h') }}"}]);
+        units(json!({"transformation": {"request": {"body": {"value": value}, "set": set}}})).remove(0)
+    };
+    let (ours, theirs) = (body("ours", "x-ours"), body("theirs", "x-theirs"));
+    let merged = ours.over(&theirs).expect("both are sound");
+    let said = format!("{merged:?}");
+    assert!(said.contains("\"ours\"") && said.contains("x-ours") && said.contains("x-theirs"), "{said}");
+    assert!(!said.contains("\"theirs\""), "{said}");
+}
+
+#[test]
 fn what_is_traced_where_nobody_is_told_is_written_and_its_author_is_warned() {
     let attributes = json!([
         {"name": "a", "literal": {"value": "b"}}, {"name": "c", "requestHeader": {"name": "X-C", "defaultValue": "d"}},

@@ -1,4 +1,4 @@
-//! `transformation`: headers are changed as templates say.
+//! `transformation`: headers and bodies are changed as templates say.
 //!
 //! Where all values are plain texts, Envoy's own filter changes the headers. Else a program does, which is the same for all
 //! (`envoy::extensions`): what is written here is data to it, and nothing of a tenant is ever run.
@@ -17,8 +17,9 @@ use envoy_types::pb::envoy::{
     extensions::filters::http::{header_mutation::v3::Mutations, lua::v3::LuaPerRoute},
 };
 use ir::rule::Slot;
+use program::Needed;
 use serde::Deserialize;
-use template::Expression;
+use template::Template;
 use validate::{Invalid, header};
 
 use super::{Deep, Refused, Unit, mutations, spec};
@@ -54,13 +55,15 @@ struct Changes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     /// The header has this value alone.
-    Set(String, Expression),
+    Set(String, Template),
     /// It has this value too.
-    Add(String, Expression),
+    Add(String, Template),
     /// It goes.
     Remove(String),
     /// A namespace and a key of the request's metadata have this value.
-    Metadata(String, String, Expression),
+    Metadata(String, String, Template),
+    /// This stands in place of the body.
+    Body(Template),
 }
 
 /// What may be written.
@@ -171,10 +174,10 @@ impl Unit for Transformation {
     }
 
     fn over(&self, other: &Self) -> Option<Self> {
-        let mut changes = other.changes.clone();
-        changes.request.extend(self.changes.request.iter().cloned());
-        changes.response.extend(self.changes.response.iter().cloned());
-        Some(Self::of(changes))
+        Some(Self::of(Changes {
+            request: over(&self.changes.request, &other.changes.request),
+            response: over(&self.changes.response, &other.changes.response),
+        }))
     }
 
     fn excess(&self) -> Option<Refused> {
@@ -218,18 +221,32 @@ impl Transformation {
     }
 }
 
+/// Changes that come behind others. Of two bodies the later one stands.
+fn over(preferred: &[Change], other: &[Change]) -> Vec<Change> {
+    let is_body = |change: &&Change| matches!(change, Change::Body(_));
+    let has_body = preferred.iter().any(|change| is_body(&change));
+    other.iter().filter(|change| !(has_body && is_body(change))).chain(preferred).cloned().collect()
+}
+
 impl Change {
+    /// What makes its value; none where it has none.
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Set(_, value) | Self::Add(_, value) | Self::Metadata(_, _, value) | Self::Body(value) => Some(value),
+            Self::Remove(_) => None,
+        }
+    }
+
     /// As Envoy's filter has it; none where it cannot.
     fn plain(&self) -> Option<HeaderMutation> {
-        let append = |name: &String, value: &Expression, how| {
-            let Expression::Text(text) = value else { return None };
-            Some(mutations::append(name.clone(), header::escape_percent(text), how))
+        let append = |name: &String, value: &Template, how| {
+            Some(mutations::append(name.clone(), header::escape_percent(value.text()?), how))
         };
         match self {
             Self::Set(name, value) => append(name, value, HeaderAppendAction::OverwriteIfExistsOrAdd),
             Self::Add(name, value) => append(name, value, HeaderAppendAction::AppendIfExistsOrAdd),
             Self::Remove(name) => Some(mutations::change(Action::Remove(name.clone()))),
-            Self::Metadata(..) => None,
+            Self::Metadata(..) | Self::Body(_) => None,
         }
     }
 }
@@ -250,20 +267,36 @@ impl Direction {
         }
     }
 
-    /// What a template at `at` says of a message of this direction.
-    fn template(self, text: &str, at: &str) -> Result<Expression, Refused> {
+    /// What a template at `at` says of a message of this direction, whose body is read as `parsed`.
+    fn template(self, text: &str, at: &str, parsed: Parsed) -> Result<Template, Refused> {
         if text.len() > MOST_BYTES {
             let message = format!("it has {} bytes, and {MOST_BYTES} are the most; shorten it", text.len());
             return Err(Refused::new(at, message));
         }
-        let expression = template::parse(text).map_err(Refused::at(at))?;
-        if self == Self::Response && expression.asks_by_message() {
+        let template = template::parse(text).map_err(Refused::at(at))?;
+        let refused = |why: String, remedy: &str| Err(Refused::at(at)(Invalid::new(text, why, remedy)));
+        if self == Self::Response && template.expressions().iter().any(|expression| expression.asks_by_message()) {
             let why = "request_header(), get_cookie() and get_cookie_i() read the request, before what header() reads of \
                        the response is known";
-            let invalid = Invalid::new(text, why, "have no header() in the name that they read");
-            return Err(Refused::at(at)(invalid));
+            return refused(why.into(), "have neither header() nor variables nor the body in the name that they read");
         }
-        Ok(expression)
+        let field = self.field();
+        match program::body_of(&template) {
+            Some(Needed::Json) if parsed != Parsed::Json => {
+                let what = template.reads_variables().map_or("context() is".into(), |name| {
+                    format!("{} is a variable, and variables are", validate::shown(name))
+                });
+                let remedy = format!(
+                    "set {field}.body.parseAs to AsJson, quote it if it is a text, or read a header with header(\"NAME\")"
+                );
+                refused(format!("{what} of the JSON of a body, which is not read"), &remedy)
+            }
+            Some(Needed::Text) if parsed == Parsed::Not => {
+                let remedy = format!("set {field}.body.parseAs to AsString or AsJson");
+                refused("body() reads the body, which is not read".into(), &remedy)
+            }
+            _ => Ok(template),
+        }
     }
 }
 
@@ -272,23 +305,29 @@ impl Written {
     fn length(&self) -> usize {
         let headers = self.set.iter().chain(&self.add).filter_map(|header| header.value.as_deref());
         let metadata = self.dynamic_metadata.iter().filter_map(|entry| entry.value.string_value.as_deref());
-        headers.chain(metadata).map(str::len).sum()
+        let body = self.body.iter().filter_map(|body| body.value.as_deref());
+        headers.chain(metadata).chain(body).map(str::len).sum()
     }
 
     /// In the order in which they are made.
     fn read(&self, direction: Direction) -> Result<Vec<Change>, Refused> {
         let field = direction.field();
-        self.reads_no_body(field)?;
+        let parsed = self.body.as_ref().map_or(Ok(Parsed::Not), |body| body.parsed(field))?;
         let mut changes = Vec::new();
+        // First, so that what is said of the new one stands.
+        if let Some(value) = self.body.as_ref().and_then(|body| body.value.as_deref()).filter(|value| !value.is_empty())
+        {
+            changes.push(Change::Body(direction.template(value, &format!("{field}.body.value"), parsed)?));
+        }
         spec::at_most(&self.set, &format!("{field}.set"), MOST_HEADERS)?;
         for (index, header) in self.set.iter().enumerate() {
-            changes.push(header.set(&format!("{field}.set[{index}]"), direction)?);
+            changes.push(header.set(&format!("{field}.set[{index}]"), direction, parsed)?);
         }
         spec::at_most(&self.add, &format!("{field}.add"), MOST_HEADERS)?;
         for (index, header) in self.add.iter().enumerate() {
             let at = format!("{field}.add[{index}]");
             let name = direction.name()(&header.name).map_err(Refused::at(&format!("{at}.name")))?;
-            changes.push(Change::Add(name, header.value(&at, direction)?));
+            changes.push(Change::Add(name, header.value(&at, direction, parsed)?));
         }
         spec::at_most(&self.remove, &format!("{field}.remove"), MOST_HEADERS)?;
         for (index, name) in self.remove.iter().enumerate() {
@@ -297,23 +336,35 @@ impl Written {
         }
         spec::at_most(&self.dynamic_metadata, &format!("{field}.dynamicMetadata"), MOST_HEADERS)?;
         for (index, metadata) in self.dynamic_metadata.iter().enumerate() {
-            changes.push(metadata.read(&format!("{field}.dynamicMetadata[{index}]"), direction)?);
+            changes.push(metadata.read(&format!("{field}.dynamicMetadata[{index}]"), direction, parsed)?);
         }
         Ok(changes)
     }
+}
 
-    /// Refuses what is more than headers.
-    fn reads_no_body(&self, field: &str) -> Result<(), Refused> {
-        let Some(body) = &self.body else { return Ok(()) };
-        if body.value.is_some() {
-            let message = "bodies are not changed yet; remove it";
-            return Err(Refused::new(&format!("{field}.body.value"), message));
-        }
-        match body.parse_as.as_deref() {
-            None | Some("None" | "AsString") => Ok(()),
+/// How templates may read the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parsed {
+    Not,
+    Text,
+    Json,
+}
+
+impl Body {
+    fn parsed(&self, field: &str) -> Result<Parsed, Refused> {
+        let at = format!("{field}.body.parseAs");
+        match self.parse_as.as_deref() {
+            None | Some("AsString") => Ok(Parsed::Text),
+            Some("AsJson") => Ok(Parsed::Json),
+            Some(none @ "None") if self.value.as_ref().is_some_and(|value| !value.is_empty()) => {
+                let invalid =
+                    Invalid::new(none, "value would not stand in place of the body", "use AsString, or remove value");
+                Err(Refused::at(&at)(invalid))
+            }
+            Some("None") => Ok(Parsed::Not),
             Some(other) => {
-                let invalid = Invalid::new(other, "bodies are not read yet", "use None, or remove it");
-                Err(Refused::at(&format!("{field}.body.parseAs"))(invalid))
+                let invalid = Invalid::new(other, "bodies are not read so", "use AsString, AsJson or None");
+                Err(Refused::at(&at)(invalid))
             }
         }
     }
@@ -321,45 +372,41 @@ impl Written {
 
 impl Header {
     /// An empty text removes the header.
-    fn set(&self, at: &str, direction: Direction) -> Result<Change, Refused> {
+    fn set(&self, at: &str, direction: Direction, parsed: Parsed) -> Result<Change, Refused> {
         let field = format!("{at}.value");
         let lower = self.name.to_ascii_lowercase();
-        let value = direction.template(self.value.as_deref().unwrap_or_default(), &field)?;
+        let value = direction.template(self.value.as_deref().unwrap_or_default(), &field, parsed)?;
         if direction == Direction::Request && START_LINE.contains(&&*lower) {
-            if let Expression::Text(text) = &value {
+            if let Some(text) = value.text() {
                 start_line(&lower, text).map_err(Refused::at(&field))?;
             }
             return Ok(Change::Set(lower, value));
         }
         let named = |name: Name| name(&self.name).map_err(Refused::at(&format!("{at}.name")));
-        if value == Expression::Text(String::new()) {
+        if value.text() == Some("") {
             return Ok(Change::Remove(named(header::modifiable_name)?));
         }
         let name = named(direction.name())?;
         Ok(Change::Set(name, can_stand(value, &field)?))
     }
 
-    fn value(&self, at: &str, direction: Direction) -> Result<Expression, Refused> {
+    fn value(&self, at: &str, direction: Direction, parsed: Parsed) -> Result<Template, Refused> {
         let at = format!("{at}.value");
-        can_stand(direction.template(self.value.as_deref().unwrap_or_default(), &at)?, &at)
+        can_stand(direction.template(self.value.as_deref().unwrap_or_default(), &at, parsed)?, &at)
     }
 }
 
 /// Refuses what no header can have as its value, as far as that is known before a request comes.
-fn can_stand(value: Expression, at: &str) -> Result<Expression, Refused> {
-    match &value {
-        Expression::Text(text) => header::value(text).map(|_| ()).map_err(Refused::at(at))?,
-        Expression::Joined(parts) => {
-            let texts =
-                parts.iter().filter_map(|part| if let Expression::Text(text) = part { Some(text) } else { None });
-            for text in texts {
-                // Blanks at its ends stand between texts here.
-                let text = text.trim_matches([' ', '\t']);
-                let checked = if text.is_empty() { Ok(String::new()) } else { header::value(text) };
-                checked.map_err(Refused::at(at))?;
-            }
-        }
-        Expression::Call(..) | Expression::Part(..) => {}
+fn can_stand(value: Template, at: &str) -> Result<Template, Refused> {
+    if let Some(text) = value.text() {
+        header::value(text).map(|_| ()).map_err(Refused::at(at))?;
+        return Ok(value);
+    }
+    for text in value.texts() {
+        // Blanks at its ends stand between texts here.
+        let text = text.trim_matches([' ', '\t']);
+        let checked = if text.is_empty() { Ok(String::new()) } else { header::value(text) };
+        checked.map_err(Refused::at(at))?;
     }
     Ok(value)
 }
@@ -396,7 +443,7 @@ fn start_line(name: &str, text: &str) -> Result<(), Invalid> {
 }
 
 impl Metadata {
-    fn read(&self, at: &str, direction: Direction) -> Result<Change, Refused> {
+    fn read(&self, at: &str, direction: Direction, parsed: Parsed) -> Result<Change, Refused> {
         for (field, name) in [("namespace", &self.namespace), ("key", &self.key)] {
             let why = if name.is_empty() {
                 "it is empty"
@@ -422,7 +469,7 @@ impl Metadata {
         if text.contains('\0') {
             return Err(Refused::new(&field, "it has a character that ends it; remove the character"));
         }
-        let value = direction.template(text, &field)?;
+        let value = direction.template(text, &field, parsed)?;
         Ok(Change::Metadata(self.namespace.clone(), self.key.clone(), value))
     }
 }

@@ -73,6 +73,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("policies.globalNamespace", "policies"),
     ("policies.extensionGrants", "Strict"),
     ("policies.sayOnceFrom", "0"),
+    ("policies.maxBodyBytes", "1048576"),
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
     ("capacity.maxBytes", "1000000000"),

@@ -369,11 +369,19 @@ fn transformation_with(header: &BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let target = option::weighted(0.1, select(targets.to_vec()));
     let metadata = option::weighted(0.2, mostly(&["n", "a.b"], "envoy.lb"));
     let removed = mostly(&["x-a", "content-length", "cookie"], "host");
-    let body = option::weighted(0.2, mostly(&["None", "AsString"], "AsJson"));
+    let value = option::of(select(
+        &[
+            "text",
+            "{{ body() }}",
+            "{% for a in [1, 2] if a > 1 %}{{ loop.index ~ a }}{% else %}é{% endfor %}",
+            "{{ b.c | d(1) }}",
+        ][..],
+    ));
+    let body = option::weighted(0.2, (mostly(&["None", "AsString", "AsJson"], "AsXml"), value));
     let lists = (vec(header.clone(), 0..3), vec(header.clone(), 0..2), vec(removed, 0..3));
     let changes = (lists, body, target, metadata).prop_map(|((mut set, add, remove), body, target, metadata)| {
         set.extend(target.map(|(name, value)| json!({"name": name, "value": value})));
-        let body = body.map(|parsed| json!({"parseAs": parsed}));
+        let body = body.map(|(parsed, value)| json!({"parseAs": parsed, "value": value}));
         let metadata = metadata
             .map(|name| json!({"namespace": name, "key": "k", "value": {"stringValue": "{{ header('x-a') }}"}}));
         let metadata: Vec<_> = metadata.into_iter().collect();

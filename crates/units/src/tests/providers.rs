@@ -468,6 +468,7 @@ fn no_header_that_a_tenant_names_is_one_that_the_filter_of_all_tenants_writes() 
         envoy::slots::JWT_AUTH,
         &[ir::rule::ExtensionEntry::Tokens(extension.id.clone())],
         |_| Some(judges.clone()),
+        0,
     );
     let json =
         envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
@@ -485,7 +486,7 @@ fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
     let extension = tokens_of(json!({"validationMode": "AllowMissing", "providers": two})).expect("it is served");
     let judges = extension.provider.token_judges().expect("tokens").clone();
     let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
-    let resource = envoy::extensions::extension(envoy::slots::JWT_AUTH, &entry, |_| Some(judges.clone()));
+    let resource = envoy::extensions::extension(envoy::slots::JWT_AUTH, &entry, |_| Some(judges.clone()), 0);
     let json =
         envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
     let nobody = &json["typedConfig"]["providers"]["n/e/"];

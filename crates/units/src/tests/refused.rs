@@ -337,7 +337,22 @@ fn templates_that_are_not_served_are_told_with_their_field() {
     };
     are_refused([
         (set("a", "{{ b }}"), value, "is a variable"),
-        (set("a", "x{%if true%}y{%endif%}"), value, "at character 2, {% begins a statement"),
+        (set("a", "x{%if true%}y"), value, "at character 2, {% if %} begins a statement that does not end"),
+        (set("a", "{{ body() }}"), value, "set request.body.parseAs to AsString or AsJson"),
+        (set("a", "{{ context().b }}"), value, "set request.body.parseAs to AsJson"),
+        (
+            json!({"transformation": {"response": {"body": {"value": "{% for a in b %}{% endfor %}"}}}}),
+            "spec.transformation.response.body.value",
+            "b is a variable",
+        ),
+        (
+            json!({"transformation": {"response": {
+                "body": {"parseAs": "AsJson"},
+                "set": [{"name": "a", "value": "{{ request_header(b) }}"}],
+            }}}),
+            "spec.transformation.response.set[0].value",
+            "nor variables nor the body",
+        ),
         (set("a", "b{# c "), value, "{# begins a comment that does not end"),
         (set("a", "{{"), value, "{{ begins an expression that does not end"),
         (set("a", "{{ header('b') }}\nc"), value, "line breaks"),
@@ -369,7 +384,7 @@ fn templates_that_are_not_served_are_told_with_their_field() {
         (
             json!({"transformation": {"response": {"set": [{"name": "a", "value": "{{ get_cookie(header('b')) }}"}]}}}),
             "spec.transformation.response.set[0].value",
-            "have no header()",
+            "have neither header()",
         ),
         (set("a", "b\nc"), value, "line breaks"),
         (set("host", ""), "spec.transformation.request.set[0].name", "Host"),
@@ -385,14 +400,14 @@ fn templates_that_are_not_served_are_told_with_their_field() {
             "':'",
         ),
         (
-            json!({"transformation": {"request": {"body": {"value": "a"}}}}),
-            "spec.transformation.request.body.value",
-            "not changed yet",
+            json!({"transformation": {"request": {"body": {"parseAs": "None", "value": "a"}}}}),
+            "spec.transformation.request.body.parseAs",
+            "remove value",
         ),
         (
-            json!({"transformation": {"request": {"body": {"parseAs": "AsJson"}}}}),
+            json!({"transformation": {"request": {"body": {"parseAs": "AsXml"}}}}),
             "spec.transformation.request.body.parseAs",
-            "not read yet",
+            "use AsString, AsJson or None",
         ),
         (metadata("", "k", "v"), "spec.transformation.request.dynamicMetadata[0].namespace", "empty"),
         (metadata("a", &"k".repeat(257), "v"), "spec.transformation.request.dynamicMetadata[0].key", "256 characters"),
