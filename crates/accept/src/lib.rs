@@ -2,12 +2,15 @@
 //!
 //! * [`FairSemaphore`] bounds how many there are at a time, and revokes permits of those who have most.
 //! * [`Acceptor`] accepts connections, and pauses while there is no descriptor for one.
+//! * [`bind_unix`] binds a socket that its owner alone can open.
 //! * [`open_files`] raises the limit of open files, so that the permits of all servers together stay well below it.
 
 mod acceptor;
 mod files;
 mod semaphore;
+mod unix;
 
 pub use acceptor::Acceptor;
 pub use files::open_files;
 pub use semaphore::{Busy, FairSemaphore, Permit};
+pub use unix::bind_unix;

@@ -1,10 +1,6 @@
 //! Where the xDS server listens.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 use envoy::bootstrap::XdsAddress;
 use tokio::net::{TcpListener, UnixListener};
@@ -40,7 +36,7 @@ impl XdsListener {
                 Ok(Self::Tcp(listener, address))
             }
             Bind::Unix(path) => {
-                let listener = bind_unix(path).map_err(|error| failed(&error))?;
+                let listener = accept::bind_unix(path).map_err(|error| failed(&error))?;
                 Ok(Self::Unix(listener, path.clone()))
             }
         }
@@ -82,23 +78,6 @@ impl XdsListener {
             Self::Unix(listener, _) => server.serve_unix(listener, shutdown).await,
         }
     }
-}
-
-/// Binds a socket that only this user can open, in the place of one that is not served any more.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    // What is longer than a socket's path may be could be bound below, but not connected to.
-    std::os::unix::net::SocketAddr::from_pathname(path)?;
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Bound in a private folder, so that there is no moment at which others could open it.
-    let private = tempfile::Builder::new().prefix(".xds-").tempdir_in(folder)?;
-    let bound = private.path().join("s");
-    let listener = UnixListener::bind(&bound)?;
-    std::fs::set_permissions(&bound, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    std::fs::rename(&bound, path)?;
-    Ok(listener)
 }
 
 impl std::fmt::Display for XdsListener {
@@ -144,22 +123,6 @@ mod tests {
             assert!(text.parse::<Bind>().is_err(), "{text}");
         }
         assert_eq!("unix:/run/x".parse::<Bind>().map(|bind| bind.to_string()), Ok("unix:/run/x".into()));
-    }
-
-    #[tokio::test]
-    async fn a_socket_is_for_its_owner_alone_and_takes_the_place_of_one_that_is_not_served() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("xds.sock");
-        let listener = bind_unix(&path).expect("it is free");
-        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let error = bind_unix(&path).expect_err("it is served");
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        drop(listener);
-        drop(bind_unix(&path).expect("nobody serves it"));
-        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1, "nothing else is left");
-        bind_unix(&folder.path().join("x".repeat(108))).expect_err("nobody could connect to it");
     }
 
     #[tokio::test]
