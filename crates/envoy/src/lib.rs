@@ -20,6 +20,7 @@ pub mod cel;
 pub mod cluster;
 pub mod extensions;
 pub mod json;
+pub mod judged;
 pub mod listener;
 pub mod misdirected;
 pub mod replaced;

@@ -40,8 +40,11 @@ use envoy_types::pb::envoy::{
 };
 use envoy_types::pb::google::protobuf::Any;
 use ir::{
-    Hostname,
-    downstream::{CONNECTION_WINDOW, Client, HttpConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader, StripPort},
+    Hostname, NsName,
+    downstream::{
+        CONNECTION_WINDOW, Client, HttpConfig, ListenerConfig, ProxyProtocolFrom, STREAM_WINDOW, ServerHeader,
+        StripPort,
+    },
     listener::{FilterChain, Listener, TlsTermination},
     settings::Edge,
 };
@@ -86,6 +89,22 @@ pub fn listener(listener: &Listener, edge: &Edge) -> Encoded {
         ..EnvoyListener::default()
     };
     Encoded::new(message.encode_to_vec())
+}
+
+/// The connection manager of a listener of which nobody said anything, without routes: the HTTP filters of all of them.
+pub(crate) fn judged(edge: &Edge) -> HttpConnectionManager {
+    let listener = Listener {
+        gateway: NsName::new("judge", "judge"),
+        name: "judged".into(),
+        addresses: Vec::new(),
+        bind_port: 0,
+        pseudonym: "portcullis-judge".into(),
+        chains: Vec::new(),
+        closed: Vec::new(),
+        config: ListenerConfig::default(),
+    };
+    let chain = FilterChain { route_config: "judged".into(), hostname: Hostname::Any, tls: None };
+    HttpConnectionManager { route_specifier: None, ..connection_manager(&chain, &listener, edge) }
 }
 
 /// What stands before TLS comes first.

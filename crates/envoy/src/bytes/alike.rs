@@ -119,7 +119,7 @@ fn switched_on(row: &mut Vec<u8>, slot: &Slot) {
 }
 
 /// The fields of a message: their numbers, what they have if it is text or a message, and all their bytes.
-fn fields(message: &[u8]) -> impl Iterator<Item = (u64, Option<&[u8]>, &[u8])> {
+pub(crate) fn fields(message: &[u8]) -> impl Iterator<Item = (u64, Option<&[u8]>, &[u8])> {
     let mut rest = message;
     std::iter::from_fn(move || {
         let before = rest;
