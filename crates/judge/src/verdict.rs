@@ -1,0 +1,62 @@
+//! What is said of a fragment.
+
+use std::{fmt, sync::Arc};
+
+use crate::outcome::Build;
+
+/// What an Envoy says of a fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It takes it.
+    Accepted,
+    /// It does not.
+    Refused(Arc<Refusal>),
+    /// Nobody knows, for this reason. That is not remembered.
+    Unknown(Arc<str>),
+}
+
+/// Why a fragment cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Who says so.
+    pub build: Build,
+    /// How.
+    pub how: How,
+    /// What of it is to blame.
+    pub part: Part,
+}
+
+/// How a fragment was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// In these words: one line of 1 KiB at most. They may quote what the fragment holds.
+    Words(String),
+    /// By a crash, with this signal.
+    Crash(i32),
+    /// By using up its CPU time, or its time.
+    Time,
+    /// By using up its memory.
+    Memory,
+}
+
+/// What of a fragment is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What it does: a row that answers 500 to the same requests is accepted; and all of what is no row.
+    All,
+    /// A row's match, which nothing can stand in place of.
+    Match,
+}
+
+/// `Envoy 1.40.0 refuses it: …`.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let build = &self.build;
+        match &self.how {
+            How::Words(words) => write!(f, "{build} refuses it: {words}"),
+            How::Crash(signal) => write!(f, "{build} crashes when it reads it (signal {signal})"),
+            How::Time => write!(f, "{build} takes too much time to read it"),
+            How::Memory => write!(f, "{build} takes too much memory to read it"),
+        }
+    }
+}
