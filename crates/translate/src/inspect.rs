@@ -6,6 +6,7 @@
 mod delegation;
 mod listener;
 mod rule;
+mod sent;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub use crate::{
 pub use delegation::{Child, ChildState, Delegation, MergedMatch, provenance};
 pub use listener::{Gateway, Listener};
 pub use rule::{ServedRule, WideUnits};
+pub use sent::Sent;
 
 /// Reads what stands in the tables of a translator.
 #[derive(Clone, Copy)]

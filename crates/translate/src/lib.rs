@@ -43,7 +43,7 @@ pub use status::StatusRow;
 pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
-pub use tables::replacement::{ReplacedRule, ReplacedScope, Replacement};
+pub use tables::replacement::{RefusedRows, ReplacedRule, ReplacedScope, Replacement};
 pub use translator::{Change, Changes, Reports, Translator};
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ use crate::{
             PolicyRow, Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
         },
         proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
-        replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
+        replacement::{RefusedRows, Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
         route::{RouteGeneration, RouteHead, RouteRule},
     },
     tls::{Certificate, CertificateState},
@@ -183,6 +183,12 @@ impl Translator {
     /// Why a proxy of `gateway` does not have what it shall: it refuses it, or cannot be sent it; none once it has it.
     pub fn set_nack(&mut self, gateway: &NsName, words: Option<String>) {
         self.engine.set::<Nacks>(gateway.clone(), words);
+    }
+
+    /// The Envoy routes of a route that an Envoy refuses, in place of those that it was told before. They answer 500, or match
+    /// nothing where that is refused too, and the route is told.
+    pub fn set_refused(&mut self, route: &RouteId, rows: RefusedRows) {
+        self.engine.set::<input::RefusedRows>(route.clone(), (!rows.is_empty()).then_some(rows));
     }
 
     /// Why the objects that run a Gateway's proxies are not as they should be; none once they are.
@@ -351,7 +357,8 @@ fn tables() -> Engine {
         .input::<LoginSeed>()
         .input::<Nacks>()
         .input::<Unapplied>()
-        .input::<UnusablePorts>();
+        .input::<UnusablePorts>()
+        .input::<input::RefusedRows>();
     input::register(settings)
         .lookup::<RouteHead>()
         .lookup::<RouteGeneration>()

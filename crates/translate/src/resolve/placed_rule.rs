@@ -18,7 +18,8 @@ use crate::{
     tables::{
         delegation::{Excess, ServedChain, Serving},
         gateway::Fault,
-        input::Config,
+        input::{self, Config},
+        replacement::RefusedRows,
         route::{RouteHead, RouteRule},
         terms::Terms,
     },
@@ -37,6 +38,8 @@ pub(super) struct PlacedRule<'a> {
     /// `spec.rules[N]`.
     pub(super) field: String,
     pub(super) config: Arc<Settings>,
+    /// The Envoy routes of its route that an Envoy refuses.
+    refused: Option<Arc<RefusedRows>>,
 }
 
 impl<'a> PlacedRule<'a> {
@@ -47,7 +50,8 @@ impl<'a> PlacedRule<'a> {
         let spec = scope.get::<RouteRule>(&(chain.route().clone(), *index))?;
         let route = PlacedRoute::of(scope, chain, &head)?;
         let config = scope.get::<Config>(&())?;
-        Some(Self { key, head, spec, route, field: format!("spec.rules[{index}]"), config })
+        let refused = scope.get::<input::RefusedRows>(chain.route());
+        Some(Self { key, head, spec, route, field: format!("spec.rules[{index}]"), config, refused })
     }
 
     /// The rule with its matches, answering 500 until more is known of it.
@@ -60,6 +64,7 @@ impl<'a> PlacedRule<'a> {
             matches: self.route.place(*index, &self.spec.matches).matches,
             rule: Rule::direct_response(500, ""),
             states: 0,
+            refused: self.refused.clone(),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use envoy::route::{self, GuardedMatch, RouteAt};
+use envoy::{
+    bytes::Unreadable,
+    route::{self, GuardedMatch, RouteAt},
+};
 use ir::{
     Chain, Problem, Reason, Severity,
     delegation::PlacedMatch,
@@ -15,6 +18,7 @@ use ir::{
 use super::{EnvoyRoute, EnvoyRoutes, Findings};
 use crate::{
     budget::cost::{Cost, Meter, Taken, unpriced},
+    tables::replacement::RefusedRows,
     weight,
 };
 
@@ -36,6 +40,8 @@ pub(crate) struct Unwritten {
     pub(super) rule: Rule,
     /// What a proxy builds of the rule's own expressions while requests meet them, in bytes.
     pub(super) states: u64,
+    /// The Envoy routes of its route that an Envoy refuses; of most routes there are none.
+    pub(super) refused: Option<Arc<RefusedRows>>,
 }
 
 impl Unwritten {
@@ -91,6 +97,15 @@ pub(crate) struct Priced {
     taken: Box<[Option<Taken>]>,
     /// The Envoy routes of matches that stand excluded, which are the same at every listener.
     excluded: Box<[EnvoyRoute]>,
+}
+
+/// Why an Envoy route cannot be sent.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error("{0}")]
+    Unreadable(Unreadable),
+    #[error("{0}; write the rule or the match otherwise")]
+    Refused(Arc<str>),
 }
 
 /// A match that becomes one or more Envoy routes.
@@ -179,7 +194,7 @@ impl Priced {
         at: RouteAt,
         problems: &mut Vec<(u32, Problem)>,
     ) -> Option<EnvoyRoute> {
-        let Unwritten { chain, index, name, rule, states, .. } = &self.unwritten;
+        let Unwritten { chain, index, name, rule, states, refused, .. } = &self.unwritten;
         let request = matching.request();
         let part = Part { ordinal: placed.ordinal, path: part, host_with_port: request.host_with_port };
         let source = Source {
@@ -189,14 +204,20 @@ impl Priced {
             matching: placed.index,
             part: part.number(),
         };
-        let write = |rule| route::route(&source, matching, rule, at);
+        let write = |rule| {
+            let row = route::route(&source, matching, rule, at).map_err(Unfit::Unreadable)?;
+            match refused.as_ref().and_then(|refused| refused.get(&row)) {
+                Some(words) => Err(Unfit::Refused(words.clone())),
+                None => Ok(row),
+            }
+        };
         let row = match write(rule) {
             Ok(row) => row,
-            Err(unreadable) => {
+            Err(unfit) => {
                 let alone = write(&Rule::direct_response(500, ""));
                 let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
                 let field = format!("spec.rules[{index}].matches[{}]", placed.index);
-                let message = format!("Envoy cannot read the route that it becomes with its rule: {unreadable}");
+                let message = format!("Envoy cannot read the route that it becomes with its rule: {unfit}");
                 problems.push((placed.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
                 problems.dedup();
                 alone.ok()?

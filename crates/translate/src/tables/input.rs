@@ -31,6 +31,8 @@ inputs! {
     Unapplied: NsName => String;
     /// Why a port of this host cannot be bound.
     UnusablePorts: Port => String;
+    /// The Envoy routes of a route that an Envoy refuses.
+    RefusedRows: RouteId => super::replacement::RefusedRows;
     /// Routes of all kinds.
     Routes: RouteId => AnyRoute;
 }

@@ -1,7 +1,8 @@
 //! What is replaced.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use envoy::bytes::{Hash, Row};
 use ir::{Chain, Hostname, ListenerName, NsName, Reason, RouteConfigId};
 
 tables! {
@@ -38,4 +39,25 @@ pub struct ReplacedScope {
     pub config: RouteConfigId,
     /// The one virtual host of it, and the listener that serves it; none means all of the configuration.
     pub host: Option<(Hostname, ListenerName)>,
+}
+
+/// The Envoy routes of a route that an Envoy refuses, by their content hash, each with its words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedRows(BTreeMap<Hash, Arc<str>>);
+
+impl RefusedRows {
+    /// Adds one. `words` are one clause, such as `Envoy 1.40.0 refuses it: …`.
+    pub fn insert(&mut self, hash: Hash, words: impl Into<Arc<str>>) {
+        self.0.insert(hash, words.into());
+    }
+
+    /// The words, if this one is refused.
+    pub(crate) fn get(&self, row: &Row) -> Option<&Arc<str>> {
+        self.0.get(&row.hash)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }

@@ -1,0 +1,115 @@
+//! What is sent to proxies, in the parts that an Envoy can judge each by itself.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::{Kind as ObjectKind, ObjectId};
+use envoy::{
+    judged::{self, Fragment, Kind},
+    resource::Encoded,
+};
+use ir::{Hostname, ListenerId, NsName, RouteId, matching::Precedence, rule::ExtensionEntry};
+
+use super::{EnvoyRoutes, Inspector};
+use crate::{
+    backend::config,
+    resolve::served_at,
+    tables::{
+        backend::ClusterId,
+        input::{ObjectKey, object_kind},
+        output::{OutputId, Outputs},
+    },
+};
+
+/// A part of what is sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The part.
+    pub fragment: Fragment,
+    /// The object that it is made from, whose owner must act if it is refused.
+    pub object: ObjectId,
+    /// The field of it that has most say in it; empty where that is all of it.
+    pub field: String,
+    /// The route, if it is a row.
+    pub route: Option<RouteId>,
+}
+
+impl Inspector<'_> {
+    /// All that is sent but endpoints and secrets, in the order of objects. Looks at all of it, and copies it.
+    pub fn sent(self) -> Vec<Sent> {
+        let mut sent: Vec<_> = self.rows_sent().collect();
+        for (id, encoded) in self.engine.rows::<Outputs>() {
+            sent.extend(resource(&id, &encoded));
+        }
+        sent.sort_by(|a, b| (&a.object, &a.field, a.fragment.kind).cmp(&(&b.object, &b.field, b.fragment.kind)));
+        sent
+    }
+
+    fn rows_sent(self) -> impl Iterator<Item = Sent> {
+        let attached = self.attached_routes();
+        let places = attached.iter().flat_map(|route| {
+            let at = |listener: &ListenerId| {
+                route.hostnames(listener).map(|hostname| (listener.clone(), hostname.clone())).collect::<Vec<_>>()
+            };
+            route.listeners().flat_map(at).collect::<Vec<_>>()
+        });
+        let places: BTreeSet<(ListenerId, Hostname)> = places.collect();
+        places.into_iter().flat_map(move |(listener, hostname)| {
+            let routes: EnvoyRoutes = self.envoy_routes(&listener, &hostname);
+            let rows = routes.iter().map(|(place, row)| {
+                let asks = self.asked(place, &listener);
+                let fragment = Fragment { kind: Kind::Row, bytes: row.bytes.clone(), hash: row.hash, asks };
+                let field =
+                    place.origin().map(|origin| format!("spec.rules[{}].matches[{}]", origin.rule, origin.matching));
+                let route = place.via().route();
+                Sent {
+                    fragment,
+                    object: object_of(route),
+                    field: field.unwrap_or_default(),
+                    route: Some(route.clone()),
+                }
+            });
+            rows.collect::<Vec<_>>()
+        })
+    }
+
+    /// The clusters without which Envoy refuses a row: it looks for whoever gives out tokens where people log in.
+    fn asked(self, place: &Precedence, listener: &ListenerId) -> Arc<[Arc<str>]> {
+        let at = |rule| served_at(self.engine, &(place.via().clone(), rule, listener.clone()));
+        let Some(rule) = place.origin().and_then(|origin| at(origin.rule)) else { return Arc::default() };
+        let logs_in = rule.entries.iter().any(|entry| matches!(entry, ExtensionEntry::Login(_)));
+        rule.clusters.iter().filter(|_| logs_in).map(|cluster| cluster.name().into()).collect()
+    }
+}
+
+/// The parts of a resource, but for rows.
+fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
+    let gateway = |gateway: &NsName| gateway.clone().id(ObjectKind::Gateway);
+    let (kind, object) = match id {
+        OutputId::Endpoints(..) | OutputId::Secret(..) | OutputId::Login(..) => return Vec::new(),
+        OutputId::Cluster(_, cluster) => (Kind::Cluster, owner(cluster)),
+        OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
+        OutputId::Listener(name, _) => (Kind::Listener, gateway(name)),
+        OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
+    };
+    let whole = encoded.body.to_bytes();
+    let sent = |fragment| Sent { fragment, object: object.clone(), field: String::new(), route: None };
+    if kind != Kind::RouteConfiguration {
+        return vec![sent(Fragment { kind, hash: encoded.version, bytes: whole, asks: Arc::default() })];
+    }
+    let (head, hosts) = judged::heads(&whole);
+    std::iter::once(head).chain(hosts).map(sent).collect()
+}
+
+/// Whose a cluster is.
+fn owner(cluster: &ClusterId) -> ObjectId {
+    match (cluster.to(), cluster) {
+        (Some(to), _) => config::object(&to),
+        (None, ClusterId::Rule(chain, _)) => object_of(chain.route()),
+        // What has no backend is a rule's.
+        (None, other) => NsName::new("", other.name()).id(ObjectKind::Backend),
+    }
+}
+
+fn object_of(route: &RouteId) -> ObjectId {
+    route.name.clone().id(object_kind(route.kind))
+}
