@@ -32,8 +32,13 @@ pub struct Finding {
 pub struct Report(Vec<Finding>);
 
 impl Report {
-    /// What files and a settled translator know to be wrong.
-    pub fn of(files: &Files, file_problems: &[FileProblem], translator: &Translator) -> Self {
+    /// What files and a settled translator know to be wrong, and what an Envoy said besides ([`validate`](crate::strict::validate)).
+    pub fn of(
+        files: &Files,
+        file_problems: &[FileProblem],
+        translator: &Translator,
+        judged: Vec<(ObjectId, Problem)>,
+    ) -> Self {
         let mut files_places = HashMap::new();
         let mut locate = |id: &ObjectId, field: &str| {
             let origin = files.manifests().origin(id)?;
@@ -54,7 +59,7 @@ impl Report {
                 problem: problem.clone(),
             })
             .collect();
-        for (id, problem) in translator.problems() {
+        for (id, problem) in translator.problems().into_iter().chain(judged) {
             let place = locate(&id, &problem.field);
             let (line, column) = place.as_ref().map_or((1, 1), |(_, position)| (position.line, position.column));
             findings.push(Finding { file: place.map(|(path, _)| path), line, column, object: Some(id), problem });

@@ -10,6 +10,7 @@ pub mod files;
 pub mod http;
 pub mod metrics;
 pub mod run;
+pub mod strict;
 pub mod supervisor;
 
 #[cfg(test)]

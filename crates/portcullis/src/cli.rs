@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller::run::Bind;
@@ -38,6 +38,13 @@ pub(crate) enum Command {
     ConfigDump(Box<ConfigDump>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
+    /// Have an Envoy judge what would be sent to proxies, for a controller in another container.
+    Judge(Box<Judge>),
+    /// Become an Envoy that can reach nobody. For `judge`, and for nobody else.
+    #[command(hide = true)]
+    JudgeChild(JudgeChild),
+    /// Copy this program, for a container whose image does not have it.
+    CopySelf(CopySelf),
     /// Print the CustomResourceDefinitions of the group gateway.portcullis.dev, for kubectl apply.
     Crds,
 }
@@ -82,6 +89,9 @@ pub(crate) struct Run {
 pub(crate) struct Translate {
     #[command(flatten)]
     pub(crate) files: FileArgs,
+    /// Have this Envoy judge all that would be sent, and print what stands in place of routes that it refuses.
+    #[arg(long, value_name = "ENVOY")]
+    pub(crate) strict_with: Option<PathBuf>,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     pub(crate) output: Format,
@@ -91,6 +101,9 @@ pub(crate) struct Translate {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) files: FileArgs,
+    /// Have this Envoy judge all that would be sent, too, and report what it refuses.
+    #[arg(long, value_name = "ENVOY")]
+    pub(crate) strict_with: Option<PathBuf>,
     /// The format.
     #[arg(short, long, value_enum, default_value_t = CheckFormat::Text)]
     pub(crate) output: CheckFormat,
@@ -165,6 +178,38 @@ pub(crate) struct Bootstrap {
     pub(crate) output: Format,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Judge {
+    /// The Envoy: of the build that proxies have.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) envoy: PathBuf,
+    /// Where the controller asks: unix:PATH. In the same folder processes are given what they judge.
+    #[arg(long, value_name = "unix:PATH", value_parser = unix_socket)]
+    pub(crate) listen: PathBuf,
+    /// How the log is written, to standard error.
+    #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,xds=debug`.
+    #[arg(long, env = "PORTCULLIS_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    pub(crate) log_level: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JudgeChild {
+    /// The process that starts this one, and with which it ends.
+    pub(crate) parent: u32,
+    /// The program, and its arguments.
+    #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CopySelf {
+    /// Where the copy shall stand.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
 }
 
 /// Manifests, and what they are read with.
@@ -289,6 +334,13 @@ fn gateway(text: &str) -> Result<NsName, String> {
     match text.split_once('/') {
         Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(NsName::new(namespace, name)),
         _ => Err("must be NAMESPACE/NAME, both in lower case".into()),
+    }
+}
+
+fn unix_socket(text: &str) -> Result<PathBuf, String> {
+    match text.parse()? {
+        Bind::Unix(path) => Ok(path),
+        Bind::Tcp(_) => Err("must be unix:PATH: whoever can connect is judged for".into()),
     }
 }
 

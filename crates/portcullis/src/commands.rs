@@ -1,6 +1,7 @@
 //! What the commands do.
 
 pub(crate) mod cluster;
+pub(crate) mod judge;
 
 use std::{
     io::{BufWriter, Write},
@@ -51,7 +52,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
 }
 
 /// Ends when the process is asked to.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
@@ -64,9 +65,13 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Prints what Envoys would get.
 pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
-    let Loaded { translator, problems, .. } = source::load(args.files)?;
+    let Loaded { mut translator, problems, edge, .. } = source::load(args.files)?;
     // What is printed has no place for what is wrong with files.
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
+    if let Some(envoy) = args.strict_with {
+        let judged = judge::validate(&mut translator, envoy, &edge)?;
+        judged.iter().try_for_each(|(object, problem)| writeln!(std::io::stderr(), "{object}: {problem}"))?;
+    }
     print_document(&Document::of(&translator), args.output)
 }
 
@@ -90,13 +95,17 @@ fn print_document(document: &Document, format: Format) -> anyhow::Result<ExitCod
 
 /// Says what is wrong.
 pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
-    let Loaded { translator, files, problems, .. } = source::load(args.files)?;
+    let Loaded { mut translator, files, problems, edge, .. } = source::load(args.files)?;
     if files.manifests().files().next().is_none() {
         let paths: Vec<_> = files.roots().iter().map(|path| path.display().to_string()).collect();
         // What gates a change must not pass because it looked in the wrong place.
         anyhow::bail!("there is no .yaml, .yml or .json file in {}", paths.join(", "));
     }
-    let report = Report::of(&files, &problems, &translator);
+    let judged = match args.strict_with {
+        Some(envoy) => judge::validate(&mut translator, envoy, &edge)?,
+        None => Vec::new(),
+    };
+    let report = Report::of(&files, &problems, &translator, judged);
     let text = match args.output {
         CheckFormat::Text => report.to_text(),
         CheckFormat::Json => report.to_json()?,

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
         Command::Status(status) => commands::ask(commands::cluster::status(*status)),
         Command::ConfigDump(dump) => commands::ask(commands::cluster::config_dump(*dump)),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
+        Command::Judge(judge) => commands::judge::judge(*judge),
+        Command::JudgeChild(child) => Err(commands::judge::child(&child)),
+        Command::CopySelf(copy) => commands::judge::copy_self(&copy),
         Command::Crds => commands::crds(),
     };
     match outcome {

@@ -11,6 +11,7 @@ use ::controller::{
 };
 use anyhow::{Context, bail};
 use api::ObjectId;
+use ir::settings::Edge;
 use kube::{Client, Config};
 use translate::{Change, Deploying, LoginSeed, Translator};
 
@@ -55,6 +56,8 @@ pub(crate) struct Loaded {
     pub(crate) problems: Vec<FileProblem>,
     /// Whatever was read.
     pub(crate) objects: BTreeSet<ObjectId>,
+    /// The limits of proxies.
+    pub(crate) edge: Edge,
 }
 
 /// Reads manifests, as for a cluster that deploys proxies, or for one host.
@@ -64,6 +67,7 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
         if args.host { (settings, None) } else { (cluster_snapshot::in_cluster(settings), Some(Deploying::dry_run())) };
     let mut files = Files::open(args.paths)?;
     let Update { changes, problems, .. } = files.load();
+    let edge = settings.edge.clone();
     let mut translator = Translator::new(settings);
     translator.set_deploying(deploying);
     translator.set_login_seed(Some(LoginSeed::unserved()));
@@ -75,7 +79,7 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
         translator.apply(change);
     }
     translator.settle();
-    Ok(Loaded { translator, files, problems: problems.to_vec(), objects })
+    Ok(Loaded { translator, files, problems: problems.to_vec(), objects, edge })
 }
 
 /// What is printed has no place for this, and must not be taken for the whole truth.
