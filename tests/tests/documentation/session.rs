@@ -119,6 +119,8 @@ impl Session {
             std::os::unix::fs::symlink(portcullis_binary()?, here.join(folder).join("portcullis"))?;
         }
         std::os::unix::fs::symlink(program("helm")?, here.join("bin/helm"))?;
+        std::fs::create_dir_all(here.join(".tools/envoy/bin"))?;
+        std::os::unix::fs::symlink(envoy_binary()?, here.join(".tools/envoy/bin/envoy"))?;
         Ok(this)
     }
 

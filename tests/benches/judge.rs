@@ -1,0 +1,73 @@
+//! How long Envoy's word takes: sound rows, one that is refused among many, three, and what a process has in memory.
+//!
+//! The process is warm: the one that a batch goes to was started ahead. So the first figure is of a second batch.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use envoy::judged::{Fragment, Kind};
+use envoy_types::pb::envoy::config::route::v3::{
+    Route, RouteAction, RouteMatch, route::Action, route_action::ClusterSpecifier, route_match::PathSpecifier,
+};
+use envoy_types::pb::google::protobuf::Any;
+use ir::settings::Edge;
+use judge::{Budget, Judge, Launch, Runner, Verdict, Way};
+use portcullis_tests::process::{envoy_binary, portcullis_binary};
+use prost::Message;
+
+/// How often each is measured; the median is printed.
+const TIMES: usize = 5;
+
+/// A row that no other turn has, sound or refused.
+fn row(turn: usize, number: usize, is_sound: bool) -> Fragment {
+    let unknown = Any { type_url: "type.googleapis.com/no.such.Type".into(), value: Vec::new() };
+    let route = Route {
+        name: format!("apps/shop-{turn}/{number}/0"),
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::PathSeparatedPrefix(format!("/some/path/of/{turn}/{number}"))),
+            ..RouteMatch::default()
+        }),
+        action: Some(Action::Route(RouteAction {
+            cluster_specifier: Some(ClusterSpecifier::Cluster("service/apps/shop/80".into())),
+            ..RouteAction::default()
+        })),
+        typed_per_filter_config: (!is_sound).then(|| ("cors".to_owned(), unknown)).into_iter().collect(),
+        ..Route::default()
+    };
+    Fragment::new(Kind::Row, route.encode_to_vec())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let (program, envoy) = (portcullis_binary()?, envoy_binary()?);
+    let arguments = vec!["judge-child".to_owned()];
+    let started = Instant::now();
+    let runner = Runner::start(Launch { program, arguments, envoy, folder: None, time: Launch::TIME })?;
+    println!("{}, which says so after {:.0} ms", runner.build().as_str(), millis(started));
+    let judge = Judge::new(Way::Here(runner), &Edge::default());
+    println!("{:>8} {:>10} {:>12} {:>12}", "rows", "refused", "time", "processes");
+    let mut turn = 0;
+    for (count, culprits) in [(1, 0), (1_000, 0), (10_000, 0), (1_000, 1), (1_000, 3), (10_000, 1)] {
+        let mut measured = Vec::new();
+        for _ in 0..=TIMES {
+            turn += 1;
+            let is_culprit = |number: usize| culprits > 0 && number % (count / culprits) == count / culprits / 3;
+            let rows: Vec<_> = (0..count).map(|number| row(turn, number, !is_culprit(number))).collect();
+            let mut budget = Budget { runs: 1_000, until: tokio::time::Instant::now() + Duration::from_mins(5) };
+            let before = Instant::now();
+            let verdicts = judge.judge(&rows, &mut budget).await;
+            measured.push((millis(before), 1_000 - budget.runs));
+            let refused = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Refused(_))).count();
+            ensure!(refused == culprits, "{refused} of {culprits} were found");
+        }
+        measured.remove(0);
+        measured.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (time, processes) = measured[TIMES / 2];
+        println!("{count:>8} {culprits:>10} {time:>9.0} ms {processes:>12}");
+    }
+    Ok(())
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}

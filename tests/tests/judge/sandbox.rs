@@ -1,0 +1,141 @@
+//! What a process that judges can do besides: nothing.
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+
+use anyhow::{Result, ensure};
+use envoy::json as envoy_json;
+use envoy::judged::{Fragment, Kind, Wrapper};
+use ir::settings::Edge;
+use judge::{Job, Outcome, Runner, Verdict};
+use prost::Message;
+use serde_json::json;
+
+use crate::fake::Fake;
+use crate::{budget, judge, launch};
+
+/// What one that was taken over tries, and what it says of that.
+const TRIES: &str = r#"
+import ctypes, resource, socket, threading
+said = []
+def tries(name, what):
+    try:
+        what()
+        said.append(name + ' WORKS')
+    except BaseException as error:
+        said.append('%s: %s' % (name, type(error).__name__))
+def udp(what):
+    return what(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+def tcp(what):
+    return what(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+tries('connect', lambda: tcp(lambda s: s.connect(('127.0.0.1', PORT))))
+tries('send', lambda: udp(lambda s: s.sendto(b'x', ('127.0.0.1', PORT))))
+tries('sendmsg', lambda: udp(lambda s: s.sendmsg([b'x'], [], 0, ('127.0.0.1', PORT))))
+tries('unix', lambda: socket.socket(socket.AF_UNIX).connect('SOCKET'))
+tries('bind', lambda: tcp(lambda s: s.bind(('127.0.0.1', 0))))
+tries('listen', lambda: tcp(lambda s: s.listen()))
+tries('fork', os.fork)
+tries('spawn', lambda: os.posix_spawn('/bin/true', ['true'], {}))
+tries('kill', lambda: os.kill(os.getppid(), 0))
+tries('unlink', lambda: os.unlink('FILE'))
+tries('rename', lambda: os.rename('FILE', 'FILE.new'))
+tries('mkdir', lambda: os.mkdir('FILE.folder'))
+tries('chmod', lambda: os.chmod('FILE', 0o777))
+def write():
+    with open('FILE', 'r+b') as file:
+        file.write(b'x')
+tries('write', write)
+tries('limits', lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1)))
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*arguments):
+    if libc.syscall(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), 'no')
+tries('ptrace', lambda: call(101 if os.uname().machine == 'x86_64' else 117, 16, os.getppid(), 0, 0))
+tries('io_uring', lambda: call(425, 1, ctypes.create_string_buffer(256)))
+tries('mount', lambda: call(165 if os.uname().machine == 'x86_64' else 40, b'none', b'/tmp', b'tmpfs', 0, 0))
+tries('clone3', lambda: call(435, ctypes.create_string_buffer(88), 88))
+started = []
+thread = threading.Thread(target=lambda: started.append('threads start'))
+thread.start()
+thread.join()
+status = open('/proc/self/status').read()
+said += started + ['NoNewPrivs 1' if 'NoNewPrivs:\t1' in status else 'privileges', 'environment %d' % len(os.environ)]
+said.append('oom %s' % open('/proc/self/oom_score_adj').read().strip())
+refuse('; '.join(said))
+"#;
+
+#[tokio::test]
+async fn one_that_was_taken_over_reaches_nobody_starts_nothing_and_leaves_nothing() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("file");
+    std::fs::write(&file, "before")?;
+    let unix = folder.path().join("socket");
+    let _unix = std::os::unix::net::UnixListener::bind(&unix)?;
+    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = tcp.local_addr()?.port();
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
+    let tries = TRIES
+        .replace("PORT", &port.to_string())
+        .replace("SOCKET", &unix.to_string_lossy())
+        .replace("FILE", &file.to_string_lossy());
+    let fake = Fake::new(&tries)?;
+    let job = Job { bootstrap: Wrapper::new(&Edge::default()).bootstrap(&[]).into(), fragments: 0 };
+    let outcome = Runner::start(launch(&fake.path)?)?.run(job).await;
+    let Outcome::Refused(said) = &outcome else { anyhow::bail!("{outcome:?}") };
+    ensure!(!said.contains("WORKS"), "{said}");
+    ensure!(said.matches("Error").count() == 19, "{said}");
+    for expected in ["threads start", "NoNewPrivs 1", "oom 1000"] {
+        ensure!(said.contains(expected), "{expected}: {said}");
+    }
+    // What Python itself adds where there is no locale.
+    ensure!(said.contains("environment 0") || said.contains("environment 1"), "{said}");
+    ensure!(std::fs::read_to_string(&file)? == "before");
+    ensure!(std::fs::read_dir(folder.path())?.count() == 2, "nothing else is there");
+    silent(&tcp, &udp)
+}
+
+/// Nobody called: whoever might have has ended.
+fn silent(tcp: &TcpListener, udp: &UdpSocket) -> Result<()> {
+    tcp.set_nonblocking(true)?;
+    udp.set_nonblocking(true)?;
+    ensure!(tcp.accept().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "somebody connected");
+    let heard = udp.recv(&mut [0; 512]);
+    ensure!(heard.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "somebody sent a packet");
+    Ok(())
+}
+
+#[tokio::test]
+async fn envoy_judges_names_health_checks_and_low_ports_without_a_packet() -> Result<()> {
+    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = tcp.local_addr()?.port();
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
+    let address = |host: &str| json!({"socketAddress": {"address": host, "portValue": port}});
+    let check = json!({"timeout": "1s", "interval": "1s", "unhealthyThreshold": 1, "healthyThreshold": 1, "noTrafficInterval": "0.001s",
+        "httpHealthCheck": {"path": "/"}});
+    let cluster = |name: &str, host: &str, kind: &str| {
+        let endpoints = json!([{"lbEndpoints": [{"endpoint": {"address": address(host)}}]}]);
+        json!({"name": name, "type": kind, "connectTimeout": "1s", "healthChecks": [check],
+            "loadAssignment": {"clusterName": name, "endpoints": endpoints},
+            "typedDnsResolverConfig": {"name": "envoy.network.dns_resolver.cares", "typedConfig": {
+                "@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
+                "resolvers": [address("127.0.0.1")]}}})
+    };
+    let listener = json!({"name": "low", "address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}},
+        "filterChains": [{"filters": [{"name": "envoy.filters.network.http_connection_manager", "typedConfig": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+            "statPrefix": "low", "routeConfig": {"name": "none"},
+            "httpFilters": [{"name": "envoy.filters.http.router", "typedConfig": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]});
+    let fragment = |kind: Kind, value: &serde_json::Value| -> Result<Fragment> {
+        let descriptor = envoy_json::descriptor(kind.message_name())?;
+        let message = prost_reflect::DynamicMessage::deserialize(descriptor, value)?;
+        Ok(Fragment::new(kind, message.encode_to_vec()))
+    };
+    let fragments = [
+        fragment(Kind::Cluster, &cluster("by-name", "backend.example", "STRICT_DNS"))?,
+        fragment(Kind::Cluster, &cluster("by-address", "127.0.0.1", "STATIC"))?,
+        fragment(Kind::Listener, &listener)?,
+    ];
+    let verdicts = judge()?.judge(&fragments, &mut budget()).await;
+    ensure!(verdicts.iter().all(|verdict| *verdict == Verdict::Accepted), "{verdicts:?}");
+    silent(&tcp, &udp)
+}
