@@ -58,6 +58,29 @@ impl<G: Group> Data<G> {
         let depth = G::depth(&self.rows.slot(op.row).key);
         self.ops.entry(depth).or_default().push(op);
     }
+
+    /// From now on the entries of an emitter stand where these do, which are sorted. What stands elsewhere is withdrawn.
+    fn set_spots(&mut self, emitter: NodeId, staged: &[Staged<G>]) {
+        let stands = |(row, sort): &(Row, G::Sort), Staged(at, key, _): &Staged<G>| row == at && sort == key;
+        let before = self.emitted.get(&emitter).map_or(&[][..], |spots| spots);
+        // As nearly always when a row is computed again.
+        if before.len() == staged.len() && before.iter().zip(staged).all(|(spot, staged)| stands(spot, staged)) {
+            return;
+        }
+        let old = self.emitted.remove(&emitter).unwrap_or_default();
+        let mut new: Spots<G> = staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())).collect();
+        new.dedup();
+        let mut kept = new.iter().peekable();
+        for (row, sort) in old {
+            while kept.next_if(|other| (other.0, &other.1) < (row, &sort)).is_some() {}
+            if kept.peek().is_none_or(|other| (other.0, &other.1) != (row, &sort)) {
+                self.push(Op { row, sort, emitter, entry: None });
+            }
+        }
+        if !new.is_empty() {
+            self.emitted.insert(emitter, new);
+        }
+    }
 }
 
 /// All groups of one type.
@@ -114,7 +137,13 @@ impl<G: Group> GroupStore<G> {
     }
 
     /// Brings one group and sort key to what the operations say. Tells whether a reader sees a difference.
-    fn apply(core: &Core, data: &mut Data<G>, row: Row, sort: &G::Sort, ops: &mut dyn Iterator<Item = Op<G>>) -> bool {
+    fn apply(
+        core: &Core,
+        data: &mut Data<G>,
+        row: Row,
+        sort: &G::Sort,
+        ops: impl Iterator<Item = (NodeId, Option<G::Entry>)>,
+    ) -> bool {
         let content = &data.rows.slot(row).payload;
         let mut holders: Holders<G> = SmallVec::new();
         let seen = content.holder(sort).map(|(emitter, entry)| (emitter, Arc::clone(entry)));
@@ -124,12 +153,12 @@ impl<G: Group> GroupStore<G> {
         {
             holders.extend(waiting);
         }
-        for op in ops {
-            let held = holders.iter().position(|(emitter, _)| *emitter == op.emitter);
-            match (held, op.entry) {
+        for (emitter, entry) in ops {
+            let held = holders.iter().position(|(holder, _)| *holder == emitter);
+            match (held, entry) {
                 (Some(i), Some(entry)) if *holders[i].1 == entry => {}
                 (Some(i), Some(entry)) => holders[i].1 = Arc::new(entry),
-                (None, Some(entry)) => holders.push((op.emitter, Arc::new(entry))),
+                (None, Some(entry)) => holders.push((emitter, Arc::new(entry))),
                 (Some(i), None) => drop(holders.remove(i)),
                 (None, None) => {}
             }
@@ -179,16 +208,10 @@ impl<G: Group> Store for GroupStore<G> {
         // Stable: the later of two operations of one emitter on one key counts.
         ops.sort_by(|a, b| (a.row, &a.sort).cmp(&(b.row, &b.sort)));
         let mut ops = ops.into_iter().peekable();
-        while let Some(first) = ops.next() {
-            let (row, sort) = (first.row, first.sort.clone());
-            let changed = Self::apply(
-                core,
-                data,
-                row,
-                &sort,
-                &mut std::iter::once(first)
-                    .chain(std::iter::from_fn(|| ops.next_if(|op| op.row == row && op.sort == sort))),
-            );
+        while let Some(Op { row, sort, emitter, entry }) = ops.next() {
+            let further = std::iter::from_fn(|| ops.next_if(|op| op.row == row && op.sort == sort));
+            let all = std::iter::once((emitter, entry)).chain(further.map(|op| (op.emitter, op.entry)));
+            let changed = Self::apply(core, data, row, &sort, all);
             let slot = data.rows.slot(row);
             let mut graph = core.graph.borrow_mut();
             if changed {
@@ -216,27 +239,12 @@ impl<G: Group> Store for GroupStore<G> {
         let data = &mut *self.data.borrow_mut();
         let mut staged = std::mem::take(&mut data.staged);
         staged.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let old = data.emitted.remove(&emitter).unwrap_or_default();
-        let new: Spots<G> = {
-            let mut keys: SmallVec<[_; 1]> = staged.iter().map(|Staged(row, sort, _)| (*row, sort.clone())).collect();
-            keys.dedup();
-            keys
-        };
-        let mut kept = new.iter().peekable();
-        for (row, sort) in old {
-            while kept.next_if(|other| (other.0, &other.1) < (row, &sort)).is_some() {}
-            if kept.peek().is_none_or(|other| (other.0, &other.1) != (row, &sort)) {
-                data.push(Op { row, sort, emitter, entry: None });
-            }
-        }
+        let any = !staged.is_empty();
+        data.set_spots(emitter, &staged);
         for Staged(row, sort, entry) in staged.drain(..) {
             data.push(Op { row, sort, emitter, entry: Some(entry) });
         }
         data.staged = staged;
-        let any = !new.is_empty();
-        if any {
-            data.emitted.insert(emitter, new);
-        }
         any
     }
 

@@ -208,7 +208,8 @@ impl<G: Group> Content<G> {
                 page.summary.add(&summary);
                 page.summary.remove(&before);
                 page.hashes[i] = G::hash(&entry);
-                page.items[i] = Item { sort: sort.clone(), entry, emitter };
+                let item = &mut page.items[i];
+                (item.entry, item.emitter) = (entry, emitter);
                 page.cache = Mutex::default();
             }
             Err(i) => {
