@@ -13,7 +13,7 @@ use ir::{
 
 use crate::{
     delegation, internal,
-    resolve::{fault_everywhere, ways},
+    resolve::RuleFindings,
     tables::{
         attachment::{
             Attached, AttachedRoutes, Attachment, NamespaceLabels, ParentState, ServedHostname, Unacceptable,
@@ -297,11 +297,11 @@ fn unacceptable(scope: &Scope<'_>, route: &RouteId, attached: &Attached) -> Opti
     let chain = Chain::root(route.clone());
     let mut first = None;
     for rule in 0..attached.rules {
-        let ways = ways(scope, &chain, rule, None);
-        if ways.is_empty() {
+        let found = scope.get::<RuleFindings>(&(chain.clone(), rule))?;
+        if found.is_nowhere {
             continue;
         }
-        let problem = fault_everywhere(&ways)?;
+        let problem = found.fault.as_ref()?;
         first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
     }
     first

@@ -7,7 +7,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use api::ObjectId;
-use engine::{Derived, Emitter, Group, Lookup, Scope};
+use engine::{Derived, Emitter, Group, Lookup, Scope, Table};
 use envoy::{
     self,
     bytes::{self, Row},
@@ -38,24 +38,41 @@ use crate::{
     },
 };
 
+/// A rule and its root as they are where a listener serves it, found once for all that is made of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    attached: Arc<Attached>,
+    resolved: Arc<Resolved>,
+}
+
+impl Placed {
+    fn of(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
+        let attached = scope.get::<Attachment>(key.0.top())?;
+        Some(Self { attached, resolved: resolved_at(scope, key)? })
+    }
+}
+
+impl Table for Placement {
+    const NAME: &'static str = "Placement";
+    type Key = (Chain, u32, ListenerId);
+    type Value = Placed;
+}
+
 impl Derived for Placement {
-    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
-        let (chain, _, listener) = key;
-        let attached = scope.get::<Attachment>(chain.top())?;
-        let resolved = resolved_at(scope, key)?;
-        tell(scope, key, &attached, &resolved, &weighed_at(scope, &resolved, listener)?)?;
-        if let Some(policies) = &resolved.policies {
-            hold(scope, &resolved, policies, key);
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
+        let placed = Placed::of(scope, key)?;
+        tell(scope, key, &placed, &weighed_at(scope, &placed.resolved, &key.2)?)?;
+        if let Some(policies) = &placed.resolved.policies {
+            hold(scope, &placed.resolved, policies, key);
         }
-        Some(())
+        Some(placed)
     }
 
     /// What it is served as then takes as much.
-    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let (chain, _, _) = key;
-        let attached = scope.get::<Attachment>(chain.top())?;
-        let resolved = resolved_at(scope, key)?;
-        tell(scope, key, &attached, &resolved, &closed_at(&resolved))
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<Placed> {
+        let placed = Placed::of(scope, key)?;
+        tell(scope, key, &placed, &closed_at(&placed.resolved))?;
+        Some(placed)
     }
 }
 
@@ -63,8 +80,7 @@ impl Derived for Placement {
 fn tell(
     scope: &Emitter<'_>,
     key: &(Chain, u32, ListenerId),
-    attached: &Attached,
-    resolved: &Resolved,
+    Placed { attached, resolved }: &Placed,
     routes: &[EnvoyRoute],
 ) -> Option<()> {
     capacity::claim(scope, key, attached, resolved, routes);
@@ -76,30 +92,32 @@ fn tell(
 impl Derived for Rows {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (_, _, listener) = key;
-        let resolved = resolved_at(scope, key)?;
-        let weighed = weighed_at(scope, &resolved, listener)?;
+        let placed = scope.get::<Placement>(key)?;
+        let Placed { attached, resolved } = &*placed;
+        let weighed = weighed_at(scope, resolved, listener)?;
         let costs = costs(&weighed);
         let overrun = capacity::overrun(scope, key);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
-        let attached = scope.get::<Attachment>(key.0.top())?;
         let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
         let weighs_less = matches!(&resolved.routes, EnvoyRoutes::ByListener(unwritten) if unwritten.is_large());
-        let routes = if is_served && weighs_less { routes_at(scope, &resolved, listener)? } else { weighed };
+        let routes = if is_served && weighs_less { routes_at(scope, resolved, listener)? } else { weighed };
         let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &costs);
-        spread(scope, key, &resolved, &routes, room, too_slow)
+        spread(scope, key, &placed, &routes, room, too_slow);
+        Some(())
     }
 
     /// What the rule claims must not fall to others, also where nobody knows whether there is room or time. What is
     /// written stands; what is not answers 500.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
-        let resolved = resolved_at(scope, key)?;
-        let routes = closed_at(&resolved);
+        let placed = scope.get::<Placement>(key)?;
+        let routes = closed_at(&placed.resolved);
         let costs = costs(&routes);
         let overrun = scope.attempt(|| capacity::overrun(scope, key)).unwrap_or(None);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
         let too_slow =
             |hostname: &Hostname| scope.attempt(|| budget::is_too_slow(scope, key, hostname, &costs)).unwrap_or(None);
-        spread(scope, key, &resolved, &routes, room, too_slow)
+        spread(scope, key, &placed, &routes, room, too_slow);
+        Some(())
     }
 }
 
@@ -113,12 +131,11 @@ fn costs(routes: &[EnvoyRoute]) -> Arc<[Arc<Cost>]> {
 fn spread(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
-    resolved: &Resolved,
+    Placed { attached, resolved }: &Placed,
     routes: &[EnvoyRoute],
     room: impl Fn(&Hostname) -> Option<Room>,
     is_too_slow: impl Fn(&Hostname) -> Option<bool>,
-) -> Option<()> {
-    let attached = scope.get::<Attachment>(chain.top())?;
+) {
     let is_costly = routes.iter().any(|route| route.cost.is_some());
     let (mut is_served, mut is_closed, mut rows) = (false, false, Vec::new());
     for served in attached.hostnames(listener) {
@@ -134,7 +151,7 @@ fn spread(
         }
         for route in routes.iter().filter(|route| !too_slow || route.cost.is_none()) {
             let row = if room.is_none() { Some(route.row.clone()) } else { envoy::route::closed(&route.row) };
-            let place = place(&attached, served, chain, route);
+            let place = place(attached, served, chain, route);
             if let Some(row) = row {
                 rows.push(row.clone());
                 scope.emit::<RoutesAt>((listener.clone(), served.hostname.clone()), place, row);
@@ -149,7 +166,6 @@ fn spread(
         let (gateway, route) = (listener.gateway.clone(), chain.clone());
         scope.demand::<Replaced>(ReplacedRule { gateway, route, rule: *rule });
     }
-    Some(())
 }
 
 /// Has the clusters served that a rule sends to, and what its slots refer to.

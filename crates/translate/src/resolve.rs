@@ -53,7 +53,7 @@ pub(crate) struct Resolved {
     /// What its policies come to; most rules have none.
     pub(crate) policies: Option<Box<Policies>>,
     /// What is wrong with it; most rules have nothing.
-    pub(crate) findings: Option<Box<Findings>>,
+    pub(crate) findings: Option<Arc<Findings>>,
 }
 
 /// What is wrong with a rule.
@@ -76,6 +76,19 @@ pub(crate) struct Findings {
     pub(crate) unresolved: Vec<Problem>,
     /// What works, though its author should look at it.
     pub(crate) warnings: Vec<Problem>,
+}
+
+/// What is wrong with a rule, in all ways in which listeners serve it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Whether there is no such rule, or none that anything is delegated to.
+    pub(crate) is_nowhere: bool,
+    /// Why it serves nothing that it says, wherever it is served; none where it does somewhere.
+    pub(crate) fault: Option<Problem>,
+    /// Each way's.
+    pub(crate) all: Box<[Arc<Findings>]>,
+    /// Whether it has matches with regular expressions.
+    pub(crate) costs_time: bool,
 }
 
 /// The Envoy routes of a rule.
@@ -164,6 +177,9 @@ tables! {
     /// Those once more of which policies of a Gateway or listener say what they do: of what is part of a route's action, and
     /// of slots by the word of the Gateway.
     ResolvedAt: (Chain, u32, Target) => Resolved;
+    /// What statuses have to know of a rule; absent where nothing is wrong with it, wherever it is served. What else becomes
+    /// of it wakes none of them.
+    RuleFindings: (Chain, u32) => Found;
 }
 
 impl Lookup for ResolvedRule {
@@ -244,9 +260,17 @@ pub(crate) fn ways(scope: &Scope<'_>, chain: &Chain, rule: u32, gateway: Option<
     if told.is_empty() { vec![resolved] } else { told.into_iter().filter_map(way).collect() }
 }
 
-/// Why a rule serves nothing that it says, wherever it is served; none where it does somewhere.
-pub(crate) fn fault_everywhere(ways: &[Arc<Resolved>]) -> Option<&Problem> {
-    ways.iter().map(|way| way.fault()).reduce(Option::and).flatten()
+impl Lookup for RuleFindings {
+    fn compute(scope: &Scope<'_>, (chain, rule): &(Chain, u32)) -> Option<Found> {
+        let ways = ways(scope, chain, *rule, None);
+        let found = Found {
+            is_nowhere: ways.is_empty(),
+            fault: ways.iter().map(|way| way.fault()).reduce(Option::and).flatten().cloned(),
+            all: ways.iter().filter_map(|way| way.findings.clone()).collect(),
+            costs_time: ways.iter().any(|way| way.costs_time()),
+        };
+        (found.is_nowhere || found.costs_time || !found.all.is_empty()).then_some(found)
+    }
 }
 
 /// Whose policies count.

@@ -45,7 +45,7 @@ use crate::{
             WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
         },
     },
-    resolve::{ResolvedAt, ResolvedRule},
+    resolve::{ResolvedAt, ResolvedRule, RuleFindings},
     route::direct_response::RefusedResponses,
     status::{
         backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
@@ -479,6 +479,7 @@ fn tables() -> Engine {
         .group::<TruncatedChildren>()
         .layered(|tables| tables.lookup::<LastCovering>().lookup::<ResolvedRule>())
         .lookup::<ResolvedAt>()
+        .lookup::<RuleFindings>()
         .lookup::<SessionCluster>()
         .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()

@@ -118,7 +118,7 @@ impl<'a> PlacedRule<'a> {
             entries: Box::default(),
             session: None,
             policies: None,
-            findings: Some(Box::new(findings)),
+            findings: Some(Arc::new(findings)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A rule with its references followed.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use engine::Scope;
 use ir::{
@@ -167,7 +167,7 @@ impl<'a, 'b> Resolution<'a, 'b> {
             entries: entries.into(),
             session: session.map(Box::new),
             policies: policies.found(effective),
-            findings: findings.tell_anything().then(|| Box::new(findings)),
+            findings: findings.tell_anything().then(|| Arc::new(findings)),
         }
     }
 }

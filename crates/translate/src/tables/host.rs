@@ -4,9 +4,11 @@ use engine::Group;
 use envoy::bytes::Host;
 use ir::{Chain, Hostname, ListenerId, RouteConfigId};
 
+/// A rule where a listener serves it: tells what it takes, and has it put there. What it holds is for [`Rows`] alone, and
+/// declared with it.
+pub(crate) struct Placement;
+
 tables! {
-    /// A rule where a listener serves it: tells what it takes, and has it put there.
-    Placement: (Chain, u32, ListenerId) => ();
     /// Puts a rule's routes where a listener serves them, once it is known whether there is room.
     Rows: (Chain, u32, ListenerId) => ();
     /// Virtual hosts, encoded.

@@ -276,6 +276,10 @@ fn a_change_of_actions_wakes_the_rows_of_its_scope_alone() {
     for (table, rows) in [("ResolvedRule", 0), ("ResolvedAt", 1), ("Placement", 1), ("Rows", 1), ("VirtualHost", 1)] {
         assert_eq!(computed(&scene, table), rows, "{table}");
     }
+    // What is wrong with a rule is looked at, and is nothing as before.
+    for (table, rows) in [("RuleFindings", 1), ("Unacceptable", 0), ("RouteStatus", 0)] {
+        assert_eq!(computed(&scene, table), rows, "{table}");
+    }
     scene.put(on_listener("buffer", "two", buffer(16)));
     for table in ["ResolvedRule", "ResolvedAt", "Placement", "Rows"] {
         assert_eq!(computed(&scene, table), 0, "{table}");

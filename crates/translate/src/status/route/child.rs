@@ -8,7 +8,7 @@ use ir::{Chain, Problem, Reason, Severity, route::ParentRef};
 use super::{Parent, problems::RouteProblems, reference_of};
 use crate::{
     delegation::{excess_fault, excess_of, published_unasked},
-    resolve::{fault_everywhere, ways},
+    resolve::RuleFindings,
     status::listed,
     tables::{
         attachment::Attached,
@@ -89,11 +89,11 @@ fn nothing_works(scope: &Scope<'_>, places: &[(&Chain, &Place)]) -> Option<Fault
     for (chain, place) in places {
         let rules: BTreeSet<_> = place.served.iter().map(|(rule, _)| *rule).collect();
         for rule in rules {
-            let ways = ways(scope, chain, rule, None);
-            if ways.is_empty() {
+            let found = scope.get::<RuleFindings>(&((*chain).clone(), rule))?;
+            if found.is_nowhere {
                 continue;
             }
-            let problem = fault_everywhere(&ways)?;
+            let problem = found.fault.as_ref()?;
             first.get_or_insert_with(|| Fault::new(problem.reason, problem.to_string()));
         }
     }

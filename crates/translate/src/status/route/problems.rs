@@ -9,7 +9,7 @@ use super::MAX_PARENTS;
 use crate::{
     budget::left_out,
     capacity::Overruns,
-    resolve::{Findings, ways},
+    resolve::{Findings, RuleFindings},
     tables::{attachment::Attached, delegation::TruncatedChildren, route::RouteHead},
     words::MAX_LISTED,
 };
@@ -52,13 +52,12 @@ impl RouteProblems {
                     all.replaced |= problem.severity == Severity::Replaced;
                     add(&mut all.faults, &problem);
                 }
-                let ways = ways(scope, chain, rule, None);
-                let costs_time = ways.iter().any(|way| way.costs_time());
-                let left_out = if costs_time { left_out(scope, chain, rule) } else { None };
+                let Some(found) = scope.get::<RuleFindings>(&(chain.clone(), rule)) else { continue };
+                let left_out = if found.costs_time { left_out(scope, chain, rule) } else { None };
                 if let Some(problem) = left_out {
                     add(&mut all.faults, &problem);
                 }
-                for findings in ways.iter().filter_map(|way| way.findings.as_ref()) {
+                for findings in &found.all {
                     let Findings { replaced, shares, closed, empty, .. } = &**findings;
                     all.replaced |= replaced.is_some() || !(shares.is_empty() && closed.is_empty() && empty.is_empty());
                     let of_rule = findings.dropped.iter().chain(replaced).chain(shares);
