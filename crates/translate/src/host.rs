@@ -237,7 +237,7 @@ fn hold(
     let wide = |field| scope.get::<SlotHolders>(&(listener.clone(), field));
     // Those that hold for all of the listener, and not here.
     let mut yielding: Vec<ObjectId> = Vec::new();
-    let mut override_by = |policy: &ObjectId, to: Override| {
+    let mut override_by = |policy: &ObjectId, to: Arc<Override>| {
         if !policies.all.contains(policy) && !yielding.contains(policy) {
             yielding.push(policy.clone());
         }
@@ -252,7 +252,7 @@ fn hold(
             let why = unit.words.last().cloned().map(Why::Annotation);
             for holder in wide(unit.field).iter().flat_map(|holders| holders.iter()) {
                 let to = Override { by: Winner::Policy(holder.clone()), why: why.clone() };
-                scope.demand::<Overridden>((policy.clone(), to));
+                scope.demand::<Overridden>((policy.clone(), Arc::new(to)));
             }
         }
         // A wider scope does not know the rules that have the same slots. What is closed has none.
@@ -261,7 +261,7 @@ fn hold(
         for holder in wide(unit.field).iter().flat_map(|holders| holders.iter()) {
             if !unit.winners.iter().any(|winner| winner.is(holder)) {
                 let why = matches!(nearest, Winner::Policy(_)).then_some(Why::Nearer);
-                override_by(holder, Override { by: nearest.clone(), why });
+                override_by(holder, Arc::new(Override { by: nearest.clone(), why }));
             }
         }
     }

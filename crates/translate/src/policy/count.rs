@@ -11,8 +11,8 @@ use crate::{
     gateway::policy::ListenerPolicyRow,
     tables::backend::ConfigPolicyRow,
     tables::policy::{
-        InvalidPolicies, InvalidPolicy, Overridden, Override, Overrides, PolicyAt, PolicyGateways, PolicyRow,
-        Prefixless, UsedEntry, WithoutPrefix,
+        InvalidPolicies, InvalidPolicy, Overridden, Overrides, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
+        UsedEntry, WithoutPrefix,
     },
     words::MAX_LISTED,
 };
@@ -25,7 +25,7 @@ impl Derived for PolicyAt {
 }
 
 impl Derived for Overridden {
-    fn compute(scope: &Emitter<'_>, (policy, by): &(ObjectId, Override)) -> Option<()> {
+    fn compute(scope: &Emitter<'_>, (policy, by): &Self::Key) -> Option<()> {
         scope.emit::<Overrides>(policy.clone(), by.clone(), ());
         Some(())
     }

@@ -7,6 +7,8 @@
 //! A unit that is broken takes part like any other: what holds in its place makes it harmless, and what would be merged with
 //! it is as broken.
 
+use std::sync::Arc;
+
 use api::ObjectId;
 use ir::{Problem, delegation::Priority};
 use units::AnyUnit;
@@ -95,10 +97,14 @@ fn of_level(level: &Level, place: usize, key: UnitKey) -> Option<Merged> {
     let mut saying = level.units.iter().filter(|supplied| supplied.key() == key);
     let first = saying.next()?;
     let broken = |problem| Broken { policy: first.policy.clone(), field: first.parsed.field, level: place, problem };
+    let lost = |other: &Supplied| {
+        let to = to(&first.policy, first.goes_before(other));
+        Lost { policy: other.policy.clone(), to: Some(to) }
+    };
     Some(Merged {
         unit: first.parsed.unit.clone().map_err(broken),
         from: std::iter::once(&first.policy).chain(&first.with).cloned().collect(),
-        overridden: saying.map(|other| lost(&other.policy, &first.policy, first.goes_before(other))).collect(),
+        overridden: saying.map(lost).collect(),
         words: Vec::new(),
     })
 }
@@ -117,10 +123,11 @@ fn join(below: &Merged, above: &Merged, level: &Level, place: usize) -> Merged {
     }
     let Some(unit) = joined else {
         // Whoever lost to one that loses here loses to the same.
-        let to = |policy: &ObjectId| match preferred.from.first() {
-            Some(winner) => lost(policy, winner, why.clone()),
-            None => Lost { policy: policy.clone(), to: None },
-        };
+        let winner = preferred.from.first().map(|winner| to(winner, why));
+        // Of several levels that lose to one policy each has the same copy of it.
+        let mut known = below.overridden.iter().filter_map(|lost| lost.to.as_ref());
+        let winner = known.find(|known| Some(*known) == winner.as_ref()).cloned().or(winner);
+        let to = |policy: &ObjectId| Lost { policy: policy.clone(), to: winner.clone() };
         let again = |one: &Lost, is_preferred: bool| if is_preferred { one.clone() } else { to(&one.policy) };
         let of_below = below.overridden.iter().map(|one| again(one, !prefers_parent));
         let of_above = above.overridden.iter().map(|one| again(one, prefers_parent));
@@ -135,9 +142,9 @@ fn join(below: &Merged, above: &Merged, level: &Level, place: usize) -> Merged {
     }
 }
 
-/// A policy in whose place another holds.
-fn lost(policy: &ObjectId, winner: &ObjectId, why: Why) -> Lost {
-    Lost { policy: policy.clone(), to: Some(Override { by: Winner::Policy(winner.clone()), why: Some(why) }) }
+/// What holds in the place of policies, where that is this one.
+fn to(winner: &ObjectId, why: Why) -> Arc<Override> {
+    Arc::new(Override { by: Winner::Policy(winner.clone()), why: Some(why) })
 }
 
 /// What has come together, or why that is more than can be served.

@@ -1,6 +1,6 @@
 //! What the policies of a rule do to it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use api::{Kind, ObjectId};
 use ir::{
@@ -83,9 +83,9 @@ impl Policies {
                 // What a RewritePolicy says was applied before.
                 let before = self.units.iter().find(|before| before.field == unit.field());
                 let winners = before.map_or_else(|| vec![Winner::Rule(unit.field())], |before| before.winners.clone());
-                let to = winners.first().map(|winner| Override {
-                    by: winner.clone(),
-                    why: matches!(winner, Winner::Policy(_)).then_some(Why::Kind),
+                let to = winners.first().map(|winner| {
+                    let why = matches!(winner, Winner::Policy(_)).then_some(Why::Kind);
+                    Arc::new(Override { by: winner.clone(), why })
                 });
                 let policies = from.iter().chain(overridden.iter().map(|lost| &lost.policy));
                 overridden = policies.map(|policy| Lost { policy: policy.clone(), to: to.clone() }).collect();
@@ -110,7 +110,7 @@ impl Policies {
             UnitOutcome {
                 field: unit.field(),
                 winners: vec![to.by.clone()],
-                overridden: vec![Lost { policy: policy.clone(), to: Some(to) }],
+                overridden: vec![Lost { policy: policy.clone(), to: Some(Arc::new(to)) }],
                 words: Vec::new(),
             }
         }));

@@ -23,7 +23,7 @@ tables! {
     /// A policy that applies to something that a Gateway serves.
     PolicyAt: (ObjectId, NsName) => ();
     /// What holds somewhere in place of a policy, and why.
-    Overridden: (ObjectId, Override) => ();
+    Overridden: (ObjectId, Arc<Override>) => ();
     /// An entry of a RewritePolicy that is used, by its place.
     UsedEntry: (ObjectId, u32) => ();
     /// A rule with matches that have no prefix, where a policy needs one.
@@ -49,7 +49,7 @@ groups! {
     /// The Gateways that serve what a policy applies to.
     PolicyGateways: ObjectId, NsName => ();
     /// What holds in place of a policy, where something does.
-    Overrides: ObjectId, Override => ();
+    Overrides: ObjectId, Arc<Override> => ();
     /// Rules with matches that have no prefix, where a policy needs one.
     Prefixless: ObjectId, (RouteId, u32) => ();
 }
@@ -174,7 +174,7 @@ pub(crate) struct Lost {
     /// Which.
     pub(crate) policy: ObjectId,
     /// What holds in its place; none where that is what a listener or its Gateway says.
-    pub(crate) to: Option<Override>,
+    pub(crate) to: Option<Arc<Override>>,
 }
 
 /// Where policies apply and say something, and how they stand there.
