@@ -154,10 +154,9 @@ fn filter() -> Result<BpfProgram, seccompiler::Error> {
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
         Ok::<_, seccompiler::BackendError>(vec![SeccompRule::new(vec![condition])?])
     };
-    const THREAD: u64 = libc::CLONE_THREAD as u64;
     let always = DENIED.iter().chain(DENIED_HERE).copied().chain(of_other_abi());
     let mut rules: BTreeMap<_, _> = always.map(|call| (call, Vec::new())).collect();
-    rules.insert(libc::SYS_clone, when(SeccompCmpOp::MaskedEq(THREAD), 0)?);
+    rules.insert(libc::SYS_clone, when(SeccompCmpOp::MaskedEq(u64::from(libc::CLONE_THREAD.unsigned_abs())), 0)?);
     // A process that ends itself says why by the signal.
     rules.insert(libc::SYS_kill, when(SeccompCmpOp::Ne, own)?);
     rules.insert(libc::SYS_tgkill, when(SeccompCmpOp::Ne, own)?);
