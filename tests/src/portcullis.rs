@@ -208,6 +208,11 @@ impl Portcullis {
         Ok(line.map(str::parse).transpose()?)
     }
 
+    /// Waits until the program ends by itself.
+    pub async fn ended(&mut self) -> Result<std::process::ExitStatus> {
+        self.process.ended().await
+    }
+
     /// Asks the program to end and waits until it has.
     pub async fn terminate(&mut self) -> Result<std::process::ExitStatus> {
         self.process.terminate().await

@@ -190,6 +190,12 @@ impl Process {
         Ok(self.child.wait().await?)
     }
 
+    /// Waits until the program ends by itself.
+    pub async fn ended(&mut self) -> Result<std::process::ExitStatus> {
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
+        Ok(ended.with_context(|| format!("{} goes on\n{}", self.name, self.log_tail()))??)
+    }
+
     /// The ids of the processes that the program has started.
     pub fn children(&self) -> Result<Vec<u32>> {
         let id = self.child.id().context("the program has ended")?;

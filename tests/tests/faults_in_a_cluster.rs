@@ -9,6 +9,8 @@ mod confined;
 mod input;
 #[path = "faults_in_a_cluster/objects.rs"]
 mod objects;
+#[path = "faults_in_a_cluster/quarantine.rs"]
+mod quarantine;
 #[path = "faults_in_a_cluster/release.rs"]
 mod release;
 #[path = "faults_in_a_cluster/replicas.rs"]

@@ -109,13 +109,9 @@
 {{- if not .Values.xds.certificateSecret }}
 # And the authority that proxies trust: made by the leader, rotated, read by all replicas.
 {{- end }}
+# And records, which outlive a process: objects that are set aside because Portcullis fails on them. They are found by their
+# label, and a right to list or to create cannot be confined to names; it reaches no further than this namespace.
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [portcullis-logins{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
-  verbs: [get, update]
-# Should somebody delete it. A right to create cannot be confined to a name; it reaches no further than this namespace, and
-# changes nothing that is there.
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [create]
+  verbs: [get, list, watch, create, update, delete]
 {{- end -}}

@@ -50,6 +50,11 @@ pub(crate) trait Resource {
         None
     }
 
+    /// The object as JSON; none of a slim model.
+    fn encoded(&self) -> Option<Value> {
+        None
+    }
+
     /// Why a part of the object could not be read.
     fn invalid(&self) -> &[Violation] {
         &[]
@@ -94,6 +99,10 @@ impl<S: Spec> Resource for CustomResource<S> {
 
     fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
         Some(&mut self.metadata)
+    }
+
+    fn encoded(&self) -> Option<Value> {
+        serde_json::to_value(self).ok()
     }
 
     fn invalid(&self) -> &[Violation] {

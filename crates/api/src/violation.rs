@@ -23,7 +23,8 @@ impl Violation {
         Self { value: Some(value), ..Self::without_value(path, message) }
     }
 
-    pub(crate) fn without_value(path: impl Into<String>, message: impl Into<String>) -> Self {
+    /// What is wrong with a field, whatever its value.
+    pub fn without_value(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), value: None, message: message.into() }
     }
 }

@@ -59,6 +59,8 @@ pub enum Observed {
         object: Object,
         /// For kinds whose status is written: what is stored beside the spec.
         stored: Option<Stored>,
+        /// Greater than that of an object that was written before, of any kind.
+        version: u64,
     },
     /// An object is gone, or is not to be read any more. Also reported of one that was only ever `Undecodable` or
     /// `Unreadable`.

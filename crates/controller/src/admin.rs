@@ -160,8 +160,11 @@ async fn readyz(State(admin): State<Admin>) -> Result<String, Refused> {
     if !admin.hub.is_ready() {
         return Err(Refused::Unavailable("not ready: not everything is read yet".to_owned()));
     }
-    let degraded = admin.engine.ask(|view| view.cluster.map(degraded).unwrap_or_default()).await?;
-    Ok(format!("ready\n{degraded}"))
+    let degraded = admin.engine.ask(|view| {
+        let unreadable = view.unreadable_records.map(|why| format!("records: quarantine: {why}\n"));
+        unreadable.unwrap_or_default() + &view.cluster.map(degraded).unwrap_or_default()
+    });
+    Ok(format!("ready\n{}", degraded.await?))
 }
 
 /// What of a cluster is not as it should be, a line each.

@@ -19,7 +19,9 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
-use translate::{Change, Deploying, LoginSeed, Translator};
+use translate::{Change, Deploying, LoginSeed};
+
+use crate::guarded::Guarded;
 
 pub use probe::{Refusal, words};
 
@@ -53,7 +55,7 @@ pub enum SnapshotError {
 /// What a cluster holds, settled.
 pub struct ClusterSnapshot {
     /// As the controller would have it.
-    pub translator: Translator,
+    pub translator: Guarded,
     /// The kinds of which not everything could be read, and why.
     pub unread: BTreeMap<Kind, String>,
     /// Whatever was read; of Secrets, those to which others refer.
@@ -77,10 +79,10 @@ pub async fn read(
     let deadline = Instant::now() + request_timeout;
     let server = config.cluster_url.to_string();
     let client = watch::client(config).map_err(Box::new)?;
-    let mut translator = Translator::new(in_cluster(settings));
-    translator.set_deploying(Some(Deploying::dry_run()));
-    translator.set_login_seed(Some(LoginSeed::unserved()));
-    let mut reading = Reading::new(translator);
+    let mut guarded = Guarded::new(in_cluster(settings));
+    guarded.translator_mut().set_deploying(Some(Deploying::dry_run()));
+    guarded.translator_mut().set_login_seed(Some(LoginSeed::unserved()));
+    let mut reading = Reading::new(guarded);
     for (kind, why) in probe::refused(&client, &server, deadline).await? {
         reading.refused(kind, why);
     }
@@ -109,7 +111,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(translator: Translator) -> Self {
+    fn new(translator: Guarded) -> Self {
         let snapshot = ClusterSnapshot {
             translator,
             unread: BTreeMap::new(),
@@ -126,16 +128,16 @@ impl Reading {
 
     fn take(&mut self, observed: Observed) {
         match observed {
-            Observed::Put { object, .. } => {
+            Observed::Put { object, version, .. } => {
                 let id = object.id();
                 self.snapshot.undecodable.remove(&id);
                 self.snapshot.objects.insert(id);
-                self.snapshot.translator.apply(Change::Put(object));
+                self.snapshot.translator.apply(Change::Put(object), version);
             }
             Observed::Remove(id) => {
                 self.snapshot.objects.remove(&id);
                 self.snapshot.undecodable.remove(&id);
-                self.snapshot.translator.apply(Change::Remove(id));
+                self.snapshot.translator.apply(Change::Remove(id), 0);
             }
             Observed::Synced(kind) | Observed::Absent(kind) => {
                 self.awaited.remove(&kind);
@@ -175,7 +177,7 @@ mod tests {
     const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn reading() -> Reading {
-        Reading::new(Translator::new(Settings::default()))
+        Reading::new(Guarded::new(Settings::default()))
     }
 
     fn stale(kind: Kind, why: &str) -> Observed {

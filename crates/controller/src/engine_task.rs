@@ -23,14 +23,15 @@ use api::Kind;
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, Settings};
 use tokio::sync::watch;
-use translate::{Deploying, LoginSeed, Translator};
+use translate::{Deploying, LoginSeed};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
-pub use handle::{EngineHandle, Event, Question, Stopped, View, channel};
+pub use handle::{Aside, EngineHandle, Event, Question, Stopped, StoredQuarantine, View, channel};
 pub use ports::{HostPorts, PortCheck, ThisHost};
 
 use crate::{
     files::{FileProblem, Update},
+    guarded::{Guarded, watchdog::Watchdog},
     metrics::{Metrics, SourceLabel},
 };
 use diagnostics::Diagnostics;
@@ -49,7 +50,11 @@ enum Source {
 
 /// The task.
 pub struct EngineTask {
-    translator: Translator,
+    guarded: Guarded,
+    /// How many objects of files came: those that came later are younger.
+    files_version: u64,
+    /// What shall be stored of objects that are set aside.
+    aside: watch::Sender<Aside>,
     source: Source,
     publisher: Publisher,
     proxies: Proxies,
@@ -57,6 +62,12 @@ pub struct EngineTask {
     ports: Option<PortCheck>,
     /// Whether nobody looked yet for what logins are proved by.
     awaits_login_seed: bool,
+    /// Whether nobody looked yet which objects are set aside.
+    awaits_records: bool,
+    /// The number of the records that are known.
+    records_known: u64,
+    /// Why records cannot be read.
+    unreadable_records: Option<String>,
     metrics: Metrics,
 }
 
@@ -67,11 +78,16 @@ impl EngineTask {
         Self {
             source: Source::Files(None),
             publisher: Publisher::new(hub, Arc::clone(&settings.controller_name), metrics.clone()),
-            translator: Translator::new(settings),
+            guarded: Guarded::new(settings),
+            files_version: 0,
+            aside: watch::Sender::default(),
             proxies: Proxies::new(metrics.clone()),
             diagnostics: Diagnostics::new(metrics.clone()),
             ports,
             awaits_login_seed: false,
+            awaits_records: false,
+            records_known: 0,
+            unreadable_records: None,
             metrics,
         }
     }
@@ -79,7 +95,7 @@ impl EngineTask {
     /// The same with a cluster as the source, which gets through `sinks` what became of its objects. With `deploying` the
     /// proxies of Gateways are run there too.
     pub fn watching(mut self, sinks: ClusterSinks, deploying: Option<Deploying>) -> Self {
-        self.translator.set_deploying(deploying.clone());
+        self.guarded.translator_mut().set_deploying(deploying.clone());
         let source = ClusterSource::new(sinks, deploying, self.metrics.clone());
         Self { source: Source::Cluster(Box::new(source)), ..self }
     }
@@ -88,16 +104,32 @@ impl EngineTask {
     /// [`Event::LoginSeed`] nothing is served.
     pub fn with_login_seed(mut self, seed: Option<LoginSeed>) -> Self {
         self.awaits_login_seed = seed.is_none();
-        self.translator.set_login_seed(seed);
+        self.guarded.translator_mut().set_login_seed(seed);
         self
+    }
+
+    /// The same, where it is stored which objects are set aside: until [`Event::Quarantine`] nothing is served.
+    pub fn with_records(mut self) -> Self {
+        self.awaits_records = true;
+        self
+    }
+
+    /// The same, where settlings that do not end, or end the process, are found out.
+    pub fn watched(self, watchdog: Watchdog) -> Self {
+        Self { guarded: self.guarded.watched(watchdog), ..self }
     }
 
     /// Has a row panic whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
     #[cfg(debug_assertions)]
     pub fn fail_at(&mut self, row: Option<&str>) {
         if let Some((table, key)) = row.and_then(|row| row.split_once(':')) {
-            self.translator.fail_at(table, key);
+            self.guarded.translator_mut().fail_at(table, key);
         }
+    }
+
+    /// What shall be stored of objects that are set aside, as it changes.
+    pub fn aside(&self) -> watch::Receiver<Aside> {
+        self.aside.subscribe()
     }
 
     /// The Gateways that are served, as they change.
@@ -115,8 +147,12 @@ impl EngineTask {
 
     /// Takes in a batch, settles, publishes, and answers questions, in this order.
     pub fn work(&mut self, batch: Vec<Event>) {
-        let idle = |event: &Event| matches!(event, Event::RecheckPorts);
-        if batch.iter().all(idle) && self.ports.as_ref().is_none_or(PortCheck::is_content) {
+        let idle = |event: &Event| match event {
+            Event::RecheckPorts => self.ports.as_ref().is_none_or(PortCheck::is_content),
+            Event::RetryQuarantined => !self.guarded.is_waiting(),
+            _ => false,
+        };
+        if batch.iter().all(idle) {
             return;
         }
         let start = Instant::now();
@@ -136,6 +172,7 @@ impl EngineTask {
             Source::Files(problems) => problems.is_some(),
             Source::Cluster(cluster) => cluster.is_complete() && !self.awaits_login_seed,
         };
+        let loaded = loaded && !self.awaits_records;
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
             self.settle();
@@ -157,7 +194,8 @@ impl EngineTask {
                 Source::Files(problems) => (problems.as_deref().map_or(&[][..], Vec::as_slice), None),
                 Source::Cluster(cluster) => (&[][..], Some(&**cluster)),
             };
-            question(&View { translator: &self.translator, file_problems, cluster });
+            let unreadable_records = self.unreadable_records.as_deref();
+            question(&View { translator: &self.guarded, file_problems, unreadable_records, cluster });
         }
     }
 
@@ -166,34 +204,39 @@ impl EngineTask {
             (Event::Files(update), Source::Files(problems)) => {
                 let Update { changes, problems: now, broken_files, files } = update;
                 for change in changes {
-                    self.translator.apply(change);
+                    self.files_version += 1;
+                    self.guarded.apply(change, self.files_version);
                 }
                 self.diagnostics.count_file_problems(&now);
                 *problems = Some(now);
                 self.metrics.files.set(i64::try_from(files).unwrap_or(i64::MAX));
                 self.metrics.files_broken.set(i64::try_from(broken_files).unwrap_or(i64::MAX));
             }
-            (Event::Cluster(observed), Source::Cluster(cluster)) => cluster.take(observed, &mut self.translator),
+            (Event::Cluster(observed), Source::Cluster(cluster)) => cluster.take(observed, &mut self.guarded),
             (Event::Authorities(authorities), Source::Cluster(cluster)) => {
-                cluster.trust(authorities, &mut self.translator);
+                cluster.trust(authorities, self.guarded.translator_mut());
             }
             (Event::LoginSeed(seed), _) => {
                 self.awaits_login_seed = false;
-                self.translator.set_login_seed(seed);
+                self.guarded.translator_mut().set_login_seed(seed);
             }
+            (Event::Quarantine(stored), _) => self.take_records(stored),
+            (Event::RetryQuarantined, _) => self.guarded.try_again(),
             (Event::Applied(report), _) => {
                 let failures = report.failures.iter().map(|failure| format!("{}: {}", failure.object, failure.message));
                 let failures = failures.collect::<Vec<_>>().join("; ");
-                self.translator.set_unapplied(&report.owner, Some(failures).filter(|failures| !failures.is_empty()));
+                self.guarded
+                    .translator_mut()
+                    .set_unapplied(&report.owner, Some(failures).filter(|failures| !failures.is_empty()));
             }
             (Event::Proxy(event), _) => {
                 if let Some((gateway, report)) = self.proxies.take(&event) {
-                    self.translator.set_nack(&gateway, report);
+                    self.guarded.translator_mut().set_nack(&gateway, report);
                 }
             }
             (Event::RecheckPorts, _) => {
                 if let Some(ports) = &mut self.ports {
-                    ports.recheck(&mut self.translator);
+                    ports.recheck(self.guarded.translator_mut());
                 }
             }
             // There is one source, and questions are answered at the end.
@@ -201,31 +244,59 @@ impl EngineTask {
         }
     }
 
+    fn take_records(&mut self, StoredQuarantine { number, quarantine }: StoredQuarantine) {
+        self.awaits_records = false;
+        self.metrics.unreadable_records.set(i64::from(quarantine.is_err()));
+        self.unreadable_records = match quarantine {
+            Ok(stored) => {
+                self.guarded.set_stored(&stored);
+                self.records_known = number;
+                None
+            }
+            Err(why) => {
+                if self.unreadable_records.as_ref() != Some(&why) {
+                    tracing::error!(
+                        why,
+                        "which objects are set aside cannot be read; what is known of it stays in force"
+                    );
+                }
+                Some(why)
+            }
+        };
+    }
+
     fn settle(&mut self) {
         let mut statuses = BTreeSet::new();
         loop {
-            let mut changes = self.translator.settle();
+            let mut changes = self.guarded.settle();
             if let Source::Cluster(cluster) = &mut self.source {
-                cluster.deploy(take(&mut changes.proxies), &self.translator);
+                cluster.deploy(take(&mut changes.proxies), &self.guarded);
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
-            self.diagnostics.take(&mut changes, &self.translator);
+            self.diagnostics.take(&mut changes, &self.guarded);
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.
             let ports = self.ports.as_mut().filter(|_| gateways);
-            if !ports.is_some_and(|ports| ports.check(&mut self.translator)) {
+            if !ports.is_some_and(|ports| ports.check(self.guarded.translator_mut())) {
                 break;
             }
         }
         self.publisher.publish();
         let mut undecodable = 0;
         if let Source::Cluster(cluster) = &mut self.source {
-            cluster.write_statuses(&statuses, &self.translator);
+            cluster.write_statuses(&statuses, &self.guarded);
             undecodable = cluster.undecodable().len();
         }
-        self.diagnostics.log_conditions(statuses, &self.translator);
-        self.diagnostics.show(undecodable, &self.translator);
+        self.diagnostics.log_conditions(statuses, &self.guarded);
+        self.diagnostics.show(undecodable, &self.guarded);
+        let turned = self.guarded.take_turned();
+        if turned || self.aside.borrow().number != self.records_known {
+            let count = self.guarded.quarantined().count();
+            self.metrics.quarantined_objects.set(i64::try_from(count).unwrap_or(i64::MAX));
+            let entries = Arc::new(self.guarded.entries().clone());
+            self.aside.send_replace(Aside { number: self.records_known, entries });
+        }
     }
 }
 

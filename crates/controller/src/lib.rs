@@ -7,6 +7,7 @@ pub mod cluster_snapshot;
 pub mod document;
 pub mod engine_task;
 pub mod files;
+pub mod guarded;
 pub mod http;
 pub mod metrics;
 pub mod run;

@@ -179,6 +179,9 @@ metrics! {
     poisoned_rows: Gauge
         => "poisoned_rows", "Rows of the engine that panic when they are computed: errors of Portcullis itself";
     internal_faults: Counter => "internal_faults", "Times that a row of the engine panicked";
+    quarantined_objects: Gauge
+        => "quarantined_objects", "Objects that are set aside because Portcullis fails on them: errors of Portcullis itself";
+    unreadable_records: Gauge => "records_unreadable", "Whether it cannot be read which objects are set aside";
     files: Gauge => "files", "Manifest files";
     files_broken: Gauge => "files_broken", "Manifest files that do not parse or cannot be read";
     envoy_starts: Family<GatewayLabel, Counter> => "envoy_starts", "Starts of supervised Envoys";

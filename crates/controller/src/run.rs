@@ -2,6 +2,7 @@
 
 mod cluster;
 mod listen;
+mod records;
 mod reports;
 mod servers;
 mod thread;
@@ -9,13 +10,14 @@ mod thread;
 use std::{future::pending, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ::cluster::identity::login_seed;
+use ::records::folder::Folder;
 use futures::{
     StreamExt,
     stream::{BoxStream, SelectAll},
 };
 use ir::Settings;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{MissedTickBehavior, interval},
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -34,12 +36,17 @@ use crate::{
     admin::Admin,
     engine_task::{self, EngineHandle, EngineTask, Event, PortCheck, ThisHost},
     files::{Files, SourceError},
+    guarded::watchdog::Watchdog,
     metrics::Metrics,
     supervisor::{Supervisor, SupervisorError},
 };
 
 /// How often ports are tried that could not be bound.
 const RECHECK_PORTS: Duration = Duration::from_secs(2);
+/// How often objects are looked at that are set aside and wait.
+const RETRY_QUARANTINED: Duration = Duration::from_secs(15);
+/// What the process exits with that does not come to an end (`EX_SOFTWARE`).
+const STUCK: i32 = 70;
 /// How long a supervised Envoy may take for what is under way when it is stopped.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// How many events of proxies wait at most.
@@ -58,6 +65,11 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// What translation reads.
     pub settings: Settings,
+    /// A folder that outlives the process: for what is being settled, should the process die of it, and for records, where
+    /// there is no cluster that keeps them.
+    pub state: Option<PathBuf>,
+    /// How long one settling may take before the process ends; for ever if zero.
+    pub settling_timeout: Duration,
     /// A row that panics whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
     #[cfg(debug_assertions)]
     pub fail_at: Option<String>,
@@ -102,6 +114,14 @@ pub enum RunError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// The folder of what outlives the process cannot be used.
+    #[error("cannot use {path} (--state): {why}")]
+    State {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        why: io::Error,
+    },
     /// The machine has no randomness to give.
     #[error("this machine has no randomness to give, from which keys are made")]
     Random,
@@ -153,7 +173,14 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     // Of files there is one process, and who logged in before it began logs in again.
     let seed = || login_seed::random().and_then(|seed| LoginSeed::new(&seed)).ok_or(RunError::Random);
     task = task.with_login_seed(if cluster.is_some() { None } else { Some(seed()?) });
-    let served = task.served();
+    task = task.watched(watchdog(options.settling_timeout, options.state.clone())?);
+    let (stored, of_records) = mpsc::channel(1);
+    events.push(ReceiverStream::new(of_records).map(Event::Quarantine).boxed());
+    let (served, aside) = (task.served(), task.aside());
+    let folder = options.state.filter(|_| cluster.is_none()).map(Folder::new);
+    if cluster.is_some() || folder.is_some() {
+        task = task.with_records();
+    }
     let mut engine_ended = thread::spawn("engine", move || task.run(events)).map_err(RunError::Thread)?;
 
     let certificate = cluster.as_ref().map(ClusterSetup::certificate);
@@ -162,7 +189,13 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let admin = Admin::new(engine.clone(), hub, metrics);
     let mut servers = listeners.serve(ads, certificate, admin, &limits);
     if supervisor.is_some() {
-        tokio::spawn(recheck_ports(engine.clone()));
+        tokio::spawn(tick(engine.clone(), RECHECK_PORTS, || Event::RecheckPorts));
+    }
+    tokio::spawn(tick(engine.clone(), RETRY_QUARANTINED, || Event::RetryQuarantined));
+    // Of files there is one process.
+    let (_leads, leading) = watch::channel(true);
+    if let Some(folder) = folder {
+        tokio::spawn(records::keep(folder, aside.clone(), leading, stored.clone()));
     }
     let following = match folders {
         None => None,
@@ -170,7 +203,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     };
     let (stop_proxies, proxies_stop) = watch::channel(false);
     let proxies = supervisor.map(|supervisor| tokio::spawn(supervisor.run(served, proxies_stop)));
-    let mut cluster = cluster.map(ClusterSetup::start);
+    let mut cluster = cluster.map(|cluster| cluster.start(aside, stored));
 
     let cluster_ended = async {
         match &mut cluster {
@@ -211,13 +244,28 @@ fn xds_config(
     config
 }
 
-async fn recheck_ports(engine: EngineHandle) {
-    let mut ticks = interval(RECHECK_PORTS);
+/// Sends an event again and again.
+async fn tick(engine: EngineHandle, every: Duration, event: fn() -> Event) {
+    let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if engine.send(Event::RecheckPorts).await.is_err() {
+        if engine.send(event()).await.is_err() {
             return;
         }
     }
+}
+
+/// Finds out settlings that do not end, and those of which the last process died.
+fn watchdog(limit: Duration, folder: Option<PathBuf>) -> Result<Watchdog, RunError> {
+    let end = |limit| {
+        tracing::error!(
+            ?limit,
+            "a settling takes longer than it may (--settling-timeout): the process ends, and takes in what it was settling \
+             with care when it starts again; please report it"
+        );
+        std::process::exit(STUCK);
+    };
+    let path = folder.clone().unwrap_or_default();
+    Watchdog::start(limit, folder, end).map_err(|why| RunError::State { path, why })
 }

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::fault::{Fault, Faults};
 use crate::graph::{Graph, NodeId, Place, Row};
@@ -175,6 +175,39 @@ impl Core {
         let changed = faults.set_poison(node, poison);
         self.graph.borrow_mut().set_troubled(node, faults.is_troubled(node));
         changed
+    }
+
+    /// Derived rows that poison: their tables and faults, in settling order.
+    pub(crate) fn unended(&self) -> Vec<(&'static str, Fault)> {
+        let faults = self.faults.borrow();
+        let store = |node: NodeId| self.store(self.graph.borrow().cell(node).place);
+        let mut rows: Vec<_> = faults.poisoning().filter(|(node, _)| store(*node).kind() == Kind::Derived).collect();
+        rows.sort_unstable_by(|a, b| self.compare(a.0, b.0));
+        rows.into_iter().map(|(node, fault)| (store(node).name(), fault.clone())).collect()
+    }
+
+    /// The input rows that a row has read, itself or through others, by place and row.
+    pub(crate) fn origins(&self, node: NodeId) -> Vec<(Place, Row)> {
+        let (mut seen, mut next) = (HashSet::<_, RandomState>::from_iter([node]), vec![node]);
+        let mut origins = Vec::new();
+        while let Some(node) = next.pop() {
+            let (cell, reads) = {
+                let graph = self.graph.borrow();
+                (graph.cell(node), graph.reads(node).collect::<Vec<_>>())
+            };
+            let store = self.store(cell.place);
+            let read = match store.kind() {
+                Kind::Input => {
+                    origins.push((cell.place, cell.row));
+                    continue;
+                }
+                Kind::Group => store.emitters(cell.row).into_iter().map(|(_, emitter)| emitter).collect(),
+                Kind::Lookup | Kind::Derived => reads,
+            };
+            next.extend(read.into_iter().filter(|node| seen.insert(*node)));
+        }
+        origins.sort_unstable();
+        origins
     }
 
     /// Panics if the row is to.

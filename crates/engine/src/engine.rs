@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use crate::core::{Batch, Core};
 use crate::fault::{Fault, Turned};
+use crate::graph::{Place, Row};
 use crate::pages::View;
 #[cfg(debug_assertions)]
 use crate::stats::Kind;
 use crate::stats::TableStats;
 use crate::table::{Derived, Group, Input, Lookup, Table};
 use crate::why::Why;
+
+/// Input rows: see [`Engine::origins`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origins(Vec<(Place, Row)>);
 
 /// Tables and groups that keep themselves up to date. See the [crate's page](crate).
 ///
@@ -88,6 +93,15 @@ impl Engine {
         self.core.table::<T>().1.take_changes(&self.core)
     }
 
+    /// Has the next [`Engine::take_changes`] compare with what the last one of `before` told, an engine in whose place this
+    /// one is: what was told there and is not here is among its keys. For a new engine; `before` may have panicked.
+    ///
+    /// # Panics
+    /// If the table is not registered in both.
+    pub fn resume<T: Table>(&mut self, before: &Self) {
+        self.core.table::<T>().1.resume(before.core.table::<T>().1);
+    }
+
     /// What the readers of a row are poisoned with; none for a row that is sound, whose table says what stands in its
     /// place, or that does not exist.
     pub fn fault<T: Table>(&self, key: &T::Key) -> Option<Fault> {
@@ -112,6 +126,27 @@ impl Engine {
         self.core.faults_mut().take_turned()
     }
 
+    /// The faults that nothing ends: those of [`Derived`] rows that poison, with the names of their tables, in settling order.
+    /// What such a row stands for is as it was before. Looks at every row of these tables if there is any fault.
+    pub fn unended(&self) -> Vec<(&'static str, Fault)> {
+        self.core.unended()
+    }
+
+    /// The input rows that a row which panicked has read, itself or through other rows and groups. None if it is sound by now.
+    pub fn origins(&self, fault: &Fault) -> Origins {
+        let panicked = self.core.faults().panicked_with(fault);
+        Origins(panicked.map(|node| self.core.origins(node)).unwrap_or_default())
+    }
+
+    /// Those of them that are rows of a table, in key order.
+    pub fn among<T: Input>(&self, origins: &Origins) -> Vec<T::Key> {
+        let (place, store) = self.core.table::<T>();
+        let rows = origins.0.iter().filter(|(of, _)| *of == place);
+        let mut keys: Vec<_> = rows.map(|(_, row)| store.key(*row)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// Has a row panic whenever it is computed, from the next settling on, until [`Engine::fail_no_more`]: for tests of
     /// what becomes of it. The row is named by its table and by its key as `Debug` prints it.
     #[cfg(debug_assertions)]
@@ -125,6 +160,12 @@ impl Engine {
     pub fn fail_no_more(&mut self, table: &str, key: &str) {
         self.core.failing.get_mut().remove(&format!("{table}({key})"));
         self.compute_again(table, key);
+    }
+
+    /// The rows that were told to panic, `TABLE(KEY)`.
+    #[cfg(debug_assertions)]
+    pub fn failing(&self) -> Vec<String> {
+        self.core.failing.borrow().iter().cloned().collect()
     }
 
     /// The rows that are computed, by table and by key as `Debug` prints it, in settling order: what [`Engine::fail_at`]

@@ -184,6 +184,16 @@ impl Faults {
         self.poison.get(&node)
     }
 
+    /// Rows that poison their readers, in no order.
+    pub(crate) fn poisoning(&self) -> impl Iterator<Item = (NodeId, &Fault)> {
+        self.poison.iter().map(|(node, fault)| (*node, fault))
+    }
+
+    /// The row whose own panic this is.
+    pub(crate) fn panicked_with(&self, fault: &Fault) -> Option<NodeId> {
+        self.own.iter().find(|(_, own)| *own == fault).map(|(node, _)| *node)
+    }
+
     pub(crate) fn is_troubled(&self, node: NodeId) -> bool {
         self.own.contains_key(&node) || self.poison.contains_key(&node)
     }

@@ -202,7 +202,7 @@ mod why;
 
 pub use builder::Builder;
 pub use core::Batch;
-pub use engine::Engine;
+pub use engine::{Engine, Origins};
 pub use fault::{Fault, TOLD_TO, Turned};
 pub use pages::{Change, Page, View};
 pub use scope::{Emitter, Scope};

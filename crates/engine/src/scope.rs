@@ -191,9 +191,11 @@ impl<'a> Emitter<'a> {
         poisoned: impl FnOnce(&Self, &Fault) -> Option<V>,
     ) -> Result<Option<V>, Fault> {
         let computed = fault::caught(|| {
+            let value = compute(self);
+            // Last: a fault of a row's own code has read what it is a fault about.
             #[cfg(debug_assertions)]
             self.core.fail(self.node);
-            compute(self)
+            value
         });
         computed.or_else(|ended| self.close(ended, poisoned))
     }

@@ -116,6 +116,11 @@ impl<T: Table> TableStore<T> {
         self.data.borrow().rows.get(key).map(|slot| slot.node)
     }
 
+    /// The key of a row.
+    pub(crate) fn key(&self, row: Row) -> T::Key {
+        self.data.borrow().rows.slot(row).key.clone()
+    }
+
     /// The value as it is.
     pub(crate) fn value(&self, row: Row) -> Option<Arc<T::Value>> {
         self.data.borrow().rows.slot(row).payload.now.clone()
@@ -194,6 +199,18 @@ impl<T: Table> TableStore<T> {
         let mut keys: Vec<_> = taken.into_iter().filter_map(|(key, old)| differs(&key, &old).then_some(key)).collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Has the next `take_changes` compare with what another store of this table was told of last.
+    pub(crate) fn resume(&self, before: &Self) {
+        let before = &*before.data.borrow();
+        let Some(noted) = &before.changes else { return };
+        let now = before.rows.iter().filter(|slot| !noted.contains_key(&slot.key));
+        let now = now.filter_map(|slot| Some((slot.key.clone(), Some(slot.payload.now.clone()?))));
+        let told: Before<T> = noted.iter().map(|(key, old)| (key.clone(), old.clone())).chain(now).collect();
+        if let Some(changes) = &mut self.data.borrow_mut().changes {
+            changes.extend(told);
+        }
     }
 
     /// Computes a row and takes over the outcome.

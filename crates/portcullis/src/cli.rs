@@ -9,7 +9,7 @@ use ir::NsName;
 use crate::{
     cluster_args::{ApiServerArgs, ClusterArgs},
     logging::LogFormat,
-    settings::{SettingsArgs, not_empty, positive_duration},
+    settings::{SettingsArgs, duration, not_empty, positive_duration},
 };
 
 /// A Kubernetes Gateway API control plane for Envoy that fails closed and fails small.
@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Status(Box<Status>),
     /// Print what the Envoys of a Gateway are given.
     ConfigDump(Box<ConfigDump>),
+    /// What a controller remembers beyond its life: objects that are set aside.
+    Records(Box<Records>),
     /// Print the bootstrap of an Envoy that shall serve a Gateway.
     Bootstrap(Box<Bootstrap>),
     /// Have an Envoy judge what would be sent to proxies, for a controller in another container.
@@ -70,6 +72,13 @@ pub(crate) struct Run {
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "TABLE:KEY", hide = true)]
     pub(crate) fail_at: Option<String>,
+    /// A folder that outlives the process. What is being settled is named there, should the process die of it; with --files,
+    /// records are kept there too.
+    #[arg(long, env = "PORTCULLIS_STATE", value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// How long one settling may take before the process ends, since it will never do; 0s for ever.
+    #[arg(long, env = "PORTCULLIS_SETTLING_TIMEOUT", default_value = "30s", value_name = "DURATION", value_parser = duration)]
+    pub(crate) settling_timeout: Duration,
     /// Run this Envoy for every Gateway of the manifests.
     #[arg(long, value_name = "PATH", requires = "files")]
     pub(crate) envoy: Option<PathBuf>,
@@ -157,6 +166,51 @@ pub(crate) struct ConfigDump {
     /// The format.
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Records {
+    /// Of which kind: quarantine, the objects that are set aside because Portcullis fails on them.
+    #[arg(value_enum, value_name = "KIND")]
+    pub(crate) kind: RecordsKind,
+    /// What to do with one: show, or forget, so that its object is tried again; else all are listed.
+    #[arg(value_enum, value_name = "ACTION", requires = "id")]
+    pub(crate) action: Option<RecordsAction>,
+    /// The one, as it is listed. `forget all` also forgets what cannot be read.
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The folder of a controller without a cluster, as its own --state; else a cluster is asked.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// The namespace of the controller.
+    #[arg(
+        long,
+        env = "PORTCULLIS_CONTROLLER_NAMESPACE",
+        default_value = "portcullis-system",
+        value_name = "NAMESPACE"
+    )]
+    pub(crate) controller_namespace: String,
+    /// How long an answer may take, such as 30s or 1m.
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = positive_duration)]
+    pub(crate) request_timeout: Duration,
+    /// The format.
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
+    #[command(flatten)]
+    pub(crate) api_server: ApiServerArgs,
+}
+
+/// A kind of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordsKind {
+    /// Objects that are set aside.
+    Quarantine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordsAction {
+    Show,
+    Forget,
 }
 
 #[derive(Debug, Args)]

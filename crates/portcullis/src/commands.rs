@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod judge;
+pub(crate) mod records;
 
 use std::{
     io::{BufWriter, Write},
@@ -42,6 +43,8 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             admin: args.admin_address,
             metrics: args.metrics_address,
             settings,
+            state: args.state,
+            settling_timeout: args.settling_timeout,
             #[cfg(debug_assertions)]
             fail_at: args.fail_at,
         };
@@ -69,7 +72,7 @@ pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
     // What is printed has no place for what is wrong with files.
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
     if let Some(envoy) = args.strict_with {
-        let judged = judge::validate(&mut translator, envoy, &edge)?;
+        let judged = judge::validate(translator.translator_mut(), envoy, &edge)?;
         judged.iter().try_for_each(|(object, problem)| writeln!(std::io::stderr(), "{object}: {problem}"))?;
     }
     print_document(&Document::of(&translator), args.output)
@@ -102,7 +105,7 @@ pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
         anyhow::bail!("there is no .yaml, .yml or .json file in {}", paths.join(", "));
     }
     let judged = match args.strict_with {
-        Some(envoy) => judge::validate(&mut translator, envoy, &edge)?,
+        Some(envoy) => judge::validate(translator.translator_mut(), envoy, &edge)?,
         None => Vec::new(),
     };
     let report = Report::of(&files, &problems, &translator, judged);

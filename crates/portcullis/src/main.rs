@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => commands::ask(commands::cluster::explain(*explain)),
         Command::Status(status) => commands::ask(commands::cluster::status(*status)),
         Command::ConfigDump(dump) => commands::ask(commands::cluster::config_dump(*dump)),
+        Command::Records(args) => commands::ask(commands::records::records(*args)),
         Command::Bootstrap(bootstrap) => commands::bootstrap(bootstrap),
         Command::Judge(judge) => commands::judge::judge(*judge),
         Command::JudgeChild(child) => Err(commands::judge::child(&child)),

@@ -15,8 +15,8 @@ use ir::{
 };
 use serde_json::Value;
 
-use parse::{body, consent, duration, extension_grants, namespace_or_none, ports, switch, trust, whole};
-pub(crate) use parse::{not_empty, positive_duration};
+use parse::{body, consent, extension_grants, namespace_or_none, ports, switch, trust, whole};
+pub(crate) use parse::{duration, not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
 struct Setting {

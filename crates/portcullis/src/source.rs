@@ -8,12 +8,13 @@ use std::{collections::BTreeSet, time::Duration};
 use ::controller::{
     cluster_snapshot::{self, ClusterSnapshot, Refusal, SnapshotError},
     files::{FileProblem, Files, Update},
+    guarded::Guarded,
 };
 use anyhow::{Context, bail};
 use api::ObjectId;
 use ir::settings::Edge;
 use kube::{Client, Config};
-use translate::{Change, Deploying, LoginSeed, Translator};
+use translate::{Change, Deploying, LoginSeed};
 
 pub(crate) use controller::Controller;
 
@@ -51,7 +52,7 @@ pub(crate) struct Cluster {
 
 /// What manifests hold, settled.
 pub(crate) struct Loaded {
-    pub(crate) translator: Translator,
+    pub(crate) translator: Guarded,
     pub(crate) files: Files,
     pub(crate) problems: Vec<FileProblem>,
     /// Whatever was read.
@@ -68,15 +69,15 @@ pub(crate) fn load(args: FileArgs) -> anyhow::Result<Loaded> {
     let mut files = Files::open(args.paths)?;
     let Update { changes, problems, .. } = files.load();
     let edge = settings.edge.clone();
-    let mut translator = Translator::new(settings);
-    translator.set_deploying(deploying);
-    translator.set_login_seed(Some(LoginSeed::unserved()));
+    let mut translator = Guarded::new(settings);
+    translator.translator_mut().set_deploying(deploying);
+    translator.translator_mut().set_login_seed(Some(LoginSeed::unserved()));
     let mut objects = BTreeSet::new();
-    for change in changes {
+    for (version, change) in (0..).zip(changes) {
         if let Change::Put(object) = &change {
             objects.insert(object.id());
         }
-        translator.apply(change);
+        translator.apply(change, version);
     }
     translator.settle();
     Ok(Loaded { translator, files, problems: problems.to_vec(), objects, edge })

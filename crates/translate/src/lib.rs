@@ -40,11 +40,12 @@ mod words;
 
 pub use engine::{Fault, Turned};
 pub use status::StatusRow;
+pub use tables::input::Shared;
 pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};
 pub use tables::replacement::{RefusedRows, ReplacedRule, ReplacedScope, Replacement};
-pub use translator::{Change, Changes, Reports, Translator};
+pub use translator::{Change, Changes, Reports, Translator, Unended};
 
 #[cfg(test)]
 mod tests;

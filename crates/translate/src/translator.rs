@@ -1,18 +1,25 @@
 //! Objects in, changes out.
 
+#[cfg(debug_assertions)]
+mod failing;
+mod quarantine;
 mod reports;
 
+pub use quarantine::Unended;
 pub use reports::Reports;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
+    sync::Arc,
 };
 
 use api::{Object, ObjectId, Violation};
 use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, RouteId, Settings};
+
+use quarantine::Quarantined;
 
 use crate::{
     alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
@@ -129,6 +136,10 @@ pub struct Translator {
     left_out: HashMap<ObjectId, Box<[Violation]>>,
     /// Objects whose entry in `left_out` changed since the last settling.
     turned: Vec<ObjectId>,
+    quarantined: BTreeMap<ObjectId, Arc<Quarantined>>,
+    /// What is to panic because of objects as they are.
+    #[cfg(debug_assertions)]
+    failing: failing::Failing,
 }
 
 /// What changed for Gateways that cannot be read because of a panic: their proxies keep what they have until they can.
@@ -136,19 +147,14 @@ pub struct Translator {
 struct Held {
     outputs: BTreeSet<OutputId>,
     proxies: BTreeSet<NsName>,
+    served: BTreeSet<NsName>,
 }
 
 impl Held {
     /// Takes what changed for a Gateway that cannot be read out of `changed`, and adds what can be told by now.
-    fn sift<K: Ord>(
-        engine: &Engine,
-        held: &mut BTreeSet<K>,
-        changed: Vec<K>,
-        gateway: impl Fn(&K) -> &NsName,
-    ) -> Vec<K> {
-        let is_unreadable = |key: &K| engine.fault::<GatewayRow>(gateway(key)).is_some();
+    fn sift<K: Ord>(held: &mut BTreeSet<K>, changed: Vec<K>, is_unreadable: impl Fn(&K) -> bool) -> Vec<K> {
         let all = std::mem::take(held).into_iter().chain(changed);
-        let (unreadable, told): (BTreeSet<_>, BTreeSet<_>) = all.partition(is_unreadable);
+        let (unreadable, told): (BTreeSet<_>, BTreeSet<_>) = all.partition(|key| is_unreadable(key));
         *held = unreadable;
         told.into_iter().collect()
     }
@@ -159,7 +165,16 @@ impl Translator {
     pub fn new(settings: Settings) -> Self {
         let mut engine = tables();
         engine.set::<Config>((), Some(settings));
-        Self { engine, unasked: HashSet::new(), held: Held::default(), left_out: HashMap::new(), turned: Vec::new() }
+        Self {
+            engine,
+            unasked: HashSet::new(),
+            held: Held::default(),
+            left_out: HashMap::new(),
+            turned: Vec::new(),
+            quarantined: BTreeMap::new(),
+            #[cfg(debug_assertions)]
+            failing: failing::Failing::default(),
+        }
     }
 
     /// Records a change. It takes effect with [`Translator::settle`].
@@ -177,6 +192,8 @@ impl Translator {
         if before.is_some() || !left_out.is_empty() {
             self.turned.push(id.clone());
         }
+        #[cfg(debug_assertions)]
+        self.fail_because_of(&id, object.as_ref());
         input::set(&mut self.engine, &id, object);
     }
 
@@ -213,15 +230,33 @@ impl Translator {
 
     /// Brings everything derived up to date, and tells what changed since the last time.
     pub fn settle(&mut self) -> Changes {
-        let batch = self.engine.settle();
+        let computed = self.compute();
+        Changes { computed, ..self.take_changes() }
+    }
+
+    /// Brings everything derived up to date, and tells how many rows it computed.
+    pub fn compute(&mut self) -> usize {
+        #[cfg(debug_assertions)]
+        self.failing.fail();
+        self.engine.settle().computed
+    }
+
+    /// What changed since this was last asked, but for how many rows were computed.
+    pub fn take_changes(&mut self) -> Changes {
+        let mut held = std::mem::take(&mut self.held);
         let outputs = self.engine.take_changes::<Outputs>();
-        let outputs = Held::sift(&self.engine, &mut self.held.outputs, outputs, OutputId::gateway);
+        let outputs = Held::sift(&mut held.outputs, outputs, |id| self.is_unreadable(id.gateway()));
         let outputs = self.read::<Outputs, _>(outputs, Encoded::clone).into_iter();
         let mut resources: Vec<_> = outputs.map(|(id, encoded)| (id.resource(), encoded)).collect();
         resources.sort_by(|(a, _), (b, _)| a.cmp(b));
         let proxies = self.engine.take_changes::<ProxiesOf>();
-        let proxies = Held::sift(&self.engine, &mut self.held.proxies, proxies, |gateway| gateway);
-        let gateways = self.take::<Served, _>(|served| *served).into_iter();
+        let proxies = Held::sift(&mut held.proxies, proxies, |gateway| self.is_unreadable(gateway));
+        let kept: Vec<_> = held.proxies.iter().filter(|gateway| self.is_set_aside(gateway)).cloned().collect();
+        let served = self.engine.take_changes::<Served>();
+        let served = Held::sift(&mut held.served, served, |gateway| self.is_set_aside(gateway));
+        let gateways = self.read::<Served, _>(served, |served| *served).into_iter();
+        self.held = held;
+        let proxies = self.read::<ProxiesOf, _>(proxies, |deployed| deployed.proxies.clone());
         let (statuses, problems) = self.take_reported();
         let faults = self.engine.take_faults();
         #[cfg(any(test, feature = "testing"))]
@@ -229,15 +264,23 @@ impl Translator {
         Changes {
             resources,
             gateways: gateways.map(|(gateway, served)| (gateway, served.unwrap_or_default())).collect(),
-            proxies: self.read::<ProxiesOf, _>(proxies, |deployed| deployed.proxies.clone()),
+            proxies: proxies
+                .into_iter()
+                .chain(kept.into_iter().map(|gateway| (gateway, Some(Proxies::Kept))))
+                .collect(),
             statuses,
             problems,
             replacements: self.take::<Replaced, _>(Clone::clone),
             wide_replacements: self.take::<ReplacedWide, _>(Clone::clone),
             invalid_policies: self.take::<InvalidPolicies, _>(Clone::clone),
             faults,
-            computed: batch.computed,
+            computed: 0,
         }
+    }
+
+    /// Whether nobody knows what the proxies of a Gateway shall have.
+    fn is_unreadable(&self, gateway: &NsName) -> bool {
+        self.engine.fault::<GatewayRow>(gateway).is_some() || self.is_set_aside(gateway)
     }
 
     /// The rows of a table that changed since the last time, as they are now; none for one that is gone.

@@ -116,7 +116,7 @@ impl Seen {
 
     fn see(&mut self, observed: Observed) {
         match observed {
-            Observed::Put { object, stored } => {
+            Observed::Put { object, stored, .. } => {
                 let id = object.id();
                 self.log.push(format!("put {id}"));
                 self.undecodable.remove(&id);

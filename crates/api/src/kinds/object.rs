@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use serde_json::Value;
+
 use super::{Kind, Object};
 use crate::{Violation, honoured::RefusedField, meta::ObjectMeta, schema::openapi::Node};
 
@@ -88,7 +90,7 @@ macro_rules! kinds {
         }
 
         /// An object of a kind that is read.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, Hash)]
         #[allow(clippy::large_enum_variant, reason = "objects are moved a few times and then live behind one Arc")]
         pub enum Object {
             $(
@@ -236,6 +238,25 @@ impl Object {
     /// not reported.
     pub fn refused_fields(&self) -> Vec<RefusedField> {
         self.resource().refused()
+    }
+
+    /// The object as a manifest; none of a slim model, which is not encoded again.
+    pub fn manifest(&self) -> Option<Value> {
+        let mut manifest = self.resource().encoded()?;
+        let fields = manifest.as_object_mut()?;
+        fields.insert("apiVersion".to_owned(), self.kind().api_version().into());
+        fields.insert("kind".to_owned(), self.kind().as_str().into());
+        Some(manifest)
+    }
+
+    /// A policy with its targets and no more, which is refused for what is `invalid`, so that what it was to limit is closed;
+    /// none of an object that is no policy.
+    pub fn targets_only(&self, invalid: Violation) -> Option<Self> {
+        if !self.kind().is_policy() {
+            return None;
+        }
+        let encoded = self.resource().encoded()?;
+        self.kind().targets_only(self.metadata()?.clone(), &encoded["spec"], invalid)
     }
 
     /// Whether the value at a path such as `spec.cors.maxAge` is kept as it is written, for its reader to judge.

@@ -434,7 +434,7 @@ impl Contents {
             match payload {
                 Payload::Object { mut object, stored } => {
                     object.keep_keys(|key| keys.has(key));
-                    self.observed.push(Observed::Put { object, stored });
+                    self.observed.push(Observed::Put { object, stored, version });
                 }
                 Payload::Undecodable { why, .. } => {
                     self.observed.push(Observed::Undecodable { id: id.clone(), why, refused: false });

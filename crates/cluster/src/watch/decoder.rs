@@ -27,7 +27,7 @@ pub(super) struct Name {
 #[derive(Debug)]
 pub(super) struct WatchedObject {
     pub(super) name: Name,
-    /// Stands for its version: equal for equal versions.
+    /// Stands for its version: equal for equal versions, and greater for later ones.
     pub(super) version: u64,
     pub(super) payload: Payload,
 }
@@ -200,7 +200,9 @@ impl Decoder {
     /// An object; none without a name.
     fn object(&self, raw: &str) -> Option<(WatchedObject, String)> {
         let Head { metadata, status } = head(raw)?;
-        let version = FixedState::with_seed(0).hash_one(&*metadata.resource_version);
+        // A number, wherever the store is etcd; equal for equal ones in any case.
+        let number = metadata.resource_version.parse::<u64>().ok();
+        let version = number.unwrap_or_else(|| FixedState::with_seed(0).hash_one(&*metadata.resource_version));
         let payload = match self.target {
             Target::Crds => Payload::Exists { uid: (&*metadata.uid).into() },
             Target::Labelled(_) => {

@@ -324,14 +324,14 @@ impl State {
             _ if !shown => Reported::Hidden,
             Payload::Exists { .. } | Payload::Labels(_) | Payload::Metadata(_) => return,
             Payload::Object { object, stored } => {
-                news.push(Observed::Put { object, stored });
+                news.push(Observed::Put { object, stored, version });
                 Reported::Object
             }
             Payload::Undecodable { why, targets } => {
                 let (reported, refused) = match (old, targets) {
                     (Reported::Object | Reported::Kept, _) => (Reported::Kept, false),
                     (_, Some((object, stored))) => {
-                        news.push(Observed::Put { object: *object, stored });
+                        news.push(Observed::Put { object: *object, stored, version });
                         (Reported::Targets, true)
                     }
                     (Reported::Targets, None) => (Reported::Targets, false),

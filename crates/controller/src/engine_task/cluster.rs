@@ -14,7 +14,10 @@ use ir::NsName;
 use tokio::sync::watch;
 use translate::{Change, Deploying, Proxies, Translator};
 
-use crate::metrics::{KindLabel, Metrics};
+use crate::{
+    guarded::Guarded,
+    metrics::{KindLabel, Metrics},
+};
 use classes::Classes;
 
 /// The Gateway whose proxies run as a ServiceAccount.
@@ -99,24 +102,24 @@ impl ClusterSource {
     }
 
     /// Takes in what was observed.
-    pub(super) fn take(&mut self, observed: Vec<Observed>, translator: &mut Translator) {
+    pub(super) fn take(&mut self, observed: Vec<Observed>, guarded: &mut Guarded) {
         for observed in observed {
             match observed {
-                Observed::Put { object, stored } => {
+                Observed::Put { object, stored, version } => {
                     if !self.undecodable.is_empty() {
                         self.undecodable.remove(&object.id());
                     }
                     if let Some(stored) = stored {
                         self.sinks.statuses.stored(&object.id(), Some(&stored));
                     }
-                    self.classes.pass(Change::Put(object)).for_each(|change| translator.apply(change));
+                    self.classes.pass(Change::Put(object)).for_each(|change| guarded.apply(change, version));
                 }
                 Observed::Remove(id) => {
                     self.undecodable.remove(&id);
                     if id.kind.has_status_of_ours() {
                         self.sinks.statuses.stored(&id, None);
                     }
-                    self.classes.pass(Change::Remove(id)).for_each(|change| translator.apply(change));
+                    self.classes.pass(Change::Remove(id)).for_each(|change| guarded.apply(change, 0));
                 }
                 Observed::Synced(kind) | Observed::Absent(kind) => {
                     self.awaited.remove(&kind);
@@ -174,14 +177,22 @@ impl ClusterSource {
         }
         self.sinks.accounts.send_modify(|accounts| {
             let accounts = Arc::make_mut(accounts);
-            for (gateway, _) in &changed {
+            for (gateway, proxies) in &changed {
+                let account = translator.account(gateway);
+                let is_it = |id: &ObjectId| {
+                    id.kind == Kind::Gateway && id.namespace == gateway.namespace && id.name == gateway.name
+                };
+                // One that is set aside keeps its proxies, and they their account.
+                if account.is_none() && *proxies == Some(Proxies::Kept) && translator.quarantined().any(is_it) {
+                    continue;
+                }
                 // Another Gateway's proxies may run as it by now.
                 if let Some(account) = self.accounts.remove(gateway)
                     && accounts.get(&account) == Some(gateway)
                 {
                     accounts.remove(&account);
                 }
-                if let Some(account) = translator.account(gateway) {
+                if let Some(account) = account {
                     self.accounts.insert(gateway.clone(), account.clone());
                     accounts.insert(account, gateway.clone());
                 }

@@ -44,10 +44,8 @@ impl Diagnostics {
     pub(super) fn take(&mut self, changes: &mut Changes, translator: &Translator) {
         let metrics = &self.metrics;
         metrics.rows.inc_by(changes.computed as u64);
-        if !changes.faults.is_empty() {
-            faults::note(&changes.faults, metrics);
-            metrics.poisoned_rows.set(i64::try_from(translator.faults()).unwrap_or(i64::MAX));
-        }
+        faults::note(&changes.faults, metrics);
+        metrics.poisoned_rows.set(i64::try_from(translator.faults()).unwrap_or(i64::MAX));
         self.problems.note(changes.statuses.iter().chain(&changes.problems), translator);
         self.replacements.note(take(&mut changes.replacements), metrics);
         self.replacements.note_wide(take(&mut changes.wide_replacements), metrics);

@@ -1,8 +1,10 @@
 //! What the task reacts to, and how it is asked.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use api::ObjectId;
 use cluster::watch::Observed;
+use records::{Entry, Quarantine};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{LoginSeed, Translator};
@@ -23,6 +25,10 @@ pub enum Event {
     Authorities(Arc<str>),
     /// What logins are proved by, or that it cannot be read.
     LoginSeed(Option<LoginSeed>),
+    /// Which objects are set aside, as it is stored, or why that cannot be read.
+    Quarantine(StoredQuarantine),
+    /// Time to look whether objects that are set aside have waited long enough.
+    RetryQuarantined,
     /// What runs the proxies of a Gateway could not be applied, or all of it could.
     Applied(cluster::apply::Report),
     /// A proxy connected, acknowledged or refused something, or left.
@@ -40,11 +46,30 @@ impl Event {
             Self::Files(update) => Some(("files", update.changes.len())),
             Self::Cluster(observed) => Some(("cluster", observed.len())),
             Self::Authorities(_) | Self::LoginSeed(_) => Some(("identity", 1)),
+            Self::Quarantine(_) => Some(("records", 1)),
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
-            Self::RecheckPorts | Self::Ask(_) => None,
+            Self::RecheckPorts | Self::RetryQuarantined | Self::Ask(_) => None,
         }
     }
+}
+
+/// Which objects are set aside, as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredQuarantine {
+    /// Counts what is told.
+    pub number: u64,
+    /// What is stored, or why that cannot be read.
+    pub quarantine: Result<Quarantine, String>,
+}
+
+/// Which objects the engine has set aside, to be stored.
+#[derive(Clone, Debug, Default)]
+pub struct Aside {
+    /// The number of what it knew then: none where that could not be read.
+    pub number: u64,
+    /// The entries of this release.
+    pub entries: Arc<BTreeMap<ObjectId, Entry>>,
 }
 
 /// A question to the owner of the translator.
@@ -56,6 +81,8 @@ pub struct View<'a> {
     pub translator: &'a Translator,
     /// What is wrong with files.
     pub file_problems: &'a [FileProblem],
+    /// Why it is not known which objects are set aside, if it is not.
+    pub unreadable_records: Option<&'a str>,
     /// The cluster, where that is the source.
     pub cluster: Option<&'a ClusterSource>,
 }

@@ -14,6 +14,7 @@ use cluster::{
         login_seed::{self, Seed},
         tokens,
     },
+    records::{Secrets, Watching},
     status::{self, Writer},
     watch::{self as watches, Observed, Scope},
 };
@@ -30,9 +31,9 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use translate::{Deploying, LoginSeed};
 
-use super::{RunError, reports::Reports, thread::SingleThread};
+use super::{RunError, records, reports::Reports, thread::SingleThread};
 use crate::{
-    engine_task::{Accounts, ClusterSinks, Event},
+    engine_task::{Accounts, Aside, ClusterSinks, Event, StoredQuarantine},
     metrics::Metrics,
 };
 use leadership::Leadership;
@@ -97,6 +98,7 @@ pub(super) struct ClusterTasks {
     leadership: Leadership,
     sinks: ClusterSinks,
     _watches: watches::Handle,
+    _watching_records: Watching,
     /// All that reads and writes objects takes turns here: what is read is small pieces, and to wake another thread for
     /// each costs more than the piece.
     thread: SingleThread,
@@ -175,13 +177,16 @@ impl ClusterSetup {
     }
 
     /// Begins to read and to write.
-    pub(super) fn start(self) -> ClusterTasks {
+    pub(super) fn start(self, aside: watch::Receiver<Aside>, stored: mpsc::Sender<StoredQuarantine>) -> ClusterTasks {
         let Self { options, clients: Clients { reading, writing, .. }, trust, sinks, observed, seeds, metrics, thread } =
             self;
         let runtime = thread.runtime.clone();
         let _on = runtime.enter();
         let (leadership, leading) = Leadership::start(&options, writing.clone(), sinks.clone(), metrics.clone());
-        let mut tasks = vec![keep_certificate(&options, reading.clone(), trust, leading)];
+        let secrets = Secrets::new(reading.clone(), &options.namespace);
+        let watching_records = secrets.watch(reading.clone(), &options.namespace, metrics.watches.clone());
+        let keeping = records::keep(secrets, aside, leading.clone(), stored);
+        let mut tasks = vec![tokio::spawn(keeping), keep_certificate(&options, reading.clone(), trust, leading)];
         tasks.push(tokio::spawn(login_seed::keep(reading.clone(), options.namespace.clone(), LOGINS, seeds)));
         if let Some(applier) = sinks.applier.clone() {
             let (writing, watching) = (writing.clone(), reading.clone());
@@ -192,7 +197,7 @@ impl ClusterSetup {
         let watching =
             watches::Options { scope: options.scope, metrics: metrics.watches.clone(), ..Default::default() };
         let watches = watches::start(reading, watching, observed);
-        ClusterTasks { tasks, leadership, sinks, _watches: watches, thread }
+        ClusterTasks { tasks, leadership, sinks, _watches: watches, _watching_records: watching_records, thread }
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn body(text: &str) -> Result<String, String> {
 }
 
 /// A duration as Gateway API writes it.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     validate::duration::parse(text)
         .map_err(|_| "must be a duration such as 500ms, 10s or 1h30m, without fractions".to_owned())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{Kind, Object, ObjectId};
-use engine::{Builder, Engine, Input};
+use engine::{Builder, Engine, Input, Origins};
 use ir::{NsName, Port, RouteId, RouteKind, Settings};
 
 /// Declares tables that are written from outside.
@@ -105,6 +105,12 @@ macro_rules! routes {
                     _ => None,
                 }
             }
+
+            fn object(self) -> Object {
+                match self {
+                    $(Self::$kind(route) => Object::$kind(route),)+
+                }
+            }
         }
 
         /// The kind of the objects that routes of a kind are.
@@ -157,6 +163,49 @@ macro_rules! objects {
         /// Registers the tables of objects.
         pub(crate) fn register(builder: Builder) -> Builder {
             builder.input::<Routes>()$(.input::<$table>())+
+        }
+
+        /// An object as the tables have it. Clones share it.
+        #[derive(Clone, Debug)]
+        pub struct Shared(Kept);
+
+        #[derive(Clone, Debug)]
+        enum Kept {
+            Route(Arc<AnyRoute>),
+            $($kind(Arc<$value>),)+
+        }
+
+        impl Shared {
+            /// The object, copied.
+            pub fn object(&self) -> Object {
+                match &self.0 {
+                    Kept::Route(route) => AnyRoute::clone(route).object(),
+                    $(Kept::$kind(object) => Object::$kind(<$value>::clone(object)),)+
+                }
+            }
+        }
+
+        /// An object as it is.
+        pub(crate) fn get(engine: &Engine, id: &ObjectId) -> Option<Shared> {
+            if let Some(route) = RouteId::of(id) {
+                return engine.get::<Routes>(&route).map(|route| Shared(Kept::Route(route)));
+            }
+            match id.kind {
+                $(Kind::$kind => engine.get::<$table>(&ObjectKey::of(id)?).map(|object| Shared(Kept::$kind(object))),)+
+                _ => None,
+            }
+        }
+
+        /// All objects as they are, by kind and name.
+        pub(crate) fn all(engine: &Engine) -> Vec<Shared> {
+            let routes = engine.rows::<Routes>().into_iter().map(|(_, route)| Shared(Kept::Route(route)));
+            routes$(.chain(engine.rows::<$table>().into_iter().map(|(_, object)| Shared(Kept::$kind(object)))))+.collect()
+        }
+
+        /// The objects that a row which panicked has read.
+        pub(crate) fn among(engine: &Engine, origins: &Origins) -> Vec<ObjectId> {
+            let routes = engine.among::<Routes>(origins).into_iter().map(|route| object_id(&route));
+            routes$(.chain(engine.among::<$table>(origins).into_iter().filter_map(|key| $table::id(&key))))+.collect()
         }
 
         /// Writes an object into the table of its kind; none removes it.

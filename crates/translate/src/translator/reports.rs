@@ -39,6 +39,7 @@ trait ReportTable {
     fn get(&self, engine: &Engine, id: &ObjectId) -> Option<Arc<dyn Report>>;
     fn rows(&self, engine: &Engine, kind: Kind) -> Vec<(ObjectId, Arc<dyn Report>)>;
     fn poisoned(&self, engine: &Engine, kind: Kind) -> Vec<ObjectId>;
+    fn resume(&self, engine: &mut Engine, before: &Engine);
 }
 
 impl<T: Table<Key: ObjectKey, Value: Report>> ReportTable for T {
@@ -57,15 +58,33 @@ impl<T: Table<Key: ObjectKey, Value: Report>> ReportTable for T {
     fn poisoned(&self, engine: &Engine, kind: Kind) -> Vec<ObjectId> {
         engine.poisoned::<T>().into_iter().map(|(key, _)| key.id(kind)).collect()
     }
+
+    fn resume(&self, engine: &mut Engine, before: &Engine) {
+        engine.resume::<T>(before);
+    }
+}
+
+/// Has an engine in the place of another one tell the reports that differ.
+pub(super) fn resume(engine: &mut Engine, before: &Engine) {
+    for (_, table) in TABLES {
+        table.resume(engine, before);
+    }
 }
 
 impl Translator {
     /// Objects whose status changed since the last time, and others whose problems did.
     pub(super) fn take_reported(&mut self) -> (Vec<ObjectId>, Vec<ObjectId>) {
-        let (mut statuses, mut problems) = (Vec::new(), std::mem::take(&mut self.turned));
+        let turned = std::mem::take(&mut self.turned).into_iter();
+        let (mut statuses, mut problems): (Vec<_>, Vec<_>) = turned.partition(|id| id.kind.has_status_of_ours());
         for (kind, table) in TABLES {
             let list = if kind.has_status_of_ours() { &mut statuses } else { &mut problems };
             list.extend(table.take_changes(&mut self.engine, kind));
+        }
+        if !self.quarantined.is_empty() {
+            for list in [&mut statuses, &mut problems] {
+                list.sort_unstable();
+                list.dedup();
+            }
         }
         for route in statuses.iter().filter_map(RouteId::of) {
             if self.engine.get::<RouteStatus>(&route).is_some_and(|report| report.is_published_unasked()) {
@@ -78,8 +97,8 @@ impl Translator {
     }
 
     fn report(&self, id: &ObjectId) -> Option<Arc<dyn Report>> {
-        let (_, table) = TABLES.into_iter().find(|(kind, _)| has(*kind, id.kind))?;
-        table.get(&self.engine, id)
+        let table = TABLES.into_iter().find(|(kind, _)| has(*kind, id.kind));
+        self.told(id, table.and_then(|(_, table)| table.get(&self.engine, id)))
     }
 
     /// The status of an object as JSON; none if it has no status of ours.
@@ -94,8 +113,20 @@ impl Translator {
 
     /// The same, not encoded yet.
     pub fn status_rows(&self) -> Vec<(ObjectId, StatusRow)> {
-        let rows = TABLES.into_iter().flat_map(|(kind, table)| table.rows(&self.engine, kind));
-        rows.filter(|(_, report)| report.has_status()).map(|(id, report)| (id, StatusRow(report))).collect()
+        self.report_rows()
+            .into_iter()
+            .filter(|(_, report)| report.has_status())
+            .map(|(id, report)| (id, StatusRow(report)))
+            .collect()
+    }
+
+    fn report_rows(&self) -> Vec<(ObjectId, Arc<dyn Report>)> {
+        let mut rows: Vec<_> = TABLES.into_iter().flat_map(|(kind, table)| table.rows(&self.engine, kind)).collect();
+        if !self.quarantined.is_empty() {
+            rows.retain(|(id, _)| !self.quarantined.contains_key(id));
+            rows.extend(self.quarantined.keys().filter_map(|id| Some((id.clone(), self.report(id)?))));
+        }
+        rows
     }
 
     /// The problems of one object. That its status cannot be computed is not among them.
@@ -113,11 +144,10 @@ impl Translator {
     pub fn reports(&self) -> Reports {
         let mut reports = Reports {
             left_out: self.left_out.iter().map(|(id, violations)| (id.clone(), violations.clone())).collect(),
-            rows: Vec::new(),
+            rows: self.report_rows(),
             poisoned: Vec::new(),
         };
         for (kind, table) in TABLES {
-            reports.rows.extend(table.rows(&self.engine, kind));
             reports.poisoned.extend(table.poisoned(&self.engine, kind));
         }
         reports

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::status::condition::{self, MAX_CONDITIONS};
 
-/// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class. Any other is foreign
+/// Condition types that Gateway API gives to the controller of a Gateway, a listener or a class, and the one of ours. Any other is foreign
 /// unless it is desired.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "Accepted",
     "Conflicted",
     "Detached",
@@ -24,6 +24,7 @@ const OURS: [&str; 11] = [
     "Scheduled",
     "SupportedVersion",
     "AttachedListenerSets",
+    "portcullis.dev/Quarantined",
 ];
 
 const MAX_LISTENERS: usize = 64;

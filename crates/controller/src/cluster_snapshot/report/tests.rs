@@ -3,7 +3,10 @@ use ir::Settings;
 use translate::Translator;
 
 use super::*;
-use crate::testing::{Memory, world};
+use crate::{
+    guarded::Guarded,
+    testing::{Memory, world},
+};
 
 /// The world of the tests, with a route beside it whose backend is not there.
 fn translator() -> Translator {
@@ -96,14 +99,14 @@ fn half_of_the_truth_is_no_success() {
 #[test]
 fn what_cannot_be_decoded_is_reported_on_its_object() {
     let mut snapshot = ClusterSnapshot {
-        translator: Translator::new(Settings::default()),
+        translator: Guarded::new(Settings::default()),
         unread: [].into(),
         objects: [].into(),
         undecodable: [].into(),
     };
     let mut files = Memory::default();
     for change in files.write("a.yaml", &world(80)).changes {
-        snapshot.translator.apply(change);
+        snapshot.translator.apply(change, 0);
     }
     snapshot.translator.settle();
     snapshot

@@ -46,7 +46,7 @@ impl World {
         let update = self.files.write(name, text);
         assert!(update.problems.is_empty(), "{:?}", update.problems);
         let observed = update.changes.into_iter().map(|change| match change {
-            Change::Put(object) => Observed::Put { object, stored: None },
+            Change::Put(object) => Observed::Put { object, stored: None, version: 0 },
             Change::Remove(id) => Observed::Remove(id),
         });
         observed.collect()

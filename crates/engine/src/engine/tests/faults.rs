@@ -162,3 +162,62 @@ fn a_panic_outside_of_rows_goes_where_it_went_before() {
     let caught = std::panic::catch_unwind(|| panic!("elsewhere"));
     assert_eq!(caught.expect_err("it panics").downcast_ref::<&str>(), Some(&"elsewhere"));
 }
+
+// What a sum says, which no table closes.
+table!(Told, u32 => u64);
+impl Derived for Told {
+    fn compute(scope: &Emitter<'_>, key: &u32) -> Option<u64> {
+        let allowed = scope.group::<ByParity>(key).iter().filter(|(of, _)| scope.get::<Allowed>(of).is_some()).count();
+        Some(allowed as u64)
+    }
+}
+
+#[test]
+fn who_is_to_blame_for_poison_that_nothing_ends_is_among_what_the_row_has_read() {
+    let mut engine = Engine::builder()
+        .input::<Number>()
+        .lookup::<Great>()
+        .derived_for_each::<Allowed, Number>(|key| Some(*key))
+        .group::<ByParity>()
+        .derived::<Sum>()
+        .derived::<Told>()
+        .build();
+    for (key, number) in [(0, 1), (2, 1), (4, 1), (1, 1)] {
+        engine.set::<Number>(key, Some(number));
+    }
+    engine.demand::<Told>(0);
+    engine.settle();
+    assert_eq!(engine.unended(), []);
+
+    engine.set::<Number>(2, Some(-1));
+    engine.settle();
+    let unended = engine.unended();
+    let [("Allowed", fault)] = &unended[..] else { panic!("{unended:?}") };
+    assert_eq!(fault.row(), "Great(2)");
+    assert_eq!(engine.among::<Number>(&engine.origins(fault)), [2], "what it read itself");
+
+    // One that reads what the others emitted has read what these have read.
+    engine.set::<Number>(2, Some(1));
+    engine.fail_at("Told", "0");
+    engine.settle();
+    let unended = engine.unended();
+    let [("Told", fault)] = &unended[..] else { panic!("{unended:?}") };
+    assert_eq!(engine.among::<Number>(&engine.origins(fault)), [0, 2, 4]);
+    engine.fail_no_more("Told", "0");
+    engine.settle();
+    assert_eq!((engine.unended(), engine.among::<Number>(&engine.origins(&fault.clone()))), (vec![], vec![]));
+}
+
+#[test]
+fn an_engine_in_the_place_of_another_tells_what_differs_from_what_that_one_told() {
+    let mut before = with(&[(0, 1), (2, 1), (4, 1)]);
+    assert_eq!(before.take_changes::<Guarded>(), [0, 2, 4]);
+    // Not told any more.
+    before.set::<Number>(4, None);
+    before.set::<Number>(6, Some(1));
+    before.settle();
+    let mut engine = with(&[(0, 1), (2, 20), (8, 1)]);
+    engine.resume::<Guarded>(&before);
+    assert_eq!(engine.take_changes::<Guarded>(), [2, 4, 8]);
+    assert_eq!(engine.take_changes::<Guarded>(), Vec::<u32>::new());
+}

@@ -1,0 +1,443 @@
+//! The translator behind a door: an object that it panics on is set aside, and all others are served.
+//!
+//! A panic of a row costs that row, and is closed by the tables that read it. What no table closes, and a panic outside of rows,
+//! would cost what hangs on it, or the process. Here such an object is found, and treated like one that cannot be decoded: its
+//! last version stays in force, or, of a policy, what it targets is closed. Which objects are so follows from the objects and
+//! from the records ([`records::Quarantine`]), so that every replica comes to the same.
+//!
+//! * A row that panicked and that nothing closes: of the objects that it has read, the youngest is set aside, then the next,
+//!   until no such row is left. Then each but the last is tried again, so that who was only young is let go.
+//! * A panic outside of rows leaves no translator to go on with: one is built anew from what was there before, and what came
+//!   since is added by halves, older objects first, until what panics stands alone.
+//!
+//! Nothing is published while that lasts, and proxies are served on.
+
+mod search;
+mod standing;
+#[cfg(test)]
+mod tests;
+pub mod watchdog;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
+};
+
+use api::{Object, ObjectId};
+use ir::Settings;
+use jiff::Timestamp;
+use records::{Entry, Quarantine, quarantine::digest};
+use translate::{Change, Changes, Shared, Translator, Unended};
+
+use standing::Standing;
+use watchdog::Watchdog;
+
+/// How many objects are set aside for one fault before it is left as it is.
+const MOST: usize = 16;
+
+/// The translator, and what is set aside.
+pub struct Guarded {
+    translator: Translator,
+    /// When objects came: their resource versions, or their numbers.
+    versions: HashMap<ObjectId, u64>,
+    aside: BTreeMap<ObjectId, Aside>,
+    /// What is known of objects that are set aside, or were a short time ago.
+    entries: BTreeMap<ObjectId, Entry>,
+    /// Those of `entries` that are stored.
+    stored: BTreeSet<ObjectId>,
+    /// What is not settled yet: what was in force before.
+    before: BTreeMap<ObjectId, Option<Shared>>,
+    /// Faults against which nothing helped.
+    hopeless: BTreeSet<String>,
+    /// When a translator was last built anew.
+    searched: Option<Instant>,
+    watchdog: Option<Watchdog>,
+    /// What waits until everything else was settled, since the process died of something like it.
+    suspects: watchdog::Suspects,
+    waiting: BTreeMap<ObjectId, (Option<Object>, u64)>,
+    /// Whether an object of them is tried by itself.
+    alone: bool,
+    /// How many rows were computed since the settling began.
+    computed: usize,
+    turned: bool,
+}
+
+/// An object that is set aside.
+#[derive(Debug)]
+struct Aside {
+    /// As its owner wrote it.
+    object: Object,
+    stands: Standing,
+}
+
+/// A panic outside of rows.
+#[derive(Debug)]
+struct Panicked(String);
+
+/// What returns, or the words of the panic by which it ended. What it changed is unsound after that.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let words = payload.downcast_ref::<&str>().map(ToString::to_string);
+        Panicked(words.or_else(|| payload.downcast_ref().cloned()).unwrap_or_else(|| "no message".to_owned()))
+    })
+}
+
+impl Deref for Guarded {
+    type Target = Translator;
+
+    fn deref(&self) -> &Translator {
+        &self.translator
+    }
+}
+
+impl Guarded {
+    /// A translator that has seen no object yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            translator: Translator::new(settings),
+            versions: HashMap::new(),
+            aside: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            stored: BTreeSet::new(),
+            before: BTreeMap::new(),
+            hopeless: BTreeSet::new(),
+            searched: None,
+            watchdog: None,
+            suspects: watchdog::Suspects::default(),
+            waiting: BTreeMap::new(),
+            alone: false,
+            computed: 0,
+            turned: false,
+        }
+    }
+
+    /// The same, where a settling that does not end, or that ends the process, is found out by `watchdog`.
+    pub fn watched(mut self, mut watchdog: Watchdog) -> Self {
+        self.suspects = watchdog.suspects();
+        self.watchdog = Some(watchdog);
+        self
+    }
+
+    /// For what is not of objects: settings, and reports from outside.
+    pub fn translator_mut(&mut self) -> &mut Translator {
+        &mut self.translator
+    }
+
+    /// Records a change; `version` is greater for an object that is younger. It takes effect with [`Guarded::settle`].
+    pub fn apply(&mut self, change: Change, version: u64) {
+        let (id, object) = match change {
+            Change::Put(object) => (object.id(), Some(object)),
+            Change::Remove(id) => (id, None),
+        };
+        if self.suspects.contains(&id) {
+            self.waiting.insert(id, (object, version));
+        } else {
+            self.admit(id, object, version);
+        }
+    }
+
+    fn admit(&mut self, id: ObjectId, object: Option<Object>, version: u64) {
+        self.before.entry(id.clone()).or_insert_with(|| self.translator.object(&id));
+        let Some(object) = object else {
+            self.versions.remove(&id);
+            self.let_go(&id);
+            return self.put(&id, None);
+        };
+        self.versions.insert(id.clone(), version);
+        let held = self.entries.get(&id).filter(|entry| entry.holds(&object, Timestamp::now()));
+        match held {
+            Some(entry) => {
+                let kept = self.aside.get(&id).and_then(|aside| aside.stands.kept().cloned()).or_else(|| entry.kept());
+                self.stand(object, kept);
+            }
+            None => {
+                self.let_go(&id);
+                if self.is_guilty(&object) {
+                    let kept = self.recorded(&id);
+                    return self.set_aside(object, kept, "the process died of it".to_owned());
+                }
+                self.put(&id, Some(object));
+            }
+        }
+    }
+
+    /// Whether a process died of the object as it is.
+    fn is_guilty(&mut self, object: &Object) -> bool {
+        let Some(watchdog) = &mut self.watchdog else { return false };
+        let id = object.id();
+        let guilty = watchdog.guilty().get(&id).map(|guilty| *guilty == digest(object));
+        if guilty == Some(false) {
+            watchdog.acquit(&id);
+        }
+        guilty == Some(true)
+    }
+
+    /// The version that stayed in force of an object that was set aside until now.
+    fn recorded(&self, id: &ObjectId) -> Option<Object> {
+        self.entries.get(id).filter(|entry| !entry.over).and_then(Entry::kept)
+    }
+
+    /// An object is in force as it is written.
+    fn put(&mut self, id: &ObjectId, object: Option<Object>) {
+        let change = object.clone().map_or_else(|| Change::Remove(id.clone()), Change::Put);
+        let applied = caught(|| self.translator.apply(change));
+        if let (Err(Panicked(words)), Some(object)) = (applied, object) {
+            // What is written equals nothing, so the table has what it had.
+            let kept = self.translator.object(id).map(|shared| shared.object());
+            self.set_aside(object, kept, format!("reading it: {words}"));
+        }
+    }
+
+    /// An object is not set aside any more.
+    fn let_go(&mut self, id: &ObjectId) {
+        if self.aside.remove(id).is_some() {
+            tracing::info!(%id, "is not set aside any more");
+            self.translator.set_quarantined(id, None);
+            self.turned = true;
+        }
+    }
+
+    /// Sets an object aside that is at fault, and notes that.
+    fn set_aside(&mut self, object: Object, kept: Option<Object>, fault: String) {
+        let id = object.id();
+        let entry = Entry::new(&object, fault, kept.as_ref(), self.entries.get(&id), Timestamp::now());
+        self.entries.insert(id.clone(), entry);
+        self.stored.remove(&id);
+        self.stand(object, kept);
+    }
+
+    /// Has what stands in the place of an object be in force.
+    fn stand(&mut self, object: Object, kept: Option<Object>) {
+        let (id, stands) = (object.id(), Standing::of(&object, kept));
+        let change = stands.object().map_or_else(|| Change::Remove(id.clone()), Change::Put);
+        if caught(|| self.translator.apply(change)).is_err() {
+            tracing::error!(%id, "what stands in its place cannot be written either: it stays as it was");
+        }
+        self.translator.set_quarantined(&id, Some(object.clone()));
+        self.aside.insert(id, Aside { object, stands });
+        self.turned = true;
+    }
+
+    /// Brings everything derived up to date, and tells what changed since the last time: see [`Translator::settle`]. Nothing is
+    /// told of what was tried meanwhile.
+    pub fn settle(&mut self) -> Changes {
+        self.computed = 0;
+        self.settle_what_came();
+        if !self.waiting.is_empty() {
+            self.admit_suspects();
+        }
+        self.suspects = watchdog::Suspects::default();
+        let changes = caught(|| self.translator.take_changes()).unwrap_or_else(|panicked| {
+            self.search(panicked);
+            self.translator.take_changes()
+        });
+        Changes { computed: self.computed, ..changes }
+    }
+
+    fn settle_what_came(&mut self) {
+        let aside: BTreeSet<_> = self.aside.keys().cloned().collect();
+        self.settle_or_search();
+        self.blame();
+        for (id, Aside { stands, .. }) in self.aside.iter().filter(|(id, _)| !aside.contains(*id)) {
+            let fault = self.entries.get(id).map(|entry| entry.fault.clone()).unwrap_or_default();
+            tracing::error!(%id, fault, "is set aside, since this program fails on it: {stands}; please report it");
+        }
+        self.before.clear();
+        if !self.entries.is_empty() {
+            let now = Timestamp::now();
+            for (id, entry) in &mut self.entries {
+                entry.over = !self.aside.contains_key(id);
+            }
+            self.entries.retain(|id, entry| self.aside.contains_key(id) || entry.is_recent(now));
+        }
+    }
+
+    /// Those that the process may have died of, a few at a time, so that it is known of which if it dies again.
+    fn admit_suspects(&mut self) {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
+        waiting.sort_by(|(a, (_, first)), (b, (_, second))| (first, a).cmp(&(second, b)));
+        let (objects, size) = (waiting.len(), self.suspects.at_a_time());
+        tracing::warn!(
+            objects,
+            size,
+            "the process died while it took in one of these: they come last, so many at a time"
+        );
+        self.alone = size == 1;
+        let mut waiting = waiting.into_iter().peekable();
+        while waiting.peek().is_some() {
+            for (id, (object, version)) in waiting.by_ref().take(size) {
+                self.admit(id, object, version);
+            }
+            self.settle_what_came();
+        }
+        self.alone = false;
+    }
+
+    fn settle_watched(&mut self) -> Result<(), Panicked> {
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.begin(self.before.keys().map(|id| (id, self.translator.object(id))), self.alone);
+        }
+        let settled = caught(|| self.translator.compute());
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.end();
+        }
+        settled.map(|computed| self.computed += computed)
+    }
+
+    fn settle_or_search(&mut self) {
+        if let Err(panicked) = self.settle_watched() {
+            self.search(panicked);
+        }
+    }
+
+    /// The faults that no table ends, and against which something may help.
+    fn curable(&self) -> Vec<Unended> {
+        let mut unended = self.translator.unended();
+        unended.retain(|unended| !self.hopeless.contains(&unended.fault.to_string()));
+        unended
+    }
+
+    /// Sets aside who is to blame for faults that no table ends.
+    fn blame(&mut self) {
+        let mut tried: Vec<(ObjectId, Object)> = Vec::new();
+        let mut last = 0;
+        loop {
+            let unended = self.curable();
+            if unended.is_empty() {
+                break;
+            }
+            let mut culprits = BTreeMap::new();
+            for Unended { fault, objects } in &unended {
+                if let Some(id) = self.youngest(objects) {
+                    culprits.entry(id).or_insert_with(|| format!("{} at {}", fault.row(), fault.place()));
+                }
+            }
+            if culprits.is_empty() || tried.len() + culprits.len() > MOST {
+                return self.give_up(tried);
+            }
+            last = culprits.len();
+            for (id, fault) in culprits {
+                let Some((object, kept)) = self.written(&id) else { continue };
+                if tried.iter().all(|(other, _)| *other != id) {
+                    tried.push((id, object.clone()));
+                }
+                self.set_aside(object, kept, fault);
+            }
+            self.settle_or_search();
+        }
+        // Who was only young is none to blame. The last ones ended it.
+        let innocent = tried.len().saturating_sub(last);
+        for (id, object) in tried.into_iter().take(innocent) {
+            let Some(aside) = self.aside.get(&id) else { continue };
+            let (kept, entry) = (aside.stands.kept().cloned(), self.entries.remove(&id));
+            self.let_go(&id);
+            self.put(&id, Some(object.clone()));
+            self.settle_or_search();
+            if !self.aside.contains_key(&id) && !self.curable().is_empty() {
+                self.entries.extend(entry.map(|entry| (id.clone(), entry)));
+                self.stand(object, kept);
+                self.settle_or_search();
+            }
+        }
+    }
+
+    /// The youngest of objects that can be set aside, or set aside further.
+    fn youngest(&self, objects: &[ObjectId]) -> Option<ObjectId> {
+        let able = objects.iter().filter(|id| {
+            let stands = self.aside.get(*id).map(|aside| &aside.stands);
+            stands.is_none_or(|stands| stands.kept().is_some())
+                && Standing::is_possible(id.kind, self.kept(id).is_some())
+        });
+        able.max_by_key(|id| (self.versions.get(*id), *id)).cloned()
+    }
+
+    /// What was in force before an object changed that is not settled yet; none of one that came, or did not change, or of
+    /// which that stands in its place already.
+    fn kept(&self, id: &ObjectId) -> Option<Object> {
+        if self.aside.contains_key(id) {
+            return None;
+        }
+        self.before.get(id)?.as_ref().map(Shared::object)
+    }
+
+    /// An object as its owner wrote it, and what shall stay in force of it.
+    fn written(&self, id: &ObjectId) -> Option<(Object, Option<Object>)> {
+        match self.aside.get(id) {
+            Some(aside) => Some((aside.object.clone(), None)),
+            None => Some((self.translator.object(id)?.object(), self.kept(id).or_else(|| self.recorded(id)))),
+        }
+    }
+
+    /// Nothing helped: what hangs on the fault stays as it was.
+    fn give_up(&mut self, tried: Vec<(ObjectId, Object)>) {
+        for (id, object) in tried {
+            self.entries.remove(&id);
+            self.let_go(&id);
+            self.put(&id, Some(object));
+        }
+        self.settle_or_search();
+        let unended = self.translator.unended();
+        for fault in unended.iter().map(|unended| &unended.fault) {
+            tracing::error!(%fault, "what hangs on this row stays as it was: no object is to blame that could be set aside");
+        }
+        self.hopeless = unended.iter().map(|unended| unended.fault.to_string()).collect();
+    }
+
+    /// Takes over what is stored: what others have set aside is set aside here, and what was forgotten is tried again.
+    pub fn set_stored(&mut self, stored: &Quarantine) {
+        let stored = stored.by_object();
+        let forgotten: Vec<_> = self.stored.iter().filter(|id| !stored.contains_key(id)).cloned().collect();
+        for id in forgotten {
+            self.entries.remove(&id);
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.acquit(&id);
+            }
+            self.again(&id);
+        }
+        self.stored = stored.keys().cloned().collect();
+        for (id, entry) in stored {
+            if self.entries.get(&id) != Some(&entry) {
+                self.entries.insert(id.clone(), entry);
+                self.again(&id);
+            }
+        }
+    }
+
+    /// Tries again what has waited long enough.
+    pub fn try_again(&mut self) {
+        let ids: Vec<_> = self.aside.keys().cloned().collect();
+        for id in ids {
+            let (Some(aside), Some(entry)) = (self.aside.get(&id), self.entries.get(&id)) else { continue };
+            if !entry.holds(&aside.object, Timestamp::now()) {
+                self.again(&id);
+            }
+        }
+    }
+
+    /// Judges an object anew that is there.
+    fn again(&mut self, id: &ObjectId) {
+        let Some((object, _)) = self.written(id) else { return };
+        let version = self.versions.get(id).copied().unwrap_or_default();
+        self.admit(id.clone(), Some(object), version);
+    }
+
+    /// What shall be stored: what is known of objects that are set aside, or were a short time ago.
+    pub fn entries(&self) -> &BTreeMap<ObjectId, Entry> {
+        &self.entries
+    }
+
+    /// Whether what is set aside may have changed since this was last asked.
+    pub fn take_turned(&mut self) -> bool {
+        std::mem::take(&mut self.turned)
+    }
+
+    /// Whether some object waits for its time.
+    pub fn is_waiting(&self) -> bool {
+        let now = Timestamp::now();
+        self.aside
+            .keys()
+            .any(|id| self.entries.get(id).is_some_and(|entry| entry.until.is_some() || entry.is_waiting(now)))
+    }
+}

@@ -1,0 +1,285 @@
+//! Settlings that do not end, and those by which the process ends: an endless loop, a stack or a memory that is used up.
+//! Nothing of that can be caught.
+//!
+//! * A thread ends the process if one settling takes longer than it may.
+//! * The names of the objects that are being settled stand in a file meanwhile. A process that finds such a file at its start
+//!   takes in those objects last, after all others: a few at a time if there were many, and else each by itself, with its
+//!   name in the file. Who stands there alone when the process dies again is set aside by the next one. So a process dies
+//!   three times at most, wherever the object comes from and however many there are; no other process has to be started for
+//!   that, which would need the memory once more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use api::{Kind, ObjectId};
+use records::quarantine::digest;
+use serde::{Deserialize, Serialize};
+use translate::Shared;
+
+/// More objects than these are not named.
+const NAMED: usize = 256;
+/// How often the clock is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// The file.
+const FILE: &str = "settling.json";
+
+/// What a process may have died of that was here before.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Suspects {
+    /// Nothing.
+    #[default]
+    Nobody,
+    /// One of all objects.
+    All,
+    /// One of these.
+    These(BTreeSet<ObjectId>),
+}
+
+impl Suspects {
+    pub(super) fn contains(&self, id: &ObjectId) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::All => true,
+            Self::These(ids) => ids.contains(id),
+        }
+    }
+
+    /// How many of them are tried together.
+    pub(super) fn at_a_time(&self) -> usize {
+        if *self == Self::All { NAMED } else { 1 }
+    }
+}
+
+/// An object, as the file names it: kind, namespace and name.
+type Named = (String, String, String);
+
+fn named(id: &ObjectId) -> Named {
+    (id.kind.to_string(), id.namespace.to_string(), id.name.to_string())
+}
+
+fn object((kind, namespace, name): &Named) -> Option<ObjectId> {
+    let kind = Kind::ALL.iter().find(|known| known.as_str() == kind)?;
+    Some(ObjectId::new(*kind, namespace.as_str(), name.as_str()))
+}
+
+/// What stands in the file.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Settling {
+    /// The objects; none where there are too many, and where nothing is being settled.
+    objects: Vec<Named>,
+    /// Whether there are more than are named.
+    more: bool,
+    /// The hash of the object, if it is one that is tried by itself since a process died before.
+    tried: Option<String>,
+    /// Those of which processes died, as they were then.
+    guilty: Vec<(Named, String)>,
+}
+
+impl Settling {
+    /// What the process died of that wrote this: what it may have been, and who it was for sure.
+    fn died_of(mut self) -> (Suspects, BTreeMap<ObjectId, String>) {
+        if let (Some(digest), [one]) = (self.tried, &self.objects[..]) {
+            self.guilty.push((one.clone(), digest));
+            self.objects.clear();
+        }
+        let guilty = self.guilty.iter().filter_map(|(named, digest)| Some((object(named)?, digest.clone()))).collect();
+        let ids: BTreeSet<_> = self.objects.iter().filter_map(object).collect();
+        let suspects = match (self.more, ids.is_empty()) {
+            (true, _) => Suspects::All,
+            (false, true) => Suspects::Nobody,
+            (false, false) => Suspects::These(ids),
+        };
+        (suspects, guilty)
+    }
+}
+
+/// Finds out settlings that do not end, and by which the process ends.
+#[derive(Debug)]
+pub struct Watchdog {
+    file: Option<PathBuf>,
+    /// When the settling is to have ended that is under way, in milliseconds since `start`, and one more; 0 if there is none.
+    due: Arc<AtomicU64>,
+    start: Instant,
+    limit: Duration,
+    suspects: Suspects,
+    guilty: BTreeMap<ObjectId, String>,
+    is_written: bool,
+}
+
+impl Watchdog {
+    /// One settling may take `limit`, or for ever if that is none. What is being settled is named in `folder`, if there is one.
+    /// Calls `expired`, on a thread of its own, when a settling has taken longer.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or the folder not be written.
+    pub fn start(
+        limit: Duration,
+        folder: Option<PathBuf>,
+        expired: impl FnOnce(Duration) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (due, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let mut settling = Settling::default();
+        if let Some(folder) = &folder {
+            fs::create_dir_all(folder)?;
+            match fs::read(folder.join(FILE)) {
+                // One that was cut short is that of a process that died before it began.
+                Ok(text) => settling = serde_json::from_slice(&text).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (suspects, guilty) = settling.died_of();
+        if !limit.is_zero() {
+            let looked = Arc::clone(&due);
+            thread::Builder::new().name("watchdog".into()).spawn(move || {
+                loop {
+                    thread::sleep(LOOK);
+                    let due = looked.load(Ordering::Acquire);
+                    if Arc::strong_count(&looked) == 1 {
+                        return;
+                    }
+                    if due != 0 && start.elapsed() >= Duration::from_millis(due) {
+                        return expired(limit);
+                    }
+                }
+            })?;
+        }
+        let file = folder.map(|folder| folder.join(FILE));
+        Ok(Self { file, due, start, limit, suspects, guilty, is_written: false })
+    }
+
+    /// What the last process may have died of, once.
+    pub(super) fn suspects(&mut self) -> Suspects {
+        std::mem::take(&mut self.suspects)
+    }
+
+    /// Who is to blame for sure for deaths, as it was then, by its hash.
+    pub(super) fn guilty(&self) -> &BTreeMap<ObjectId, String> {
+        &self.guilty
+    }
+
+    /// Nobody blames it any more.
+    pub(super) fn acquit(&mut self, id: &ObjectId) {
+        self.guilty.remove(id);
+    }
+
+    /// These objects are being settled from now on; `alone` if it is one that is tried by itself, after a death.
+    pub(super) fn begin<'a>(
+        &mut self,
+        objects: impl ExactSizeIterator<Item = (&'a ObjectId, Option<Shared>)>,
+        alone: bool,
+    ) {
+        let due = (self.start.elapsed() + self.limit).as_millis();
+        self.due.store(u64::try_from(due).unwrap_or(u64::MAX).max(1), Ordering::Release);
+        if self.file.is_none() || objects.len() == 0 {
+            return;
+        }
+        let mut settling = Settling { more: objects.len() > NAMED, ..Settling::default() };
+        if !settling.more {
+            for (id, shared) in objects {
+                settling.objects.push(named(id));
+                settling.tried = shared.filter(|_| alone).map(|shared| digest(&shared.object()));
+            }
+        }
+        self.is_written = true;
+        self.write(settling);
+    }
+
+    /// That is done.
+    pub(super) fn end(&mut self) {
+        self.due.store(0, Ordering::Release);
+        if std::mem::take(&mut self.is_written) {
+            // It says that nothing is being settled; to remove it would cost more.
+            self.write(Settling::default());
+        }
+    }
+
+    fn write(&self, settling: Settling) {
+        let Some(file) = &self.file else { return };
+        let guilty = self.guilty.iter().map(|(id, digest)| (named(id), digest.clone())).collect();
+        let text = serde_json::to_vec(&Settling { guilty, ..settling }).map_err(io::Error::other);
+        // Not flushed to the disk: that the process dies takes nothing from the system's memory.
+        if let Err(error) = text.and_then(|text| fs::write(file, text)) {
+            tracing::warn!(%error, file = %file.display(), "what is being settled cannot be named");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn route(name: &str) -> ObjectId {
+        ObjectId::new(Kind::HttpRoute, "apps", name)
+    }
+
+    fn start(folder: &std::path::Path) -> Watchdog {
+        Watchdog::start(Duration::ZERO, Some(folder.to_owned()), |_| {}).expect("a folder")
+    }
+
+    #[test]
+    fn what_was_being_settled_is_suspect_and_what_was_settled_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut first = start(folder.path());
+        assert_eq!(first.suspects(), Suspects::Nobody);
+        let (a, b) = (route("a"), route("b"));
+        first.begin([(&a, None), (&b, None)].into_iter(), false);
+        assert_eq!(start(folder.path()).suspects(), Suspects::These([route("a"), route("b")].into()));
+        first.end();
+        assert_eq!(start(folder.path()).suspects(), Suspects::Nobody);
+        let many: Vec<_> = (0..=NAMED).map(|n| route(&n.to_string())).collect();
+        first.begin(many.iter().map(|id| (id, None)), false);
+        assert_eq!(start(folder.path()).suspects(), Suspects::All);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_suspects_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(FILE), "{\"objects\":[[\"HTTPRoute\",").expect("written");
+        assert_eq!(start(folder.path()).suspects(), Suspects::Nobody);
+    }
+
+    #[test]
+    fn who_was_tried_alone_is_guilty_as_it_was_until_somebody_acquits_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tried =
+            Settling { objects: vec![named(&route("a"))], tried: Some("hash".to_owned()), ..Settling::default() };
+        start(folder.path()).write(tried);
+        let mut second = start(folder.path());
+        assert_eq!((second.suspects(), second.guilty()), (Suspects::Nobody, &[(route("a"), "hash".to_owned())].into()));
+        // It stays so over further settlings and processes.
+        let b = route("b");
+        second.begin([(&b, None)].into_iter(), false);
+        second.end();
+        let mut third = start(folder.path());
+        assert_eq!(third.guilty().len(), 1);
+        third.acquit(&route("a"));
+        third.begin([(&b, None)].into_iter(), false);
+        assert!(start(folder.path()).guilty().is_empty());
+    }
+
+    #[test]
+    fn a_settling_that_does_not_end_is_noticed_and_one_that_ends_is_not() {
+        let (noticed, notices) = mpsc::channel();
+        let limit = Duration::from_millis(10);
+        let expired = move |limit| drop(noticed.send(limit));
+        let mut watchdog = Watchdog::start(limit, None, expired).expect("a thread");
+        watchdog.begin(std::iter::empty(), false);
+        watchdog.end();
+        assert!(notices.recv_timeout(2 * LOOK).is_err());
+        watchdog.begin(std::iter::empty(), false);
+        assert_eq!(notices.recv_timeout(Duration::from_secs(20)), Ok(limit));
+    }
+}
