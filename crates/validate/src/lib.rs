@@ -13,6 +13,7 @@ pub mod cidr;
 pub mod cors;
 pub mod duration;
 pub mod format;
+pub mod grpc;
 pub mod header;
 pub mod host;
 pub mod hostname;
