@@ -48,6 +48,9 @@ const EVERYTHING: &str = r#"
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: watched},
   spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
 ---
+{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {name: watched},
+  spec: {rules: [{backendRefs: [{name: watched, port: 80}]}]}}
+---
 {apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: watched},
   spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service}]}}
 ---

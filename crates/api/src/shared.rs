@@ -140,6 +140,77 @@ impl From<BackendRef> for FlatBackendRef {
     }
 }
 
+/// A backend, its share of the requests, and what is done to that share by filters of a kind of routes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(
+    from = "FlatFilteredBackendRef<F>",
+    into = "FlatFilteredBackendRef<F>",
+    bound(deserialize = "F: Deserialize<'de>", serialize = "F: Clone + Serialize")
+)]
+pub struct FilteredBackendRef<F> {
+    /// The backend.
+    pub backend_ref: BackendObjectReference,
+    /// Share of the sum of all weights of the rule; 0 to 1,000,000, by default 1.
+    pub weight: i32,
+    /// What is done to a request and its response.
+    pub filters: Vec<F>,
+}
+
+impl<F> Default for FilteredBackendRef<F> {
+    fn default() -> Self {
+        BackendRef::default().into()
+    }
+}
+
+impl<F> From<BackendRef> for FilteredBackendRef<F> {
+    fn from(BackendRef { backend_ref, weight }: BackendRef) -> Self {
+        Self { backend_ref, weight, filters: Vec::new() }
+    }
+}
+
+/// [`FilteredBackendRef`] as it is written, for the same reason.
+#[derive(Deserialize, Serialize)]
+#[serde(
+    rename_all = "camelCase",
+    default,
+    bound(deserialize = "F: Deserialize<'de>", serialize = "F: Clone + Serialize")
+)]
+struct FlatFilteredBackendRef<F> {
+    #[serde(deserialize_with = "text")]
+    group: Arc<str>,
+    #[serde(deserialize_with = "text")]
+    kind: Arc<str>,
+    #[serde(deserialize_with = "text")]
+    name: Arc<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<PortNumber>,
+    weight: i32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<F>,
+}
+
+impl<F> Default for FlatFilteredBackendRef<F> {
+    fn default() -> Self {
+        FilteredBackendRef::default().into()
+    }
+}
+
+impl<F> From<FlatFilteredBackendRef<F>> for FilteredBackendRef<F> {
+    fn from(flat: FlatFilteredBackendRef<F>) -> Self {
+        let FlatFilteredBackendRef { group, kind, name, namespace, port, weight, filters } = flat;
+        Self { backend_ref: BackendObjectReference { group, kind, name, namespace, port }, weight, filters }
+    }
+}
+
+impl<F> From<FilteredBackendRef<F>> for FlatFilteredBackendRef<F> {
+    fn from(backend: FilteredBackendRef<F>) -> Self {
+        let BackendObjectReference { group, kind, name, namespace, port } = backend.backend_ref;
+        Self { group, kind, name, namespace, port, weight: backend.weight, filters: backend.filters }
+    }
+}
+
 /// Names a Secret, unless group and kind say otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

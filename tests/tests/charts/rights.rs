@@ -17,10 +17,11 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 10] = [
+const TOLD: [Kind; 11] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
+    Kind::GrpcRoute,
     Kind::TrafficPolicy,
     Kind::Backend,
     Kind::BackendConfigPolicy,

@@ -46,6 +46,11 @@ pub(super) fn manifests() -> Vec<Value> {
             "HTTPRoute",
             json!({ "spec": { "hostnames": ["nullable.example.com"], "rules": [{ "backendRefs": [{ "name": "s" }] }] } }),
         ),
+        manifest(
+            gateway,
+            "GRPCRoute",
+            json!({ "spec": { "rules": [{ "matches": [{ "method": { "service": "a.B", "method": null } }], "backendRefs": [{ "name": "s", "port": 80 }] }] } }),
+        ),
         manifest(gateway, "ReferenceGrant", json!({ "spec": { "from": [], "to": [] } })),
         manifest(kgateway, "TrafficPolicy", json!({ "spec": { "targetRefs": target, "cors": null, "rateLimit": {} } })),
         manifest(

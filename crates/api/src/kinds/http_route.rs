@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    compact::{exact, text},
+    compact::exact,
     honoured::{Honoured, RefusedField},
     meta::CustomResource,
     schema::{Schema, Spec, rules::Broken},
-    shared::{BackendObjectReference, BackendRef, Duration, GatewayDefaultScope, ParentReference, SessionPersistence},
+    shared::{Duration, FilteredBackendRef, GatewayDefaultScope, ParentReference, SessionPersistence},
 };
 
 mod filter;
@@ -236,68 +236,8 @@ open_enum! {
     }
 }
 
-/// A backend, its share of the requests, and what is done to that share.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
-#[serde(from = "FlatHttpBackendRef", into = "FlatHttpBackendRef")]
-pub struct HttpBackendRef {
-    /// The backend.
-    pub backend_ref: BackendObjectReference,
-    /// Share of the sum of all weights of the rule; 0 to 1,000,000, by default 1.
-    pub weight: i32,
-    /// What is done to a request and its response.
-    pub filters: Vec<HttpRouteFilter>,
-}
-
-impl Default for HttpBackendRef {
-    fn default() -> Self {
-        Self { backend_ref: BackendObjectReference::default(), weight: 1, filters: Vec::new() }
-    }
-}
-
-impl From<BackendRef> for HttpBackendRef {
-    fn from(BackendRef { backend_ref, weight }: BackendRef) -> Self {
-        Self { backend_ref, weight, filters: Vec::new() }
-    }
-}
-
-/// [`HttpBackendRef`] as it is written. Serde's own flattening would lose the path of an error in it.
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct FlatHttpBackendRef {
-    #[serde(deserialize_with = "text")]
-    group: Arc<str>,
-    #[serde(deserialize_with = "text")]
-    kind: Arc<str>,
-    #[serde(deserialize_with = "text")]
-    name: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<Arc<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port: Option<i32>,
-    weight: i32,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    filters: Vec<HttpRouteFilter>,
-}
-
-impl Default for FlatHttpBackendRef {
-    fn default() -> Self {
-        HttpBackendRef::default().into()
-    }
-}
-
-impl From<FlatHttpBackendRef> for HttpBackendRef {
-    fn from(flat: FlatHttpBackendRef) -> Self {
-        let FlatHttpBackendRef { group, kind, name, namespace, port, weight, filters } = flat;
-        Self { backend_ref: BackendObjectReference { group, kind, name, namespace, port }, weight, filters }
-    }
-}
-
-impl From<HttpBackendRef> for FlatHttpBackendRef {
-    fn from(backend: HttpBackendRef) -> Self {
-        let BackendObjectReference { group, kind, name, namespace, port } = backend.backend_ref;
-        Self { group, kind, name, namespace, port, weight: backend.weight, filters: backend.filters }
-    }
-}
+/// A backend of a rule.
+pub type HttpBackendRef = FilteredBackendRef<HttpRouteFilter>;
 
 /// Time limits of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

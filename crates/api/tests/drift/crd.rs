@@ -167,6 +167,7 @@ pub(crate) fn encoded_spec(object: &api::Object) -> Value {
         api::Object::GatewayClass(object) => serde_json::to_value(&object.spec),
         api::Object::Gateway(object) => serde_json::to_value(&object.spec),
         api::Object::HttpRoute(object) => serde_json::to_value(&object.spec),
+        api::Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
         api::Object::ReferenceGrant(object) => serde_json::to_value(&object.spec),
         other => panic!("{} has no spec that can be encoded", other.id()),
     };

@@ -26,6 +26,7 @@ fn every_property_of_a_status_survives_decoding_and_encoding() {
     status_survives::<GatewayClassStatus>(&of(Kind::GatewayClass));
     status_survives::<GatewayStatus>(&of(Kind::Gateway));
     status_survives::<RouteStatus>(&of(Kind::HttpRoute));
+    status_survives::<RouteStatus>(&of(Kind::GrpcRoute));
     status_survives::<PolicyStatus>(&crd::policy_status());
 }
 

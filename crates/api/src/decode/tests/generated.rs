@@ -133,6 +133,7 @@ fn printed(object: &Object) -> Option<Value> {
         Object::GatewayClass(object) => serde_json::to_value(&object.spec),
         Object::Gateway(object) => serde_json::to_value(&object.spec),
         Object::HttpRoute(object) => serde_json::to_value(&object.spec),
+        Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
         Object::ReferenceGrant(object) => serde_json::to_value(&object.spec),
         Object::TrafficPolicy(object) => serde_json::to_value(&object.spec),
         Object::DirectResponse(object) => serde_json::to_value(&object.spec),

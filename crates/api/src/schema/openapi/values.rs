@@ -79,6 +79,16 @@ pub(crate) static PATH_PATTERN: Pattern = Pattern::new(
     r"^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$",
     "a path of letters, digits, percent escapes and -/._~!$&'()*+,;=:@",
 );
+/// Part of a rule across fields, which writes it in RE2.
+pub(crate) static GRPC_SERVICE_PATTERN: Pattern = Pattern::new(
+    r"^(?i)\.?[a-z_][a-z_0-9]*(\.[a-z_][a-z_0-9]*)*$",
+    "the full name of a service: letters, digits and underscores, joined by dots, no part beginning with a digit",
+);
+/// The same.
+pub(crate) static GRPC_METHOD_PATTERN: Pattern = Pattern::new(
+    r"^[A-Za-z_][A-Za-z_0-9]*$",
+    "the name of a method: letters, digits and underscores, not beginning with a digit",
+);
 
 pub(crate) static GROUP: Node = matching(0, 253, &GROUP_PATTERN);
 pub(crate) static KIND: Node = matching(1, 63, &KIND_PATTERN);

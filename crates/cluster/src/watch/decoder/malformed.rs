@@ -107,6 +107,16 @@ fn objects() -> Vec<(Kind, Value)> {
                 "backendRefs": [{"name": "s", "port": 80, "weight": 1}]}]}),
             ),
         ),
+        of(
+            Kind::GrpcRoute,
+            api,
+            "GRPCRoute",
+            (
+                "spec",
+                json!({"parentRefs": [{"name": "g"}], "rules": [{"matches": [{"method": {"service": "a.B", "method": "C"}}],
+                "backendRefs": [{"name": "s", "port": 80, "weight": 1}]}]}),
+            ),
+        ),
         of(Kind::Service, "v1", "Service", ("spec", json!({"ports": [{"name": "p", "port": 80, "targetPort": "x"}]}))),
         of(Kind::Secret, "v1", "Secret", ("data", json!({"tls.crt": "AAAA", "tls.key": "AAAA"}))),
         of(
@@ -125,7 +135,7 @@ fn objects() -> Vec<(Kind, Value)> {
 proptest! {
     #[test]
     fn no_garbage_from_an_api_server_panics(
-        which in 0..5_usize,
+        which in 0..6_usize,
         odd in vec((any::<Index>(), odd()), 0..3),
         edits in vec(edit(), 0..4),
     ) {
