@@ -139,10 +139,8 @@ impl Reading {
                 self.snapshot.undecodable.remove(&id);
                 self.snapshot.translator.apply(Change::Remove(id), 0);
             }
-            Observed::Synced(kind) | Observed::Absent(kind) => {
-                self.awaited.remove(&kind);
-                self.failing.remove(&kind);
-            }
+            Observed::Synced(kind) => self.known(kind, false),
+            Observed::Absent(kind) => self.known(kind, true),
             Observed::Stale { kind, why } => _ = self.failing.insert(kind, why),
             Observed::Fresh(kind) => _ = self.failing.remove(&kind),
             // It was just put.
@@ -156,6 +154,12 @@ impl Reading {
                 self.snapshot.undecodable.insert(id, format!("it cannot be read: {why}"));
             }
         }
+    }
+
+    fn known(&mut self, kind: Kind, is_absent: bool) {
+        self.awaited.remove(&kind);
+        self.failing.remove(&kind);
+        self.snapshot.translator.set_absent(kind, is_absent);
     }
 
     fn end(self, request_timeout: Duration) -> ClusterSnapshot {

@@ -12,6 +12,7 @@ use envoy_types::pb::envoy::config::{
 use prost::Message;
 
 use ir::{
+    RouteKind,
     filter::{HeaderModifier, Scheme},
     matching::RequestMatch,
     rule::{Action, BodyContent, BodyFormat, Rule, Source, WeightedBackend},
@@ -56,7 +57,7 @@ pub fn splits_by_host_port(rule: &Rule, at: RouteAt) -> bool {
 
 /// The Envoy route of one match of a rule, or why Envoy could not read it.
 pub fn route(source: &Source, matching: &GuardedMatch, rule: &Rule, at: RouteAt) -> Result<Row, Unreadable> {
-    let action = action(matching.request(), rule, at);
+    let action = action(source.route.kind, matching.request(), rule, at);
     let nothing = HeaderModifier::default();
     // Envoy applies the changes of a share before those of its route, so a route whose shares have some has none itself.
     let request_headers = match &action {
@@ -89,11 +90,10 @@ pub fn route(source: &Source, matching: &GuardedMatch, rule: &Rule, at: RouteAt)
     Row::new(fields.map(tag::ROUTE_TYPED_PER_FILTER_CONFIG, filters::per_filter_config(source, rule)).into_bytes())
 }
 
-/// A route that answers 500 to what another matches; none for what is no route.
-pub fn closed(row: &Row) -> Option<Row> {
+/// A route that answers by itself to what another of a kind of routes matches; none for what is no route.
+pub fn closed(kind: RouteKind, row: &Row) -> Option<Row> {
     let Route { name, r#match, .. } = Route::decode(&*row.bytes).ok()?;
-    let action = DirectResponseAction { status: 500, ..DirectResponseAction::default() };
-    let route = Route { name, r#match, action: Some(EnvoyAction::DirectResponse(action)), ..Route::default() };
+    let route = Route { name, r#match, action: Some(direct_response(kind.broken_status(), "")), ..Route::default() };
     Row::new(route.encode_to_vec()).ok()
 }
 
@@ -101,15 +101,15 @@ fn shares_change(rule: &Rule, modifier: fn(&WeightedBackend) -> &HeaderModifier)
     matches!(&rule.action, Action::Forward(shares) if shares.iter().any(|share| !modifier(share).is_empty()))
 }
 
-fn action(request: &RequestMatch, rule: &Rule, at: RouteAt) -> EnvoyAction {
+fn action(kind: RouteKind, request: &RequestMatch, rule: &Rule, at: RouteAt) -> EnvoyAction {
     let action = match &rule.action {
-        Action::Forward(backends) => forward(request, rule, backends).map(EnvoyAction::Route),
+        Action::Forward(backends) => forward(kind, request, rule, backends).map(EnvoyAction::Route),
         Action::Redirect(redirect) => path::redirect(request, redirect, at).map(EnvoyAction::Redirect),
         Action::DirectResponse { status, body } => return direct_response(*status, body),
         Action::Formatted { status, .. } => return direct_response(*status, ""),
     };
     // Nothing to forward to, or a prefix to replace where the match has none: fail closed.
-    action.unwrap_or_else(|| direct_response(500, ""))
+    action.unwrap_or_else(|| direct_response(kind.broken_status(), ""))
 }
 
 fn direct_response(status: u16, body: &str) -> EnvoyAction {
@@ -137,12 +137,13 @@ fn body_format(body: &BodyFormat) -> Vec<u8> {
     Fields::default().message(tag::DIRECT_RESPONSE_BODY_FORMAT, &fields.into_bytes()).into_bytes()
 }
 
-fn forward(request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) -> Option<RouteAction> {
+fn forward(kind: RouteKind, request: &RequestMatch, rule: &Rule, backends: &[WeightedBackend]) -> Option<RouteAction> {
     let shares: Vec<_> = backends.iter().filter(|backend| backend.weight > 0).collect();
     if shares.iter().all(|share| share.cluster.is_none()) {
         return None;
     }
-    let not_found = if shares.iter().any(|share| share.cluster.is_none()) {
+    let is_broken = shares.iter().any(|share| share.cluster.is_none());
+    let not_found = if is_broken && kind.broken_status() == 500 {
         ClusterNotFoundResponseCode::InternalServerError
     } else {
         ClusterNotFoundResponseCode::ServiceUnavailable

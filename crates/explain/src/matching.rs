@@ -113,9 +113,10 @@ fn matches(pattern: &MatchPattern, value: &str) -> bool {
         MatchPattern::Exact(text) => value == text,
         MatchPattern::SafeRegex(pattern) => bytewise::matches(&pattern.regex, value),
         MatchPattern::Contains(text) => value.contains(&**text),
+        MatchPattern::Prefix(text) => value.starts_with(&**text),
         MatchPattern::Suffix(text) => value.ends_with(&**text),
         // Translation makes no others.
-        _ => false,
+        MatchPattern::Custom(_) => false,
     }
 }
 

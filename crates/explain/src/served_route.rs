@@ -6,7 +6,12 @@ use envoy::{bytes::Row, route::BROKEN_CLUSTER};
 use envoy_types::pb::{
     envoy::config::{
         core::v3::{DataSource, data_source::Specifier},
-        route::v3::{Route, redirect_action::RedirectResponseCode, route::Action, route_action::ClusterSpecifier},
+        route::v3::{
+            Route, RouteAction,
+            redirect_action::RedirectResponseCode,
+            route::Action,
+            route_action::{ClusterNotFoundResponseCode, ClusterSpecifier},
+        },
     },
     google::protobuf::UInt32Value,
 };
@@ -42,7 +47,7 @@ pub enum Answer {
 /// One share of a rule's requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// The Service, as `NAMESPACE/NAME`; none for a Backend, and for a share that is broken and answers 500.
+    /// The Service, as `NAMESPACE/NAME`; none for a Backend, and for a share that is broken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     /// The Backend, likewise.
@@ -51,6 +56,9 @@ pub struct Share {
     /// The Service's port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// The status with which a share that is broken answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// Its part of the sum of all weights.
     pub weight: u32,
     /// The BackendConfigPolicies that say how to connect there.
@@ -59,27 +67,31 @@ pub struct Share {
 }
 
 impl Share {
-    /// A share of what stands there; none for one that is broken.
-    fn of(to: Option<Destination>, weight: u32) -> Self {
-        let none = Self { service: None, backend: None, port: None, weight, policies: Vec::new() };
+    /// A share that is broken and answers with a status.
+    fn broken(status: u16, weight: u32) -> Self {
+        Self { service: None, backend: None, port: None, status: Some(status), weight, policies: Vec::new() }
+    }
+
+    /// A share of what stands there.
+    fn of(to: Destination, weight: u32) -> Self {
+        let none = Self { service: None, backend: None, port: None, status: None, weight, policies: Vec::new() };
         match to {
-            None => none,
-            Some(Destination::Service(port)) => {
+            Destination::Service(port) => {
                 Self { service: Some(port.service.to_string()), port: Some(port.port), ..none }
             }
-            Some(Destination::Backend(name)) => Self { backend: Some(name.to_string()), ..none },
+            Destination::Backend(name) => Self { backend: Some(name.to_string()), ..none },
         }
     }
 
     /// Whether it is a share of what stands there.
     pub(crate) fn is_of(&self, to: &Destination) -> bool {
-        let Self { service, backend, port, .. } = Self::of(Some(to.clone()), self.weight);
+        let Self { service, backend, port, .. } = Self::of(to.clone(), self.weight);
         (&self.service, &self.backend, &self.port) == (&service, &backend, &port)
     }
 
-    /// Whether it answers 500.
+    /// Whether it answers by itself, since its backend is broken.
     pub(crate) fn is_broken(&self) -> bool {
-        self.service.is_none() && self.backend.is_none()
+        self.status.is_some()
     }
 }
 
@@ -92,7 +104,7 @@ impl fmt::Display for Answer {
                     match (&share.service, share.port, &share.backend) {
                         (Some(service), Some(port), _) => write!(f, "{comma}Service {service} port {port}")?,
                         (.., Some(backend)) => write!(f, "{comma}Backend {backend}")?,
-                        _ => write!(f, "{comma}500")?,
+                        _ => write!(f, "{comma}{}", share.status.unwrap_or(500))?,
                     }
                     if backends.len() > 1 {
                         write!(f, " (weight {})", share.weight)?;
@@ -129,11 +141,13 @@ impl ServedRoute {
         match &self.message.action {
             Some(Action::Route(action)) => Answer::Backends {
                 backends: match &action.cluster_specifier {
-                    Some(ClusterSpecifier::Cluster(cluster)) => shares(rule, cluster, 1),
+                    Some(ClusterSpecifier::Cluster(cluster)) => shares(rule, cluster, 1, broken_status(action)),
                     Some(ClusterSpecifier::WeightedClusters(weighted)) => {
                         let weight = |weight: &Option<_>| weight.map_or(0, |UInt32Value { value }| value);
                         let clusters = weighted.clusters.iter();
-                        clusters.flat_map(|share| shares(rule, &share.name, weight(&share.weight))).collect()
+                        clusters
+                            .flat_map(|share| shares(rule, &share.name, weight(&share.weight), broken_status(action)))
+                            .collect()
                     }
                     _ => Vec::new(),
                 },
@@ -162,8 +176,17 @@ fn inline(body: Option<&DataSource>) -> String {
     }
 }
 
-fn shares(rule: Option<&ServedRule>, cluster: &str, weight: u32) -> Vec<Share> {
+/// What Envoy answers where it knows no cluster of the name.
+fn broken_status(action: &RouteAction) -> u16 {
+    match action.cluster_not_found_response_code() {
+        ClusterNotFoundResponseCode::ServiceUnavailable => 503,
+        ClusterNotFoundResponseCode::NotFound => 404,
+        ClusterNotFoundResponseCode::InternalServerError => 500,
+    }
+}
+
+fn shares(rule: Option<&ServedRule>, cluster: &str, weight: u32, broken: u16) -> Vec<Share> {
     let backends = if cluster == BROKEN_CLUSTER { None } else { rule.and_then(|rule| rule.backends(cluster, weight)) };
-    let Some(backends) = backends else { return vec![Share::of(None, weight)] };
-    backends.into_iter().map(|(to, weight)| Share::of(Some(to), weight)).collect()
+    let Some(backends) = backends else { return vec![Share::broken(broken, weight)] };
+    backends.into_iter().map(|(to, weight)| Share::of(to, weight)).collect()
 }

@@ -2,6 +2,7 @@
 
 #[cfg(debug_assertions)]
 mod faults;
+mod grpc;
 mod no_room;
 mod requests;
 mod tenant;

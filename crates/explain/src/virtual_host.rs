@@ -11,7 +11,7 @@ use crate::{explanation::Outcome, finding::Finding, request::Request};
 pub(crate) fn shut(gateway: &NsName, hostname: &Hostname, namespaces: &BTreeSet<Arc<str>>) -> Finding {
     let namespaces: Vec<_> = namespaces.iter().map(|namespace| &**namespace).collect();
     let message = format!(
-        "its proxies have no room for {hostname}: those of its HTTPRoutes that are of namespace {} exceed their share of \
+        "its proxies have no room for {hostname}: those of its routes that are of namespace {} exceed their share of \
          what may be placed, and say more",
         namespaces.join(", ")
     );

@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::{
 use ir::{
     RouteId,
     delegation::{Children, LABEL},
-    matching::Match,
+    matching::{GRPC_CONTENT, Match},
     problem::legible,
 };
 
@@ -39,7 +39,12 @@ pub(crate) fn written_in_words(written: &Match) -> String {
 
 /// What an Envoy route matches, in the words of Gateway API.
 pub(crate) fn match_in_words(matching: &RouteMatch) -> String {
+    let is_grpc = matching.headers.iter().any(is_content_of_grpc);
     let path = match &matching.path_specifier {
+        Some(PathSpecifier::Prefix(path)) if is_grpc && path == "/" => "any gRPC method".into(),
+        Some(PathSpecifier::Prefix(service)) if is_grpc => format!("gRPC methods of {service}"),
+        Some(PathSpecifier::Path(method)) if is_grpc => format!("gRPC method {method}"),
+        Some(PathSpecifier::SafeRegex(regex)) if is_grpc => format!("gRPC methods ~ {}", regex.regex),
         Some(PathSpecifier::Path(path)) => format!("Exact {path}"),
         Some(PathSpecifier::PathSeparatedPrefix(path) | PathSpecifier::Prefix(path)) => format!("PathPrefix {path}"),
         Some(PathSpecifier::SafeRegex(regex)) => format!("RegularExpression {}", regex.regex),
@@ -63,13 +68,19 @@ pub(crate) fn match_in_words(matching: &RouteMatch) -> String {
 
 /// Whether a condition says nothing that others do not say.
 fn is_implied(header: &HeaderMatcher) -> bool {
-    header.name == ":path" || header.invert_match
+    header.name == ":path" || header.invert_match || is_content_of_grpc(header)
+}
+
+/// Whether a condition asks for gRPC, as every match of a GRPCRoute does.
+fn is_content_of_grpc(header: &HeaderMatcher) -> bool {
+    matches!(header_pattern(header), Some(MatchPattern::Prefix(content)) if header.name == "content-type" && content == GRPC_CONTENT)
 }
 
 /// What a condition on a header asks for.
 pub(crate) fn header_in_words(header: &HeaderMatcher) -> String {
     match (&*header.name, header_pattern(header).map(value_in_words)) {
         (":authority", _) => "a host with a port".into(),
+        _ if is_content_of_grpc(header) => format!("gRPC, a content-type of {GRPC_CONTENT}"),
         (name, Some(("=", value))) => format!("header {name}: {value}"),
         (name, Some((sign, value))) => format!("header {name} {sign} {value}"),
         (name, None) => format!("header {name}"),

@@ -32,14 +32,14 @@ impl fmt::Display for NsName {
 #[macro_export]
 macro_rules! route_kinds {
     ($then:ident) => {
-        $then! { HttpRoute }
+        $then! { HttpRoute GrpcRoute }
     };
 }
 
 /// Declares the kinds of routes.
 macro_rules! declare {
     ($($kind:ident)+) => {
-        /// A kind of routes of Gateway API. HTTPRoute is the one that is served.
+        /// A kind of routes of Gateway API.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum RouteKind {
             $(
@@ -64,6 +64,7 @@ struct Traits {
     prefix: &'static str,
     protocols: &'static [&'static str],
     delegates: bool,
+    broken: u16,
 }
 
 impl RouteKind {
@@ -75,6 +76,15 @@ impl RouteKind {
                 prefix: "",
                 protocols: &["HTTP", "HTTPS"],
                 delegates: true,
+                broken: 500,
+            },
+            Self::GrpcRoute => &Traits {
+                name: "GRPCRoute",
+                lower_case: "grpcroute",
+                prefix: "GRPCRoute/",
+                protocols: &["HTTP", "HTTPS"],
+                delegates: false,
+                broken: 503,
             },
         }
     }
@@ -95,7 +105,7 @@ impl RouteKind {
     }
 
     /// What stands before the names of its routes in paths ([`RouteId::path`]): nothing for an HTTPRoute. For any other it
-    /// is to be the kind and a slash, which cannot be taken for a namespace, since that has no upper case.
+    /// is the kind and a slash, which cannot be taken for a namespace, since that has no upper case.
     const fn prefix(self) -> &'static str {
         self.traits().prefix
     }
@@ -108,6 +118,12 @@ impl RouteKind {
     /// Whether routes of this kind delegate to each other.
     pub const fn delegates(self) -> bool {
         self.traits().delegates
+    }
+
+    /// The HTTP status with which what is broken answers in its routes: Gateway API asks for 500 in HTTP, and for the status
+    /// UNAVAILABLE in gRPC, which Envoy makes of 503 where it answers a gRPC request.
+    pub const fn broken_status(self) -> u16 {
+        self.traits().broken
     }
 }
 
@@ -314,6 +330,13 @@ mod tests {
     fn an_http_route_is_written_with_its_kind_or_as_a_path_without() {
         let shop = RouteId::http("apps", "shop");
         assert_eq!([shop.to_string(), shop.path().to_string()], ["HTTPRoute apps/shop", "apps/shop"]);
+    }
+
+    #[test]
+    fn a_route_of_another_kind_has_its_kind_in_its_path_too() {
+        let shop = RouteId::new(RouteKind::GrpcRoute, NsName::new("apps", "shop"));
+        assert_eq!([shop.to_string(), shop.path().to_string()], ["GRPCRoute apps/shop", "GRPCRoute/apps/shop"]);
+        assert_ne!(shop, RouteId::http("apps", "shop"));
     }
 
     #[test]

@@ -35,13 +35,29 @@ pub struct Match {
     pub headers: Vec<Condition>,
     /// Conditions on query parameters; a name occurs once.
     pub queries: Vec<Condition>,
+    /// What it says of gRPC, if only gRPC is meant.
+    pub grpc: Option<Grpc>,
 }
+
+/// How much a match asks for of a service and a method of gRPC, which are the two segments of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Grpc {
+    /// The characters of the service, or of its pattern; none for any service.
+    pub service: u16,
+    /// The same of the method.
+    pub method: u16,
+}
+
+/// What the `content-type` of every gRPC request begins with.
+pub const GRPC_CONTENT: &str = "application/grpc";
 
 impl Match {
     /// The Envoy matches that this takes, in order.
     pub fn requests(&self) -> impl Iterator<Item = RequestMatch> {
         let paths = match &self.path {
             Path::Exact(path) => vec![(PathMatch::Exact(path.clone()), false)],
+            // No gRPC request has a path of one segment.
+            Path::Prefix(prefix) if self.grpc.is_some() => vec![(PathMatch::Prefix(prefix.clone()), false)],
             Path::Prefix(prefix) => RequestMatch::prefix_paths(prefix),
             Path::Regex(pattern) => vec![(PathMatch::Regex(pattern.clone()), false)],
         };
@@ -50,6 +66,7 @@ impl Match {
             method: self.method.clone(),
             headers: self.headers.clone(),
             queries: self.queries.clone(),
+            grpc: self.grpc,
             implied,
             host_with_port: false,
         })
@@ -98,6 +115,8 @@ pub struct RequestMatch {
     pub headers: Vec<Condition>,
     /// Conditions on query parameters; a name occurs once.
     pub queries: Vec<Condition>,
+    /// What it says of gRPC, if only gRPC is meant.
+    pub grpc: Option<Grpc>,
     /// True for the `/foo` that a written prefix `/foo/` also means: it gives way to a written `/foo`.
     pub implied: bool,
     /// Whether only requests are meant whose host names a port.
@@ -133,12 +152,16 @@ impl RequestMatch {
 /// How much a match asks for: the smallest is tried first.
 ///
 /// Gateway API, `HTTPRouteRule.matches`: exact paths before prefixes (regular expressions stand between them), longer
-/// ones first, then a method, then more headers, then more query parameters.
+/// ones first, then a method, then more headers, then more query parameters. `GRPCRouteRule.matches`: longer services first,
+/// then longer methods, then more headers; whether they are patterns does not count. What takes gRPC alone goes before what
+/// takes any request, so that both kinds of routes can share a hostname.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Specificity {
     kind: PathKind,
+    /// Of the path, or of a service of gRPC.
     path_length: Reverse<u32>,
-    without_method: bool,
+    /// Of a method of gRPC; else whether a method is asked for, as a number.
+    method: Reverse<u16>,
     headers: Reverse<u16>,
     queries: Reverse<u16>,
     implied: bool,
@@ -192,6 +215,7 @@ pub struct At {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum PathKind {
+    Grpc,
     Exact,
     Regex,
     Prefix,
@@ -232,17 +256,18 @@ impl PartialOrd for Age {
 impl RequestMatch {
     /// How much it asks for.
     pub fn specificity(&self) -> Specificity {
-        let (kind, length) = match &self.path {
-            PathMatch::Exact(path) if self.implied => (PathKind::Prefix, path.len()),
-            PathMatch::Exact(path) => (PathKind::Exact, path.len()),
-            PathMatch::Regex(_) => (PathKind::Regex, 0),
-            PathMatch::Segments(path) | PathMatch::Prefix(path) => (PathKind::Prefix, path.len()),
+        let (kind, length) = match (self.grpc, &self.path) {
+            (Some(grpc), _) => (PathKind::Grpc, grpc.service.into()),
+            (None, PathMatch::Exact(path)) if self.implied => (PathKind::Prefix, path.len()),
+            (None, PathMatch::Exact(path)) => (PathKind::Exact, path.len()),
+            (None, PathMatch::Regex(_)) => (PathKind::Regex, 0),
+            (None, PathMatch::Segments(path) | PathMatch::Prefix(path)) => (PathKind::Prefix, path.len()),
         };
         let count = |conditions: &[Condition]| Reverse(u16::try_from(conditions.len()).unwrap_or(u16::MAX));
         Specificity {
             kind,
             path_length: Reverse(u32::try_from(length).unwrap_or(u32::MAX)),
-            without_method: self.method.is_none(),
+            method: Reverse(self.grpc.map_or(self.method.is_some().into(), |grpc| grpc.method)),
             headers: count(&self.headers),
             queries: count(&self.queries),
             implied: self.implied,

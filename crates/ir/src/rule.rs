@@ -6,7 +6,7 @@ use crate::{
     NsName,
     backend::Asked,
     filter::{Filters, HeaderModifier, Redirect},
-    id::RouteId,
+    id::{RouteId, RouteKind},
     upstream::HashPolicy,
 };
 
@@ -55,6 +55,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// What stands in place of a rule of a route of a kind, where nobody says what else does.
+    pub fn broken(kind: RouteKind) -> Self {
+        Self::direct_response(kind.broken_status(), "")
+    }
+
     /// A rule that only answers: what stands in place of one that is broken.
     pub fn direct_response(status: u16, body: impl Into<Arc<str>>) -> Self {
         Self {
@@ -115,7 +120,7 @@ pub enum BodyContent {
 pub struct WeightedBackend {
     /// Its part of the sum of all weights.
     pub weight: u32,
-    /// The cluster; none for a share whose backend is broken, which answers 500.
+    /// The cluster; none for a share whose backend is broken, which answers as [`RouteKind::broken_status`] has it.
     pub cluster: Option<Arc<str>>,
     /// Changes to request headers of this share.
     pub request_headers: HeaderModifier,

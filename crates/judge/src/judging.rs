@@ -164,7 +164,8 @@ impl Judge {
 /// A row that answers 500 to the same requests.
 fn closed(fragment: &Fragment) -> Option<Fragment> {
     let row = Row { bytes: fragment.bytes.clone(), hash: fragment.hash };
-    let closed = (fragment.kind == Kind::Row).then(|| route::closed(&row)).flatten()?;
+    // By which status it answers is nothing to whether Envoy takes it.
+    let closed = (fragment.kind == Kind::Row).then(|| route::closed(ir::RouteKind::HttpRoute, &row)).flatten()?;
     Some(Fragment { kind: Kind::Row, bytes: closed.bytes, hash: closed.hash, asks: Arc::default() })
 }
 

@@ -173,10 +173,11 @@ impl Lookup for ClusterBytes {
             (None, ClusterId::Rule(chain, rule)) => scope.get::<SessionCluster>(&(chain.clone(), *rule))?.protocol,
             (None, _) => return None,
         };
-        let protocol = if matches!(key, ClusterId::Grpc(_) | ClusterId::Told(_)) { Protocol::H2c } else { spoken };
+        let in_grpc = matches!(key, ClusterId::Http2(_) | ClusterId::Grpc(_) | ClusterId::Told(_));
+        let protocol = if in_grpc { Protocol::H2c } else { spoken };
         let config = scope.get::<Config>(&())?;
         // What looks whether an endpoint is local lets pass what no client sends.
-        if !matches!(key, ClusterId::To(_)) && !hosts.is_empty() && !config.local_backends {
+        if !matches!(key, ClusterId::To(_) | ClusterId::Http2(_)) && !hosts.is_empty() && !config.local_backends {
             return None;
         }
         // Sessions hold across none that is configured.

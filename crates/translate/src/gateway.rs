@@ -9,11 +9,11 @@ pub(crate) mod port;
 mod spec;
 
 use engine::{Derived, Emitter};
-use ir::{ListenerId, NsName};
+use ir::{ListenerId, NsName, RouteKind};
 
 use crate::tables::{
     gateway::{GatewayModel, GatewayRow, PortClaims},
-    input::{Config, Gateways},
+    input::{AbsentRoutes, Config, Gateways},
     listener::ListenerRow,
     proxies::{OurClasses, ProxiesOf},
 };
@@ -24,7 +24,8 @@ impl Derived for GatewayRow {
         scope.demand::<ProxiesOf>(key.clone());
         let config = scope.get::<Config>(&())?;
         scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
-        let model = spec::read(key, &gateway, &config);
+        let is_there = |kind: &RouteKind| scope.get::<AbsentRoutes>(kind).is_none();
+        let model = spec::read(key, &gateway, &config, is_there);
         for listener in &model.listeners {
             scope.demand::<ListenerRow>(ListenerId::of_gateway(key.clone(), listener.name.clone()));
         }

@@ -150,7 +150,11 @@ fn spread(
             budget::leave_out(scope, chain, *rule);
         }
         for route in routes.iter().filter(|route| !too_slow || route.cost.is_none()) {
-            let row = if room.is_none() { Some(route.row.clone()) } else { envoy::route::closed(&route.row) };
+            let row = if room.is_none() {
+                Some(route.row.clone())
+            } else {
+                envoy::route::closed(chain.route().kind, &route.row)
+            };
             let place = place(attached, served, chain, route);
             if let Some(row) = row {
                 rows.push(row.clone());

@@ -187,7 +187,7 @@ impl Lookup for ResolvedRule {
         resolve(scope, key, By::Routes)
     }
 
-    /// It answers 500 to what it matches. The children of one that delegates go on.
+    /// It answers by itself to what it matches. The children of one that delegates go on.
     fn poisoned(scope: &Scope<'_>, key: &(Chain, u32), _: &engine::Fault) -> Option<Resolved> {
         Some(PlacedRule::of(scope, key)?.closed(scope))
     }

@@ -6,6 +6,7 @@ pub(crate) mod annotations;
 mod backends;
 pub(crate) mod direct_response;
 mod filters;
+mod grpc;
 mod head;
 mod http;
 mod matches;
@@ -102,7 +103,7 @@ impl Lookup for RouteRule {
         scope.get::<Routes>(route)?.written().rule(route, *rule as usize, &format!("spec.rules[{rule}]"))
     }
 
-    /// It answers 500 where it matches.
+    /// It answers as a broken rule where it matches.
     fn poisoned(scope: &Scope<'_>, (route, rule): &(RouteId, u32), _: &engine::Fault) -> Option<RuleSpec> {
         scope.get::<Routes>(route)?.written().matches(*rule as usize, &format!("spec.rules[{rule}]"))
     }

@@ -5,6 +5,7 @@ mod backends;
 mod draws;
 mod edit;
 pub(crate) mod extension;
+mod grpc;
 mod listener_policy;
 mod one_of_each;
 mod policy;

@@ -11,6 +11,7 @@ mod delegation_policy;
 mod extensions;
 mod faults;
 mod gateways;
+mod grpc;
 mod listener_policies;
 mod listeners;
 mod logins;

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{Object, ObjectId, Violation};
+use api::{Kind, Object, ObjectId, Violation};
 use engine::{Engine, Table, TableStats, Turned};
 use envoy::resource::{Encoded, ResourceKey};
 use ir::{NsName, Port, RouteId, Settings};
@@ -70,9 +70,9 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
         input::{
-            self, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig, DirectResponses,
-            Extensions, Gateways, Grants, ListenerPolicies, LoginSeed, Nacks, ObjectTable, RewritePolicies, Routes,
-            Secrets, Services, Slices, TrafficPolicies, Unapplied, UnusablePorts,
+            self, AbsentRoutes, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig,
+            DirectResponses, Extensions, Gateways, Grants, ListenerPolicies, LoginSeed, Nacks, ObjectTable,
+            RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, Unapplied, UnusablePorts, route_kind,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         login::Seed,
@@ -216,6 +216,14 @@ impl Translator {
     /// Why `port` of this host cannot be bound; none once it can.
     pub fn set_unusable_port(&mut self, port: Port, why: Option<String>) {
         self.engine.set::<UnusablePorts>(port, why);
+    }
+
+    /// Whether objects of a kind can be written at all: not while its CRD is absent. Listeners support the kinds of routes that
+    /// can.
+    pub fn set_absent(&mut self, kind: Kind, is_absent: bool) {
+        if let Some(kind) = route_kind(kind) {
+            self.engine.set::<AbsentRoutes>(kind, is_absent.then_some(()));
+        }
     }
 
     /// How the proxies of Gateways are run; none where that is not this controller's business.
@@ -395,6 +403,7 @@ fn tables() -> Engine {
         Some(key.clone())
     }
     let settings = Engine::builder()
+        .input::<AbsentRoutes>()
         .input::<Config>()
         .input::<DeployConfig>()
         .input::<LoginSeed>()

@@ -59,8 +59,15 @@ fn said(spec: Value) -> Vec<(&'static str, String)> {
     };
     let source = Source { route: RouteId::http("apps", "shop"), rule: 0, rule_name: None, matching: 0, part: 0 };
     let path = PathMatch::Exact("/".into());
-    let request =
-        RequestMatch { path, method: None, headers: vec![], queries: vec![], implied: false, host_with_port: false };
+    let request = RequestMatch {
+        path,
+        method: None,
+        headers: vec![],
+        queries: vec![],
+        grpc: None,
+        implied: false,
+        host_with_port: false,
+    };
     let row =
         envoy::route::route(&source, &GuardedMatch::new(request), &rule, RouteAt { scheme: Scheme::Http, port: 80 });
     explain(&Route::decode(&*row.expect("a route").bytes).expect("a route"))

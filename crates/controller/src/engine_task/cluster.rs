@@ -121,9 +121,8 @@ impl ClusterSource {
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| guarded.apply(change, 0));
                 }
-                Observed::Synced(kind) | Observed::Absent(kind) => {
-                    self.awaited.remove(&kind);
-                }
+                Observed::Synced(kind) => self.known(kind, false, translator),
+                Observed::Absent(kind) => self.known(kind, true, translator),
                 Observed::Stale { kind, why } => {
                     tracing::warn!(%kind, why, "cannot be watched; what was read last stays in force");
                     self.metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(1);
@@ -149,6 +148,12 @@ impl ClusterSource {
                 }
             }
         }
+    }
+
+    /// Takes in that everything of a kind was read, or that there is no such kind.
+    fn known(&mut self, kind: Kind, is_absent: bool, translator: &mut Translator) {
+        self.awaited.remove(&kind);
+        translator.set_absent(kind, is_absent);
     }
 
     /// Has proxies trust these authorities, in PEM, from now on.

@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::{
     },
     r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
 };
-use ir::matching::{Condition, PathMatch, RequestMatch, ValueMatch};
+use ir::matching::{Condition, GRPC_CONTENT, PathMatch, RequestMatch, ValueMatch};
 use validate::regex::literal_prefix;
 
 /// A match, and what is known of all paths that it takes, which is found out once.
@@ -53,6 +53,7 @@ impl GuardedMatch {
         };
         let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
         let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
+        let content = request.grpc.map(|_| header("content-type", MatchPattern::Prefix(GRPC_CONTENT.into())));
         // Envoy holds headers against a request before the path, and each in turn.
         let guard = guard.iter().map(|prefix| header(":path", MatchPattern::Prefix(prefix.to_string())));
         let with_port = [
@@ -63,7 +64,7 @@ impl GuardedMatch {
         let host = with_port.into_iter().filter(|_| request.host_with_port);
         RouteMatch {
             path_specifier: Some(path),
-            headers: method.chain(guard).chain(host).chain(headers).collect(),
+            headers: method.chain(content).chain(guard).chain(host).chain(headers).collect(),
             query_parameters: request.queries.iter().map(query_parameter).collect(),
             ..RouteMatch::default()
         }

@@ -11,7 +11,7 @@ use ir::{
     },
     filter::{Cors, Filters, HeaderModifier, Mirror, PathModifier, PrefixReplacement, Redirect, Rewrite, Scheme},
     listener::{FilterChain, Listener, TlsTermination},
-    matching::{Condition, PathMatch, RequestMatch, ValueMatch},
+    matching::{Condition, Grpc, PathMatch, RequestMatch, ValueMatch},
     rule::{
         Action, BodyContent, BodyFormat, PolicyFields, Retry, Rule, SessionCarrier, SessionPersistence, Source,
         Timeouts, WeightedBackend,
@@ -41,7 +41,15 @@ pub fn source(index: usize) -> Source {
 
 /// A match of a path alone.
 pub fn path(path: PathMatch) -> RequestMatch {
-    RequestMatch { path, method: None, headers: vec![], queries: vec![], implied: false, host_with_port: false }
+    RequestMatch {
+        path,
+        method: None,
+        headers: vec![],
+        queries: vec![],
+        grpc: None,
+        implied: false,
+        host_with_port: false,
+    }
 }
 
 /// The matches that a path prefix means.
@@ -92,6 +100,11 @@ pub fn matches() -> Vec<RequestMatch> {
     };
     let mut matches = vec![
         everything,
+        RequestMatch {
+            grpc: Some(Grpc { service: 9, method: 3 }),
+            headers: vec![condition("version", exact("v1"))],
+            ..path(PathMatch::Exact("/shop.Cart/Add".into()))
+        },
         path(PathMatch::Exact("/".into())),
         path(PathMatch::Exact("/caf\u{e9}/%2f".into())),
         path(PathMatch::Regex("/orders/[a-z]{1,50}(/.*)?".into())),

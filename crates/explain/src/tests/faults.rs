@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use translate::testing::{one_of_each, scene::Scene};
 
-use super::get;
+use super::{ask, get};
 use crate::tree::tree;
 
 #[test]
@@ -12,7 +12,9 @@ fn requests_and_routes_are_told_of_whatever_row_panics() {
     let mut scene = Scene::new(one_of_each());
     let all = |scene: &Scene| {
         let urls = ["http://tree.example.com/named/a", "http://shop.example.com/admin", "https://own.example.com/kept"];
-        (tree(&scene.0).to_string(), urls.map(|url| get(scene, url).to_string()))
+        let call = ask(scene, "POST", "http://shop.example.com/shop.Cart/Add", &["content-type: application/grpc"])
+            .to_string();
+        (tree(&scene.0).to_string(), call, urls.map(|url| get(scene, url).to_string()))
     };
     let before = all(&scene);
     let mut tried = BTreeSet::new();

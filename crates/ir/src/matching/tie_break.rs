@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt};
 
-use super::{Age, At, Precedence, Specificity, Step};
+use super::{Age, At, PathKind, Precedence, Specificity, Step};
 use crate::chain::Chain;
 
 /// The first thing in which a match that goes before another differs from it.
@@ -10,6 +10,12 @@ use crate::chain::Chain;
 pub enum TieBreak {
     /// Its root names a more specific hostname.
     Hostname,
+    /// What takes gRPC alone goes before what takes any request.
+    Grpc,
+    /// It asks for a longer service of gRPC.
+    GrpcService,
+    /// It asks for a longer method of gRPC.
+    GrpcMethod,
     /// Exact paths go before regular expressions, and these before prefixes.
     PathKind,
     /// Its path is longer.
@@ -50,6 +56,9 @@ impl fmt::Display for TieBreak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hostname => "the hostname of its root route is more specific",
+            Self::Grpc => "a GRPCRoute goes before an HTTPRoute",
+            Self::GrpcService => "its service has more characters",
+            Self::GrpcMethod => "its method has more characters",
             Self::PathKind => "Exact goes before RegularExpression, and that before PathPrefix",
             Self::PathLength => "its path is longer",
             Self::Method => "it asks for a method",
@@ -98,12 +107,13 @@ impl Precedence {
 
 fn specificity(own: Option<&Specificity>, other: Option<&Specificity>) -> Option<TieBreak> {
     let (Some(own), Some(other)) = (own, other) else { return (own != other).then_some(TieBreak::Place) };
+    let (is_grpc, is_other) = (own.kind == PathKind::Grpc, other.kind == PathKind::Grpc);
     if own.kind != other.kind {
-        Some(TieBreak::PathKind)
+        Some(if is_grpc || is_other { TieBreak::Grpc } else { TieBreak::PathKind })
     } else if own.path_length != other.path_length {
-        Some(TieBreak::PathLength)
-    } else if own.without_method != other.without_method {
-        Some(TieBreak::Method)
+        Some(if is_grpc { TieBreak::GrpcService } else { TieBreak::PathLength })
+    } else if own.method != other.method {
+        Some(if is_grpc { TieBreak::GrpcMethod } else { TieBreak::Method })
     } else if own.headers != other.headers {
         Some(TieBreak::Headers)
     } else if own.queries != other.queries {

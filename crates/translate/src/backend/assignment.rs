@@ -16,7 +16,7 @@ impl Lookup for AssignmentBytes {
     fn compute(scope: &Scope<'_>, key: &ClusterId) -> Option<Encoded> {
         let localities = match key {
             ClusterId::To(to) | ClusterId::Grpc(to) | ClusterId::Told(to) => localities_of(scope, to)?,
-            ClusterId::Own(name) => localities_of(scope, &Destination::Backend(name.clone()))?,
+            ClusterId::Own(name) | ClusterId::Http2(name) => localities_of(scope, &Destination::Backend(name.clone()))?,
             ClusterId::Rule(chain, rule) => {
                 let cluster = scope.get::<SessionCluster>(&(chain.clone(), *rule))?;
                 let shares = cluster.shares.iter();

@@ -17,19 +17,28 @@ use super::{
 use crate::{
     grant::{Referrer, permits},
     internal,
-    tables::backend::{Reach, Reached, ServicePorts, Sought, Unusable},
+    tables::backend::{ClusterId, Reach, Reached, ServicePorts, Sought, Unusable},
 };
 
 /// Where a reference leads.
 pub(crate) struct Followed {
-    /// What it means; [`ClusterId::To`](crate::tables::backend::ClusterId) is its cluster, which whoever sends requests there
-    /// has served by demanding it of `Outputs`, as a rule does where it is placed.
+    /// What it means. Whoever sends there has its cluster served by demanding it of `Outputs`, as a rule does where it is
+    /// placed.
     pub(crate) destination: Destination,
     /// What a sender has to know of it.
     pub(crate) reach: Arc<Reach>,
 }
 
 impl Followed {
+    /// The cluster of requests that are sent there.
+    pub(crate) fn cluster(&self) -> ClusterId {
+        match (self.reach.is_unsaid, self.destination.clone()) {
+            (false, to) => ClusterId::To(to),
+            (true, Destination::Backend(name)) => ClusterId::Http2(name),
+            (true, to @ Destination::Service(_)) => ClusterId::Grpc(to),
+        }
+    }
+
     /// The same, for what proxies send there of their own.
     pub(crate) fn asked(&self) -> Asked {
         match self.destination.clone() {
@@ -43,11 +52,18 @@ impl Followed {
 /// What a proxy sends to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// Requests of clients.
-    Requests,
+    /// Requests of clients, in gRPC or not.
+    Requests { in_grpc: bool },
     /// What no connection of a client is behind: copies of requests, and questions, in gRPC or not. Envoy does not look there
     /// whether a name turned out to be local.
     Own { in_grpc: bool },
+}
+
+impl Sent {
+    fn in_grpc(self) -> bool {
+        let (Self::Requests { in_grpc } | Self::Own { in_grpc }) = self;
+        in_grpc
+    }
 }
 
 /// Follows a reference to a backend (Gateway API `BackendObjectReference`) that stands at `field` of an object.
@@ -145,7 +161,7 @@ impl<'a> Reference<'a> {
         sent: Sent,
     ) -> Result<Arc<Reach>, Problem> {
         let object = self.object();
-        let sought = Sought { to: destination.clone(), in_grpc: sent == Sent::Own { in_grpc: true } };
+        let sought = Sought { to: destination.clone(), in_grpc: sent.in_grpc() };
         let Some(reach) = scope.get::<Reached>(&sought) else {
             let message = format!("{object} does not exist; create it, or correct the name");
             return Err(self.refuse(Reason::BackendNotFound, ".name", message));
@@ -167,7 +183,7 @@ impl<'a> Reference<'a> {
                 format!("no host of {object} has port {port}: they have {}; correct or remove it", ports.join(", "));
             return Err(self.refuse(Reason::BackendNotFound, ".port", message));
         }
-        if sent != Sent::Requests && reach.by_name && !may_be_local(scope) {
+        if matches!(sent, Sent::Own { .. }) && reach.by_name && !may_be_local(scope) {
             let message = format!(
                 "{object} has hosts by name, and what proxies send of their own is not kept from a name that turns out to be \
                  local; name addresses in it, or ask whoever runs the controller for the setting backend.allowLocal"
@@ -219,9 +235,17 @@ impl Lookup for Reached {
                 Err(problem) => unusable(Reason::UnsupportedValue, format!("{key} cannot be used: {problem}")),
             },
         };
-        if *in_grpc && reach.protocol == Ok(Protocol::Http1) {
-            reach.protocol = Ok(Protocol::H2c);
-            reach.is_unsaid = true;
+        match reach.protocol {
+            Ok(Protocol::Http1) if *in_grpc => {
+                reach.protocol = Ok(Protocol::H2c);
+                reach.is_unsaid = true;
+            }
+            Ok(Protocol::Http1Tls) if *in_grpc => {
+                let message =
+                    format!("{key} speaks HTTP/1.1 over TLS, and gRPC needs HTTP/2; name a port that speaks it");
+                return Some(unusable(Reason::UnsupportedProtocol, message));
+            }
+            _ => {}
         }
         let said = reach.protocol.clone().ok().and_then(|protocol| config::config(scope, key, protocol, reach.by_name));
         match said {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn at(path: Path) -> Match {
-        Match { path, method: None, headers: Vec::new(), queries: Vec::new() }
+        Match { path, method: None, headers: Vec::new(), queries: Vec::new(), grpc: None }
     }
 
     fn prefix(path: &str) -> Match {

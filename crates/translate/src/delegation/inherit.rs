@@ -42,6 +42,7 @@ pub(super) fn join(parent: &Match, child: &Match) -> Result<Match, Unjoinable> {
         method: parent.method.clone().or_else(|| child.method.clone()),
         headers: united(&parent.headers, &child.headers),
         queries: united(&parent.queries, &child.queries),
+        grpc: child.grpc,
     })
 }
 
@@ -102,7 +103,7 @@ mod tests {
     }
 
     fn of(path: Path) -> Match {
-        Match { path, method: None, headers: Vec::new(), queries: Vec::new() }
+        Match { path, method: None, headers: Vec::new(), queries: Vec::new(), grpc: None }
     }
 
     #[test]
@@ -165,12 +166,14 @@ mod tests {
             method: Some("GET".into()),
             headers: vec![condition("h", "parent")],
             queries: vec![condition("q", "parent")],
+            grpc: None,
         };
         let child = Match {
             path: exact("/b"),
             method: Some("PUT".into()),
             headers: vec![condition("i", "child"), condition("h", "child")],
             queries: vec![condition("Q", "child"), condition("q", "child")],
+            grpc: None,
         };
         let joined = join(&parent, &child).expect("a match");
         assert_eq!(joined.headers, [condition("h", "parent"), condition("i", "child")]);

@@ -23,8 +23,13 @@ use crate::{
     tables::gateway::{Admission, Fault, GatewayModel, ListenerModel},
 };
 
-/// Reads the spec of Gateway `key`, which is of a class of ours.
-pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> GatewayModel {
+/// Reads the spec of Gateway `key`, which is of a class of ours; `is_there` tells of which kinds routes can be written.
+pub(crate) fn read(
+    key: &NsName,
+    gateway: &api::Gateway,
+    config: &Settings,
+    is_there: impl Fn(&RouteKind) -> bool,
+) -> GatewayModel {
     let mut refused = None;
     let mut ignored = Vec::new();
     for api::RefusedField { path, affects, reason } in gateway.spec.refused_fields() {
@@ -47,11 +52,12 @@ pub(crate) fn read(key: &NsName, gateway: &api::Gateway, config: &Settings) -> G
         }
     };
     let ports = bind_ports(gateway, config.ports);
+    let routes: Vec<_> = RouteKind::ALL.iter().copied().filter(is_there).collect();
     let mut names = HashSet::new();
     let mut listeners = Vec::with_capacity(gateway.spec.listeners.len());
     for (index, spec) in gateway.spec.listeners.iter().enumerate() {
         if names.insert(&spec.name) {
-            listeners.push(listener(gateway, index, spec, &ports));
+            listeners.push(listener(gateway, index, spec, &ports, &routes));
         } else {
             ignored
                 .push((format!("spec.listeners[{index}].name"), "stands here twice, and the first counts; rename it"));
@@ -123,6 +129,7 @@ fn listener(
     index: usize,
     spec: &api::gateway::Listener,
     ports: &BTreeMap<Port, Port>,
+    routes: &[RouteKind],
 ) -> ListenerModel {
     let port = Port::try_from(spec.port).unwrap_or(0);
     let mut refused: Option<Fault> = None;
@@ -202,7 +209,7 @@ fn listener(
             Admission::None
         }
     };
-    let (kinds, bad_kinds) = kinds(spec, index);
+    let (kinds, bad_kinds) = kinds(spec, index, routes);
     ListenerModel {
         name: spec.name.clone(),
         index,
@@ -221,8 +228,9 @@ fn listener(
     }
 }
 
-fn kinds(spec: &api::gateway::Listener, index: usize) -> (Vec<RouteKind>, Option<Fault>) {
-    let supported: Vec<_> = RouteKind::of_protocol(spec.protocol.as_str()).collect();
+fn kinds(spec: &api::gateway::Listener, index: usize, routes: &[RouteKind]) -> (Vec<RouteKind>, Option<Fault>) {
+    let supported: Vec<_> =
+        RouteKind::of_protocol(spec.protocol.as_str()).filter(|kind| routes.contains(kind)).collect();
     if spec.allowed_routes.kinds.is_empty() {
         return (supported, None);
     }

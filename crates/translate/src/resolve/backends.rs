@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
-    Chain, Problem, Reason, Severity,
+    Chain, Problem, Reason, RouteKind, Severity,
     backend::Destination,
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
@@ -39,9 +39,6 @@ pub(super) struct Resolver<'a, 'b> {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// What mirrors get.
-const COPIES: Sent = Sent::Own { in_grpc: false };
-
 /// A share whose reference was followed.
 struct Share<'a> {
     weight: u32,
@@ -61,6 +58,20 @@ impl<'a, 'b> Resolver<'a, 'b> {
             unresolved: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    fn kind(&self) -> RouteKind {
+        self.rule.0.route().kind
+    }
+
+    /// Whether what is sent is gRPC.
+    fn in_grpc(&self) -> bool {
+        self.kind() == RouteKind::GrpcRoute
+    }
+
+    /// What mirrors get.
+    fn copies(&self) -> Sent {
+        Sent::Own { in_grpc: self.in_grpc() }
     }
 
     /// Forgets where requests would go, since they go nowhere.
@@ -88,7 +99,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
         for mirror in &fields.mirrors {
             let owner = &mirror.owner;
             // A mirror that does not resolve takes nothing from the request itself.
-            match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field, COPIES) {
+            match self.follow(Referrer::route(owner), &mirror.backend, &mirror.field, self.copies()) {
                 Ok(followed) => {
                     let asked = followed.asked();
                     let cluster = asked.cluster_name().into();
@@ -104,7 +115,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
         }
         let mut by_policy = handling.by_policy.clone();
         by_policy.hash = std::mem::take(&mut self.hash);
-        let is_backend = |cluster: &ClusterId| matches!(cluster, ClusterId::To(Destination::Backend(_)));
+        let is_backend =
+            |cluster: &ClusterId| matches!(cluster, ClusterId::To(Destination::Backend(_)) | ClusterId::Http2(_));
         if handling.by_policy.auto_host_rewrite && !self.clusters.is_empty() && !self.clusters.iter().any(is_backend) {
             let message = "autoHostRewrite of a policy does nothing, since no endpoint of a Service has a hostname of its own; \
                            name one by a URLRewrite filter, or use a Backend";
@@ -127,7 +139,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
     pub(super) fn handed_down(&mut self, mirrors: &[MirrorSpec]) {
         for mirror in mirrors {
             let from = Referrer::route(self.rule.0.route());
-            if let Err(problem) = self.follow(from, &mirror.backend, &mirror.field, COPIES) {
+            if let Err(problem) = self.follow(from, &mirror.backend, &mirror.field, self.copies()) {
                 self.unresolved.push(Problem { severity: Severity::Ignored, ..problem });
             }
         }
@@ -140,7 +152,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             // A rule that a filter left without a backend is broken itself.
             return match self.shares.first() {
                 Some(fault) => Err(fault.clone()),
-                None => Ok(Action::DirectResponse { status: 500, body: "".into() }),
+                None => Ok(Rule::broken(self.kind()).action),
             };
         }
         let hashes = shares.iter().filter(|share| share.weight > 0);
@@ -168,7 +180,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
                 Referrer { group: PORTCULLIS_GROUP, kind: "DelegationPolicy", namespace: &policy.namespace }
             }
         };
-        let followed = self.follow(from, &backend.backend, &backend.field, Sent::Requests);
+        let followed = self.follow(from, &backend.backend, &backend.field, Sent::Requests { in_grpc: self.in_grpc() });
         match (followed, &backend.changes) {
             (Ok(to), Ok(changes)) => Share { to: Some(to), changes: Some(changes), ..broken },
             (Ok(_), Err(fault)) => {
@@ -198,11 +210,12 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     fn weighted(&mut self, share: &Share<'_>) -> WeightedBackend {
         let changes = share.changes.cloned().unwrap_or_default();
-        let to = share.to.as_ref().map(|to| &to.destination);
-        self.clusters.extend(to.cloned().map(ClusterId::To));
+        let cluster = share.to.as_ref().map(Followed::cluster);
+        let name = cluster.as_ref().map(|cluster| cluster.name().into());
+        self.clusters.extend(cluster);
         WeightedBackend {
             weight: share.weight,
-            cluster: to.map(|to| to.cluster_name().into()),
+            cluster: name,
             request_headers: changes.request_headers,
             response_headers: changes.response_headers,
             hostname: changes.hostname,

@@ -54,7 +54,7 @@ impl<'a> PlacedRule<'a> {
         Some(Self { key, head, spec, route, field: format!("spec.rules[{index}]"), config, refused })
     }
 
-    /// The rule with its matches, answering 500 until more is known of it.
+    /// The rule with its matches, answering as a broken one until more is known of it.
     pub(super) fn unwritten(&self) -> Unwritten {
         let (chain, index) = self.key;
         Unwritten {
@@ -62,7 +62,7 @@ impl<'a> PlacedRule<'a> {
             index: *index,
             name: self.spec.name.clone(),
             matches: self.route.place(*index, &self.spec.matches).matches,
-            rule: Rule::direct_response(500, ""),
+            rule: Rule::broken(chain.route().kind),
             states: 0,
             refused: self.refused.clone(),
         }
@@ -93,7 +93,7 @@ impl<'a> PlacedRule<'a> {
         self.route.above.iter().flat_map(|above| above.levels.iter().map(AsRef::as_ref)).collect()
     }
 
-    /// The rule as it answers 500 to what it matches, where nobody knows what it does.
+    /// The rule as it answers by itself to what it matches, where nobody knows what it does.
     pub(super) fn closed(&self, scope: &Scope<'_>) -> Resolved {
         let mut unwritten = self.unwritten();
         if self.head.rules.get(self.key.1 as usize).is_some_and(|rule| rule.delegates) {

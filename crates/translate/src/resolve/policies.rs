@@ -9,12 +9,11 @@ use ir::{
     filter::{PathModifier, PrefixReplacement},
     matching::Path,
     route::Handling,
-    rule::Rule,
     settings::Replacement,
 };
 use units::{AnyUnit, UrlRewrite};
 
-use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten};
+use super::{ANYWHERE, EnvoyRoute, Findings, Unwritten, unwritten::replacing};
 use crate::{
     budget::cost::Meter,
     delegation::describe,
@@ -249,7 +248,7 @@ pub(super) fn excluded(
     };
     let (matches, problems): (Vec<_>, Vec<_>) = matches.into_iter().map(told).unzip();
     findings.closed.extend(problems);
-    let rule = Rule::direct_response(replacement.status, replacement.body.clone());
+    let rule = replacing(unwritten.chain.route().kind, replacement);
     Unwritten { matches, rule, states: 0, ..unwritten.clone() }
         .priced(meter)
         .write(ANYWHERE, &mut findings.closed)

@@ -7,7 +7,7 @@ use envoy::{
     route::{self, GuardedMatch, RouteAt},
 };
 use ir::{
-    Chain, Problem, Reason, Severity,
+    Chain, Problem, Reason, RouteKind, Severity,
     delegation::PlacedMatch,
     filter::Scheme,
     matching::{At, Part, Step},
@@ -53,7 +53,7 @@ impl Unwritten {
             self.matches.clear();
             findings.dropped.insert(0, Problem { severity: Severity::Refused, ..problem });
         }
-        self.rule = Rule::direct_response(replacement.status, replacement.body.clone());
+        self.rule = replacing(self.chain.route().kind, replacement);
     }
 
     /// The rule with what the expressions of its matches cost.
@@ -87,6 +87,16 @@ impl Unwritten {
             EnvoyRoutes::Everywhere(routes)
         }
     }
+}
+
+/// What a broken rule of a route of a kind answers. The status that is set is one for HTTP; for gRPC it would be UNKNOWN, or
+/// anything, where clients have to be told that nobody serves them.
+pub(super) fn replacing(kind: RouteKind, replacement: &Replacement) -> Rule {
+    let status = match kind {
+        RouteKind::HttpRoute => replacement.status,
+        RouteKind::GrpcRoute => kind.broken_status(),
+    };
+    Rule::direct_response(status, replacement.body.clone())
 }
 
 /// A rule that nothing is missing from but the listener.
@@ -159,9 +169,9 @@ impl Priced {
         Cow::Owned(weighed)
     }
 
-    /// The rule, answering 500 by itself, which is the same at every listener.
+    /// The rule, answering by itself as a broken one, which is the same at every listener.
     pub(crate) fn closed(mut self) -> Self {
-        self.unwritten.rule = Rule::direct_response(500, "");
+        self.unwritten.rule = Rule::broken(self.unwritten.chain.route().kind);
         self.unwritten.states = 0;
         self
     }
@@ -214,7 +224,7 @@ impl Priced {
         let row = match write(rule) {
             Ok(row) => row,
             Err(unfit) => {
-                let alone = write(&Rule::direct_response(500, ""));
+                let alone = write(&Rule::broken(source.route.kind));
                 let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
                 let field = format!("spec.rules[{index}].matches[{}]", placed.index);
                 let message = format!("Envoy cannot read the route that it becomes with its rule: {unfit}");

@@ -2,7 +2,7 @@
 
 use api::{http_route::HttpBackendRef, shared::BackendRef};
 use ir::{
-    NsName, Problem, Reason, Severity,
+    NsName, Problem, Reason, RouteKind, Severity,
     route::{BackendSpec, Changes, DelegateSpec, Handling},
 };
 
@@ -17,11 +17,16 @@ pub(super) fn delegates(written: &HttpBackendRef) -> bool {
     is_delegate(&written.backend_ref.group, &written.backend_ref.kind)
 }
 
-/// Reads those of the rule at `field` into what it does.
-pub(super) fn read(list: &[HttpBackendRef], field: &str, handling: &mut Handling) -> Result<(), Problem> {
+/// Reads those of the rule at `field` into what it does, of a route of this kind.
+pub(super) fn read(
+    list: &[HttpBackendRef],
+    kind: RouteKind,
+    field: &str,
+    handling: &mut Handling,
+) -> Result<(), Problem> {
     for (index, written) in list.iter().enumerate() {
         let field = format!("{field}.backendRefs[{index}]");
-        if delegates(written) {
+        if kind.delegates() && delegates(written) {
             handling.delegates.push(read_delegate(written, field)?);
         } else {
             handling.backends.push(read_backend(written, field)?);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use api::{
     Kind,
     http_route::{
-        HttpHeaderFilter, HttpPathModifier, HttpPathModifierType, HttpRequestMirrorFilter, HttpRequestRedirectFilter,
-        HttpRouteFilter, HttpRouteFilterType as Type, HttpUrlRewriteFilter, Scheme as ApiScheme,
+        HttpBackendRef, HttpHeaderFilter, HttpPathModifier, HttpPathModifierType, HttpRequestMirrorFilter,
+        HttpRequestRedirectFilter, HttpRouteFilter, HttpRouteFilterType as Type, HttpUrlRewriteFilter,
+        Scheme as ApiScheme,
     },
 };
 use ir::{
-    Problem, Reason, RouteId,
+    Problem, Reason, RouteId, RouteKind,
     filter::{HeaderModifier, PathModifier, Redirect, Rewrite, Scheme},
     route::{ExtensionKind, ExtensionRef, Handling, MirrorSpec},
 };
@@ -57,6 +58,15 @@ pub(super) fn read(list: &[HttpRouteFilter], level: Level<'_>, field: &str) -> R
     }
     alone(&read, &seen)?;
     Ok(read)
+}
+
+/// Refuses backends of a rule that a DirectResponse answers.
+pub(super) fn answers_alone(handling: &Handling, backends: &[HttpBackendRef], field: &str) -> Result<(), Problem> {
+    if handling.direct_response().is_none() || backends.is_empty() {
+        return Ok(());
+    }
+    let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
+    Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message))
 }
 
 /// A rule that answers by itself has nothing to send elsewhere.
@@ -125,6 +135,14 @@ fn one(filter: &HttpRouteFilter, level: Level<'_>, field: &str, read: &mut Handl
                 );
                 return Err(fault(Reason::UnsupportedValue, &at, message));
             };
+            if let Level::Rule { owner, .. } = level
+                && kind == ExtensionKind::RewritePolicy
+                && owner.kind != RouteKind::HttpRoute
+            {
+                let message =
+                    format!("a RewritePolicy replaces prefixes of paths, and a {} has none; remove it", owner.kind);
+                return Err(fault(Reason::UnsupportedValue, &at, message));
+            }
             read.extensions.push(ExtensionRef { field: at, kind, name: reference.name.clone() });
         }
         Type::ExternalAuth => {

@@ -32,9 +32,11 @@ tables! {
 pub(crate) enum ClusterId {
     /// One backend.
     To(Destination),
+    /// A Backend, for requests in gRPC, that does not say that it speaks HTTP/2.
+    Http2(NsName),
     /// A Backend, for what proxies send of their own: left out where it has hosts by name, unless these may be local.
     Own(NsName),
-    /// The same of any backend that is asked in gRPC, and does not say that it speaks HTTP/2.
+    /// The same of any backend that is asked in gRPC, and does not say that it speaks HTTP/2; of a Service for requests too.
     Grpc(Destination),
     /// The same of whoever is told of requests, in calls of which few are under way at a time.
     Told(Destination),
@@ -47,7 +49,7 @@ impl ClusterId {
     pub(crate) fn to(&self) -> Option<Destination> {
         match self {
             Self::To(to) | Self::Grpc(to) | Self::Told(to) => Some(to.clone()),
-            Self::Own(name) => Some(Destination::Backend(name.clone())),
+            Self::Http2(name) | Self::Own(name) => Some(Destination::Backend(name.clone())),
             Self::Rule(..) => None,
         }
     }
@@ -56,6 +58,7 @@ impl ClusterId {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::To(destination) => destination.cluster_name(),
+            Self::Http2(name) => format!("{}/http2", Destination::Backend(name.clone()).cluster_name()),
             Self::Own(name) => Asked::Backend(name.clone()).cluster_name(),
             Self::Grpc(to) => Asked::Grpc(to.clone()).cluster_name(),
             Self::Told(to) => told_cluster_name(to),

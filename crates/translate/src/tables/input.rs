@@ -33,6 +33,8 @@ inputs! {
     UnusablePorts: Port => String;
     /// The Envoy routes of a route that an Envoy refuses.
     RefusedRows: RouteId => super::replacement::RefusedRows;
+    /// Kinds of routes that nobody can write, since their CRD is not there.
+    AbsentRoutes: RouteKind => ();
     /// Routes of all kinds.
     Routes: RouteId => AnyRoute;
 }
@@ -113,6 +115,14 @@ macro_rules! routes {
             }
         }
 
+        /// The kind of routes that objects of a kind are, if they are any.
+        pub(crate) fn route_kind(kind: Kind) -> Option<RouteKind> {
+            match kind {
+                $(Kind::$kind => Some(RouteKind::$kind),)+
+                _ => None,
+            }
+        }
+
         /// The kind of the objects that routes of a kind are.
         pub(crate) fn object_kind(kind: RouteKind) -> Kind {
             match kind {
@@ -131,8 +141,7 @@ pub(crate) fn object_id(route: &RouteId) -> ObjectId {
 
 impl ObjectKey for RouteId {
     fn of(id: &ObjectId) -> Option<Self> {
-        let kind = RouteKind::ALL.iter().find(|kind| object_kind(**kind) == id.kind)?;
-        Some(Self::new(*kind, NsName::new(id.namespace.clone(), id.name.clone())))
+        Some(Self::new(route_kind(id.kind)?, NsName::new(id.namespace.clone(), id.name.clone())))
     }
 
     fn id(self, _: Kind) -> ObjectId {

@@ -3,7 +3,9 @@
 use ir::GATEWAY_API;
 use serde_json::{Value, json};
 
-use super::scene::{child, class, gateway, http, https, opaque, prefix, providers, route, secret, service, to};
+use super::scene::{
+    child, class, gateway, grpc_route, http, https, method, opaque, prefix, providers, route, secret, service, to,
+};
 #[cfg(debug_assertions)]
 use crate::Translator;
 
@@ -114,6 +116,18 @@ pub fn one_of_each() -> Vec<Value> {
                 ],
             }),
         ),
+        grpc_route(
+            "calls",
+            json!({"hostnames": ["shop.example.com"], "rules": [
+                {"name": "add", "matches": [method("shop.Cart", "Add")], "backendRefs": [{"name": "a", "port": 80}],
+                    "filters": [{"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "admin", "port": 80}}}]},
+                {"matches": [{"method": {"type": "RegularExpression", "service": "shop[.].+"}}],
+                    "backendRefs": [{"name": "far", "namespace": "kids", "port": 80}]},
+                {"matches": [method("shop.Kept", "")], "sessionPersistence": {"type": "Header"},
+                    "backendRefs": [{"name": "admin", "port": 80}, {"name": "a", "port": 80}]},
+            ]}),
+        ),
+        policy("TrafficPolicy", "calls", ("GRPCRoute", "calls"), json!({"retry": {"retryOn": ["unavailable"]}})),
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "DirectResponse",
             "metadata": {"name": "said", "namespace": "apps"}, "spec": {"status": 418}}),
         json!({"apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "Backend",
@@ -134,7 +148,10 @@ pub fn one_of_each() -> Vec<Value> {
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "ReferenceGrant",
             "metadata": {"name": "far", "namespace": "kids"},
             "spec": {
-                "from": [{"group": GATEWAY_API, "kind": "HTTPRoute", "namespace": "apps"}],
+                "from": [
+                    {"group": GATEWAY_API, "kind": "HTTPRoute", "namespace": "apps"},
+                    {"group": GATEWAY_API, "kind": "GRPCRoute", "namespace": "apps"},
+                ],
                 "to": [{"group": "", "kind": "Service"}],
             },
         }),

@@ -62,6 +62,7 @@ fn of_routes() -> BoxedStrategy<Value> {
     ];
     let targets = prop_oneof![
         6 => (0..6_u8).prop_map(|route| json!([target("HTTPRoute", &format!("r{route}"))])),
+        2 => (0..3_u8).prop_map(|route| json!([target("GRPCRoute", &format!("r{route}"))])),
         12 => Just(json!([])),
     ];
     (select(&values::NAMESPACES[..]), kinds, targets)

@@ -43,10 +43,9 @@ fn matching() -> BoxedStrategy<Value> {
         2 => values::path().prop_map(|value| json!({"type": "Exact", "value": value})),
         3 => values::regex().prop_map(|value| json!({"type": "RegularExpression", "value": value})),
     ];
-    let header = (values::header_name(), typed(values::header_value())).prop_map(named);
     let query = (values::query_name(), typed(values::query_value())).prop_map(named);
     let methods = values::variant(&["GET", "POST", "CONNECT", "OPTIONS", "TRACE", "PATCH"]);
-    (option::weighted(0.9, path), vec(header, 0..2), vec(query, 0..2), option::weighted(0.3, methods))
+    (option::weighted(0.9, path), vec(header(), 0..2), vec(query, 0..2), option::weighted(0.3, methods))
         .prop_map(|(path, headers, queries, method)| {
             let mut matching = json!({"headers": headers, "queryParams": queries});
             if let Some(path) = path {
@@ -58,6 +57,11 @@ fn matching() -> BoxedStrategy<Value> {
             matching
         })
         .boxed()
+}
+
+/// A condition on a header.
+pub(super) fn header() -> BoxedStrategy<Value> {
+    (values::header_name(), typed(values::header_value())).prop_map(named).boxed()
 }
 
 fn typed(exact: BoxedStrategy<String>) -> BoxedStrategy<Value> {
@@ -102,12 +106,20 @@ fn reference() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn backend() -> BoxedStrategy<Value> {
-    let weights = values::number_of(&[0, 1, 1, 2, 1_000_000]);
-    let filters = prop_oneof![12 => Just(Vec::new()), 6 => vec(on_backend(), 1..3), 1 => vec(filter(), 1..2)];
-    (reference(), weights, filters)
-        .prop_map(|(mut backend, weight, filters)| {
+/// A backend with a weight, without filters.
+pub(super) fn weighted() -> BoxedStrategy<Value> {
+    (reference(), values::number_of(&[0, 1, 1, 2, 1_000_000]))
+        .prop_map(|(mut backend, weight)| {
             backend["weight"] = json!(weight);
+            backend
+        })
+        .boxed()
+}
+
+fn backend() -> BoxedStrategy<Value> {
+    let filters = prop_oneof![12 => Just(Vec::new()), 6 => vec(on_backend(), 1..3), 1 => vec(filter(), 1..2)];
+    (weighted(), filters)
+        .prop_map(|(mut backend, filters)| {
             if !filters.is_empty() {
                 backend["filters"] = json!(filters);
             }
@@ -139,7 +151,7 @@ fn filter() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-fn modifier(kind: &'static str, field: &'static str) -> BoxedStrategy<Value> {
+pub(super) fn modifier(kind: &'static str, field: &'static str) -> BoxedStrategy<Value> {
     let header = || {
         (values::header_name(), values::header_value()).prop_map(|(name, value)| json!({"name": name, "value": value}))
     };
@@ -183,7 +195,7 @@ fn redirect() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn mirror() -> BoxedStrategy<Value> {
+pub(super) fn mirror() -> BoxedStrategy<Value> {
     let share = prop_oneof![
         Just(json!({})),
         values::number_of(&[0, 1, 50, 100]).prop_map(|percent| json!({"percent": percent})),
@@ -247,7 +259,7 @@ fn retry() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn session() -> BoxedStrategy<Value> {
+pub(super) fn session() -> BoxedStrategy<Value> {
     let cookie = (option::of(values::session_name()), option::of(values::duration())).prop_map(|(name, time)| {
         let lifetime = if time.is_some() { "Permanent" } else { "Session" };
         json!({"sessionName": name, "absoluteTimeout": time, "cookieConfig": {"lifetimeType": lifetime}})

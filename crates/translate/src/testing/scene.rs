@@ -304,6 +304,18 @@ pub fn route(name: &str, spec: Value) -> Value {
     })
 }
 
+/// GRPCRoute `apps/NAME`, likewise.
+pub fn grpc_route(name: &str, spec: Value) -> Value {
+    let mut route = route(name, spec);
+    route["kind"] = json!("GRPCRoute");
+    route
+}
+
+/// A match of a method of gRPC.
+pub fn method(service: &str, method: &str) -> Value {
+    json!({"method": {"service": service, "method": method}})
+}
+
 /// Service `apps/NAME`.
 pub fn service(name: &str) -> Value {
     json!({

@@ -13,7 +13,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    edit, policy, rule, values,
+    edit, grpc, policy, rule, values,
     world::{class, secret, service, slice},
 };
 
@@ -129,15 +129,17 @@ pub fn rules() -> BoxedStrategy<Vec<Value>> {
 /// All that the tenant writes, each object once.
 pub fn tenant(place: &Place) -> BoxedStrategy<Vec<Value>> {
     let delegating = vec(route_of(place, delegating()), 0..=DELEGATING);
+    let calls = vec(route_of(place, grpc::rule()).prop_map(in_grpc), 0..3);
     let others = (vec(service(), 0..4), vec(slice(), 0..4), vec(secret(), 0..3));
     let policies = (vec(policy::policy(), 0..3), vec(policy::answer(), 0..2), vec(deep_answer(), 0..2));
     let about = (vec(tree_policy(), 0..3), vec(grant(), 0..3), option::weighted(0.4, own_gateway(place)));
     let edits = vec((any::<Index>(), edit::edit()), 0..5);
-    (vec(route_of(place, rule::rule()), 0..4), delegating, others, policies, about, edits)
-        .prop_map(|(mut routes, delegating, others, policies, (trees, grants, gateway), edits)| {
+    (vec(route_of(place, rule::rule()), 0..4), (delegating, calls), others, policies, about, edits)
+        .prop_map(|(mut routes, (delegating, calls), others, policies, (trees, grants, gateway), edits)| {
             routes.extend(delegating);
             let answers = policies.1.into_iter().chain(policies.2).collect();
-            let kinds = [("r", routes), ("s", others.0), ("e", others.1), ("c", others.2), ("p", policies.0)];
+            let kinds =
+                [("r", routes), ("r", calls), ("s", others.0), ("e", others.1), ("c", others.2), ("p", policies.0)];
             let kinds = kinds.into_iter().chain([("d", answers), ("t", trees), ("g", grants)]);
             let mut objects: Vec<Value> = kinds.flat_map(|(prefix, objects)| numbered(prefix, objects)).collect();
             objects.extend(gateway);
@@ -272,6 +274,11 @@ fn route_of(place: &Place, rule: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         .boxed()
 }
 
+fn in_grpc(mut route: Value) -> Value {
+    route["kind"] = json!("GRPCRoute");
+    route
+}
+
 /// A rule of his that delegates: to himself, to victims, to everybody.
 fn delegating() -> BoxedStrategy<Value> {
     let namespaces = || select(&["evil", "evil-2", "children", "apps", "infra", "nowhere"][..]);
@@ -310,6 +317,7 @@ fn tree_policy() -> BoxedStrategy<Value> {
 fn grant() -> BoxedStrategy<Value> {
     let ends = [
         ("HTTPRoute", "", "Service"),
+        ("GRPCRoute", "", "Service"),
         ("Gateway", "", "Secret"),
         ("HTTPRoute", "gateway.networking.k8s.io", "HTTPRoute"),
     ];

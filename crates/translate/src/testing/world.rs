@@ -9,7 +9,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{
-    backends, edit, extension, listener_policy, policy, rule,
+    backends, edit, extension, grpc, listener_policy, policy, rule,
     values::{self, GATEWAYS},
 };
 
@@ -78,7 +78,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
     let others = (
         gateway(GATEWAYS[0], place),
         option::weighted(0.4, gateway(GATEWAYS[1], place)),
-        vec(route(place), 1..6),
+        (vec(route("HTTPRoute", rule::rule(), place), 1..6), vec(route("GRPCRoute", grpc::rule(), place), 0..3)),
         vec(service(), 3),
         vec(slice(), 0..5),
         vec(secret(), 2..6),
@@ -97,7 +97,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 (
                     first,
                     second,
-                    routes,
+                    (routes, of_grpc),
                     services,
                     slices,
                     secrets,
@@ -110,6 +110,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 let mut world = vec![class(), first];
                 world.extend(second);
                 world.extend(numbered("r", routes));
+                world.extend(numbered("r", of_grpc));
                 world.extend(numbered("s", services));
                 world.extend(numbered("e", slices));
                 world.extend(numbered("c", secrets));
@@ -154,6 +155,7 @@ fn grant() -> Value {
         "spec": {
             "from": [
                 {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "infra"},
+                {"group": "gateway.networking.k8s.io", "kind": "GRPCRoute", "namespace": "infra"},
                 {"group": "gateway.kgateway.dev", "kind": "TrafficPolicy", "namespace": "infra"},
             ],
             "to": [
@@ -220,7 +222,7 @@ fn listener(place: &Place) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn route(place: &Place) -> BoxedStrategy<Value> {
+fn route(kind: &'static str, rule: BoxedStrategy<Value>, place: &Place) -> BoxedStrategy<Value> {
     let ports = place.ports.clone();
     let parent = (
         prop_oneof![3 => Just(GATEWAYS[0]), 1 => Just(GATEWAYS[1])],
@@ -238,10 +240,10 @@ fn route(place: &Place) -> BoxedStrategy<Value> {
             parent
         });
     let hostnames = prop_oneof![Just(Vec::new()), vec(values::hostname(), 1..4)];
-    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule::rule(), 1..4), values::priority())
-        .prop_map(|(namespace, parents, hostnames, rules, annotations)| {
+    (select(&values::NAMESPACES[..]), vec(parent, 1..3), hostnames, vec(rule, 1..4), values::priority())
+        .prop_map(move |(namespace, parents, hostnames, rules, annotations)| {
             json!({
-                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
                 "metadata": {"namespace": namespace, "annotations": annotations},
                 "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules},
             })

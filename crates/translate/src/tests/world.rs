@@ -21,6 +21,7 @@ pub(crate) fn object() -> BoxedStrategy<Value> {
         1 => class(),
         3 => gateway(),
         8 => route(),
+        3 => grpc_route(),
         2 => service(),
         2 => slice(),
         1 => secret(),
@@ -42,7 +43,7 @@ fn policy() -> impl Strategy<Value = Value> {
     let target = (any::<u8>(), 0..7_u8, section.clone()).prop_map(|(kind, name, section)| {
         let (kind, name) = match kind {
             0..40 => ("Gateway", format!("g{}", name % 3)),
-            40..45 => ("GRPCRoute", "x".into()),
+            40..60 => ("GRPCRoute", format!("r{}", name % 3)),
             _ => ("HTTPRoute", format!("r{name}")),
         };
         json!({"group": API, "kind": kind, "name": name, "sectionName": section})
@@ -210,6 +211,36 @@ fn route() -> impl Strategy<Value = Value> {
                 "spec": {"parentRefs": parents, "hostnames": hostnames, "rules": rules}})
         },
     )
+}
+
+/// One that is to have the name of an HTTPRoute now and then.
+fn grpc_route() -> impl Strategy<Value = Value> {
+    let parts = |usual: &'static [&'static str]| option::of(select(usual));
+    let method = (parts(&["a.B", "a.C", "b", "a/b", ""]), parts(&["Get", "Put", "-"]))
+        .prop_map(|(service, method)| json!({"service": service, "method": method}));
+    let pattern = parts(&["a[.].", "(?=x)", "^a", "[a-z]{1,20}"])
+        .prop_map(|service| json!({"type": "RegularExpression", "service": service, "method": "G.t"}));
+    let method = prop_oneof![4 => method, 1 => pattern];
+    let matching = (option::of(method), any::<bool>()).prop_map(|(method, header)| {
+        let headers = if header { json!([{"name": "x-a", "value": "1"}]) } else { json!([]) };
+        json!({"method": method, "headers": headers})
+    });
+    let named = extra().prop_filter("one that GRPCRoutes have", |(field, _)| !matches!(*field, "timeouts" | "retry"));
+    let rule = (vec(matching, 0..3), vec(backend(), 0..4), vec(filter(), 0..2), option::of(named)).prop_map(
+        |(matches, backends, filters, extra)| {
+            let mut rule = json!({"matches": matches, "backendRefs": backends, "filters": filters});
+            if let Some((field, value)) = extra {
+                rule[field] = value;
+            }
+            rule
+        },
+    );
+    (route(), 0..3_u8, vec(rule, 0..3)).prop_map(|(mut route, name, rules)| {
+        route["kind"] = json!("GRPCRoute");
+        route["metadata"]["name"] = json!(format!("r{name}"));
+        route["spec"]["rules"] = json!(rules);
+        route
+    })
 }
 
 const ROUTE_NAMESPACES: [&str; 2] = ["apps", "other"];
@@ -423,6 +454,7 @@ fn grant() -> impl Strategy<Value = Value> {
     let gateway_api = "gateway.networking.k8s.io";
     let from = prop_oneof![
         Just((gateway_api, "HTTPRoute", "Service")),
+        Just((gateway_api, "GRPCRoute", "Service")),
         Just((gateway_api, "Gateway", "Secret")),
         Just(("gateway.kgateway.dev", "TrafficPolicy", "Secret")),
     ];

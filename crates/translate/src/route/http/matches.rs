@@ -29,7 +29,7 @@ pub(super) fn read(index: usize, written: &HttpRouteMatch, field: &str) -> Resul
     };
     let headers = headers(&written.headers).map_err(|(at, invalid)| refuse(&at)(invalid))?;
     let queries = queries(written).map_err(|(at, invalid)| refuse(&at)(invalid))?;
-    Ok(Match { path, method, headers, queries })
+    Ok(Match { path, method, headers, queries, grpc: None })
 }
 
 fn path(written: &HttpPathMatch) -> Result<Path, Invalid> {

@@ -37,11 +37,8 @@ fn handling(rule: &HttpRouteRule, prefixes_only: bool, owner: &RouteId, field: &
         let message = "RequestRedirect answers by itself, so no backend can be reached; remove one of the two";
         return Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message));
     }
-    if handling.direct_response().is_some() && !rule.backend_refs.is_empty() {
-        let message = "a DirectResponse answers by itself, so no backend can be reached; remove one of the two";
-        return Err(fault(Reason::IncompatibleFilters, &format!("{field}.backendRefs"), message));
-    }
-    backends::read(&rule.backend_refs, field, &mut handling)?;
+    filters::answers_alone(&handling, &rule.backend_refs, field)?;
+    backends::read(&rule.backend_refs, owner.kind, field, &mut handling)?;
     let timeouts = rule.timeouts.as_ref().map(|written| timeouts(written, field)).transpose()?;
     handling.fields.timeouts = timeouts.filter(|timeouts| *timeouts != Timeouts::default());
     handling.fields.retry = rule.retry.as_ref().map(|written| retry(written, field)).transpose()?;
