@@ -134,6 +134,9 @@ pub(crate) struct Explain {
     /// The method.
     #[arg(short = 'X', long, default_value = "GET", value_name = "METHOD")]
     pub(crate) method: String,
+    /// A call in gRPC, of /SERVICE/METHOD: a POST with the content-type that gRPC has.
+    #[arg(long, conflicts_with = "method")]
+    pub(crate) grpc: bool,
     /// A header of the request, `NAME: VALUE`; may be given several times. A host takes the place of the URL's.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub(crate) headers: Vec<String>,

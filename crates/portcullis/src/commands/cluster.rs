@@ -44,7 +44,11 @@ pub(crate) async fn tree(args: cli::Tree) -> anyhow::Result<ExitCode> {
 }
 
 /// Tells what becomes of a request.
-pub(crate) async fn explain(args: cli::Explain) -> anyhow::Result<ExitCode> {
+pub(crate) async fn explain(mut args: cli::Explain) -> anyhow::Result<ExitCode> {
+    if args.grpc {
+        "POST".clone_into(&mut args.method);
+        args.headers.extend(["content-type: application/grpc", "te: trailers"].map(str::to_owned));
+    }
     let cli::AnswerArgs { source, output } = args.answer;
     let headers = args.headers.iter().map(String::as_str);
     let request = explain::Request::new(&args.method, &args.url, headers)?;
