@@ -5,6 +5,7 @@
 //! and [`client`] in front. Nothing here knows how Portcullis translates: it is used from the outside, as a user would.
 
 pub mod api_server;
+pub mod calls;
 pub mod certificates;
 pub mod client;
 pub mod collector;

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use portcullis_tests::api_server::{ApiServer, Channel, Verdict};
+use portcullis_tests::calls::Caller;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 
 use super::objects::{route, service};
@@ -79,6 +80,61 @@ async fn kinds_that_are_not_found_lose_no_object_until_their_definition_is_delet
     let definitions: Api<CustomResourceDefinition> = Api::all(api.client().await?);
     definitions.delete("httproutes.gateway.networking.k8s.io", &DeleteParams::default()).await?;
     edge.proxy.answers("/healthy", 404).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_of_routes_whose_definition_is_missing_stops_nothing_and_is_served_once_it_comes() -> Result<()> {
+    let api = ApiServer::start().await?;
+    api.apply_crds(Channel::Standard).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(api.client().await?);
+    let name = "grpcroutes.gateway.networking.k8s.io";
+    let mut definition = definitions.get(name).await?;
+    definitions.delete(name, &DeleteParams::default()).await?;
+    api.wait_for(&definitions, name, TIMEOUT, |definition| definition.is_none()).await?;
+
+    let mut world = World::new(&api).await?;
+    let edge = world.edge().await?;
+    let supports = async |kinds: &[&str]| {
+        let gateways = world.objects("Gateway").await?;
+        eventually(TIMEOUT, async || {
+            let gateway = gateways.get("edge").await?;
+            let supported = gateway.data["status"]["listeners"][0]["supportedKinds"].as_array().cloned();
+            let supported: Vec<_> = supported.iter().flatten().filter_map(|kind| kind["kind"].as_str()).collect();
+            ensure!(supported == kinds, "{supported:?}");
+            anyhow::Ok(())
+        })
+        .await
+    };
+    supports(&["HTTPRoute"]).await?;
+
+    definition.metadata = kube::api::ObjectMeta {
+        name: Some(name.to_owned()),
+        annotations: definition.metadata.annotations,
+        ..Default::default()
+    };
+    definition.status = None;
+    definitions.create(&PostParams::default(), &definition).await?;
+    supports(&["HTTPRoute", "GRPCRoute"]).await?;
+
+    let called = backend("called").await?;
+    world.apply(&service("called", 80, "", &called)).await?;
+    let route = route("calls", "edge", "called", 80).replace("HTTPRoute", "GRPCRoute");
+    let route = route.replace("path: {type: PathPrefix, value: /calls}", "method: {service: a.B}");
+    world.apply(&route).await?;
+    world.says("GRPCRoute", "calls", "Accepted", "True").await?;
+    let caller = Caller::new(edge.port, "localhost")?;
+    eventually(TIMEOUT, async || {
+        // The backend echoes, which is no answer in gRPC.
+        drop(caller.clone().call("/a.B/Get", &[]).await);
+        let count = called.count(|seen| seen.path == "/a.B/Get" && seen.protocol == "HTTP/2.0");
+        ensure!(count > 0, "no call came");
+        anyhow::Ok(())
+    })
+    .await?;
+
+    definitions.delete(name, &DeleteParams::default()).await?;
+    supports(&["HTTPRoute"]).await?;
+    world.is_unharmed(edge).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,7 +108,7 @@ impl<'a> World<'a> {
     /// The same in another namespace.
     pub(crate) async fn objects_in(&self, namespace: &str, kind: &str) -> Result<Api<DynamicObject>> {
         let (group, version) = match kind {
-            "GatewayClass" | "Gateway" | "HTTPRoute" => ("gateway.networking.k8s.io", "v1"),
+            "GatewayClass" | "Gateway" | "HTTPRoute" | "GRPCRoute" => ("gateway.networking.k8s.io", "v1"),
             "RewritePolicy" => ("gateway.portcullis.dev", "v1alpha1"),
             "EndpointSlice" => ("discovery.k8s.io", "v1"),
             "Lease" => ("coordination.k8s.io", "v1"),
