@@ -159,7 +159,7 @@ impl Reading {
     fn known(&mut self, kind: Kind, is_absent: bool) {
         self.awaited.remove(&kind);
         self.failing.remove(&kind);
-        self.snapshot.translator.set_absent(kind, is_absent);
+        self.snapshot.translator.translator_mut().set_absent(kind, is_absent);
     }
 
     fn end(self, request_timeout: Duration) -> ClusterSnapshot {

@@ -121,8 +121,8 @@ impl ClusterSource {
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| guarded.apply(change, 0));
                 }
-                Observed::Synced(kind) => self.known(kind, false, translator),
-                Observed::Absent(kind) => self.known(kind, true, translator),
+                Observed::Synced(kind) => self.known(kind, false, guarded.translator_mut()),
+                Observed::Absent(kind) => self.known(kind, true, guarded.translator_mut()),
                 Observed::Stale { kind, why } => {
                     tracing::warn!(%kind, why, "cannot be watched; what was read last stays in force");
                     self.metrics.stale_watches.get_or_create(&KindLabel::of(kind.as_str())).set(1);

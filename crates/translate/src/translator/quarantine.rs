@@ -15,7 +15,9 @@ use crate::{
     status::Report,
     tables::{
         gateway::GatewayRow,
-        input::{self, Config, DeployConfig, LoginSeed, Nacks, RefusedRows, Shared, Unapplied, UnusablePorts},
+        input::{
+            self, AbsentRoutes, Config, DeployConfig, LoginSeed, Nacks, RefusedRows, Shared, Unapplied, UnusablePorts,
+        },
         output::Outputs,
         policy::InvalidPolicies,
         proxies::ProxiesOf,
@@ -169,6 +171,7 @@ impl Translator {
     /// which are as it says. What it tells when it is settled is what differs from what this one told.
     pub fn anew(&mut self, otherwise: &BTreeMap<ObjectId, Option<Shared>>) -> Self {
         let mut engine = tables();
+        same::<AbsentRoutes>(&mut engine, &self.engine);
         same::<Config>(&mut engine, &self.engine);
         same::<DeployConfig>(&mut engine, &self.engine);
         same::<LoginSeed>(&mut engine, &self.engine);
