@@ -134,31 +134,31 @@ impl Guarded {
         if self.suspects.contains(&id) {
             self.waiting.insert(id, (object, version));
         } else {
-            self.admit(id, object, version);
+            self.admit(&id, object, version);
         }
     }
 
-    fn admit(&mut self, id: ObjectId, object: Option<Object>, version: u64) {
-        self.before.entry(id.clone()).or_insert_with(|| self.translator.object(&id));
+    fn admit(&mut self, id: &ObjectId, object: Option<Object>, version: u64) {
+        self.before.entry(id.clone()).or_insert_with(|| self.translator.object(id));
         let Some(object) = object else {
-            self.versions.remove(&id);
-            self.let_go(&id);
-            return self.put(&id, None);
+            self.versions.remove(id);
+            self.let_go(id);
+            return self.put(id, None);
         };
         self.versions.insert(id.clone(), version);
-        let held = self.entries.get(&id).filter(|entry| entry.holds(&object, Timestamp::now()));
+        let held = self.entries.get(id).filter(|entry| entry.holds(&object, Timestamp::now()));
         match held {
             Some(entry) => {
-                let kept = self.aside.get(&id).and_then(|aside| aside.stands.kept().cloned()).or_else(|| entry.kept());
+                let kept = self.aside.get(id).and_then(|aside| aside.stands.kept().cloned()).or_else(|| entry.kept());
                 self.stand(object, kept);
             }
             None => {
-                self.let_go(&id);
+                self.let_go(id);
                 if self.is_guilty(&object) {
-                    let kept = self.recorded(&id);
+                    let kept = self.recorded(id);
                     return self.set_aside(object, kept, "the process died of it".to_owned());
                 }
-                self.put(&id, Some(object));
+                self.put(id, Some(object));
             }
         }
     }
@@ -230,7 +230,7 @@ impl Guarded {
         }
         self.suspects = watchdog::Suspects::default();
         let changes = caught(|| self.translator.take_changes()).unwrap_or_else(|panicked| {
-            self.search(panicked);
+            self.search(&panicked);
             self.translator.take_changes()
         });
         Changes { computed: self.computed, ..changes }
@@ -268,7 +268,7 @@ impl Guarded {
         let mut waiting = waiting.into_iter().peekable();
         while waiting.peek().is_some() {
             for (id, (object, version)) in waiting.by_ref().take(size) {
-                self.admit(id, object, version);
+                self.admit(&id, object, version);
             }
             self.settle_what_came();
         }
@@ -288,7 +288,7 @@ impl Guarded {
 
     fn settle_or_search(&mut self) {
         if let Err(panicked) = self.settle_watched() {
-            self.search(panicked);
+            self.search(&panicked);
         }
     }
 
@@ -420,7 +420,7 @@ impl Guarded {
     fn again(&mut self, id: &ObjectId) {
         let Some((object, _)) = self.written(id) else { return };
         let version = self.versions.get(id).copied().unwrap_or_default();
-        self.admit(id.clone(), Some(object), version);
+        self.admit(id, Some(object), version);
     }
 
     /// What shall be stored: what is known of objects that are set aside, or were a short time ago.

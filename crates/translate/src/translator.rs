@@ -402,16 +402,7 @@ fn tables() -> Engine {
     fn same<K: Clone>(key: &K) -> Option<K> {
         Some(key.clone())
     }
-    let settings = Engine::builder()
-        .input::<AbsentRoutes>()
-        .input::<Config>()
-        .input::<DeployConfig>()
-        .input::<LoginSeed>()
-        .input::<Nacks>()
-        .input::<Unapplied>()
-        .input::<UnusablePorts>()
-        .input::<input::RefusedRows>();
-    input::register(settings)
+    input::register(Engine::builder())
         .lookup::<RouteHead>()
         .lookup::<RouteGeneration>()
         .lookup::<RouteRule>()

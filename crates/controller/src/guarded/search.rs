@@ -20,8 +20,7 @@ type Wanted = [(ObjectId, Option<Shared>)];
 
 impl Guarded {
     /// Builds the translator anew from what was there before, and adds what came since by halves.
-    pub(super) fn search(&mut self, panicked: Panicked) {
-        let Panicked(words) = &panicked;
+    pub(super) fn search(&mut self, Panicked(words): &Panicked) {
         tracing::error!(
             words,
             "a panic outside of rows: a new translator is built, and the object is looked for that it is about"

@@ -18,7 +18,32 @@ macro_rules! inputs {
     )+};
 }
 
-inputs! {
+/// Declares the tables of all that is no object.
+macro_rules! others {
+    ($($(#[doc = $doc:literal])+ $table:ident: $key:ty => $value:ty;)+) => {
+        inputs! {$(
+            $(#[doc = $doc])+
+            $table: $key => $value;
+        )+}
+
+        fn register_others(builder: Builder) -> Builder {
+            builder$(.input::<$table>())+
+        }
+
+        /// Writes all that is no object as it is in `before`.
+        pub(crate) fn copy_others(engine: &mut Engine, before: &Engine) {
+            $(copy::<$table>(engine, before);)+
+        }
+    };
+}
+
+fn copy<T: Input<Value: Clone>>(engine: &mut Engine, before: &Engine) {
+    for (key, value) in before.rows::<T>() {
+        engine.set::<T>(key, Some((*value).clone()));
+    }
+}
+
+others! {
     /// The one row of settings.
     Config: () => Settings;
     /// The one row that says how proxies are run; absent where others run them.
@@ -35,6 +60,9 @@ inputs! {
     RefusedRows: RouteId => super::replacement::RefusedRows;
     /// Kinds of routes that nobody can write, since their CRD is not there.
     AbsentRoutes: RouteKind => ();
+}
+
+inputs! {
     /// Routes of all kinds.
     Routes: RouteId => AnyRoute;
 }
@@ -169,9 +197,9 @@ macro_rules! objects {
             }
         )+
 
-        /// Registers the tables of objects.
+        /// Registers all tables.
         pub(crate) fn register(builder: Builder) -> Builder {
-            builder.input::<Routes>()$(.input::<$table>())+
+            register_others(builder).input::<Routes>()$(.input::<$table>())+
         }
 
         /// An object as the tables have it. Clones share it.

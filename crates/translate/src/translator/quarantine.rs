@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{Kind, Object, ObjectId, StatusKind};
-use engine::{Engine, Fault, Input};
+use engine::Fault;
 use ir::{NsName, Problem, Severity};
 use serde_json::{Value, json};
 
@@ -15,9 +15,7 @@ use crate::{
     status::Report,
     tables::{
         gateway::GatewayRow,
-        input::{
-            self, AbsentRoutes, Config, DeployConfig, LoginSeed, Nacks, RefusedRows, Shared, Unapplied, UnusablePorts,
-        },
+        input::{self, Config, Shared},
         output::Outputs,
         policy::InvalidPolicies,
         proxies::ProxiesOf,
@@ -171,14 +169,7 @@ impl Translator {
     /// which are as it says. What it tells when it is settled is what differs from what this one told.
     pub fn anew(&mut self, otherwise: &BTreeMap<ObjectId, Option<Shared>>) -> Self {
         let mut engine = tables();
-        same::<AbsentRoutes>(&mut engine, &self.engine);
-        same::<Config>(&mut engine, &self.engine);
-        same::<DeployConfig>(&mut engine, &self.engine);
-        same::<LoginSeed>(&mut engine, &self.engine);
-        same::<Nacks>(&mut engine, &self.engine);
-        same::<Unapplied>(&mut engine, &self.engine);
-        same::<UnusablePorts>(&mut engine, &self.engine);
-        same::<RefusedRows>(&mut engine, &self.engine);
+        input::copy_others(&mut engine, &self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<Served>(&self.engine);
         engine.resume::<ProxiesOf>(&self.engine);
@@ -240,10 +231,12 @@ impl Translator {
     pub(super) fn told(&self, id: &ObjectId, report: Option<Arc<dyn Report>>) -> Option<Arc<dyn Report>> {
         let Some(of) = self.quarantined.get(id) else { return report };
         let controller_name = self.engine.get::<Config>(&()).map(|config| config.controller_name.clone());
+        let of_ours = |parents: &[api::shared::ParentReference]| {
+            parents.iter().filter_map(|parent| self.parent(id, parent)).collect()
+        };
         let parents = match &of.object {
-            Object::HttpRoute(route) => {
-                route.spec.parent_refs.iter().filter_map(|parent| self.parent(id, parent)).collect()
-            }
+            Object::HttpRoute(route) => of_ours(&route.spec.parent_refs),
+            Object::GrpcRoute(route) => of_ours(&route.spec.parent_refs),
             _ => Vec::new(),
         };
         let controller_name = controller_name.unwrap_or_default();
@@ -257,12 +250,5 @@ impl Translator {
         let gateway = NsName::new(namespace, parent["name"].as_str()?);
         let is_gateway = parent["kind"].as_str().is_none_or(|kind| kind == Kind::Gateway.as_str());
         (is_gateway && self.engine.get::<GatewayRow>(&gateway).is_some()).then_some(parent)
-    }
-}
-
-/// Writes all rows of an input table as another engine has them.
-fn same<T: Input<Value: Clone>>(engine: &mut Engine, before: &Engine) {
-    for (key, value) in before.rows::<T>() {
-        engine.set::<T>(key, Some((*value).clone()));
     }
 }
