@@ -141,7 +141,7 @@ impl Report for SetAside {
 }
 
 impl Translator {
-    /// The faults that no table ends, and that keep something from being served: see [`Engine::unended`].
+    /// The faults that no table ends, and that keep something from being served: see [`engine::Engine::unended`].
     pub fn unended(&self) -> Vec<Unended> {
         let mut faults: Vec<_> = self.engine.unended();
         faults.retain(|(table, _)| !WORDS_ALONE.contains(table));
