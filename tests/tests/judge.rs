@@ -203,7 +203,7 @@ async fn every_kind_of_fragment_is_judged_beside_others_of_its_name() -> Result<
     let listeners = envoy::testing::samples::listeners(&["secret/apps/cert".into()]);
     let listeners: Vec<_> =
         listeners.iter().map(|sample| envoy::listener::listener(sample, &edge).body.to_bytes()).collect();
-    let extension = envoy::extensions::extension("rateLimit.local", [], |_| None).body.to_bytes();
+    let extension = envoy::extensions::extension("rateLimit.local", [], |_| None, 0).body.to_bytes();
     let mut fragments = clusters;
     let sound = fragments.len();
     fragments.extend(listeners.iter().chain(&listeners).map(|bytes| Fragment::new(Kind::Listener, bytes.clone())));

@@ -14,7 +14,7 @@ use crate::fake::Fake;
 use crate::{budget, judge, launch};
 
 /// What one that was taken over tries, and what it says of that. Each would do no harm where it is let.
-const TRIES: &str = r#"
+const TRIES: &str = r"
 import ctypes, errno, resource, socket, threading
 said = []
 def tries(name, what):
@@ -64,7 +64,7 @@ status = open('/proc/self/status').read()
 said += started + ['NoNewPrivs 1' if 'NoNewPrivs:\t1' in status else 'privileges', 'environment %d' % len(os.environ)]
 said.append('oom %s' % open('/proc/self/oom_score_adj').read().strip())
 refuse('; '.join(said))
-"#;
+";
 
 #[tokio::test]
 async fn one_that_was_taken_over_reaches_nobody_starts_nothing_and_leaves_nothing() -> Result<()> {
