@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::{
 use crate::{
     bytewise,
     request::Request,
-    words::{header_in_words, header_pattern},
+    words::{header_in_words, header_pattern, ignores_case},
 };
 
 /// A request as routes are matched with it.
@@ -75,7 +75,10 @@ impl<'a> Sent<'a> {
     /// Envoy compares repeated headers one by one.
     fn header(&self, header: &HeaderMatcher) -> Option<Mismatch> {
         let pattern = header_pattern(header)?;
-        let is = |value: &str| matches(pattern, value);
+        let is = |value: &str| match ignores_case(header) {
+            true => matches(pattern, &value.to_ascii_lowercase()),
+            false => matches(pattern, value),
+        };
         match &*header.name {
             ":method" => (!is(&self.request.method)).then(|| Mismatch::Method(text(pattern).to_owned())),
             ":authority" => (is(&self.asked) == header.invert_match).then_some(Mismatch::HostPort),

@@ -95,6 +95,11 @@ pub(crate) fn header_pattern(header: &HeaderMatcher) -> Option<&MatchPattern> {
     }
 }
 
+/// Whether what a header is compared with, which is in lower case then, holds in any case of letters.
+pub(crate) fn ignores_case(header: &HeaderMatcher) -> bool {
+    matches!(&header.header_match_specifier, Some(HeaderMatchSpecifier::StringMatch(string)) if string.ignore_case)
+}
+
 fn value_in_words(pattern: &MatchPattern) -> (&'static str, &str) {
     match pattern {
         MatchPattern::Exact(text) => ("=", text),

@@ -152,7 +152,7 @@ fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unus
         }
         other => {
             let warning =
-                format!("{of_port} is {other:?}, which is not known: HTTP/1.1 is spoken; correct or remove it");
+                format!("{of_port} is {other:?}, which is not known, so it counts as none; correct or remove it");
             (Ok(Protocol::Http1), Some(warning))
         }
     }

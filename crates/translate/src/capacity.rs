@@ -257,7 +257,7 @@ impl Overrun {
         let left_out = at(Room::LeftOut);
         let severity = if left_out.is_some() { Severity::Refused } else { Severity::Replaced };
         let becomes = [
-            at(Room::Closed).map(|at| format!("the rule answers 500 at {at}")),
+            at(Room::Closed).map(|at| format!("the rule answers {} at {at}", chain.route().kind.broken_status())),
             at(Room::Shut).map(|at| format!("everything answers 500 at {at}")),
             left_out.map(|at| format!("the rule is left out at {at}")),
         ];

@@ -9,11 +9,7 @@ use api::{
     shared::BackendRef, traffic_policy::TrafficPolicySpec,
 };
 use engine::{Lookup, Scope};
-use ir::{
-    NsName, Problem, Reason, Severity,
-    backend::{Asked, Destination, Protocol},
-    settings::ExtensionGrants,
-};
+use ir::{NsName, Problem, Reason, Severity, backend::Asked, settings::ExtensionGrants};
 use units::{
     Extension,
     extension::{ExtensionReader, Follow, client_secret},
@@ -24,10 +20,7 @@ use crate::{
     grant::{Referrer, permits},
     internal,
     route::backend_ref,
-    tables::{
-        backend::Reach,
-        input::{Config, ConfigMaps, Extensions, Secrets},
-    },
+    tables::input::{Config, ConfigMaps, Extensions, Secrets},
     violation::sound,
 };
 
@@ -79,9 +72,6 @@ impl Follow for References<'_, '_> {
         if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, &*field, warning.clone()));
         }
-        if grpc && let Some(message) = no_grpc(&followed.destination, &followed.reach) {
-            return Err(Problem::new(Severity::Refused, Reason::UnsupportedProtocol, format!("{field}.port"), message));
-        }
         Ok(followed.asked())
     }
 
@@ -109,12 +99,6 @@ impl Follow for References<'_, '_> {
         client_secret(&secret).map_err(|why| refused(format!("Secret {id}: {why}")))?;
         Ok(id)
     }
-}
-
-/// Why no gRPC is spoken with a backend that can be reached, if so.
-pub(crate) fn no_grpc(to: &Destination, reach: &Reach) -> Option<String> {
-    (reach.protocol == Ok(Protocol::Http1Tls))
-        .then(|| format!("{to} asks for TLS by its appProtocol, by which no gRPC is spoken here; name another"))
 }
 
 /// The extensions that a TrafficPolicy of a namespace may ask.

@@ -15,7 +15,7 @@ mod session;
 use api::shared::BackendObjectReference;
 use engine::{Lookup, Scope};
 use ir::{
-    Problem, Reason, RouteId, Severity,
+    Problem, Reason, RouteId, RouteKind, Severity,
     route::{BackendRef, Head, RuleSpec},
 };
 
@@ -70,9 +70,11 @@ macro_rules! readers {
             }
         }
 
-        /// Features that are served for routes of all kinds.
-        pub(crate) fn features() -> impl Iterator<Item = &'static str> {
-            [$(<api::$kind as Written>::features(),)+].into_iter().flatten().copied()
+        /// Features that are served for routes of a kind.
+        pub(crate) fn features(kind: RouteKind) -> &'static [&'static str] {
+            match kind {
+                $(RouteKind::$kind => <api::$kind as Written>::features(),)+
+            }
         }
     };
 }

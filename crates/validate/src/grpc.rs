@@ -37,9 +37,19 @@ fn identifiers<'a>(name: &str, what: &str, parts: impl IntoIterator<Item = &'a s
     at_most(name, MAX_LENGTH)
 }
 
-/// Accepts the expression of a service or of a method, which matches it whole: [`regex::check`], and no anchor, which never
-/// holds where the expression stands in that of a path.
+/// The expression of a service or of a method without the anchors at its ends, which say nothing: it matches the part whole.
+pub fn unanchored(pattern: &str) -> &str {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    match pattern.strip_suffix('$') {
+        Some(rest) if rest.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 0 => rest,
+        _ => pattern,
+    }
+}
+
+/// Accepts the expression of a service or of a method, which matches it whole: [`regex::check`], and no anchor but at its
+/// [ends](unanchored), since it never holds where the expression stands in that of a path.
 pub fn pattern(pattern: &str) -> Result<(), Invalid> {
+    let pattern = unanchored(pattern);
     regex::check(pattern)?;
     let is_anchored = |hir: Hir| hir.properties().look_set().contains_anchor();
     if regex_syntax::parse(pattern).is_ok_and(is_anchored) {
@@ -70,12 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_is_refused_wherever_it_stands() {
-        for good in ["shop[.].+", "(?i)cart", "a|b", r"\bcart\b", "[^/]+", r"a\$"] {
+    fn an_anchor_is_refused_but_at_the_ends() {
+        for good in ["shop[.].+", "(?i)cart", "a|b", r"\bcart\b", "[^/]+", r"a\$", "^cart", "cart$", "^a|b$"] {
             assert_eq!(pattern(good), Ok(()), "{good}");
         }
-        for bad in ["^cart", "cart$", "a|^b", "(?:cart$)?", r"\Acart", "(", "a)|(b"] {
+        for bad in ["a^cart", "^^cart", "cart$$", "a|^b", r"cart\\$$", "(?:cart$)?", r"\Acart", "(", "a)|(b"] {
             assert!(pattern(bad).is_err(), "{bad}");
+        }
+        let ends = [("^a$", "a"), (r"a\$", r"a\$"), (r"a\\$", r"a\\"), ("^$", ""), ("a", "a")];
+        for (written, meant) in ends {
+            assert_eq!(unanchored(written), meant, "{written}");
         }
     }
 }

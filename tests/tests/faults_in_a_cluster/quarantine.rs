@@ -28,7 +28,7 @@ async fn an_object_on_which_the_translation_fails_is_set_aside_told_and_recorded
     let more = free_port()?;
     world.apply(&failing(&world, &[edge.port, more])).await?;
     world.says("Gateway", "edge", "portcullis.dev/Quarantined", "True InternalFault").await?;
-    world.replica.counts(SET_ASIDE, |count| count == 1.0).await?;
+    world.replica.counts(SET_ASIDE, |count| count >= 1.0).await?;
     // Its last version stays in force, and who changes meanwhile at that Gateway is served.
     world.apply(&route("later", "edge", "healthy", 80)).await?;
     edge.proxy.answers("/later", 200).await?;
@@ -48,7 +48,7 @@ async fn an_object_on_which_the_translation_fails_is_set_aside_told_and_recorded
     })
     .await?;
     let second = world.another("second").await?;
-    second.counts(SET_ASIDE, |count| count == 1.0).await?;
+    second.counts(SET_ASIDE, |count| count >= 1.0).await?;
     let snapshot = async |portcullis: &portcullis_tests::portcullis::Portcullis| {
         let snapshot = portcullis.snapshot().await?;
         anyhow::Ok(snapshot["gateways"].to_string())
@@ -57,7 +57,7 @@ async fn an_object_on_which_the_translation_fails_is_set_aside_told_and_recorded
     ensure!(served.contains("/later") && !served.contains(&more.to_string()), "{served}");
     ensure!(snapshot(&second.portcullis).await? == served, "the second replica serves something else");
     world.replica.portcullis.restart().await?;
-    world.replica.counts(SET_ASIDE, |count| count == 1.0).await?;
+    world.replica.counts(SET_ASIDE, |count| count >= 1.0).await?;
     ensure!(snapshot(&world.replica.portcullis).await? == served, "a new process serves something else");
     edge.proxy.answers("/later", 200).await?;
 
@@ -109,7 +109,7 @@ async fn a_record_of_a_later_release_is_told_and_left_alone() -> Result<()> {
                  stringData: {record: '{\"format\": 2, \"kind\": \"quarantine\"}'}\n";
     world.apply(newer).await?;
     world.replica.is_ready_and_says("records: quarantine: portcullis-quarantine: its format is 2").await?;
-    world.replica.counts("portcullis_records_unreadable", |unreadable| unreadable == 1.0).await?;
+    world.replica.counts("portcullis_records_unreadable", |unreadable| unreadable >= 1.0).await?;
     edge.proxy.answers("/healthy", 200).await?;
     world.replica.portcullis.restart().await?;
     world.replica.is_ready_and_says("records: quarantine: portcullis-quarantine: its format is 2").await?;

@@ -214,7 +214,7 @@ fn manifests(templates: &[String]) -> String {
                 "rules": templates.iter().enumerate().map(rule).collect::<Vec<_>>(),
             },
         });
-        manifests += &format!("---\n{object}\n");
+        manifests.extend(["---\n", &object.to_string(), "\n"]);
         for (rule, template) in templates.iter().enumerate() {
             let target = json!({
                 "group": "gateway.networking.k8s.io",
@@ -229,7 +229,7 @@ fn manifests(templates: &[String]) -> String {
                 "metadata": {"namespace": "infra", "name": format!("template-{route}-{rule}")},
                 "spec": {"targetRefs": [target], "transformation": {"request": {"body": body}}},
             });
-            manifests += &format!("---\n{object}\n");
+            manifests.extend(["---\n", &object.to_string(), "\n"]);
         }
     }
     manifests

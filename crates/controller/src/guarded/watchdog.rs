@@ -274,7 +274,7 @@ mod tests {
     fn a_settling_that_does_not_end_is_noticed_and_one_that_ends_is_not() {
         let (noticed, notices) = mpsc::channel();
         let limit = Duration::from_millis(10);
-        let expired = move |limit| drop(noticed.send(limit));
+        let expired = move |limit| _ = noticed.send(limit);
         let mut watchdog = Watchdog::start(limit, None, expired).expect("a thread");
         watchdog.begin(std::iter::empty(), false);
         watchdog.end();

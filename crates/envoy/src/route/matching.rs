@@ -53,7 +53,7 @@ impl GuardedMatch {
         };
         let method = request.method.iter().map(|method| header(":method", MatchPattern::Exact(method.to_string())));
         let headers = request.headers.iter().map(|condition| header(&condition.name, pattern(&condition.value)));
-        let content = request.grpc.map(|_| header("content-type", MatchPattern::Prefix(GRPC_CONTENT.into())));
+        let content = request.grpc.map(|_| content_of_grpc());
         // Envoy holds headers against a request before the path, and each in turn.
         let guard = guard.iter().map(|prefix| header(":path", MatchPattern::Prefix(prefix.to_string())));
         let with_port = [
@@ -80,6 +80,17 @@ fn guard(request: &RequestMatch) -> Option<Arc<str>> {
     };
     // All paths begin with a slash.
     (prefix.len() > 1).then_some(prefix)
+}
+
+/// Media types ignore case (RFC 9110, section 8.3.1), and so do servers of gRPC: one that is written otherwise must not go to
+/// other routes, past the policies of this one.
+fn content_of_grpc() -> HeaderMatcher {
+    let content = StringMatcher { ignore_case: true, ..string(MatchPattern::Prefix(GRPC_CONTENT.into())) };
+    HeaderMatcher {
+        name: "content-type".into(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(content)),
+        ..HeaderMatcher::default()
+    }
 }
 
 fn query_parameter(condition: &Condition) -> QueryParameterMatcher {

@@ -9,7 +9,6 @@ use units::downstream::{self, DownstreamSaid, Lead, Leads};
 
 use crate::{
     backend::reference::{Reference, Sent},
-    extension::no_grpc,
     grant::Referrer,
     internal,
     route::backend_ref,
@@ -94,10 +93,7 @@ impl Leads for References<'_, '_> {
             return Ok(Lead::Forbidden(problem.message));
         }
         Ok(match reference.reach(scope, &to, Sent::Own { in_grpc: true }) {
-            Ok(reach) => match no_grpc(&to, &reach) {
-                Some(why) => Lead::Nowhere(to, why),
-                None => Lead::There(to, reach.warning.clone()),
-            },
+            Ok(reach) => Lead::There(to, reach.warning.clone()),
             Err(problem) => Lead::Nowhere(to, problem.message),
         })
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use api::status::{GatewayClassStatus, SupportedFeature};
 use engine::{Derived, Emitter};
-use ir::{Problem, Reason, Severity};
+use ir::{Problem, Reason, RouteKind, Severity};
 
 use super::{Conditions, StatusReport};
 use crate::{
     route,
     tables::{
-        input::{Classes, DeployConfig},
+        input::{AbsentRoutes, Classes, DeployConfig},
         proxies::OurClasses,
     },
 };
@@ -54,7 +54,9 @@ impl Derived for ClassStatus {
         );
         let deploying = scope.get::<DeployConfig>(&()).filter(|deploying| deploying.applied);
         let deployed = deploying.map_or(&[][..], |_| DEPLOYED_FEATURES);
-        let features = SUPPORTED_FEATURES.iter().chain(deployed).copied().chain(route::features());
+        let kinds = RouteKind::ALL.iter().filter(|kind| scope.get::<AbsentRoutes>(kind).is_none());
+        let of_routes = kinds.flat_map(|kind| route::features(*kind));
+        let features = SUPPORTED_FEATURES.iter().chain(deployed).chain(of_routes).copied();
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: name.into() }).collect();
         supported_features.sort_unstable();
         Some(StatusReport {

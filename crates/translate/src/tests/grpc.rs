@@ -91,6 +91,10 @@ fn a_kind_without_its_definition_is_supported_by_no_listener_until_it_comes() {
     let changes = scene.0.settle();
     assert_eq!(changes.resources, [], "nobody has such a route");
     assert_eq!(kinds(&scene, "web"), r#""HTTPRoute""#);
+    let published = |scene: &Scene| {
+        scene.status(Kind::GatewayClass, "portcullis")["supportedFeatures"].to_string().contains("GRPCRoute")
+    };
+    assert!(!published(&scene), "nobody could use it");
     assert_eq!(scene.listener("infra/edge", "asking", "ResolvedRefs"), "False InvalidRouteKinds");
     // Others that are absent are nothing to listeners.
     scene.0.set_absent(Kind::ReferenceGrant, true);
@@ -98,6 +102,7 @@ fn a_kind_without_its_definition_is_supported_by_no_listener_until_it_comes() {
     scene.0.set_absent(Kind::GrpcRoute, false);
     scene.0.settle();
     assert_eq!(kinds(&scene, "asking"), r#""GRPCRoute" "HTTPRoute""#);
+    assert!(published(&scene));
     assert_eq!(scene.0.resources(), before);
     scene.put(service("s"));
     scene.put(grpc_route("r", json!({})));

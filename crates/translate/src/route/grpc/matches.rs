@@ -56,7 +56,7 @@ fn path(written: &GrpcMethodMatch) -> Result<(Path, Grpc), (String, Invalid)> {
             let part = |part: Option<String>| match part {
                 Some(part) if is_exact => part,
                 // What is alternated, or ignores case, ends with the part.
-                Some(part) => format!("(?:{part})"),
+                Some(part) => format!("(?:{})", grpc::unanchored(&part)),
                 None => ANY.to_owned(),
             };
             let pattern = format!("/{}/{}", part(service), part(method));
