@@ -75,9 +75,8 @@ impl<'a> Sent<'a> {
     /// Envoy compares repeated headers one by one.
     fn header(&self, header: &HeaderMatcher) -> Option<Mismatch> {
         let pattern = header_pattern(header)?;
-        let is = |value: &str| match ignores_case(header) {
-            true => matches(pattern, &value.to_ascii_lowercase()),
-            false => matches(pattern, value),
+        let is = |value: &str| {
+            if ignores_case(header) { matches(pattern, &value.to_ascii_lowercase()) } else { matches(pattern, value) }
         };
         match &*header.name {
             ":method" => (!is(&self.request.method)).then(|| Mismatch::Method(text(pattern).to_owned())),
