@@ -150,7 +150,8 @@ fn every_match_asks_for_grpc_and_its_backend_is_spoken_to_in_http_2() {
     let all = routes(&scene, "*");
     for route in &all[..2] {
         let content = &route["match"]["headers"][0];
-        assert_eq!(content, &json!({"name": "content-type", "stringMatch": {"prefix": "application/grpc"}}), "{route}");
+        let matcher = json!({"prefix": "application/grpc", "ignoreCase": true});
+        assert_eq!(content, &json!({"name": "content-type", "stringMatch": matcher}), "{route}");
         assert_eq!(route["route"]["cluster"], "service/apps/s/80/grpc");
         assert_eq!(route["route"]["timeout"], "0s", "no stream is cut");
     }

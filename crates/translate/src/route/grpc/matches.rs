@@ -111,7 +111,7 @@ mod tests {
             (json!({"service": "a/B"}), "method.service"),
             (json!({"service": "a", "method": "b.c"}), "method.method"),
             (json!({"type": "Glob", "service": "a"}), "method.type"),
-            (json!({"type": "RegularExpression", "service": "^a"}), "method.service"),
+            (json!({"type": "RegularExpression", "service": "a|^b"}), "method.service"),
             (json!({"type": "RegularExpression", "method": "a)|(b"}), "method.method"),
             (json!({"type": "RegularExpression", "service": "(a{40}){40}"}), "method.service"),
             (json!({"type": "RegularExpression", "service": "a{600}", "method": "b{600}"}), "method.method"),
