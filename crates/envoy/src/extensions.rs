@@ -174,6 +174,12 @@ const TRANSFORMATION: &str = concat!(
     include_str!("extensions/transformation/messages.lua"),
 );
 
+/// The program that interprets templates, as proxies have it.
+#[cfg(feature = "testing")]
+pub fn transformation_program(body_bytes: u32) -> String {
+    transformation(body_bytes)
+}
+
 /// The program, for bodies of at most so many bytes.
 fn transformation(body_bytes: u32) -> String {
     let [capital, small] = &*CASES;

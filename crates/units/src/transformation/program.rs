@@ -1,6 +1,8 @@
 //! What templates come to for the program in proxies (`envoy::extensions`): data, which it interprets.
 
 mod compile;
+#[cfg(test)]
+mod costs;
 mod words;
 
 use envoy::slots;

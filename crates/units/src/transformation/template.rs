@@ -9,6 +9,8 @@ mod tokens;
 
 use validate::Invalid;
 
+#[cfg(test)]
+pub(super) use names::{CALLS, operators};
 pub(super) use names::{Call, Function, Operator};
 
 /// How deep expressions and statements may be nested.

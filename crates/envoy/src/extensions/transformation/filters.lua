@@ -1,4 +1,9 @@
 -- What operators, filters and tests make of values. `crates/units/src/transformation/template/names.rs` has their names.
+-- The machine has them paid for the texts and lists that they are given. They pay for what they make, and for what they
+-- look at more than once.
+
+-- Bytes of a text that is read as a number.
+local MOST_NUMBER = 400
 
 -- Blanks outside of ASCII.
 local BLANKS = {}
@@ -50,12 +55,6 @@ local function whole_of(value)
   return number
 end
 
-local function text_from(state, value)
-  local text = text_of(state, value)
-  spend(state, #text)
-  return text
-end
-
 local function optional(value, otherwise)
   if value == UNDEFINED or value == NONE then return otherwise end
   return value
@@ -67,13 +66,14 @@ local function is_set(value)
   return value
 end
 
--- Numbers as Rust reads them from a text.
-local function parsed(text)
-  local rest = string.match(text, "^[+-]?(.+)$")
-  local is_one = rest and (find(rest, "^%d+%.?%d*$") or find(rest, "^%.%d+$") or find(rest, "^%d+%.?%d*[eE][+-]?%d+$")
-    or find(rest, "^%.%d+[eE][+-]?%d+$"))
+-- Numbers as Rust reads them from a text, which is not long.
+local function parsed(state, text)
+  if #text > MOST_NUMBER then error(BAD, 0) end
+  pay_number(state, text)
+  local start, before, behind, power = string.match(text, "^[+-]?()(%d*)%.?(%d*)()")
+  local is_one = before .. behind ~= "" and (power > #text or find(text, "^[eE][+-]?%d+$", power))
   if not is_one then error(BAD, 0) end
-  return tonumber(sub(text, 1, 1) == "+" and rest or text)
+  return tonumber(byte(text) == 43 and sub(text, start) or text)
 end
 
 local function cut(number)
@@ -81,41 +81,49 @@ local function cut(number)
   return whole(number < 0 and -floor(-number) or floor(number))
 end
 
-local function remainder(a, b)
-  local rest = math.fmod(a, b)
+-- It is found bit by bit.
+local function modulo(state, a, b)
+  local _, x = math.frexp(a)
+  local _, y = math.frexp(b)
+  step(state, math.max(0, x - y) / 2)
+  return math.fmod(a, b)
+end
+
+local function remainder(state, a, b)
+  local rest = modulo(state, a, b)
   return rest < 0 and rest + math.abs(b) or rest
 end
 
 -- What reckons with two numbers: whole ones, and others.
 local RECKONED = {
-  ["+"] = function(a, b) return a + b end,
-  ["-"] = function(a, b) return a - b end,
-  ["*"] = function(a, b) return a * b end,
-  ["%"] = function(a, b, is_whole)
-    if not is_whole then return math.fmod(a, b) end
+  ["+"] = function(_, a, b) return a + b end,
+  ["-"] = function(_, a, b) return a - b end,
+  ["*"] = function(_, a, b) return a * b end,
+  ["%"] = function(state, a, b, is_whole)
+    if not is_whole then return modulo(state, a, b) end
     if b == 0 then error(BAD, 0) end
-    return remainder(a, b)
+    return remainder(state, a, b)
   end,
-  ["//"] = function(a, b, is_whole)
+  ["//"] = function(state, a, b, is_whole)
     if is_whole and b == 0 then error(BAD, 0) end
-    if is_whole then return (a - remainder(a, b)) / b end
+    if is_whole then return (a - remainder(state, a, b)) / b end
     local quotient = a / b
     quotient = quotient < 0 and -floor(-quotient) or floor(quotient)
-    if math.fmod(a, b) < 0 then quotient = b > 0 and quotient - 1 or quotient + 1 end
+    if modulo(state, a, b) < 0 then quotient = b > 0 and quotient - 1 or quotient + 1 end
     return quotient
   end,
-  ["**"] = function(a, b, is_whole)
+  ["**"] = function(_, a, b, is_whole)
     if is_whole and b < 0 then error(BAD, 0) end
     return a ^ b
   end,
 }
 
-local function reckon(a, b, by)
+local function reckon(state, a, b, by)
   local left, left_whole = number_of(a)
   local right, right_whole = number_of(b)
   if not left or not right then error(BAD, 0) end
   local is_whole = left_whole and right_whole
-  local number = by(left, right, is_whole)
+  local number = by(state, left, right, is_whole)
   return is_whole and whole(number) or fraction(number)
 end
 
@@ -124,9 +132,12 @@ local function times(state, value, count)
   local number, is_whole = number_of(count)
   if not is_whole or number < 0 then error(BAD, 0) end
   if type(value) == "string" then
+    -- Nothing may be had very often.
+    if value == "" then return "" end
     spend(state, #value * number)
     return string.rep(value, number)
   end
+  if value.n == 0 then return made({}, 0) end
   step(state, value.n * number)
   local all, last = {}, 0
   for _ = 1, number do
@@ -144,7 +155,6 @@ local function contains(state, container, value)
   if of == "s" then
     local sought = text_of(state, value)
     if #sought > MOST_SOUGHT then error(BAD, 0) end
-    spend(state, #container)
     return find(container, sought, 1, true) ~= nil
   elseif of == "m" then
     return type(value) == "string" and container.of[value] ~= nil
@@ -188,7 +198,7 @@ for sign, by in pairs(RECKONED) do
     elseif sign == "*" and (y == "s" or y == "l") then
       return times(state, b, a)
     end
-    return reckon(a, b, by)
+    return reckon(state, a, b, by)
   end
 end
 
@@ -207,12 +217,17 @@ end
 
 -- Whether a value may stand in front of another one; in front of what is not there may anything.
 local function follows(state, a, b)
-  return a == nil or b == nil or compare(state, a, b) <= 0
+  if a == nil or b == nil then
+    step(state)
+    return true
+  end
+  return compare(state, a, b) <= 0
 end
 
 -- Sorts without changing the order of what is equal. `by` makes of a value what is compared.
 local function sorted(state, items, by, is_exact)
   local all, count = {}, items.n
+  step(state, 2 * count)
   for index = 1, count do
     local key = by(items[index])
     if type(key) == "string" and not is_exact then key = folded(state, key) end
@@ -247,20 +262,17 @@ local function same(value) return value end
 
 local function pairs_of(state, value)
   if kind(value) ~= "m" then error(BAD, 0) end
-  local all = {}
-  for index, key in ipairs(keys(state, value)) do all[index] = list({ key, value.of[key] }, 2) end
-  step(state, #all)
-  return list(all)
+  local names, all = keys(state, value), {}
+  step(state, 4 * names.n)
+  for index = 1, names.n do all[index] = list({ names[index], value.of[names[index]] }, 2) end
+  return list(all, names.n)
 end
 
 local function path_of(state, attribute)
   attribute = optional(attribute, nil)
   if attribute == nil then return same end
   if type(attribute) ~= "string" then error(BAD, 0) end
-  return function(value)
-    step(state)
-    return at_path(state, value, attribute)
-  end
+  return path_to(state, attribute)
 end
 
 local function extreme(wanted)
@@ -296,16 +308,24 @@ local function split_by_blanks(state, text, most)
   return made(out)
 end
 
+-- The text of a value, of which another one is made that is as long.
+local function text_made(state, value)
+  local text = text_of(state, value)
+  spend(state, #text)
+  return text
+end
+
 local FILTERS = {
-  upper = function(state, value) return upper_case(text_from(state, value)) end,
-  lower = function(state, value) return lower_case(text_from(state, value)) end,
+  upper = function(state, value) return upper_case(text_made(state, value)) end,
+  lower = function(state, value) return lower_case(text_made(state, value)) end,
   capitalize = function(state, value)
-    local text = text_from(state, value)
+    local text = text_made(state, value)
     local first, rest = string.match(text, "^([%z\1-\127\194-\244][\128-\191]*)(.*)$")
     return first and upper_case(first) .. lower_case(rest) or ""
   end,
   title = function(state, value)
-    local all, begins = characters(state, text_from(state, value)), true
+    local all, begins = characters(state, text_made(state, value)), true
+    step(state, 3 * all.n)
     for index = 1, all.n do
       local character = all[index]
       local parts = find(character, "^%p") ~= nil or is_space(character)
@@ -315,7 +335,7 @@ local FILTERS = {
     return concat(all)
   end,
   trim = function(state, value, signs)
-    local text = text_from(state, value)
+    local text = text_made(state, value)
     if signs == UNDEFINED or signs == NONE then return strip(state, text, is_space) end
     local known = {}
     for _, character in ipairs(characters(state, text_of(state, signs))) do known[character] = true end
@@ -324,7 +344,6 @@ local FILTERS = {
   length = function(state, value)
     local of = kind(value)
     if of == "s" then
-      spend(state, #value)
       local _, count = gsub(value, "[^\128-\191]", "")
       return count
     end
@@ -333,7 +352,7 @@ local FILTERS = {
     error(BAD, 0)
   end,
   replace = function(state, value, sought, with)
-    return replace(state, text_from(state, value), text_of(state, sought), text_of(state, with))
+    return replace(state, text_of(state, value), text_of(state, sought), text_of(state, with))
   end,
   split = function(state, value, by, most)
     if type(value) ~= "string" then error(BAD, 0) end
@@ -359,7 +378,6 @@ local FILTERS = {
     local items, out = iterate(state, value), {}
     by = text_of(state, optional(by, ""))
     for index = 1, items.n do
-      step(state)
       local text = text_of(state, items[index])
       spend(state, #text + #by)
       out[index] = text
@@ -394,11 +412,10 @@ local FILTERS = {
   end,
   list = function(state, value)
     local items, all = iterate(state, value), {}
-    step(state, items.n)
     for index = 1, items.n do all[index] = items[index] end
     return list(all, items.n)
   end,
-  string = function(state, value) return text_from(state, value) end,
+  string = text_of,
   bool = function(_, value) return is_true(value) end,
   abs = function(_, value)
     local of = kind(value)
@@ -418,20 +435,20 @@ local FILTERS = {
     if math.abs(number) < 0.5 then rounded = number < 0 and -0 or 0 end
     return fraction(rounded / by)
   end,
-  int = function(_, value)
+  int = function(state, value)
     local of = kind(value)
     if of == "u" or of == "n" then return 0 end
     if of == "i" or of == "b" then return value end
     if of == "t" then return value and 1 or 0 end
     if of == "f" then return cut(value.number) end
-    if of == "s" then return cut(parsed(value)) end
+    if of == "s" then return cut(parsed(state, value)) end
     error(BAD, 0)
   end,
-  float = function(_, value)
+  float = function(state, value)
     local of = kind(value)
     if of == "u" or of == "n" then return fraction(0) end
     if of == "b" then return fraction(tonumber(value.digits)) end
-    if of == "s" then return fraction(parsed(value)) end
+    if of == "s" then return fraction(parsed(state, value)) end
     local number = number_of(value)
     return number and fraction(number) or error(BAD, 0)
   end,
@@ -440,10 +457,9 @@ local FILTERS = {
     for index = 1, items.n do
       local item = items[index]
       local of = kind(item)
-      step(state)
       if of ~= "u" then
         if of ~= "i" and of ~= "f" then error(BAD, 0) end
-        all = reckon(all, item, RECKONED["+"])
+        all = reckon(state, all, item, RECKONED["+"])
       end
     end
     return all
@@ -529,19 +545,19 @@ local TESTS = {
   ["false"] = function(_, value) return value == false end,
   odd = remains(false),
   even = remains(true),
-  divisibleby = function(_, value, by)
+  divisibleby = function(state, value, by)
     local a, b = number_of(value), number_of(by)
     if not a or not b then return false end
     if b == 0 then error(BAD, 0) end
-    return math.fmod(a, b) == 0
+    return modulo(state, a, b) == 0
   end,
   startingwith = function(state, value, with)
     with = text_of(state, with)
-    return sub(text_from(state, value), 1, #with) == with
+    return sub(text_of(state, value), 1, #with) == with
   end,
   endingwith = function(state, value, with)
     with = text_of(state, with)
-    return with == "" or sub(text_from(state, value), -#with) == with
+    return with == "" or sub(text_of(state, value), -#with) == with
   end,
   eq = OPERATORS["=="],
   ne = OPERATORS["!="],
@@ -551,3 +567,30 @@ local TESTS = {
   ge = OPERATORS[">="],
   ["in"] = OPERATORS["in"],
 }
+
+local function named(names)
+  local all = {}
+  for name in string.gmatch(names, "%S+") do all[name] = true end
+  return all
+end
+
+-- Instructions that look at nothing of texts that they are given.
+local NO_TEXT = named([[
+  |default |bool o== o!= ?eq ?ne ?boolean ?defined ?divisibleby ?even ?false ?float ?integer ?iterable ?mapping ?none ?number
+  ?odd ?sequence ?string ?true ?undefined
+]])
+-- Instructions that look at nothing of lists that they are given, or pay for each item by themselves.
+local NO_LIST = named([[
+  |default |bool |first |last |length o== o!= o< o<= o> o>= oin o+ o* ?eq ?ne ?lt ?le ?gt ?ge ?in ?boolean ?defined ?divisibleby
+  ?even ?false ?float ?integer ?iterable ?mapping ?none ?number ?odd ?sequence ?string ?true ?undefined
+]])
+
+-- What an instruction pays for a value that it is given, before it does anything.
+local function pay(state, value, name)
+  local of = kind(value)
+  if of == "s" then
+    if not NO_TEXT[name] then spend(state, #value) end
+  elseif of == "l" then
+    if not NO_LIST[name] then step(state, value.n) end
+  end
+end

@@ -55,7 +55,7 @@ local function is_up_to(number, most)
   return #number < #most or #number == #most and number <= most
 end
 
-local function json_number(text, at)
+local function json_number(state, text, at)
   -- What most numbers are.
   local _, last = find(text, "^[1-9]%d*", at)
   if last and last - at < 15 then
@@ -69,6 +69,7 @@ local function json_number(text, at)
   local stop = power or point or last
   if find(text, "^[%w%.+-]", stop + 1) then error(BAD, 0) end
   local said = sub(text, at, stop)
+  pay_number(state, said)
   local number = tonumber(said)
   if not (point or power) and said ~= "-0" then
     if number > -MOST_WHOLE and number < MOST_WHOLE then return number, stop + 1 end
@@ -135,7 +136,7 @@ function json_value(state, text, at, depth)
     return word[2], at + #word[1]
   end
   if not at then error(BAD, 0) end
-  return json_number(text, at)
+  return json_number(state, text, at)
 end
 
 local function decode_json(state, text)

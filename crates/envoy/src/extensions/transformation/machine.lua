@@ -1,23 +1,24 @@
--- What takes as many values from the stack as it says and puts a text there. All of them are texts.
+-- What takes as many values from the stack as it says and puts a text there. All of them are texts, which are paid before.
 local CALLS = {
   h = { 1, function(state, name) return concat(values(state, name), ", ") end },
   c = { 1, function(state, name) return cookies(state).exact[name] or "" end },
   i = { 1, function(state, name) return cookies(state).folded[lower(name)] or "" end },
   e = { 1, function(state, text) return encode(state, text, STANDARD) end },
-  d = { 1, function(state, text) return decode(state, text, STANDARD) end },
+  d = { 1, function(state, text) return decode(text, STANDARD) end },
   E = { 1, function(state, text) return encode(state, text, URL) end },
-  D = { 1, function(state, text) return decode(state, text, URL) end },
+  D = { 1, function(state, text) return decode(text, URL) end },
   r = { 1, raw },
   s = { 3, replace },
   x = { 2, function(state, text, sought) return replace(state, text, sought, random(state)) end },
 }
 
-local function substring(text, start, length)
+local function substring(state, text, start, length)
   local first, last = start + 1, #text
   if length and start + length <= last then last = start + length end
   -- No half characters.
   while continues(text, first) do first = first + 1 end
   while continues(text, last + 1) do last = last - 1 end
+  spend(state, math.max(0, last - first + 1))
   return sub(text, first, last)
 end
 
@@ -36,10 +37,10 @@ local function slice(state, value, first, last, by)
   by = bound(by, 0, 1)
   if by < 1 then error(BAD, 0) end
   for index = bound(first, items.n, 0) + 1, math.min(bound(last, items.n, items.n), items.n), by do
+    step(state)
     count = count + 1
     out[count] = items[index]
   end
-  step(state, count)
   return of == "s" and concat(out) or made(out, count)
 end
 
@@ -89,7 +90,14 @@ local MADE = {
   [":"] = { 4, function(state, _, value, first, last, by) return slice(state, value, first, last, by) end },
   ["!"] = { 1, function(_, _, value) return not is_true(value) end },
   ["-"] = { 1, function(_, _, value) return negative(value) end },
-  o = { 2, function(state, sign, a, b) return OPERATORS[sign](state, a, b) end },
+  o = {
+    2,
+    function(state, sign, a, b)
+      pay(state, a, "o" .. sign)
+      pay(state, b, "o" .. sign)
+      return OPERATORS[sign](state, a, b)
+    end,
+  },
   q = {
     3,
     function(state, _, text, start, length)
@@ -97,7 +105,7 @@ local MADE = {
       start, length = whole_of(start), optional(length, nil)
       length = length and whole_of(length)
       if start < 0 or length and length < 0 then error(BAD, 0) end
-      return substring(text, start, length)
+      return substring(state, text, start, length)
     end,
   },
 }
@@ -114,35 +122,33 @@ local function evaluate(state, item, first)
     local letter, operand = sub(instruction, 1, 1), sub(instruction, 2)
     local call, made = CALLS[letter], MADE[letter]
     if letter == "=" then
-      spend(state, #operand)
       top = top + 1
       stack[top] = operand
     elseif call then
       top = top - call[1] + 1
       for index = top, top + call[1] - 1 do
         if type(stack[index]) ~= "string" then error(BAD, 0) end
+        spend(state, #stack[index])
       end
       stack[top] = call[2](state, stack[top], stack[top + 1], stack[top + 2])
-      spend(state, #stack[top])
     elseif made then
       top = top - made[1] + 1
       stack[top] = made[2](state, operand, stack[top], stack[top + 1], stack[top + 2], stack[top + 3])
     elseif letter == "~" then
       local parts = assert(tonumber(operand))
       top = top - parts + 1
-      for index = top, top + parts - 1 do stack[index] = text_of(state, stack[index]) end
-      local joined = concat(stack, "", top, top + parts - 1)
-      spend(state, #joined)
-      stack[top] = joined
+      for index = top, top + parts - 1 do
+        stack[index] = text_of(state, stack[index])
+        spend(state, #stack[index])
+      end
+      stack[top] = concat(stack, "", top, top + parts - 1)
     elseif letter == "u" then
       local start, length = string.match(operand, "^(%d+):(%d*)$")
       if type(stack[top]) ~= "string" then error(BAD, 0) end
-      stack[top] = substring(stack[top], assert(tonumber(start)), tonumber(length))
-      spend(state, #stack[top])
+      stack[top] = substring(state, stack[top], assert(tonumber(start)), tonumber(length))
     elseif letter == "k" then
       top = top + 1
       stack[top] = state.kept and state.kept[assert(tonumber(operand))] or ""
-      spend(state, #stack[top])
     elseif letter == "v" then
       top = top + 1
       stack[top] = variable(state, frames, operand)
@@ -151,6 +157,7 @@ local function evaluate(state, item, first)
       stack[top] = assert(tonumber(operand))
     elseif letter == "%" then
       top = top + 1
+      pay_number(state, operand)
       stack[top] = fraction(assert(tonumber(operand)))
     elseif letter == "@" then
       top = top + 1
@@ -159,14 +166,17 @@ local function evaluate(state, item, first)
       local parts, name = string.match(operand, "^(%d)(%l+)$")
       local by = assert((letter == "|" and FILTERS or TESTS)[name])
       top = top - parts + 1
+      for index = top, top + parts - 1 do pay(state, stack[index], letter .. name) end
       stack[top] = by(state, stack[top], stack[top + 1], stack[top + 2], stack[top + 3])
     elseif letter == "l" then
       local parts, items = assert(tonumber(operand)), {}
+      step(state, parts)
       top = top - parts + 1
       for index = 1, parts do items[index] = stack[top + index - 1] end
       stack[top] = list(items, parts)
     elseif letter == "m" then
       local parts, of = assert(tonumber(operand)), {}
+      step(state, 4 * parts)
       top = top - parts * 2 + 1
       for index = top, top + parts * 2 - 2, 2 do of[stack[index]] = stack[index + 1] end
       stack[top] = map(of)
@@ -221,7 +231,6 @@ local function evaluate(state, item, first)
     elseif letter == "B" then
       top = top + 1
       stack[top] = state.text or ""
-      spend(state, #stack[top])
     elseif letter == "X" then
       top = top + 1
       stack[top] = state.json == nil and UNDEFINED or state.json

@@ -146,8 +146,13 @@ local function on_request(handle)
   change(handle, state, made)
 end
 
--- Statuses of responses that have no body.
+-- Statuses of responses that shall have no body. Envoy sends one on all the same where a backend sends it.
 local BARE = { ["204"] = true, ["205"] = true, ["304"] = true }
+
+local function lacks_body(handle)
+  local buffer = handle:body()
+  return not buffer or buffer:length() == 0
+end
 
 local function on_response(handle, state)
   local all = said(handle)
@@ -157,7 +162,7 @@ local function on_response(handle, state)
   local how, status = needs(all[3]), state.headers:get(":status")
   if how then
     -- A filter before has answered where nothing was kept.
-    state.bare = not kept or kept.head ~= "no" or BARE[status] or tonumber(status) < 200
+    state.bare = not kept or kept.head ~= "no" or tonumber(status) < 200 or BARE[status] and lacks_body(handle)
     if not state.bare then read_body(handle, state, how) end
   end
   change(handle, state, make(state, all[3]))

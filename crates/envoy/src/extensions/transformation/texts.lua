@@ -11,12 +11,12 @@
 
 local VERSION = "1"
 local KEPT = "portcullis.transformation"
--- Bytes that one direction may make and read.
+-- Bytes that one direction may make and read, beside four times its body.
 local MOST_BYTES = 262144
 -- Longest text that is looked for.
 local MOST_SOUGHT = 256
 
--- Things that the templates of one direction may look at and do.
+-- Things that the templates of one direction may look at and do, and items that they may put into lists.
 local MOST_STEPS = 100000
 
 -- Says that what was asked for cannot stand where it shall, and that a body is too large to be read.
@@ -25,9 +25,18 @@ local BAD, LARGE = {}, {}
 local byte, char, concat, find, floor, gsub, lower, sub =
   string.byte, string.char, table.concat, string.find, math.floor, string.gsub, string.lower, string.sub
 
+-- Bytes are paid before they are read or made: all that functions, filters, tests and operators are given where they are
+-- called, and what they make where that is known.
 local function spend(state, bytes)
   state.left = state.left - bytes
   if state.left < 0 then error(BAD, 0) end
+end
+
+-- Each thing that is looked at counts, so that no template takes a worker for long, and each item of a list that is made,
+-- before it is.
+local function step(state, count)
+  state.steps = state.steps - (count or 1)
+  if state.steps < 0 then error(BAD, 0) end
 end
 
 local function trim(text)
@@ -92,7 +101,10 @@ end
 local function values(state, name)
   local all = {}
   if name == "" then return all end
-  for index = 0, state.headers:getNumValues(name) - 1 do
+  local count = state.headers:getNumValues(name)
+  -- Envoy looks for all of them to give one.
+  step(state, 4 + 4 * count + count * count / 8)
+  for index = 0, count - 1 do
     local value = state.headers:getAtIndex(name, index) or ""
     spend(state, #value)
     if is_utf8(value) then all[#all + 1] = value end
@@ -147,8 +159,7 @@ local function encode(state, text, by)
 end
 
 -- The empty text where it is not well formed, or no text.
-local function decode(state, text, by)
-  spend(state, #text)
+local function decode(text, by)
   if #text % 4 ~= 0 then return "" end
   local out, value = {}, by.value
   for at = 1, #text, 4 do
@@ -179,12 +190,13 @@ local function replace(state, text, sought, with)
     -- In front of each character and behind the last.
     local _, characters = gsub(text, "[^\128-\191]", "")
     spend(state, #text + (characters + 1) * #with)
-    return with .. gsub(text, "[^\128-\191][\128-\191]*", function(character) return character .. with end)
+    return with .. gsub(text, "[^\128-\191][\128-\191]*", "%0" .. gsub(with, "%%", "%%%%"))
   end
   local out, from = {}, 1
   while true do
     local first, last = find(text, sought, from, true)
     if not first then break end
+    step(state)
     spend(state, first - from + #with)
     out[#out + 1] = sub(text, from, first - 1)
     out[#out + 1] = with
@@ -198,24 +210,28 @@ end
 local RANDOM
 
 local function random(state)
+  step(state, 10)
   RANDOM = RANDOM or assert(io.open("/dev/urandom", "rb"))
   local bytes = RANDOM:read(16)
   assert(bytes and #bytes == 16)
   return sub(encode(state, bytes, STANDARD), 1, 22)
 end
 
-local ESCAPES = {
-  ['"'] = '\\"', ["\\"] = "\\\\", ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t",
-}
-
-local function escape(character)
-  return ESCAPES[character] or string.format("\\u%04x", byte(character))
-end
-
-local function raw(state, text)
+-- A text with some signs written as `by` has them, in six bytes at most.
+local function escaped(state, text, signs, by)
   spend(state, #text)
-  local _, escaped = gsub(text, '[%z\1-\31"\\]', "")
-  spend(state, escaped * 5)
-  return (gsub(text, '[%z\1-\31"\\]', escape))
+  local _, count = gsub(text, signs, "")
+  spend(state, 5 * count)
+  if count == 0 then return text end
+  return (gsub(text, signs, by))
 end
 
+local ESCAPES = {}
+for code = 0, 31 do ESCAPES[char(code)] = string.format("\\u%04x", code) end
+for sign, written in pairs({
+  ['"'] = '\\"', ["\\"] = "\\\\", ["\b"] = "\\b", ["\f"] = "\\f", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t",
+}) do
+  ESCAPES[sign] = written
+end
+
+local function raw(state, text) return escaped(state, text, '[%z\1-\31"\\]', ESCAPES) end

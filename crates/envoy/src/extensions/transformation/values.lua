@@ -11,12 +11,6 @@ local function kind(value)
   return of == "string" and "s" or of == "number" and "i" or "t"
 end
 
--- Each thing that is looked at counts, so that no template takes a worker for long.
-local function step(state, count)
-  state.steps = state.steps - (count or 1)
-  if state.steps < 0 then error(BAD, 0) end
-end
-
 local function whole(number)
   if number ~= number or number > MOST_WHOLE or number < -MOST_WHOLE then error(BAD, 0) end
   -- No negative zero.
@@ -59,6 +53,18 @@ local function digits(number)
   end
 end
 
+-- Pays for a number with a fraction that is written: the larger or smaller it is, the longer it takes.
+local function pay_decimal(state, number)
+  local _, power = math.frexp(number)
+  step(state, 10 + math.abs(power) / 4)
+end
+
+-- Pays for one that is read, the same way.
+local function pay_number(state, text)
+  local power = string.match(text, "[eE]([+-]?%d+)$") or 0
+  step(state, (#text > 20 and #text or 0) + math.min(math.abs(tonumber(power)), 400) / 4)
+end
+
 -- A number with a fraction. It has an exponent where the point would stand in front of `least` or behind `most`, which
 -- begins with `plus` where it is positive.
 local function decimal(number, least, most, plus)
@@ -76,15 +82,16 @@ local function decimal(number, least, most, plus)
   return sign .. sub(all, 1, point) .. "." .. sub(all, point + 1)
 end
 
-local IN_QUOTES = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\0"] = "\\0" }
-
-local function quoted(text)
-  return '"' .. gsub(text, '[%z\1-\31"\\\127]', function(character)
-    return IN_QUOTES[character] or string.format("\\u{%x}", byte(character))
-  end) .. '"'
+local IN_QUOTES = { ["\127"] = "\\u{7f}" }
+for code = 0, 31 do IN_QUOTES[char(code)] = string.format("\\u{%x}", code) end
+for sign, written in pairs({
+  ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\0"] = "\\0",
+}) do
+  IN_QUOTES[sign] = written
 end
 
 local IN_JSON = { ["<"] = "\\u003c", [">"] = "\\u003e", ["&"] = "\\u0026", ["'"] = "\\u0027" }
+for sign, written in pairs(ESCAPES) do IN_JSON[sign] = written end
 
 local function write(state, out, text)
   spend(state, #text)
@@ -96,12 +103,16 @@ end
 local function show(state, out, value, json)
   local of = kind(value)
   if of == "s" then
-    write(state, out, json and '"' .. gsub(gsub(value, '[%z\1-\31"\\]', escape), "[<>&']", IN_JSON) .. '"' or quoted(value))
+    write(state, out, '"')
+    out[#out + 1] = json and escaped(state, value, '[%z\1-\31"\\<>&\']', IN_JSON)
+      or escaped(state, value, '[%z\1-\31"\\\127]', IN_QUOTES)
+    write(state, out, '"')
   elseif of == "i" then
     write(state, out, string.format("%.0f", value))
   elseif of == "t" then
     write(state, out, tostring(value))
   elseif of == "f" then
+    pay_decimal(state, value.number)
     local finite = value.number - value.number == 0
     local text = json and (finite and decimal(value.number, -4, 16, "e+") or "null")
     write(state, out, text or decimal(value.number, -3, 16, "e"))
@@ -137,7 +148,10 @@ local function text_of(state, value)
   local of = kind(value)
   if of == "s" then return value end
   if of == "u" then return "" end
-  if of == "f" then return decimal(value.number) end
+  if of == "f" then
+    pay_decimal(state, value.number)
+    return decimal(value.number)
+  end
   local out = {}
   show(state, out, value, false)
   return concat(out)
@@ -158,10 +172,10 @@ end
 local function characters(state, text)
   local all, count = {}, 0
   for character in string.gmatch(text, "[%z\1-\127\192-\255][\128-\191]*") do
+    step(state)
     count = count + 1
     all[count] = character
   end
-  step(state, count)
   return list(all, count)
 end
 
@@ -169,7 +183,11 @@ end
 local function iterate(state, value)
   local of = kind(value)
   if of == "l" then return value end
-  if of == "m" then return keys(state, value) end
+  if of == "m" then
+    local all = keys(state, value)
+    step(state, all.n)
+    return all
+  end
   if of == "s" then return characters(state, value) end
   if of == "u" or of == "n" then return list({}) end
   error(BAD, 0)
@@ -200,7 +218,7 @@ local function is_equal(state, a, b)
     end
     return true
   elseif x == "s" and y == "s" then
-    spend(state, math.min(#a, #b) / 64)
+    -- Lua has each text once.
     return a == b
   elseif x == "b" or y == "b" then
     if x == "f" or y == "f" then error(BAD, 0) end
@@ -224,7 +242,7 @@ local function compare(state, a, b)
   if not left or not right or (x == "b" or y == "b") and left == right then error(BAD, 0) end
   if left ~= right then return left < right and -1 or 1 end
   if x == "s" then
-    spend(state, math.min(#a, #b) / 64)
+    spend(state, math.min(#a, #b) / 8)
     left, right = a, b
   elseif x == "l" or x == "m" then
     local first, second = iterate(state, a), iterate(state, b)
@@ -271,12 +289,19 @@ local function item_of(state, value, key)
   return found
 end
 
--- What stands at `a.b.0` of a value; nothing where it leads through what is not there.
-local function at_path(state, value, path)
+-- What leads to what stands at `a.b.0` of a value; nothing where it leads through what is not there.
+local function path_to(state, path)
+  local parts = {}
   for part in string.gmatch(path, "[^.]+") do
     step(state)
-    if value == UNDEFINED then return nil end
-    value = item_of(state, value, find(part, "^%d+$") and kind(value) ~= "m" and tonumber(part) or part)
+    parts[#parts + 1] = { name = part, place = find(part, "^%d+$") and tonumber(part) }
   end
-  return value
+  return function(value)
+    step(state, 1 + #parts)
+    for _, part in ipairs(parts) do
+      if value == UNDEFINED then return nil end
+      value = item_of(state, value, kind(value) ~= "m" and part.place or part.name)
+    end
+    return value
+  end
 end

@@ -1,5 +1,7 @@
 //! What functions, operators, filters and tests are called, and which variables are those of JSON.
 
+use std::collections::HashSet;
+
 use super::{Expression, Node};
 
 /// A function that makes a text of texts.
@@ -68,6 +70,12 @@ pub(super) static SUMS: [Operator; 2] = [Operator("+"), Operator("-")];
 pub(super) static PRODUCTS: [Operator; 4] = [Operator("//"), Operator("*"), Operator("/"), Operator("%")];
 pub(super) static POWER: Operator = Operator("**");
 
+/// Every operator.
+#[cfg(test)]
+pub(in super::super) fn operators() -> impl Iterator<Item = &'static Operator> {
+    COMPARISONS.iter().chain(&SUMS).chain(&PRODUCTS).chain([&IN, &POWER])
+}
+
 /// A filter or a test.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct Call {
@@ -78,11 +86,11 @@ pub(in super::super) struct Call {
     /// Whether it is a test.
     pub(in super::super) is_test: bool,
     /// How many values it must be given beside its own.
-    pub(super) least: usize,
+    pub(in super::super) least: usize,
     /// How many of these may be given by their place.
-    pub(super) placed: usize,
+    pub(in super::super) placed: usize,
     /// What values are called that may be given by name, in the order in which it takes them.
-    pub(super) values: &'static [&'static str],
+    pub(in super::super) values: &'static [&'static str],
 }
 
 const fn filter(name: &'static str, least: usize, placed: usize, values: &'static [&'static str]) -> Call {
@@ -95,7 +103,7 @@ const fn test(name: &'static str, others: &'static [&'static str], values: usize
 }
 
 /// The empty name is that of values without one.
-static CALLS: [Call; 54] = [
+pub(in super::super) static CALLS: [Call; 54] = [
     filter("abs", 0, 0, &[]),
     filter("bool", 0, 0, &[]),
     filter("capitalize", 0, 0, &[]),
@@ -171,17 +179,17 @@ impl Call {
 
 /// The first variable that is read where nothing has set it, by what is written alone.
 pub(super) fn undeclared(nodes: &[Node]) -> Option<&str> {
-    look(nodes, &mut vec![Vec::new()])
+    look(nodes, &mut vec![HashSet::new()])
 }
 
-fn look<'a>(nodes: &'a [Node], known: &mut Vec<Vec<&'a str>>) -> Option<&'a str> {
+fn look<'a>(nodes: &'a [Node], known: &mut Vec<HashSet<&'a str>>) -> Option<&'a str> {
     for node in nodes {
         let found = match node {
             Node::Text(_) => None,
             Node::Print(expression) => variable(expression, known),
             Node::Set(name, value) => {
                 let found = variable(value, known);
-                known.last_mut()?.push(name);
+                known.last_mut()?.insert(name);
                 found
             }
             Node::If(branches, otherwise) => {
@@ -205,16 +213,16 @@ fn look<'a>(nodes: &'a [Node], known: &mut Vec<Vec<&'a str>>) -> Option<&'a str>
 }
 
 /// What is set below a condition is not known behind it.
-fn nested<'a>(nodes: &'a [Node], known: &mut Vec<Vec<&'a str>>) -> Option<&'a str> {
-    known.push(Vec::new());
+fn nested<'a>(nodes: &'a [Node], known: &mut Vec<HashSet<&'a str>>) -> Option<&'a str> {
+    known.push(HashSet::new());
     let found = look(nodes, known);
     known.pop();
     found
 }
 
-fn variable<'a>(expression: &'a Expression, known: &[Vec<&'a str>]) -> Option<&'a str> {
+fn variable<'a>(expression: &'a Expression, known: &[HashSet<&'a str>]) -> Option<&'a str> {
     if let Expression::Variable(name) = expression {
-        return (!known.iter().flatten().any(|known| known == name)).then_some(&**name);
+        return (!known.iter().any(|known| known.contains(&**name))).then_some(&**name);
     }
     let mut found = None;
     expression.parts(&mut |part| found = found.or_else(|| variable(part, known)));

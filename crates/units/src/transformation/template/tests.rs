@@ -89,6 +89,7 @@ fn what_is_not_served_is_refused_with_its_place_and_a_remedy() {
     let calls = "{{ ".to_owned() + &"raw_string(".repeat(1000) + "'a'" + &")".repeat(1000) + " }}";
     let ifs = "{% if a %}".repeat(1000) + &"{% endif %}".repeat(1000);
     let chain = "{{ a".to_owned() + &" | upper".repeat(1000) + " }}";
+    let many = "{{ a }}".repeat(4097);
     let sought = format!("{{{{ replace_with_string(header('a'), '{}', 'b') }}}}", "c".repeat(257));
     let cases = [
         ("a{{", "at character 2, {{ begins an expression that does not end"),
@@ -145,6 +146,7 @@ fn what_is_not_served_is_refused_with_its_place_and_a_remedy() {
         (&calls, "16 deep"),
         (&ifs, "16 deep"),
         (&chain, "256 parts"),
+        (&many, "4096 parts"),
         (&sought, "257 bytes"),
     ];
     for (template, why) in cases {

@@ -6,6 +6,8 @@ use super::{Expression, Refusal, refusal};
 const MOST_WHOLE: i64 = 1 << 53;
 /// The most operators, filters and values of one expression.
 const MOST_PARTS: usize = 256;
+/// The same of all of a template. A program has fewer instructions, but parentheses count here too.
+const MOST_PARTS_TOGETHER: usize = 4096;
 
 /// A place in a template.
 pub(super) struct Cursor<'a> {
@@ -17,11 +19,13 @@ pub(super) struct Cursor<'a> {
     open: usize,
     /// How many parts stand there so far.
     parts: usize,
+    /// How many stand in all of the template so far.
+    together: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(template: &'a str) -> Self {
-        Self { template, at: 0, loops: 0, open: 0, parts: 0 }
+        Self { template, at: 0, loops: 0, open: 0, parts: 0, together: 0 }
     }
 
     /// Goes on from `at`, behind braces that begin at `open`.
@@ -154,6 +158,11 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn count(&mut self, at: usize) -> Result<(), Refusal> {
         self.parts += 1;
+        self.together += 1;
+        if self.together > MOST_PARTS_TOGETHER {
+            let why = format!("the template has more than {MOST_PARTS_TOGETHER} parts");
+            return refusal(at.min(self.open), why, "leave some out");
+        }
         if self.parts <= MOST_PARTS {
             return Ok(());
         }
