@@ -62,7 +62,7 @@ end
 -- Pays for one that is read, the same way.
 local function pay_number(state, text)
   local power = string.match(text, "[eE]([+-]?%d+)$") or 0
-  step(state, (#text > 20 and #text or 0) + math.min(math.abs(tonumber(power)), 400) / 4)
+  step(state, (#text > 20 and #text or 0) + math.min(math.abs(tonumber(power)), 400) / 2)
 end
 
 -- A number with a fraction. It has an exponent where the point would stand in front of `least` or behind `most`, which
