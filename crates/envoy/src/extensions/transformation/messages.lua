@@ -149,9 +149,11 @@ end
 -- Statuses of responses that shall have no body. Envoy sends one on all the same where a backend sends it.
 local BARE = { ["204"] = true, ["205"] = true, ["304"] = true }
 
-local function lacks_body(handle)
-  local buffer = handle:body()
-  return not buffer or buffer:length() == 0
+local function lacks_body(handle, state)
+  state.buffer = handle:body()
+  -- Those from before are gone where it was waited for.
+  state.headers = handle:headers()
+  return not state.buffer or state.buffer:length() == 0
 end
 
 local function on_response(handle, state)
@@ -162,7 +164,7 @@ local function on_response(handle, state)
   local how, status = needs(all[3]), state.headers:get(":status")
   if how then
     -- A filter before has answered where nothing was kept.
-    state.bare = not kept or kept.head ~= "no" or tonumber(status) < 200 or BARE[status] and lacks_body(handle)
+    state.bare = not kept or kept.head ~= "no" or tonumber(status) < 200 or BARE[status] and lacks_body(handle, state)
     if not state.bare then read_body(handle, state, how) end
   end
   change(handle, state, make(state, all[3]))

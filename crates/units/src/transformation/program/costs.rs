@@ -14,11 +14,11 @@ const BODY_BYTES: u32 = 131_072;
 /// How often the machine says what it did.
 const EVERY: u32 = 1_000;
 /// Instructions of the machine that one message takes at most.
-const MOST_INSTRUCTIONS: u64 = 30_000_000;
+const MOST_INSTRUCTIONS: u64 = 15_000_000;
 /// Bytes that functions of the machine read and make.
-const MOST_BYTES: u64 = 4_000_000;
+const MOST_BYTES: u64 = 2_500_000;
 /// Bytes of memory that are taken, garbage included.
-const MOST_MEMORY: u64 = 40_000_000;
+const MOST_MEMORY: u64 = 8_000_000;
 
 /// Counts what functions of texts read and make: what is done there is no instruction.
 const COUNTED: &str = r#"
