@@ -109,9 +109,14 @@
 {{- if not .Values.xds.certificateSecret }}
 # And the authority that proxies trust: made by the leader, rotated, read by all replicas.
 {{- end }}
-# And records, which outlive a process: objects that are set aside because Portcullis fails on them. They are found by their
-# label, and a right to list or to create cannot be confined to names; it reaches no further than this namespace.
+# And a record, which outlives a process: objects that are set aside because Portcullis fails on them.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, list, watch, create, update, delete]
+  resourceNames: [portcullis-logins, portcullis-quarantine{{ if not .Values.xds.certificateSecret }}, portcullis-xds-authority{{ end }}]
+  verbs: [get, update]
+# Records are found by their label, and somebody may delete one. A right to list or to create cannot be confined to names; it
+# reaches no further than this namespace, and changes nothing that is there.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [list, watch, create]
 {{- end -}}

@@ -1,6 +1,7 @@
 //! Records as Secrets in the controller's namespace, which have the label `portcullis.dev/record: KIND`.
 //!
-//! It takes the rights to get, list, watch, create, update and delete Secrets there.
+//! It takes the rights to list, watch and create Secrets there, and to get and update those that are records; to delete them, what
+//! only people do.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
