@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use records::{Quarantine, RecordKind, Store, StoreError, Unreadable, format, quarantine::NAME, store::MAX_BYTES};
 use tokio::{
     sync::{mpsc, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::engine_task::{Aside, StoredQuarantine};
@@ -17,6 +17,8 @@ const KIND: RecordKind = RecordKind::Quarantine;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one waits after a failure: the first time, and at most.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// So long the engine, which serves nothing meanwhile, waits at its start for a place that does not answer.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A record as it was read: none where there is none yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +36,20 @@ enum ReadError {
     Unreadable(#[from] Unreadable),
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,
+}
+
+impl ReadError {
+    /// Whether the same may be read later, with nobody's help.
+    fn may_pass(&self) -> bool {
+        !matches!(self, Self::Unreadable(_))
+    }
+}
+
+/// What failed the last time, in words.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    Read(String),
+    Write(String),
 }
 
 async fn read(store: &impl Store) -> Result<Read, ReadError> {
@@ -55,13 +71,14 @@ pub(super) async fn keep(
     mut leads: watch::Receiver<bool>,
     told: mpsc::Sender<StoredQuarantine>,
 ) {
-    let (mut known, mut failure) = (None, None::<String>);
+    let started = Instant::now();
+    let (mut known, mut failure) = (None, None::<Failure>);
     let (mut number, mut wait) = (0, None::<Duration>);
     loop {
         let mut failed = None;
         match read(&store).await {
             Ok(read) => {
-                if known.as_ref() != Some(&read) || failure.is_some() {
+                if known.as_ref() != Some(&read) || matches!(failure, Some(Failure::Read(_))) {
                     number += 1;
                     let quarantine = Ok(read.quarantine.clone());
                     if told.send(StoredQuarantine { number, quarantine }).await.is_err() {
@@ -70,38 +87,53 @@ pub(super) async fn keep(
                     (known, failure) = (Some(read), None);
                 }
             }
-            Err(error) => failed = Some(error),
+            // What may be read the next time is waited for.
+            Err(error) if known.is_none() && error.may_pass() && started.elapsed() < PATIENCE => {
+                tracing::warn!(%error, "what is set aside cannot be read: nothing is served meanwhile");
+                failed = Some(None);
+            }
+            Err(error) => failed = Some(Some(Failure::Read(error.to_string()))),
         }
         // What the engine wants is of use once it knows what is stored.
         let wanted = aside.borrow_and_update().clone();
+        let leads_now = *leads.borrow_and_update();
         if failed.is_none()
-            && *leads.borrow_and_update()
             && wanted.number == number
             && let Some(Read { version, quarantine }) = &known
         {
             let wanted = quarantine.with(&wanted.entries, Timestamp::now()).within(MAX_BYTES);
-            if wanted != *quarantine {
-                match write(&store, &wanted, version.as_deref()).await {
+            if leads_now && wanted != *quarantine {
+                failed = match write(&store, &wanted, version.as_deref()).await {
                     Ok(_) => {
                         tracing::info!(objects = wanted.entries.len(), "what is set aside is stored");
-                        wait = None;
+                        (wait, failure) = (None, None);
                         continue;
                     }
-                    Err(ReadError::Store(StoreError::Conflict)) => continue,
-                    Err(error) => failed = Some(error),
+                    // Others write too: all the same one waits before one reads again.
+                    Err(ReadError::Store(StoreError::Conflict)) => Some(None),
+                    Err(error) => Some(Some(Failure::Write(error.to_string()))),
+                };
+            } else if failure.take().is_some() {
+                // What could not be written need not be any more.
+                number += 1;
+                let quarantine = Ok(quarantine.clone());
+                if told.send(StoredQuarantine { number, quarantine }).await.is_err() {
+                    return;
                 }
             }
         }
-        wait = match failed.map(|error| error.to_string()) {
+        wait = match failed {
             None => None,
             Some(why) => {
-                if failure.as_ref() != Some(&why) {
+                if let Some(why) = why.filter(|why| failure.as_ref() != Some(why)) {
+                    let (Failure::Read(words) | Failure::Write(words)) = &why;
                     tracing::warn!(
-                        why,
+                        why = words,
                         "what is set aside cannot be read or stored; it holds as long as this process lives"
                     );
-                    number += 1;
-                    if told.send(StoredQuarantine { number, quarantine: Err(why.clone()) }).await.is_err() {
+                    // What cannot be written is known none the less.
+                    number += u64::from(matches!(why, Failure::Read(_)));
+                    if told.send(StoredQuarantine { number, quarantine: Err(words.clone()) }).await.is_err() {
                         return;
                     }
                     failure = Some(why);
@@ -127,9 +159,15 @@ pub(super) async fn keep(
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::{
+        collections::BTreeMap,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
 
-    use records::{Entry, folder::Folder};
+    use records::{Entry, Stored, folder::Folder};
 
     use super::*;
 
@@ -178,6 +216,77 @@ mod tests {
 
         fn wants(&self, number: u64, names: &[&str]) {
             self.aside.send_replace(Aside { number, entries: entries(names) });
+        }
+    }
+
+    /// A place that cannot be written, or not be read at first.
+    struct Failing {
+        folder: Folder,
+        reads: AtomicUsize,
+        writes: Arc<AtomicUsize>,
+        unread: usize,
+        conflict: bool,
+    }
+
+    impl Store for Failing {
+        async fn list(&self, kind: RecordKind) -> Result<Vec<Stored>, StoreError> {
+            if self.reads.fetch_add(1, Ordering::SeqCst) < self.unread {
+                return Err(StoreError::Other("not now".to_owned()));
+            }
+            self.folder.list(kind).await
+        }
+
+        async fn replace(&self, _: RecordKind, _: &str, _: Vec<u8>, _: Option<&str>) -> Result<Stored, StoreError> {
+            self.writes.fetch_add(1, Ordering::SeqCst);
+            Err(if self.conflict { StoreError::Conflict } else { StoreError::Other("read-only".to_owned()) })
+        }
+
+        async fn delete(&self, _: RecordKind, _: &str, _: &str) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        async fn changed(&self, _: RecordKind) {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_cannot_be_written_is_asked_ever_more_seldom() {
+        for conflict in [false, true] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let writes = Arc::new(AtomicUsize::new(0));
+            let (reads, unread) = (AtomicUsize::new(0), 0);
+            let store =
+                Failing { folder: Folder::new(folder.path()), reads, writes: Arc::clone(&writes), unread, conflict };
+            let (aside, wanted) = watch::channel(Aside::default());
+            let (_leads, leading) = watch::channel(true);
+            let (sender, mut told) = mpsc::channel(1);
+            tokio::spawn(keep(store, wanted, leading, sender));
+            let number = told.recv().await.expect("it works").number;
+            aside.send_replace(Aside { number, entries: entries(&["a"]) });
+            let told = timeout(Duration::from_mins(10), async {
+                let told = told.recv().await;
+                pending::<()>().await;
+                told
+            });
+            assert!(told.await.is_err());
+            let writes = writes.load(Ordering::SeqCst);
+            assert!((6..20).contains(&writes), "{writes} in ten minutes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_does_not_answer_at_first_is_waited_for() {
+        for (unread, is_read) in [(3, true), (1000, false)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (reads, writes) = (AtomicUsize::new(0), Arc::default());
+            let store = Failing { folder: Folder::new(folder.path()), reads, writes, unread, conflict: false };
+            let (_aside, wanted) = watch::channel(Aside::default());
+            let (_leads, leading) = watch::channel(false);
+            let (sender, mut told) = mpsc::channel(1);
+            tokio::spawn(keep(store, wanted, leading, sender));
+            let told = timeout(3 * PATIENCE, told.recv()).await.expect("in time").expect("it works");
+            assert_eq!(told.quarantine.is_ok(), is_read);
         }
     }
 
