@@ -173,6 +173,7 @@ impl EngineTask {
             Source::Cluster(cluster) => cluster.is_complete() && !self.awaits_login_seed,
         };
         let loaded = loaded && !self.awaits_records;
+        self.guarded.set_complete(loaded);
         // Until everything was read nothing is served, and what is made of a part of it is made anew by the next part.
         if loaded || !questions.is_empty() {
             self.settle();

@@ -6,9 +6,13 @@
 //! from the records ([`records::Quarantine`]), so that every replica comes to the same.
 //!
 //! * A row that panicked and that nothing closes: of the objects that it has read, the youngest is set aside, then the next,
-//!   until no such row is left. Then each but the last is tried again, so that who was only young is let go.
+//!   until no such row is left. Then each that may be innocent is tried again, so that who was only young is let go.
 //! * A panic outside of rows leaves no translator to go on with: one is built anew from what was there before, and what came
-//!   since is added by halves, older objects first, until what panics stands alone.
+//!   since is added by halves, older objects first, until what panics stands alone. After `MOST` of them, what is left is set
+//!   aside together, and tried again later.
+//!
+//! What stays in force is never less than its owner had: only a version that its owner wrote and that was sound, and the newest
+//! of those. Where none is known, what a policy targets is closed. What stands in the place of an object is no version of it.
 //!
 //! Nothing is published while that lasts, and proxies are served on.
 
@@ -25,16 +29,16 @@ use std::{
     time::Instant,
 };
 
-use api::{Object, ObjectId};
+use api::{Kind, Object, ObjectId};
 use ir::Settings;
 use jiff::Timestamp;
 use records::{Entry, Quarantine, quarantine::digest};
 use translate::{Change, Changes, Shared, Translator, Unended};
 
 use standing::Standing;
-use watchdog::Watchdog;
+use watchdog::{Suspects, Watchdog};
 
-/// How many objects are set aside for one fault before it is left as it is.
+/// How many objects are looked for before what is left is set aside together, and for how many a fault is left as it is.
 const MOST: usize = 16;
 
 /// The translator, and what is set aside.
@@ -47,15 +51,19 @@ pub struct Guarded {
     entries: BTreeMap<ObjectId, Entry>,
     /// Those of `entries` that are stored.
     stored: BTreeSet<ObjectId>,
-    /// What is not settled yet: what was in force before.
-    before: BTreeMap<ObjectId, Option<Shared>>,
+    /// What another release has set aside, until it is sound in this one.
+    inherited: BTreeMap<ObjectId, Entry>,
+    /// Whether all objects were read once: before, one that is not there may come yet.
+    is_complete: bool,
+    /// What is not settled yet.
+    before: BTreeMap<ObjectId, Before>,
     /// Faults against which nothing helped.
     hopeless: BTreeSet<String>,
     /// When a translator was last built anew.
     searched: Option<Instant>,
     watchdog: Option<Watchdog>,
     /// What waits until everything else was settled, since the process died of something like it.
-    suspects: watchdog::Suspects,
+    suspects: Suspects,
     waiting: BTreeMap<ObjectId, (Option<Object>, u64)>,
     /// Whether an object of them is tried by itself.
     alone: bool,
@@ -70,6 +78,23 @@ struct Aside {
     /// As its owner wrote it.
     object: Object,
     stands: Standing,
+}
+
+/// An object before it changed.
+#[derive(Debug)]
+struct Before {
+    /// What was in force.
+    object: Option<Shared>,
+    /// The version that may stay in force: one that its owner wrote, and that is sound.
+    kept: Option<Object>,
+}
+
+/// An object that was set aside to see whether that helps, and what it was before.
+struct Tried {
+    object: Object,
+    entry: Option<Entry>,
+    /// Whether it was set aside already, and with which version in force.
+    aside: Option<Option<Object>>,
 }
 
 /// A panic outside of rows.
@@ -101,11 +126,13 @@ impl Guarded {
             aside: BTreeMap::new(),
             entries: BTreeMap::new(),
             stored: BTreeSet::new(),
+            inherited: BTreeMap::new(),
+            is_complete: true,
             before: BTreeMap::new(),
             hopeless: BTreeSet::new(),
             searched: None,
             watchdog: None,
-            suspects: watchdog::Suspects::default(),
+            suspects: Suspects::default(),
             waiting: BTreeMap::new(),
             alone: false,
             computed: 0,
@@ -131,7 +158,8 @@ impl Guarded {
             Change::Put(object) => (object.id(), Some(object)),
             Change::Remove(id) => (id, None),
         };
-        if self.suspects.contains(&id) {
+        // Without its class everything would be somebody else's, and prove nothing.
+        if self.suspects.contains(&id) && id.kind != Kind::GatewayClass {
             self.waiting.insert(id, (object, version));
         } else {
             self.admit(&id, object, version);
@@ -139,28 +167,49 @@ impl Guarded {
     }
 
     fn admit(&mut self, id: &ObjectId, object: Option<Object>, version: u64) {
-        self.before.entry(id.clone()).or_insert_with(|| self.translator.object(id));
+        if !self.before.contains_key(id) {
+            self.before.insert(id.clone(), self.now(id));
+        }
         let Some(object) = object else {
             self.versions.remove(id);
             self.let_go(id);
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.end();
+            }
             return self.put(id, None);
         };
         self.versions.insert(id.clone(), version);
         let held = self.entries.get(id).filter(|entry| entry.holds(&object, Timestamp::now()));
         match held {
+            // It comes back, and what was in force meanwhile stays so.
+            Some(entry) if entry.over => {
+                let (kept, fault) = (self.kept(id), entry.fault.clone());
+                self.set_aside(object, kept, fault);
+            }
+            // All replicas follow what is stored.
             Some(entry) => {
-                let kept = self.aside.get(id).and_then(|aside| aside.stands.kept().cloned()).or_else(|| entry.kept());
+                let kept = entry.kept().or_else(|| self.kept(id).filter(|_| !self.stored.contains(id)));
                 self.stand(object, kept);
             }
             None => {
                 self.let_go(id);
                 if self.is_guilty(&object) {
-                    let kept = self.recorded(id);
+                    let kept = self.kept(id).or_else(|| self.recorded(&object));
                     return self.set_aside(object, kept, "the process died of it".to_owned());
                 }
                 self.put(id, Some(object));
             }
         }
+    }
+
+    /// An object as it is at the moment.
+    fn now(&self, id: &ObjectId) -> Before {
+        let object = self.translator.object(id);
+        let kept = match self.aside.get(id) {
+            Some(aside) => aside.stands.kept().cloned(),
+            None => object.as_ref().map(Shared::object),
+        };
+        Before { object, kept }
     }
 
     /// Whether a process died of the object as it is.
@@ -174,9 +223,11 @@ impl Guarded {
         guilty == Some(true)
     }
 
-    /// The version that stayed in force of an object that was set aside until now.
-    fn recorded(&self, id: &ObjectId) -> Option<Object> {
-        self.entries.get(id).filter(|entry| !entry.over).and_then(Entry::kept)
+    /// The version that stays in force by what is recorded: of an object that is set aside, or that another release failed on.
+    fn recorded(&self, object: &Object) -> Option<Object> {
+        let id = object.id();
+        let own = self.entries.get(&id).and_then(Entry::kept);
+        own.or_else(|| self.inherited.get(&id).and_then(|entry| entry.inherited(object)))
     }
 
     /// An object is in force as it is written.
@@ -184,9 +235,9 @@ impl Guarded {
         let change = object.clone().map_or_else(|| Change::Remove(id.clone()), Change::Put);
         let applied = caught(|| self.translator.apply(change));
         if let (Err(Panicked(words)), Some(object)) = (applied, object) {
-            // What is written equals nothing, so the table has what it had.
-            let kept = self.translator.object(id).map(|shared| shared.object());
-            self.set_aside(object, kept, format!("reading it: {words}"));
+            tracing::error!(%id, words, "a panic while the object was read");
+            let kept = self.kept(id).or_else(|| self.recorded(&object));
+            self.set_aside(object, kept, "reading it".to_owned());
         }
     }
 
@@ -208,9 +259,18 @@ impl Guarded {
         self.stand(object, kept);
     }
 
-    /// Has what stands in the place of an object be in force.
+    /// Has what stands in the place of an object be in force. Where nothing may it stays as it is written.
     fn stand(&mut self, object: Object, kept: Option<Object>) {
         let (id, stands) = (object.id(), Standing::of(&object, kept));
+        if !stands.is_possible(id.kind) {
+            tracing::error!(%id, "cannot be set aside: it stays as it is written");
+            self.entries.remove(&id);
+            self.let_go(&id);
+            if caught(|| self.translator.apply(Change::Put(object))).is_err() {
+                tracing::error!(%id, "cannot be written: it stays as it was");
+            }
+            return;
+        }
         let change = stands.object().map_or_else(|| Change::Remove(id.clone()), Change::Put);
         if caught(|| self.translator.apply(change)).is_err() {
             tracing::error!(%id, "what stands in its place cannot be written either: it stays as it was");
@@ -225,10 +285,9 @@ impl Guarded {
     pub fn settle(&mut self) -> Changes {
         self.computed = 0;
         self.settle_what_came();
-        if !self.waiting.is_empty() {
+        if self.is_complete {
             self.admit_suspects();
         }
-        self.suspects = watchdog::Suspects::default();
         let changes = caught(|| self.translator.take_changes()).unwrap_or_else(|panicked| {
             self.search(&panicked);
             self.translator.take_changes()
@@ -248,31 +307,60 @@ impl Guarded {
         if !self.entries.is_empty() {
             let now = Timestamp::now();
             for (id, entry) in &mut self.entries {
-                entry.over = !self.aside.contains_key(id);
+                if self.aside.contains_key(id) {
+                    entry.over = false;
+                } else if self.versions.contains_key(id) {
+                    entry.end();
+                }
             }
-            self.entries.retain(|id, entry| self.aside.contains_key(id) || entry.is_recent(now));
+            let is_complete = self.is_complete;
+            let is_of_use =
+                |id: &ObjectId, entry: &Entry| !is_complete || entry.is_recent(now) || self.waiting.contains_key(id);
+            self.entries.retain(|id, entry| self.aside.contains_key(id) || is_of_use(id, entry));
         }
+        self.inherited.retain(|id, _| self.aside.contains_key(id) || !self.versions.contains_key(id));
+    }
+
+    /// Whether all objects were read once.
+    pub fn set_complete(&mut self, is_complete: bool) {
+        self.is_complete = is_complete;
     }
 
     /// Those that the process may have died of, a few at a time, so that it is known of which if it dies again.
     fn admit_suspects(&mut self) {
+        let suspects = std::mem::take(&mut self.suspects);
         let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
         waiting.sort_by(|(a, (_, first)), (b, (_, second))| (first, a).cmp(&(second, b)));
-        let (objects, size) = (waiting.len(), self.suspects.at_a_time());
-        tracing::warn!(
-            objects,
-            size,
-            "the process died while it took in one of these: they come last, so many at a time"
-        );
-        self.alone = size == 1;
-        let mut waiting = waiting.into_iter().peekable();
-        while waiting.peek().is_some() {
-            for (id, (object, version)) in waiting.by_ref().take(size) {
-                self.admit(&id, object, version);
+        if !waiting.is_empty() {
+            let objects = waiting.len();
+            tracing::warn!(objects, "the process died while it took in one of these: they come last, a few at a time");
+        }
+        let (alone, many): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(id, _)| suspects.alone.contains(id));
+        let mut left = Suspects { alone: alone.iter().map(|(id, _)| id.clone()).collect(), all: false };
+        for (is_alone, waiting) in [(false, many), (true, alone)] {
+            self.alone = is_alone;
+            let mut waiting = waiting.into_iter().peekable();
+            while waiting.peek().is_some() {
+                for (id, (object, version)) in waiting.by_ref().take(if is_alone { 1 } else { watchdog::NAMED }) {
+                    left.alone.remove(&id);
+                    self.admit(&id, object, version);
+                }
+                left.all = !is_alone && waiting.peek().is_some();
+                self.suspect(&left);
+                self.settle_what_came();
             }
-            self.settle_what_came();
         }
         self.alone = false;
+        if suspects != Suspects::default() {
+            self.suspect(&Suspects::default());
+        }
+    }
+
+    /// These are tried next, should the process die.
+    fn suspect(&mut self, left: &Suspects) {
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.suspect(left);
+        }
     }
 
     fn settle_watched(&mut self) -> Result<(), Panicked> {
@@ -301,8 +389,14 @@ impl Guarded {
 
     /// Sets aside who is to blame for faults that no table ends.
     fn blame(&mut self) {
-        let mut tried: Vec<(ObjectId, Object)> = Vec::new();
-        let mut last = 0;
+        if !self.hopeless.is_empty() {
+            let unended: BTreeSet<_> =
+                self.translator.unended().iter().map(|unended| unended.fault.to_string()).collect();
+            self.hopeless.retain(|fault| unended.contains(fault));
+        }
+        let mut tried: BTreeMap<ObjectId, Tried> = BTreeMap::new();
+        let mut order: Vec<ObjectId> = Vec::new();
+        let mut last: Vec<ObjectId> = Vec::new();
         loop {
             let unended = self.curable();
             if unended.is_empty() {
@@ -311,71 +405,85 @@ impl Guarded {
             let mut culprits = BTreeMap::new();
             for Unended { fault, objects } in &unended {
                 if let Some(id) = self.youngest(objects) {
-                    culprits.entry(id).or_insert_with(|| format!("{} at {}", fault.row(), fault.place()));
+                    let table = fault.row().split('(').next().unwrap_or_default();
+                    culprits.entry(id).or_insert_with(|| format!("{table} at {}", fault.place()));
                 }
             }
             if culprits.is_empty() || tried.len() + culprits.len() > MOST {
                 return self.give_up(tried);
             }
-            last = culprits.len();
+            last = culprits.keys().cloned().collect();
             for (id, fault) in culprits {
                 let Some((object, kept)) = self.written(&id) else { continue };
-                if tried.iter().all(|(other, _)| *other != id) {
-                    tried.push((id, object.clone()));
+                if !tried.contains_key(&id) {
+                    order.push(id.clone());
+                    let aside = self.aside.get(&id).map(|aside| aside.stands.kept().cloned());
+                    let entry = self.entries.get(&id).cloned();
+                    tried.insert(id, Tried { object: object.clone(), entry, aside });
                 }
                 self.set_aside(object, kept, fault);
             }
             self.settle_or_search();
         }
-        // Who was only young is none to blame. The last ones ended it.
-        let innocent = tried.len().saturating_sub(last);
-        for (id, object) in tried.into_iter().take(innocent) {
-            let Some(aside) = self.aside.get(&id) else { continue };
-            let (kept, entry) = (aside.stands.kept().cloned(), self.entries.remove(&id));
-            self.let_go(&id);
-            self.put(&id, Some(object.clone()));
+        // Who was only young is none to blame. Who came last and alone ended it.
+        for id in order {
+            let (Some(tried), Some(aside)) = (tried.remove(&id), self.aside.get(&id)) else { continue };
+            if *last == [id.clone()] {
+                continue;
+            }
+            let (object, kept) = (tried.object.clone(), aside.stands.kept().cloned());
+            let entry = self.entries.get(&id).cloned();
+            self.restore(&id, tried);
             self.settle_or_search();
-            if !self.aside.contains_key(&id) && !self.curable().is_empty() {
-                self.entries.extend(entry.map(|entry| (id.clone(), entry)));
+            if !self.curable().is_empty() {
+                self.entries.extend(entry.map(|entry| (id, entry)));
                 self.stand(object, kept);
                 self.settle_or_search();
             }
         }
     }
 
+    /// An object is again what it was before it was tried.
+    fn restore(&mut self, id: &ObjectId, Tried { object, entry, aside }: Tried) {
+        match entry {
+            Some(entry) => self.entries.insert(id.clone(), entry),
+            None => self.entries.remove(id),
+        };
+        if let Some(kept) = aside {
+            return self.stand(object, kept);
+        }
+        self.let_go(id);
+        self.put(id, Some(object));
+    }
+
     /// The youngest of objects that can be set aside, or set aside further.
     fn youngest(&self, objects: &[ObjectId]) -> Option<ObjectId> {
         let able = objects.iter().filter(|id| {
-            let stands = self.aside.get(*id).map(|aside| &aside.stands);
-            stands.is_none_or(|stands| stands.kept().is_some())
-                && Standing::is_possible(id.kind, self.kept(id).is_some())
+            let further = self.aside.get(*id).is_none_or(|aside| aside.stands.kept().is_some());
+            further && self.written(id).is_some_and(|(object, kept)| Standing::of(&object, kept).is_possible(id.kind))
         });
         able.max_by_key(|id| (self.versions.get(*id), *id)).cloned()
     }
 
-    /// What was in force before an object changed that is not settled yet; none of one that came, or did not change, or of
-    /// which that stands in its place already.
+    /// What may stay in force of an object that is not settled yet; none of one that did not change.
     fn kept(&self, id: &ObjectId) -> Option<Object> {
-        if self.aside.contains_key(id) {
-            return None;
-        }
-        self.before.get(id)?.as_ref().map(Shared::object)
+        self.before.get(id)?.kept.clone()
     }
 
-    /// An object as its owner wrote it, and what shall stay in force of it.
+    /// An object as its owner wrote it, and what shall stay in force of it: nothing of one that is set aside further.
     fn written(&self, id: &ObjectId) -> Option<(Object, Option<Object>)> {
-        match self.aside.get(id) {
-            Some(aside) => Some((aside.object.clone(), None)),
-            None => Some((self.translator.object(id)?.object(), self.kept(id).or_else(|| self.recorded(id)))),
+        if let Some(aside) = self.aside.get(id) {
+            return Some((aside.object.clone(), None));
         }
+        let object = self.translator.object(id)?.object();
+        let kept = self.kept(id).or_else(|| self.recorded(&object));
+        Some((object, kept))
     }
 
     /// Nothing helped: what hangs on the fault stays as it was.
-    fn give_up(&mut self, tried: Vec<(ObjectId, Object)>) {
-        for (id, object) in tried {
-            self.entries.remove(&id);
-            self.let_go(&id);
-            self.put(&id, Some(object));
+    fn give_up(&mut self, tried: BTreeMap<ObjectId, Tried>) {
+        for (id, tried) in tried {
+            self.restore(&id, tried);
         }
         self.settle_or_search();
         let unended = self.translator.unended();
@@ -387,6 +495,8 @@ impl Guarded {
 
     /// Takes over what is stored: what others have set aside is set aside here, and what was forgotten is tried again.
     pub fn set_stored(&mut self, stored: &Quarantine) {
+        let others = stored.of_other_releases().into_iter();
+        self.inherited.extend(others.filter(|(id, _)| !self.versions.contains_key(id)));
         let stored = stored.by_object();
         let forgotten: Vec<_> = self.stored.iter().filter(|id| !stored.contains_key(id)).cloned().collect();
         for id in forgotten {

@@ -48,11 +48,15 @@ pub struct Entry {
     /// Tells the object from a later one of its name; empty where none is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The hash of what is read of the object: see [`digest`].
+    /// The number of the last change of its spec; 0 where nobody counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: i64,
+    /// The hash of what is read of the object: see [`digest`]. Empty of an object of which it is not known whether it fails:
+    /// it is tried again.
     pub content: String,
     /// The release that panicked.
     pub release: String,
-    /// What panicked, and where in the source.
+    /// What panicked, and where in the source; nothing that an object says.
     pub fault: String,
     /// Since when this version is set aside.
     pub since: Timestamp,
@@ -67,6 +71,21 @@ pub struct Entry {
     /// The version that was in force before and stays so, as a manifest, which takes its place also in another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Value>,
+}
+
+fn is_zero(generation: &i64) -> bool {
+    *generation == 0
+}
+
+/// An object as it is recorded that stays in force: none unless it can be read back as it is, and is sound. What is less than
+/// its owner wrote, such as a policy of which only the targets are known, would be wider in another process.
+pub fn kept_manifest(object: &Object) -> Option<Value> {
+    let manifest = object.manifest()?;
+    let read = api::decode(manifest.clone()).ok()?.object;
+    let violations = api::violations(object);
+    // A rule of a route that is refused is refused again; a policy that is refused closes what it targets anyway.
+    let is_sound = api::violations(&read) == violations && (violations.is_empty() || !object.kind().is_policy());
+    (is_sound && digest(&read) == digest(object)).then_some(manifest)
 }
 
 /// A hash of what is read of an object: of its content, not of its status or its version. Nor of its age, which a file that
@@ -115,6 +134,7 @@ impl Entry {
             namespace: namespace.to_string(),
             name: name.to_string(),
             uid: object.metadata().map(|metadata| metadata.uid.to_string()).unwrap_or_default(),
+            generation: object.metadata().map_or(0, |metadata| metadata.generation),
             content,
             release: RELEASE.to_owned(),
             fault,
@@ -122,8 +142,15 @@ impl Entry {
             versions,
             until: wait.and_then(|wait| now.checked_add(wait).ok()),
             over: false,
-            kept: kept.and_then(Object::manifest),
+            kept: kept.and_then(kept_manifest),
         }
+    }
+
+    /// The same of an object that may be innocent: it is tried again, after a wait.
+    #[must_use]
+    pub fn unproven(self) -> Self {
+        let until = self.until.or_else(|| self.since.checked_add(FIRST_WAIT).ok());
+        Self { content: String::new(), until, ..self }
     }
 
     /// The object; none of a kind that this release does not know.
@@ -132,9 +159,26 @@ impl Entry {
         Some(ObjectId::new(*kind, self.namespace.as_str(), self.name.as_str()))
     }
 
-    /// What stays in force, if anything does and can be read.
+    /// What stays in force, if anything does and can be read. Of an object that is not set aside any more nothing does: a
+    /// newer version was in force since.
     pub fn kept(&self) -> Option<Object> {
-        api::decode(self.kept.clone()?).ok().map(|decoded| decoded.object)
+        let kept = self.kept.clone().filter(|_| !self.over)?;
+        let object = api::decode(kept).ok()?.object;
+        kept_manifest(&object).is_some().then_some(object)
+    }
+
+    /// The object is not set aside any more.
+    pub fn end(&mut self) {
+        self.over = true;
+        self.kept = None;
+    }
+
+    /// What stays in force of an object on which another release failed too, as long as it says the same.
+    pub fn inherited(&self, object: &Object) -> Option<Object> {
+        let metadata = object.metadata()?;
+        let is_same =
+            metadata.generation > 0 && metadata.generation == self.generation || self.content == digest(object);
+        self.kept().filter(|_| is_same && *metadata.uid == *self.uid)
     }
 
     /// By which people name it.
@@ -180,6 +224,14 @@ impl Quarantine {
     pub fn by_object(&self) -> BTreeMap<ObjectId, Entry> {
         let ours = self.entries.iter().filter(|entry| entry.release == RELEASE);
         ours.filter_map(|entry| Some((entry.object()?, entry.clone()))).collect()
+    }
+
+    /// The entries of other releases by object, the newest of each that has something that stays in force.
+    pub fn of_other_releases(&self) -> BTreeMap<ObjectId, Entry> {
+        let mut others: Vec<_> = self.entries.iter().filter(|entry| entry.release != RELEASE && !entry.over).collect();
+        others.retain(|entry| entry.kept.is_some());
+        others.sort_by_key(|entry| entry.since);
+        others.into_iter().filter_map(|entry| Some((entry.object()?, entry.clone()))).collect()
     }
 
     /// What shall be stored where this is: the entries of this release are those of `ours`, and of other releases those
@@ -265,6 +317,44 @@ mod tests {
     fn what_stays_in_force_comes_back_as_it_was() {
         let entry = Entry::new(&route("/bad"), String::new(), Some(&route("/good")), None, at(0));
         assert_eq!(entry.kept(), Some(route("/good")));
+    }
+
+    #[test]
+    fn what_is_less_than_its_owner_wrote_is_not_recorded_as_what_stays_in_force() {
+        let manifest = json!({
+            "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy", "metadata": {"namespace": "apps", "name": "p"},
+            "spec": {
+                "targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r"}],
+                "timeouts": {"request": "5s"},
+            },
+        });
+        let policy = api::decode(manifest).expect("a policy").object;
+        assert!(kept_manifest(&policy).is_some());
+        let targets = policy.targets_only(api::Violation::without_value("spec", "is set aside")).expect("a policy");
+        assert!(targets.manifest().is_some());
+        assert_eq!(kept_manifest(&targets), None);
+    }
+
+    #[test]
+    fn what_stays_in_force_goes_on_to_another_release_while_the_object_says_the_same() {
+        let mut entry = Entry::new(&route("/bad"), String::new(), Some(&route("/good")), None, at(0));
+        assert_eq!(entry.inherited(&route("/bad")), Some(route("/good")));
+        assert_eq!(entry.inherited(&route("/other")), None);
+        entry.uid = "another".to_owned();
+        assert_eq!(entry.inherited(&route("/bad")), None);
+        entry.uid = String::new();
+        entry.end();
+        assert_eq!((entry.inherited(&route("/bad")), entry.kept()), (None, None));
+    }
+
+    #[test]
+    fn who_may_be_innocent_is_tried_again_after_a_wait() {
+        let entry = entry("/a", None, 0).unproven();
+        assert!(entry.holds(&route("/a"), at(9)) && !entry.holds(&route("/a"), at(10)));
+        let again = Entry::new(&route("/a"), String::new(), None, Some(&entry), at(11)).unproven();
+        let third = Entry::new(&route("/a"), String::new(), None, Some(&again), at(22)).unproven();
+        let fourth = Entry::new(&route("/a"), String::new(), None, Some(&third), at(33)).unproven();
+        assert_eq!((third.until, fourth.until), (Some(at(32)), Some(at(53))));
     }
 
     #[test]

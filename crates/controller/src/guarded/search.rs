@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::ObjectId;
+use api::{Kind, ObjectId};
 use translate::{Change, Shared};
 
 use super::{Guarded, MOST, Panicked, caught};
@@ -30,9 +30,12 @@ impl Guarded {
         }
         self.searched = Some(Instant::now());
         let mut changed: Vec<_> = self.before.keys().map(|id| (id.clone(), self.translator.object(id))).collect();
-        let before = self.before.clone();
+        let before = self.before.iter().map(|(id, before)| (id.clone(), before.object.clone())).collect();
+        // A class that cannot be set aside is no suspect: others are tried with it.
+        let is_fixed = |id: &ObjectId| id.kind == Kind::GatewayClass && self.kept(id).is_none();
+        let is_there_before = !changed.iter().any(|(id, shared)| is_fixed(id) && shared.is_some());
         self.translator = self.translator.anew(&before);
-        if self.settle_watched().is_err() {
+        if !is_there_before || self.settle_watched().is_err() {
             // What is to blame was there before: all objects are suspects.
             let objects = self.translator.objects();
             changed = objects.into_iter().map(|(id, shared)| (id, Some(shared))).chain(changed).collect();
@@ -40,8 +43,9 @@ impl Guarded {
             self.translator = self.translator.anew(&nothing);
             self.settle_watched().unwrap_or_else(|Panicked(words)| give_up(&words));
         }
-        // One wins that is older.
-        changed.sort_by_cached_key(|(id, _)| (self.versions.get(id).copied(), id.clone()));
+        // One wins that is older, but nothing is of ours without its class.
+        changed
+            .sort_by_cached_key(|(id, _)| (id.kind != Kind::GatewayClass, self.versions.get(id).copied(), id.clone()));
         let mut found = 0;
         self.add(&changed, &mut found, words);
     }
@@ -66,21 +70,53 @@ impl Guarded {
         match wanted {
             [(id, Some(shared))] => {
                 *found += 1;
-                if *found > MOST {
+                self.leave(id, shared, &before);
+                if !self.aside.contains_key(id) {
                     give_up(words);
                 }
-                let kept = before.get(id).and_then(Option::as_ref).map(Shared::object);
-                self.set_aside(shared.object(), kept, "a panic outside of rows".to_owned());
                 self.settle_watched().unwrap_or_else(|Panicked(words)| give_up(&words));
             }
             // That it is gone is what panics: it stays.
             [(id, None)] => tracing::error!(%id, "that it is deleted makes this program panic: it stays in force"),
+            // Each further one would be looked for while everybody waits: all that are left come later.
+            more if *found >= MOST && more.iter().any(|(_, shared)| shared.is_some()) => {
+                let (there, gone): (Vec<_>, Vec<_>) = more.iter().cloned().partition(|(_, shared)| shared.is_some());
+                tracing::error!(
+                    objects = there.len(),
+                    "more objects may be to blame: they are set aside, and tried again later"
+                );
+                for (id, shared) in there.iter().filter_map(|(id, shared)| Some((id, shared.as_ref()?))) {
+                    self.leave(id, shared, &before);
+                    if let Some(entry) = self.entries.get_mut(id) {
+                        *entry = entry.clone().unproven();
+                    }
+                }
+                self.settle_watched().unwrap_or_else(|Panicked(words)| give_up(&words));
+                self.add(&gone, found, words);
+            }
             more => {
                 let (older, younger) = more.split_at(more.len() / 2);
                 self.add(older, found, words);
                 self.add(younger, found, words);
             }
         }
+    }
+}
+
+impl Guarded {
+    /// Sets an object aside that cannot be added to what there is.
+    fn leave(&mut self, id: &ObjectId, shared: &Shared, before: &BTreeMap<ObjectId, Option<Shared>>) {
+        // What stood in its place already is no version of its own.
+        let (object, kept) = match self.aside.get(id) {
+            Some(aside) => (aside.object.clone(), None),
+            None => {
+                let object = shared.object();
+                let kept = before.get(id).and_then(Option::as_ref).and_then(|_| self.kept(id));
+                let kept = kept.or_else(|| self.recorded(&object));
+                (object, kept)
+            }
+        };
+        self.set_aside(object, kept, "a panic outside of rows".to_owned());
     }
 }
 

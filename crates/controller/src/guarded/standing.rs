@@ -3,6 +3,7 @@
 use std::fmt;
 
 use api::{Kind, Object, Violation};
+use records::quarantine::kept_manifest;
 
 /// What stands in the place of an object.
 #[derive(Debug)]
@@ -20,7 +21,9 @@ impl Standing {
     pub(super) fn of(object: &Object, kept: Option<Object>) -> Self {
         let why = || Violation::without_value("spec", "is set aside, since this release of Portcullis fails on it");
         // What cannot be recorded would be another one in another process.
-        let is_it = |kept: &Object| kept.metadata().map(|of| &of.uid) == object.metadata().map(|of| &of.uid);
+        let is_it = |kept: &Object| {
+            kept.metadata().map(|of| &of.uid) == object.metadata().map(|of| &of.uid) && kept_manifest(kept).is_some()
+        };
         if let Some(mut kept) = kept.filter(|kept| !kept.kind().is_built_in() && is_it(kept)) {
             if let (Some(kept), Some(metadata)) = (kept.metadata_mut(), object.metadata()) {
                 kept.creation_timestamp = metadata.creation_timestamp;
@@ -35,10 +38,10 @@ impl Standing {
         Self::Targets(targets)
     }
 
-    /// Whether an object of this kind can be set aside, with an older version or without: without its class everything of
-    /// it would be somebody else's.
-    pub(super) fn is_possible(kind: Kind, kept: bool) -> bool {
-        kept || kind != Kind::GatewayClass
+    /// Whether this can stand in the place of an object of this kind: without its class everything of it would be somebody
+    /// else's.
+    pub(super) fn is_possible(&self, kind: Kind) -> bool {
+        kind != Kind::GatewayClass || !matches!(self, Self::Nothing)
     }
 
     /// The older version.

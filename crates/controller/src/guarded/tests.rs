@@ -1,5 +1,6 @@
 //! Objects on which the translation fails: they are set aside, others are served, and it is the same everywhere.
 
+mod mended;
 mod sweep;
 
 use std::collections::BTreeMap;

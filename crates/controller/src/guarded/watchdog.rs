@@ -4,9 +4,10 @@
 //! * A thread ends the process if one settling takes longer than it may.
 //! * The names of the objects that are being settled stand in a file meanwhile. A process that finds such a file at its start
 //!   takes in those objects last, after all others: a few at a time if there were many, and else each by itself, with its
-//!   name in the file. Who stands there alone when the process dies again is set aside by the next one. So a process dies
-//!   three times at most, wherever the object comes from and however many there are; no other process has to be started for
-//!   that, which would need the memory once more.
+//!   name in the file. Who stands there alone when the process dies again is set aside by the next one; who was not tried yet
+//!   stays suspect. So a process dies three times at most of one object, wherever it comes from and however many there are,
+//!   and once or twice more of each further one; no other process has to be started for that, which would need the memory
+//!   once more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,36 +27,24 @@ use serde::{Deserialize, Serialize};
 use translate::Shared;
 
 /// More objects than these are not named.
-const NAMED: usize = 256;
+pub(super) const NAMED: usize = 256;
 /// How often the clock is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 /// The file.
 const FILE: &str = "settling.json";
 
 /// What a process may have died of that was here before.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Suspects {
-    /// Nothing.
-    #[default]
-    Nobody,
-    /// One of all objects.
-    All,
-    /// One of these.
-    These(BTreeSet<ObjectId>),
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Suspects {
+    /// Each of these is tried by itself.
+    pub(super) alone: BTreeSet<ObjectId>,
+    /// Whether any other object may be it.
+    pub(super) all: bool,
 }
 
 impl Suspects {
     pub(super) fn contains(&self, id: &ObjectId) -> bool {
-        match self {
-            Self::Nobody => false,
-            Self::All => true,
-            Self::These(ids) => ids.contains(id),
-        }
-    }
-
-    /// How many of them are tried together.
-    pub(super) fn at_a_time(&self) -> usize {
-        if *self == Self::All { NAMED } else { 1 }
+        self.all || self.alone.contains(id)
     }
 }
 
@@ -79,6 +68,9 @@ struct Settling {
     objects: Vec<Named>,
     /// Whether there are more than are named.
     more: bool,
+    /// Who was not tried yet since a process died before: each of these by itself, and whether any other.
+    waiting: Vec<Named>,
+    others: bool,
     /// The hash of the object, if it is one that is tried by itself since a process died before.
     tried: Option<String>,
     /// Those of which processes died, as they were then.
@@ -93,13 +85,8 @@ impl Settling {
             self.objects.clear();
         }
         let guilty = self.guilty.iter().filter_map(|(named, digest)| Some((object(named)?, digest.clone()))).collect();
-        let ids: BTreeSet<_> = self.objects.iter().filter_map(object).collect();
-        let suspects = match (self.more, ids.is_empty()) {
-            (true, _) => Suspects::All,
-            (false, true) => Suspects::Nobody,
-            (false, false) => Suspects::These(ids),
-        };
-        (suspects, guilty)
+        let alone = self.objects.iter().chain(&self.waiting).filter_map(object).collect();
+        (Suspects { alone, all: self.more || self.others }, guilty)
     }
 }
 
@@ -112,6 +99,8 @@ pub struct Watchdog {
     start: Instant,
     limit: Duration,
     suspects: Suspects,
+    /// Of them, those that are not taken in yet.
+    waiting: Suspects,
     guilty: BTreeMap<ObjectId, String>,
     is_written: bool,
 }
@@ -155,7 +144,8 @@ impl Watchdog {
             })?;
         }
         let file = folder.map(|folder| folder.join(FILE));
-        Ok(Self { file, due, start, limit, suspects, guilty, is_written: false })
+        let waiting = suspects.clone();
+        Ok(Self { file, due, start, limit, suspects, waiting, guilty, is_written: false })
     }
 
     /// What the last process may have died of, once.
@@ -171,6 +161,14 @@ impl Watchdog {
     /// Nobody blames it any more.
     pub(super) fn acquit(&mut self, id: &ObjectId) {
         self.guilty.remove(id);
+    }
+
+    /// These are not taken in yet.
+    pub(super) fn suspect(&mut self, waiting: &Suspects) {
+        self.waiting.clone_from(waiting);
+        if *waiting == Suspects::default() {
+            self.write(Settling::default());
+        }
     }
 
     /// These objects are being settled from now on; `alone` if it is one that is tried by itself, after a death.
@@ -207,7 +205,9 @@ impl Watchdog {
     fn write(&self, settling: Settling) {
         let Some(file) = &self.file else { return };
         let guilty = self.guilty.iter().map(|(id, digest)| (named(id), digest.clone())).collect();
-        let text = serde_json::to_vec(&Settling { guilty, ..settling }).map_err(io::Error::other);
+        let waiting = self.waiting.alone.iter().map(named).collect();
+        let text = serde_json::to_vec(&Settling { guilty, waiting, others: self.waiting.all, ..settling })
+            .map_err(io::Error::other);
         // Not flushed to the disk: that the process dies takes nothing from the system's memory.
         if let Err(error) = text.and_then(|text| fs::write(file, text)) {
             tracing::warn!(%error, file = %file.display(), "what is being settled cannot be named");
@@ -225,6 +225,10 @@ mod tests {
         ObjectId::new(Kind::HttpRoute, "apps", name)
     }
 
+    fn these(names: &[&str]) -> Suspects {
+        Suspects { alone: names.iter().map(|name| route(name)).collect(), all: false }
+    }
+
     fn start(folder: &std::path::Path) -> Watchdog {
         Watchdog::start(Duration::ZERO, Some(folder.to_owned()), |_| {}).expect("a folder")
     }
@@ -233,22 +237,44 @@ mod tests {
     fn what_was_being_settled_is_suspect_and_what_was_settled_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut first = start(folder.path());
-        assert_eq!(first.suspects(), Suspects::Nobody);
+        assert_eq!(first.suspects(), Suspects::default());
         let (a, b) = (route("a"), route("b"));
         first.begin([(&a, None), (&b, None)].into_iter(), false);
-        assert_eq!(start(folder.path()).suspects(), Suspects::These([route("a"), route("b")].into()));
+        assert_eq!(start(folder.path()).suspects(), these(&["a", "b"]));
         first.end();
-        assert_eq!(start(folder.path()).suspects(), Suspects::Nobody);
+        assert_eq!(start(folder.path()).suspects(), Suspects::default());
         let many: Vec<_> = (0..=NAMED).map(|n| route(&n.to_string())).collect();
         first.begin(many.iter().map(|id| (id, None)), false);
-        assert_eq!(start(folder.path()).suspects(), Suspects::All);
+        assert_eq!(start(folder.path()).suspects(), Suspects { all: true, ..Suspects::default() });
+    }
+
+    #[test]
+    fn others_stay_suspect_until_each_was_tried() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b, c, d) = (route("a"), route("b"), route("c"), route("d"));
+        start(folder.path()).begin([(&a, None), (&b, None), (&c, None)].into_iter(), false);
+        // The next one begins with what is no suspect, and dies of that.
+        let mut second = start(folder.path());
+        second.begin([(&d, None)].into_iter(), false);
+        assert_eq!(start(folder.path()).suspects(), these(&["a", "b", "c", "d"]));
+        // It tries one by itself, and dies of that.
+        second.suspect(&these(&["b", "c"]));
+        second.write(Settling { objects: vec![named(&a)], tried: Some("hash".to_owned()), ..Settling::default() });
+        let mut third = start(folder.path());
+        assert_eq!((third.suspects(), third.guilty().len()), (these(&["b", "c"]), 1));
+        third.suspect(&Suspects::default());
+        assert_eq!(start(folder.path()).suspects(), Suspects::default());
+        // Of very many, those that were taken in together are suspect, and those that were not reached.
+        third.suspect(&Suspects { all: true, ..these(&["c"]) });
+        third.begin([(&a, None)].into_iter(), false);
+        assert_eq!(start(folder.path()).suspects(), Suspects { all: true, ..these(&["a", "c"]) });
     }
 
     #[test]
     fn a_file_that_was_cut_short_suspects_nobody() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(FILE), "{\"objects\":[[\"HTTPRoute\",").expect("written");
-        assert_eq!(start(folder.path()).suspects(), Suspects::Nobody);
+        assert_eq!(start(folder.path()).suspects(), Suspects::default());
     }
 
     #[test]
@@ -258,7 +284,10 @@ mod tests {
             Settling { objects: vec![named(&route("a"))], tried: Some("hash".to_owned()), ..Settling::default() };
         start(folder.path()).write(tried);
         let mut second = start(folder.path());
-        assert_eq!((second.suspects(), second.guilty()), (Suspects::Nobody, &[(route("a"), "hash".to_owned())].into()));
+        assert_eq!(
+            (second.suspects(), second.guilty()),
+            (Suspects::default(), &[(route("a"), "hash".to_owned())].into())
+        );
         // It stays so over further settlings and processes.
         let b = route("b");
         second.begin([(&b, None)].into_iter(), false);
