@@ -23,7 +23,7 @@ mod tests;
 pub mod watchdog;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map},
     ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
@@ -93,8 +93,10 @@ struct Before {
 struct Tried {
     object: Object,
     entry: Option<Entry>,
-    /// Whether it was set aside already, and with which version in force.
-    aside: Option<Option<Object>>,
+    /// Whether it was set aside already.
+    is_aside: bool,
+    /// The version that stayed in force then.
+    kept: Option<Object>,
 }
 
 /// A panic outside of rows.
@@ -313,10 +315,10 @@ impl Guarded {
                     entry.end();
                 }
             }
-            let is_complete = self.is_complete;
-            let is_of_use =
-                |id: &ObjectId, entry: &Entry| !is_complete || entry.is_recent(now) || self.waiting.contains_key(id);
-            self.entries.retain(|id, entry| self.aside.contains_key(id) || is_of_use(id, entry));
+            // One that is not there may come yet.
+            if self.is_complete && self.waiting.is_empty() {
+                self.entries.retain(|id, entry| self.aside.contains_key(id) || entry.is_recent(now));
+            }
         }
         self.inherited.retain(|id, _| self.aside.contains_key(id) || !self.versions.contains_key(id));
     }
@@ -336,6 +338,7 @@ impl Guarded {
             tracing::warn!(objects, "the process died while it took in one of these: they come last, a few at a time");
         }
         let (alone, many): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(id, _)| suspects.alone.contains(id));
+        self.is_complete = false;
         let mut left = Suspects { alone: alone.iter().map(|(id, _)| id.clone()).collect(), all: false };
         for (is_alone, waiting) in [(false, many), (true, alone)] {
             self.alone = is_alone;
@@ -351,6 +354,7 @@ impl Guarded {
             }
         }
         self.alone = false;
+        self.is_complete = true;
         if suspects != Suspects::default() {
             self.suspect(&Suspects::default());
         }
@@ -415,11 +419,15 @@ impl Guarded {
             last = culprits.keys().cloned().collect();
             for (id, fault) in culprits {
                 let Some((object, kept)) = self.written(&id) else { continue };
-                if !tried.contains_key(&id) {
-                    order.push(id.clone());
-                    let aside = self.aside.get(&id).map(|aside| aside.stands.kept().cloned());
-                    let entry = self.entries.get(&id).cloned();
-                    tried.insert(id, Tried { object: object.clone(), entry, aside });
+                if let btree_map::Entry::Vacant(vacant) = tried.entry(id.clone()) {
+                    let aside = self.aside.get(&id);
+                    vacant.insert(Tried {
+                        object: object.clone(),
+                        entry: self.entries.get(&id).cloned(),
+                        is_aside: aside.is_some(),
+                        kept: aside.and_then(|aside| aside.stands.kept().cloned()),
+                    });
+                    order.push(id);
                 }
                 self.set_aside(object, kept, fault);
             }
@@ -444,12 +452,12 @@ impl Guarded {
     }
 
     /// An object is again what it was before it was tried.
-    fn restore(&mut self, id: &ObjectId, Tried { object, entry, aside }: Tried) {
+    fn restore(&mut self, id: &ObjectId, Tried { object, entry, is_aside, kept }: Tried) {
         match entry {
             Some(entry) => self.entries.insert(id.clone(), entry),
             None => self.entries.remove(id),
         };
-        if let Some(kept) = aside {
+        if is_aside {
             return self.stand(object, kept);
         }
         self.let_go(id);

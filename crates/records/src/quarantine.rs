@@ -49,7 +49,7 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The number of the last change of its spec; 0 where nobody counts.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub generation: i64,
     /// The hash of what is read of the object: see [`digest`]. Empty of an object of which it is not known whether it fails:
     /// it is tried again.
@@ -71,10 +71,6 @@ pub struct Entry {
     /// The version that was in force before and stays so, as a manifest, which takes its place also in another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Value>,
-}
-
-fn is_zero(generation: &i64) -> bool {
-    *generation == 0
 }
 
 /// An object as it is recorded that stays in force: none unless it can be read back as it is, and is sound. What is less than

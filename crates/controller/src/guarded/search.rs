@@ -79,20 +79,21 @@ impl Guarded {
             // That it is gone is what panics: it stays.
             [(id, None)] => tracing::error!(%id, "that it is deleted makes this program panic: it stays in force"),
             // Each further one would be looked for while everybody waits: all that are left come later.
-            more if *found >= MOST && more.iter().any(|(_, shared)| shared.is_some()) => {
-                let (there, gone): (Vec<_>, Vec<_>) = more.iter().cloned().partition(|(_, shared)| shared.is_some());
+            more if *found >= MOST && more.iter().any(|one| self.is_new(one)) => {
+                // What stands in the place of others already is not taken from them unproven.
+                let (new, others): (Vec<_>, Vec<_>) = more.iter().cloned().partition(|one| self.is_new(one));
                 tracing::error!(
-                    objects = there.len(),
+                    objects = new.len(),
                     "more objects may be to blame: they are set aside, and tried again later"
                 );
-                for (id, shared) in there.iter().filter_map(|(id, shared)| Some((id, shared.as_ref()?))) {
+                for (id, shared) in new.iter().filter_map(|(id, shared)| Some((id, shared.as_ref()?))) {
                     self.leave(id, shared, &before);
                     if let Some(entry) = self.entries.get_mut(id) {
                         *entry = entry.clone().unproven();
                     }
                 }
                 self.settle_watched().unwrap_or_else(|Panicked(words)| give_up(&words));
-                self.add(&gone, found, words);
+                self.add(&others, found, words);
             }
             more => {
                 let (older, younger) = more.split_at(more.len() / 2);
@@ -104,6 +105,11 @@ impl Guarded {
 }
 
 impl Guarded {
+    /// Whether this is an object that is not set aside yet.
+    fn is_new(&self, (id, shared): &(ObjectId, Option<Shared>)) -> bool {
+        shared.is_some() && !self.aside.contains_key(id)
+    }
+
     /// Sets an object aside that cannot be added to what there is.
     fn leave(&mut self, id: &ObjectId, shared: &Shared, before: &BTreeMap<ObjectId, Option<Shared>>) {
         // What stood in its place already is no version of its own.

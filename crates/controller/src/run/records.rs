@@ -246,7 +246,7 @@ mod tests {
         }
 
         async fn changed(&self, _: RecordKind) {
-            pending().await
+            pending::<()>().await;
         }
     }
 
