@@ -1,11 +1,23 @@
 //! What a process gives up before it becomes an Envoy that judges.
 //!
 //! It reads what tenants wrote, so it is treated as one that they have taken over: it can reach nobody, start nothing, and leave
-//! nothing behind. It may use one second of CPU time after the other only as long as whoever started it says.
+//! nothing behind. Landlock keeps it from files and other processes, seccomp from what that does not know of. Capabilities stay
+//! what they were, and memory has no bound: whoever starts it has a container with a limit, and is not root. It may use one second of CPU time after the other only as long as whoever started it says.
 
-use std::{collections::BTreeMap, ffi::OsStr, io, os::unix::process::CommandExt, process::Command};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::Command,
+};
 
-use libc::c_long;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+use libc::{c_int, c_long};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -17,16 +29,23 @@ pub const MAX_CPU_SECONDS: u64 = 60;
 /// How many files a process may have open. Envoy has some twenty.
 const MAX_OPEN_FILES: u64 = 64;
 
-/// Becomes `program`, confined, with no environment, for as long as the process `parent` lives, which started this one. Returns
-/// only if that fails.
-pub fn exec(parent: u32, program: &OsStr, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Error {
-    if let Err(error) = confine(parent) {
+/// What an Envoy reads besides itself: libraries, certificates of authorities, and how many processors there are. There is nothing of anybody in them, and
+/// nothing of other processes, its own included.
+const READ: &[&str] =
+    &["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/dev/null", "/dev/urandom"];
+
+/// Becomes `program`, confined, with no environment, for as long as the process `parent` lives, which started this one. If the
+/// last argument names a file, it may read that. Returns only if that fails.
+pub fn exec(parent: u32, program: &OsStr, arguments: &[OsString]) -> io::Error {
+    let files =
+        arguments.last().map(Path::new).filter(|path| path.is_absolute()).into_iter().chain([Path::new(program)]);
+    if let Err(error) = confine(parent, files) {
         return io::Error::other(format!("cannot confine a process: {error}"));
     }
     Command::new(program).args(arguments).env_clear().current_dir("/").exec()
 }
 
-fn confine(parent: u32) -> io::Result<()> {
+fn confine<'a>(parent: u32, files: impl Iterator<Item = &'a Path>) -> io::Result<()> {
     // Of all that runs beside it, the kernel shall take this first. Where there is no /proc, it takes the largest.
     let _: io::Result<()> = std::fs::write("/proc/self/oom_score_adj", "1000");
     // Nobody waits for it when whoever started it is gone.
@@ -42,9 +61,28 @@ fn confine(parent: u32) -> io::Result<()> {
     ] {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
+    if enclose(files).map_err(io::Error::other)? == RulesetStatus::NotEnforced {
+        return Err(io::Error::other(
+            "the kernel has no Landlock, without which it could reach other processes and files",
+        ));
+    }
     let filter = filter().map_err(io::Error::other)?;
     // This sets no_new_privs, too.
     seccompiler::apply_filter(&filter).map_err(io::Error::other)
+}
+
+/// Has the kernel keep the process from all files but these and what every Envoy reads, and from what other processes have in
+/// memory, whoever it runs as. What older kernels do not know of this, they leave out.
+fn enclose<'a>(files: impl Iterator<Item = &'a Path>) -> Result<RulesetStatus, RulesetError> {
+    let abi = ABI::V6;
+    let paths = READ.iter().map(Path::new).chain(files);
+    let ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .add_rules(path_beneath_rules(paths, AccessFs::from_read(abi)))?;
+    Ok(ruleset.restrict_self()?.ruleset)
 }
 
 /// System calls that are answered as if the kernel did not have them.
@@ -71,7 +109,28 @@ const DENIED: &[c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_unshare,
     libc::SYS_setns,
-    // Files other than reading them; what is written has no room by the limits.
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_open,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // Files other than reading them. How they are opened by this one cannot be seen here.
+    libc::SYS_openat2,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_fchmodat2,
     libc::SYS_unlinkat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
@@ -129,6 +188,10 @@ const DENIED_HERE: &[c_long] = &[
     libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
+    libc::SYS_creat,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[c_long] = &[];
@@ -145,21 +208,49 @@ fn of_other_abi() -> impl Iterator<Item = c_long> {
     std::iter::empty()
 }
 
+/// `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`
+const SIGNALS: [u64; 3] = [8, 10, 15];
+/// `FIOSETOWN`, `SIOCSPGRP`
+const SIGNALS_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
+
 /// The filter. It ends a process that calls by another architecture's numbers.
 fn filter() -> Result<BpfProgram, seccompiler::Error> {
     let own = getpid().as_raw_nonzero().get();
     #[expect(clippy::cast_sign_loss, reason = "it is compared as 32 bits, and above zero")]
     let own = own as u64;
-    let when = |operator, value| {
-        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
-        Ok::<_, seccompiler::BackendError>(vec![SeccompRule::new(vec![condition])?])
+    let when = |argument, operator, value| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let all_of = |flags: c_int| SeccompCmpOp::MaskedEq(u64::from(flags.unsigned_abs()));
+    // Opens that may write, make or empty a file; each has the flags in another place.
+    let writes = |argument| {
+        let flags = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
+        let rule = |flag: c_int| when(argument, all_of(flag), u64::from(flag.unsigned_abs()));
+        flags.into_iter().map(rule).collect::<Result<Vec<_>, _>>()
+    };
+    let one_of = |argument, values: &[u64]| {
+        values.iter().map(|value| when(argument, SeccompCmpOp::Eq, *value)).collect::<Result<Vec<_>, _>>()
     };
     let always = DENIED.iter().chain(DENIED_HERE).copied().chain(of_other_abi());
     let mut rules: BTreeMap<_, _> = always.map(|call| (call, Vec::new())).collect();
-    rules.insert(libc::SYS_clone, when(SeccompCmpOp::MaskedEq(u64::from(libc::CLONE_THREAD.unsigned_abs())), 0)?);
+    rules.insert(libc::SYS_clone, vec![when(0, all_of(libc::CLONE_THREAD), 0)?]);
+    rules.insert(libc::SYS_openat, writes(2)?);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_open, writes(1)?);
+    // Limits of its own it may read. A pointer is none where both halves are.
+    let any = |argument| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+        SeccompRule::new(vec![condition])
+    };
+    rules.insert(libc::SYS_prlimit64, vec![when(0, SeccompCmpOp::Ne, 0)?, any(2)?]);
+    rules.insert(libc::SYS_setrlimit, Vec::new());
+    // Signals that others are sent when something comes in.
+    rules.insert(libc::SYS_fcntl, one_of(1, &SIGNALS)?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &SIGNALS_BY_IOCTL)?);
     // A process that ends itself says why by the signal.
-    rules.insert(libc::SYS_kill, when(SeccompCmpOp::Ne, own)?);
-    rules.insert(libc::SYS_tgkill, when(SeccompCmpOp::Ne, own)?);
+    rules.insert(libc::SYS_kill, vec![when(0, SeccompCmpOp::Ne, own)?]);
+    rules.insert(libc::SYS_tgkill, vec![when(0, SeccompCmpOp::Ne, own)?]);
     let absent = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, absent, std::env::consts::ARCH.try_into()?)?;
     Ok(filter.try_into()?)

@@ -75,6 +75,7 @@ mod code {
     pub(super) const OUT_OF_MEMORY: u8 = 4;
     pub(super) const STALLED: u8 = 5;
     pub(super) const UNAVAILABLE: u8 = 6;
+    pub(super) const ENDED: u8 = 7;
     pub(super) const HELLO: u8 = 255;
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn answer(answer: &Answer) -> Bytes {
                 Outcome::TooExpensive => (code::TOO_EXPENSIVE, ""),
                 Outcome::OutOfMemory => (code::OUT_OF_MEMORY, ""),
                 Outcome::Stalled => (code::STALLED, ""),
+                Outcome::Ended(how) => (code::ENDED, how.as_str()),
                 Outcome::Unavailable(why) => (code::UNAVAILABLE, why.as_str()),
             };
             (*id, code, words)
@@ -126,6 +128,7 @@ pub(crate) fn read_answer(mut frame: Bytes) -> io::Result<Answer> {
         code::TOO_EXPENSIVE => Outcome::TooExpensive,
         code::OUT_OF_MEMORY => Outcome::OutOfMemory,
         code::STALLED => Outcome::Stalled,
+        code::ENDED => Outcome::Ended(words()),
         code::UNAVAILABLE => Outcome::Unavailable(words()),
         other => return Err(invalid(format!("an outcome of number {other}"))),
     };
@@ -158,6 +161,7 @@ mod tests {
             Outcome::TooExpensive,
             Outcome::OutOfMemory,
             Outcome::Stalled,
+            Outcome::Ended("exit status: 7".into()),
             Outcome::Unavailable("gone".into()),
         ];
         for said in outcomes.map(|outcome| Answer::Of(u64::MAX, outcome)).into_iter().chain([Answer::Hello(build)]) {

@@ -6,11 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use envoy::{
-    bytes::Row,
-    judged::{Fragment, Kind, Wrapper},
-    route,
-};
+use envoy::judged::{Fragment, Wrapper};
 use ir::settings::Edge;
 
 use crate::{
@@ -19,7 +15,7 @@ use crate::{
     outcome::{Build, Job, Outcome},
     runner::Runner,
     search::{Budget, Found, search},
-    verdict::{How, Part, Refusal, Verdict},
+    verdict::{How, Refusal, Verdict},
 };
 
 /// How many fragments are judged together at most, and how many bytes of them.
@@ -119,31 +115,21 @@ impl Judge {
 
     async fn judge_batch(&self, batch: &[&Fragment], build: &Build, budget: &mut Budget) -> Vec<Verdict> {
         let found = self.search(batch, budget).await;
-        // Whether a row does wrong, or matches what it cannot, is told by one that does nothing.
-        let blamed = found.iter().zip(batch).enumerate().filter(|(_, (found, _))| matches!(found, Found::ToBlame(_)));
-        let closed: Vec<_> = blamed.filter_map(|(at, (_, fragment))| Some((at, closed(fragment)?))).collect();
-        let replacements: Vec<_> = closed.iter().map(|(_, fragment)| fragment).collect();
-        let of_replacements = self.search(&replacements, budget).await;
-        let mut parts: HashMap<_, _> = closed.iter().map(|(at, _)| *at).zip(of_replacements).collect();
-        let verdict = |(at, found)| match found {
+        let verdict = |found| match found {
             Found::Accepted => Verdict::Accepted,
             Found::Unknown(why) => Verdict::Unknown(why),
             Found::ToBlame(outcome) => {
-                let part = match parts.remove(&at) {
-                    None | Some(Found::Accepted) => Part::All,
-                    Some(Found::ToBlame(_)) => Part::Match,
-                    Some(Found::Unknown(why)) => return Verdict::Unknown(why),
-                };
                 let how = match outcome {
                     Outcome::Refused(words) => How::Words(words),
                     Outcome::Crashed(signal) => How::Crash(signal),
                     Outcome::OutOfMemory => How::Memory,
+                    Outcome::Ended(end) => How::End(end),
                     Outcome::TooExpensive | Outcome::Stalled | Outcome::Accepted | Outcome::Unavailable(_) => How::Time,
                 };
-                Verdict::Refused(Arc::new(Refusal { build: build.clone(), how, part }))
+                Verdict::Refused(Arc::new(Refusal { build: build.clone(), how }))
             }
         };
-        found.into_iter().enumerate().map(verdict).collect()
+        found.into_iter().map(verdict).collect()
     }
 
     async fn search(&self, batch: &[&Fragment], budget: &mut Budget) -> Vec<Found> {
@@ -159,14 +145,6 @@ impl Judge {
         // What a thread that panicked left is sound: each verdict is put by one call.
         self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A row that answers 500 to the same requests.
-fn closed(fragment: &Fragment) -> Option<Fragment> {
-    let row = Row { bytes: fragment.bytes.clone(), hash: fragment.hash };
-    // By which status it answers is nothing to whether Envoy takes it.
-    let closed = (fragment.kind == Kind::Row).then(|| route::closed(ir::RouteKind::HttpRoute, &row)).flatten()?;
-    Some(Fragment { kind: Kind::Row, bytes: closed.bytes, hash: closed.hash, asks: Arc::default() })
 }
 
 /// Ranges of what is judged together.
@@ -188,6 +166,8 @@ fn batches(fragments: &[&Fragment]) -> Vec<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use envoy::judged::Kind;
+
     use super::*;
 
     #[test]

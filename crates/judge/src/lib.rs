@@ -29,4 +29,4 @@ pub use outcome::{Build, Job, Outcome};
 pub use process::Launch;
 pub use runner::{Runner, StartError};
 pub use search::Budget;
-pub use verdict::{How, Part, Refusal, Verdict};
+pub use verdict::{How, Refusal, Verdict};

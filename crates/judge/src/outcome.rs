@@ -1,6 +1,6 @@
 //! What one process said.
 
-use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc};
+use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -8,6 +8,11 @@ use crate::words;
 
 /// What Envoy writes before its words where it refuses a configuration.
 const REFUSES: &str = "error initializing configuration";
+
+/// What it writes to its standard output where it takes a configuration.
+fn takes(path: &str) -> String {
+    format!("configuration '{path}' OK")
+}
 
 /// The kernel's signals that mean something here. Their numbers are the same on all architectures that are served.
 mod signal {
@@ -32,6 +37,12 @@ impl Job {
     pub fn cpu_seconds(&self) -> u64 {
         1 + u64::from(self.fragments) / 5_000
     }
+
+    /// How long it may take, whatever it does: 5 s, and 2.5 ms a fragment. One row that waits for nothing holds up the others for
+    /// no longer than that.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(5) + Duration::from_micros(2_500) * self.fragments
+    }
 }
 
 /// What came of a [`Job`].
@@ -49,20 +60,23 @@ pub enum Outcome {
     OutOfMemory,
     /// It was not done in time, though it used little CPU time.
     Stalled,
+    /// It ended in another way, without a word of whether it takes it. What is known of that: one line.
+    Ended(String),
     /// Nobody can say, for this reason: one line.
     Unavailable(String),
 }
 
 impl Outcome {
-    /// What the end of a process means that wrote this to its standard error.
-    pub(crate) fn of(status: ExitStatus, errors: &str) -> Self {
+    /// What the end of a process means that read `path` and wrote this. That it ended well is not enough: what it read may have
+    /// ended it.
+    pub(crate) fn of(status: ExitStatus, path: &str, output: &str, errors: &str) -> Self {
         match (status.code(), status.signal()) {
-            (Some(0), _) => Self::Accepted,
+            (Some(0), _) if output.lines().any(|line| line == takes(path)) => Self::Accepted,
             (Some(1), _) if errors.contains(REFUSES) => Self::Refused(words::of_refusal(errors, REFUSES)),
             (_, Some(signal::XCPU)) => Self::TooExpensive,
             (_, Some(signal::KILL)) => Self::OutOfMemory,
             (_, Some(signal)) => Self::Crashed(signal),
-            _ => Self::Unavailable(words::one_line(&format!("Envoy ended with {status}: {errors}"))),
+            _ => Self::Ended(words::one_line(&format!("{status}: {errors}"))),
         }
     }
 }
@@ -108,19 +122,31 @@ mod tests {
     use super::*;
 
     fn ended(raw: i32, errors: &str) -> Outcome {
-        Outcome::of(ExitStatus::from_raw(raw), errors)
+        said(raw, "", errors)
+    }
+
+    fn said(raw: i32, output: &str, errors: &str) -> Outcome {
+        Outcome::of(ExitStatus::from_raw(raw), "/tmp/x/3.pb", output, errors)
+    }
+
+    #[test]
+    fn an_end_is_an_acceptance_only_where_envoy_says_so() {
+        assert_eq!(said(0, "configuration '/tmp/x/3.pb' OK\n", "a warning"), Outcome::Accepted);
+        for output in ["", "OK", "configuration '/tmp/x/4.pb' OK\n", "x configuration '/tmp/x/3.pb' OK\n"] {
+            assert!(matches!(said(0, output, ""), Outcome::Ended(_)), "{output}");
+        }
+        assert!(matches!(said(7 << 8, "configuration '/tmp/x/3.pb' OK\n", ""), Outcome::Ended(_)));
     }
 
     #[test]
     fn an_end_is_a_refusal_only_where_envoy_says_so() {
         const EXIT_1: i32 = 1 << 8;
-        assert_eq!(ended(0, "a warning"), Outcome::Accepted);
         let logged = "[2026-11-23 17:42:27.027][7][critical][main] [source/server/config_validation/server.cc:76] error \
                       initializing configuration '/tmp/x/3.pb': missing ]: [\n";
         assert_eq!(ended(EXIT_1, logged), Outcome::Refused("missing ]: [".into()));
-        assert!(matches!(ended(EXIT_1, "cannot bind"), Outcome::Unavailable(why) if why.contains("cannot bind")));
+        assert!(matches!(ended(EXIT_1, "cannot bind"), Outcome::Ended(why) if why.contains("cannot bind")));
         let other = ended(2 << 8, "error initializing configuration '/tmp/x/3.pb': no");
-        assert!(matches!(other, Outcome::Unavailable(_)), "{other:?}");
+        assert!(matches!(other, Outcome::Ended(_)), "{other:?}");
     }
 
     #[test]

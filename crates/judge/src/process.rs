@@ -12,9 +12,9 @@ use rustix::{
     process::{Pid, Resource, Rlimit, prlimit},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::unix::pipe,
-    process::{Child, ChildStderr, Command},
+    process::{Child, Command},
     task::JoinHandle,
     time::{Instant, timeout},
 };
@@ -28,7 +28,7 @@ use crate::{
 const START: Duration = Duration::from_secs(10);
 /// Between two looks at whether it does.
 const LOOK: Duration = Duration::from_millis(1);
-/// How much is kept of what it writes to its standard error, in bytes.
+/// How much is kept of what it writes to its standard output and to its standard error, in bytes each.
 const MAX_ERRORS: u64 = 64 << 10;
 
 /// How processes are started.
@@ -43,7 +43,8 @@ pub struct Launch {
     pub envoy: PathBuf,
     /// Where FIFOs are made, for each process one; where none is said, in the folder for temporary files.
     pub folder: Option<PathBuf>,
-    /// How long a process may take from its bootstrap on, whatever it does. It has much less CPU time.
+    /// How long a process may take at most from its bootstrap on, whatever it does. It has much less CPU time, and for few fragments
+    /// it has [less](Job::time).
     pub time: Duration,
 }
 
@@ -55,19 +56,20 @@ impl Launch {
 /// An Envoy that was started ahead and waits for its bootstrap. Dropping it kills it.
 pub(crate) struct Waiting {
     child: Child,
+    output: JoinHandle<String>,
     errors: JoinHandle<String>,
     bootstrap: pipe::Sender,
     time: Duration,
-    /// The FIFO that it reads; removed with this.
-    _fifo: Fifo,
+    /// What it calls its configuration.
+    path: PathBuf,
 }
 
-/// A FIFO, removed when this is dropped.
+/// A FIFO, removed when this is dropped: once both ends are open, nobody else shall find it.
 struct Fifo(PathBuf);
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // The folder goes too, in the end.
+        // The folder goes too, in the end, and nobody guesses the name.
         let _: io::Result<()> = std::fs::remove_file(&self.0);
     }
 }
@@ -83,13 +85,17 @@ impl Waiting {
         let mut command = command(launch);
         command.args(["--mode", "validate", "--log-level", "critical", "--disable-hot-restart", "--concurrency", "1"]);
         command.arg("--config-path").arg(path);
-        let mut child = spawn(command.stdout(Stdio::null()))?;
+        let mut child = spawn(command.stdout(Stdio::piped()))?;
+        let output = tokio::spawn(collect(child.stdout.take()));
         let errors = tokio::spawn(collect(child.stderr.take()));
         let deadline = Instant::now() + START;
         loop {
             // Without a reader this fails, and with one Envoy waits for what is written.
             match pipe::OpenOptions::new().open_sender(&fifo.0) {
-                Ok(bootstrap) => return Ok(Self { child, errors, bootstrap, time: launch.time, _fifo: fifo }),
+                Ok(bootstrap) => {
+                    let path = fifo.0.clone();
+                    return Ok(Self { child, output, errors, bootstrap, time: launch.time, path });
+                }
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {}
                 Err(error) => return Err(format!("cannot open the FIFO of an Envoy: {error}")),
             }
@@ -110,7 +116,7 @@ impl Waiting {
 
     /// Has it judge a bootstrap.
     pub(crate) async fn judge(self, job: &Job) -> Outcome {
-        let Self { mut child, errors, mut bootstrap, time, _fifo } = self;
+        let Self { mut child, output, errors, mut bootstrap, time, path } = self;
         if let Err(error) = limit(&child, job.cpu_seconds()) {
             return Outcome::Unavailable(format!("cannot limit an Envoy: {error}"));
         }
@@ -122,8 +128,8 @@ impl Waiting {
             };
             tokio::join!(feed, child.wait()).1
         };
-        match timeout(time, judged).await {
-            Ok(Ok(status)) => Outcome::of(status, &said(errors).await),
+        match timeout(time.min(job.time()), judged).await {
+            Ok(Ok(status)) => Outcome::of(status, &path.to_string_lossy(), &said(output).await, &said(errors).await),
             Ok(Err(error)) => Outcome::Unavailable(format!("cannot wait for an Envoy: {error}")),
             Err(_) => {
                 // Gone or not, nobody waits for it any more.
@@ -177,8 +183,8 @@ fn limit(child: &Child, seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The beginning of what a process writes to its standard error. What is too much is read all the same, since it waits otherwise.
-async fn collect(errors: Option<ChildStderr>) -> String {
+/// The beginning of what a process writes to one of them. What is too much is read all the same, since it waits otherwise.
+async fn collect(errors: Option<impl AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut errors) = errors {
         // What was read before a failure counts.

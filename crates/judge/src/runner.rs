@@ -1,6 +1,7 @@
 //! Envoys that judge, in processes of this machine.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     io,
     path::Path,
     sync::mpsc as std_mpsc,
@@ -97,15 +98,21 @@ impl Drop for Runner {
     }
 }
 
+/// A name of 128 bits by the keys that the system gives to hash maps. What an Envoy reads could otherwise write for the one that
+/// is started ahead, or say of itself that it is accepted.
+fn unguessable() -> String {
+    let half = || RandomState::new().hash_one(());
+    format!("{:016x}{:016x}", half(), half())
+}
+
 fn folder_in(folder: &Path) -> io::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix(".judge-").tempdir_in(folder)
 }
 
 /// Takes jobs until nobody has any more.
 async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) {
-    let mut names = (0_u64..).map(|number| folder.join(format!("{number}.pb")));
-    let mut next = |launch: &Launch| {
-        let fifo = names.next().unwrap_or_default();
+    let next = |launch: &Launch| {
+        let fifo = folder.join(unguessable() + ".pb");
         let launch = launch.clone();
         async move { Waiting::start(&launch, fifo).await }
     };

@@ -77,8 +77,20 @@ pub(crate) async fn search(
                 continue;
             }
             Some(Outcome::Unavailable(why)) => return unavailable(found, &why),
-            Some(outcome) if range.len() == 1 && is_sound => {
+            Some(outcome @ Outcome::Refused(_)) if range.len() == 1 && is_sound => {
                 found[range.start] = Found::ToBlame(outcome);
+                continue;
+            }
+            // Without words, it may have been what else runs on the machine, or somebody who kills processes: once more, alone.
+            Some(_) if range.len() == 1 && is_sound => {
+                if !budget.spend() {
+                    break;
+                }
+                found[range.start] = match run(range.clone()).await {
+                    Outcome::Accepted => Found::Accepted,
+                    Outcome::Unavailable(why) => return unavailable(found, &why),
+                    outcome => Found::ToBlame(outcome),
+                };
                 continue;
             }
             _ => {}
@@ -204,6 +216,31 @@ mod tests {
         .await;
         assert_eq!(found[..4], vec![Found::Accepted; 4]);
         assert!(found[4..].iter().all(|found| matches!(found, Found::Unknown(why) if why.contains("gone"))));
+    }
+
+    #[tokio::test]
+    async fn what_ends_without_words_is_blamed_only_if_it_does_so_again() {
+        for (outcome, again) in [
+            (Outcome::OutOfMemory, false),
+            (Outcome::OutOfMemory, true),
+            (Outcome::Crashed(11), false),
+            (Outcome::Stalled, false),
+            (Outcome::Ended("exit status: 7".into()), true),
+        ] {
+            let mut budget = Budget { runs: 99, until: Instant::now() + Duration::from_hours(1) };
+            let asked = RefCell::new(0);
+            let found = search(8, &mut budget, async |range: Range<usize>| {
+                if !range.contains(&5) {
+                    return Outcome::Accepted;
+                }
+                *asked.borrow_mut() += usize::from(range.len() == 1);
+                if *asked.borrow() < 2 || again { outcome.clone() } else { Outcome::Accepted }
+            })
+            .await;
+            let expected = if again { Found::ToBlame(outcome.clone()) } else { Found::Accepted };
+            assert_eq!(found[5], expected);
+            assert!(found.iter().enumerate().all(|(at, found)| at == 5 || *found == Found::Accepted));
+        }
     }
 
     #[tokio::test]

@@ -22,8 +22,6 @@ pub struct Refusal {
     pub build: Build,
     /// How.
     pub how: How,
-    /// What of it is to blame.
-    pub part: Part,
 }
 
 /// How a fragment was refused.
@@ -37,15 +35,8 @@ pub enum How {
     Time,
     /// By using up its memory.
     Memory,
-}
-
-/// What of a fragment is to blame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// What it does: a row that answers 500 to the same requests is accepted; and all of what is no row.
-    All,
-    /// A row's match, which nothing can stand in place of.
-    Match,
+    /// By an end without a word of it, such as with an exit status that Envoy does not have. What it wrote may quote the fragment.
+    End(String),
 }
 
 /// `Envoy 1.40.0 refuses it: …`.
@@ -56,6 +47,7 @@ impl fmt::Display for Refusal {
             How::Words(words) => write!(f, "{build} refuses it: {words}"),
             How::Crash(signal) => write!(f, "{build} crashes when it reads it (signal {signal})"),
             How::Time => write!(f, "{build} takes too much time to read it"),
+            How::End(end) => write!(f, "{build} ends without a word when it reads it: {end}"),
             How::Memory => write!(f, "{build} takes too much memory to read it"),
         }
     }

@@ -73,7 +73,9 @@ pub(crate) fn translate(args: Box<cli::Translate>) -> anyhow::Result<ExitCode> {
     problems.iter().try_for_each(|problem| writeln!(std::io::stderr(), "{problem}"))?;
     if let Some(envoy) = args.strict_with {
         let judged = judge::validate(translator.translator_mut(), envoy, &edge)?;
-        judged.iter().try_for_each(|(object, problem)| writeln!(std::io::stderr(), "{object}: {problem}"))?;
+        judged.problems.iter().try_for_each(|(object, problem)| writeln!(std::io::stderr(), "{object}: {problem}"))?;
+        // Who asked for Envoy's word shall not take for it what is none.
+        anyhow::ensure!(judged.unknown == 0, "{} parts of what is sent were not judged", judged.unknown);
     }
     print_document(&Document::of(&translator), args.output)
 }
@@ -105,7 +107,7 @@ pub(crate) fn check(args: Box<cli::Check>) -> anyhow::Result<ExitCode> {
         anyhow::bail!("there is no .yaml, .yml or .json file in {}", paths.join(", "));
     }
     let judged = match args.strict_with {
-        Some(envoy) => judge::validate(translator.translator_mut(), envoy, &edge)?,
+        Some(envoy) => judge::validate(translator.translator_mut(), envoy, &edge)?.problems,
         None => Vec::new(),
     };
     let report = Report::of(&files, &problems, &translator, judged);

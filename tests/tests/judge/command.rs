@@ -144,6 +144,53 @@ fn an_envoy_that_cannot_be_run_fails_the_command_and_one_that_takes_nothing_is_t
     Ok(())
 }
 
+#[test]
+fn translate_prints_nothing_that_was_not_judged() -> Result<()> {
+    let (folder, _) = world()?;
+    let output = portcullis("translate", &Fake::new("sys.exit(7)")?.path, folder.path(), &[])?;
+    let error = String::from_utf8(output.stderr)?;
+    ensure!(!output.status.success() && output.stdout.is_empty() && error.contains("were not judged"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_crash_closes_a_match_and_never_lets_its_requests_through() -> Result<()> {
+    let (folder, _) = world()?;
+    // Also what answers 500 in its place.
+    let fake = Fake::new("if b'/matches-wrong' in data: os.kill(os.getpid(), signal.SIGSEGV)\n")?;
+    let output = portcullis("translate", &fake.path, folder.path(), &["-o", "json"])?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{errors}");
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    let rows = document.pointer("/gateways/0/routes/0/virtualHosts/0/routes").and_then(Value::as_array);
+    let row = rows.context("no routes")?.iter().find(|row| row["name"] == "web/app/2/0").context("it is gone")?;
+    ensure!(row["directResponse"]["status"] == 500, "{row}");
+    ensure!(errors.contains("crashes when it reads it (signal 11)") && errors.contains("sent as it is"), "{errors}");
+    Ok(())
+}
+
+#[test]
+fn words_are_withheld_where_they_might_quote_another_namespace() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let parent = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: parent, namespace: web}\n\
+        spec:\n  parentRefs: [{name: edge}]\n  rules:\n  - matches: [{path: {value: /child}}]\n    backendRefs: \
+        [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: child, namespace: team}]\n---\n\
+        apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: child, namespace: team}\n\
+        spec:\n  rules:\n  - matches: [{path: {value: /child/it}}]\n    backendRefs: [{name: app, port: 80}]\n---\n\
+        apiVersion: v1\nkind: Service\nmetadata: {name: app, namespace: team}\nspec: {ports: [{port: 80}]}\n---\n\
+        apiVersion: gateway.kgateway.dev/v1alpha1\nkind: TrafficPolicy\nmetadata: {name: of-parent, namespace: web}\n\
+        spec:\n  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: parent}]\n  \
+        headerModifiers: {request: {set: [{name: x-told, value: of-another}]}}\n";
+    let world = WORLD.rsplit_once("---\n").context("documents")?.0;
+    std::fs::write(folder.path().join("world.yaml"), format!("{world}---\n{parent}"))?;
+    let envoy = Fake::new("if b'of-another' in data: refuse('it says of-another')\n")?;
+    let output = portcullis("check", &envoy.path, folder.path(), &[])?;
+    let report = String::from_utf8(output.stdout)?;
+    ensure!(report.contains("HTTPRoute team/child: replaced") && report.contains("words are withheld"), "{report}");
+    ensure!(!report.contains("of-another"), "{report}");
+    Ok(())
+}
+
 /// What is checked in process is checked well enough: no golden case has anything that Envoy refuses.
 #[test]
 fn envoy_takes_everything_of_every_golden_case() -> Result<()> {

@@ -14,8 +14,8 @@ use crate::fake::Fake;
 use crate::{budget, judge, launch};
 
 /// What one that was taken over tries, and what it says of that. Each would do no harm where it is let.
-const TRIES: &str = r"
-import ctypes, errno, resource, socket, threading
+const TRIES: &str = r#"
+import ctypes, errno, fcntl, mmap, resource, socket, threading
 said = []
 def tries(name, what):
     try:
@@ -56,15 +56,34 @@ tries('ptrace', lambda: call(101 if os.uname().machine == 'x86_64' else 117, 16,
 tries('io_uring', lambda: call(425, 1, ctypes.create_string_buffer(256)))
 tries('mount', lambda: call(165 if os.uname().machine == 'x86_64' else 40, b'none', b'/no/such/folder', b'tmpfs', 0, 0))
 tries('clone3', lambda: call(435, ctypes.create_string_buffer(88), 1))
+tries('environ', lambda: open('/proc/%d/environ' % os.getppid(), 'rb').read())
+tries('memory', lambda: open('/proc/%d/mem' % os.getppid(), 'rb'))
+tries('cmdline', lambda: open('/proc/self/cmdline', 'rb').read())
+tries('read', lambda: open('FILE', 'rb').read())
+tries('list', lambda: os.listdir(os.path.dirname(path)))
+tries('others', lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE))
+tries('owner', lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid()))
+tries('signal', lambda: fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGURG))
+tries('owner_ex', lambda: fcntl.fcntl(0, 15, bytes(8)))
+tries('owner_ioctl', lambda: fcntl.ioctl(0, 0x8901, bytes(4)))
+tries('empty', lambda: os.open('FILE', os.O_RDONLY | os.O_TRUNC))
+tries('create', lambda: os.open('FILE.new', os.O_RDONLY | os.O_CREAT))
+tries('shared', lambda: mmap.mmap(os.open('FILE', os.O_RDWR), 6))
+tries('fifo', lambda: os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+tries('ftruncate', lambda: os.ftruncate(0, 0))
+tries('times', lambda: os.utime('FILE'))
+tries('attribute', lambda: os.setxattr('FILE', 'user.x', b'x'))
+tries('fchmodat2', lambda: call(452, -100, b'FILE', 0o777, 0))
+tries('openat2', lambda: call(437, -100, b'FILE', ctypes.create_string_buffer(24), 24))
+tries('nice', lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 0))
 started = []
 thread = threading.Thread(target=lambda: started.append('threads start'))
 thread.start()
 thread.join()
-status = open('/proc/self/status').read()
-said += started + ['NoNewPrivs 1' if 'NoNewPrivs:\t1' in status else 'privileges', 'environment %d' % len(os.environ)]
-said.append('oom %s' % open('/proc/self/oom_score_adj').read().strip())
+privileges = libc.prctl(39, 0, 0, 0, 0)
+said += started + ['NoNewPrivs %d' % privileges, 'environment %d' % len(os.environ)]
 refuse('; '.join(said))
-";
+"#;
 
 #[tokio::test]
 async fn one_that_was_taken_over_reaches_nobody_starts_nothing_and_leaves_nothing() -> Result<()> {
@@ -85,10 +104,12 @@ async fn one_that_was_taken_over_reaches_nobody_starts_nothing_and_leaves_nothin
     let outcome = Runner::start(launch(&fake.path)?)?.run(job).await;
     let Outcome::Refused(said) = &outcome else { anyhow::bail!("{outcome:?}") };
     ensure!(!said.contains("WORKS"), "{said}");
-    // As if the kernel did not know the call, but for what the limits say.
-    ensure!(said.matches(" ENOSYS").count() == 17, "{said}");
-    ensure!(said.contains("write EFBIG") && said.contains("limits ValueError"), "{said}");
-    for expected in ["threads start", "NoNewPrivs 1", "oom 1000"] {
+    // As if the kernel did not know the call, but for what it reads.
+    ensure!(said.matches(" ENOSYS").count() == 33, "{said}");
+    for denied in ["environ", "memory", "cmdline", "read", "list"] {
+        ensure!(said.contains(&format!("{denied} EACCES")), "{denied}: {said}");
+    }
+    for expected in ["threads start", "NoNewPrivs 1"] {
         ensure!(said.contains(expected), "{expected}: {said}");
     }
     // What Python itself adds where there is no locale.

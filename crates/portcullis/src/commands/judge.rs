@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::Context;
-use api::ObjectId;
-use ir::{Problem, settings::Edge};
+use controller::strict::{self, Judged};
+use ir::settings::Edge;
 use judge::{Judge, Launch, Runner, Way, agent, confine};
 use translate::Translator;
 
@@ -40,17 +40,13 @@ pub(crate) fn child(args: &cli::JudgeChild) -> anyhow::Error {
         .context(format!("cannot run {}", program.display()))
 }
 
-/// Has an Envoy judge all that would be sent, and what it refuses of routes replaced; what is wrong besides.
-pub(crate) fn validate(
-    translator: &mut Translator,
-    envoy: PathBuf,
-    edge: &Edge,
-) -> anyhow::Result<Vec<(ObjectId, Problem)>> {
+/// Has an Envoy judge all that would be sent, and what it refuses of routes replaced.
+pub(crate) fn validate(translator: &mut Translator, envoy: PathBuf, edge: &Edge) -> anyhow::Result<Judged> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a runtime")?;
     let runner = Runner::start(launch(envoy, None)?).context("--strict-with")?;
     let judge = Judge::new(Way::Here(runner), edge);
-    Ok(runtime.block_on(controller::strict::validate(translator, &judge)))
+    Ok(runtime.block_on(strict::validate(translator, &judge)))
 }
 
 fn launch(envoy: PathBuf, folder: Option<PathBuf>) -> anyhow::Result<Launch> {

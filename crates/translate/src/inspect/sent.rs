@@ -7,16 +7,17 @@ use envoy::{
     judged::{self, Fragment, Kind},
     resource::Encoded,
 };
-use ir::{Hostname, ListenerId, NsName, RouteId, matching::Precedence, rule::ExtensionEntry};
+use ir::{Chain, Hostname, ListenerId, NsName, RouteId, matching::Precedence, rule::ExtensionEntry};
 
 use super::{EnvoyRoutes, Inspector};
 use crate::{
     backend::config,
-    resolve::served_at,
+    resolve::{Resolved, served_at},
     tables::{
         backend::ClusterId,
         input::{ObjectKey, object_kind},
         output::{OutputId, Outputs},
+        policy::Winner,
     },
 };
 
@@ -31,6 +32,8 @@ pub struct Sent {
     pub field: String,
     /// The route, if it is a row.
     pub route: Option<RouteId>,
+    /// Whether it may hold what an object of another namespace says, which the owner of this one may not read.
+    pub is_shared: bool,
 }
 
 impl Inspector<'_> {
@@ -56,7 +59,9 @@ impl Inspector<'_> {
         places.into_iter().flat_map(move |(listener, hostname)| {
             let routes: EnvoyRoutes = self.envoy_routes(&listener, &hostname);
             let rows = routes.iter().map(|(place, row)| {
-                let asks = self.asked(place, &listener);
+                let served = self.served(place, &listener);
+                let asks = served.as_deref().map_or_else(Arc::default, asked);
+                let is_shared = served.is_some_and(|rule| is_shared(&rule, place.via()));
                 let fragment = Fragment { kind: Kind::Row, bytes: row.bytes.clone(), hash: row.hash, asks };
                 let field =
                     place.origin().map(|origin| format!("spec.rules[{}].matches[{}]", origin.rule, origin.matching));
@@ -66,19 +71,34 @@ impl Inspector<'_> {
                     object: object_of(route),
                     field: field.unwrap_or_default(),
                     route: Some(route.clone()),
+                    is_shared,
                 }
             });
             rows.collect::<Vec<_>>()
         })
     }
 
-    /// The clusters without which Envoy refuses a row: it looks for whoever gives out tokens where people log in.
-    fn asked(self, place: &Precedence, listener: &ListenerId) -> Arc<[Arc<str>]> {
-        let at = |rule| served_at(self.engine, &(place.via().clone(), rule, listener.clone()));
-        let Some(rule) = place.origin().and_then(|origin| at(origin.rule)) else { return Arc::default() };
-        let logs_in = rule.entries.iter().any(|entry| matches!(entry, ExtensionEntry::Login(_)));
-        rule.clusters.iter().filter(|_| logs_in).map(|cluster| cluster.name().into()).collect()
+    fn served(self, place: &Precedence, listener: &ListenerId) -> Option<Arc<Resolved>> {
+        served_at(self.engine, &(place.via().clone(), place.origin()?.rule, listener.clone()))
     }
+}
+
+/// The clusters without which Envoy refuses a row: it looks for whoever gives out tokens where people log in.
+fn asked(rule: &Resolved) -> Arc<[Arc<str>]> {
+    let logs_in = rule.entries.iter().any(|entry| matches!(entry, ExtensionEntry::Login(_)));
+    rule.clusters.iter().filter(|_| logs_in).map(|cluster| cluster.name().into()).collect()
+}
+
+/// Whether policies of another namespace are in force in a rule, or rules above that stand in another.
+fn is_shared(rule: &Resolved, chain: &Chain) -> bool {
+    let own = &chain.route().name.namespace;
+    let Some(policies) = &rule.policies else { return false };
+    let is_reached = chain.upwards().any(|above| above.route().name.namespace != *own);
+    policies.all.iter().any(|policy| policy.namespace != *own)
+        || policies.units.iter().flat_map(|unit| &unit.winners).any(|winner| match winner {
+            Winner::Policy(policy) => policy.namespace != *own,
+            Winner::Rule(_) | Winner::Keeper(_) => is_reached,
+        })
 }
 
 /// The parts of a resource, but for rows.
@@ -92,7 +112,8 @@ fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
         OutputId::RouteConfiguration(config) => (Kind::RouteConfiguration, gateway(&config.gateway)),
     };
     let whole = encoded.body.to_bytes();
-    let sent = |fragment| Sent { fragment, object: object.clone(), field: String::new(), route: None };
+    let sent =
+        |fragment| Sent { fragment, object: object.clone(), field: String::new(), route: None, is_shared: false };
     if kind != Kind::RouteConfiguration {
         return vec![sent(Fragment { kind, hash: encoded.version, bytes: whole, asks: Arc::default() })];
     }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use envoy::{
-    bytes::Unreadable,
+    bytes::{Row, Unreadable},
     route::{self, GuardedMatch, RouteAt},
 };
 use ir::{
@@ -18,7 +18,7 @@ use ir::{
 use super::{EnvoyRoute, EnvoyRoutes, Findings};
 use crate::{
     budget::cost::{Cost, Meter, Taken, unpriced},
-    tables::replacement::RefusedRows,
+    tables::replacement::{self, RefusedRows},
     weight,
 };
 
@@ -214,23 +214,24 @@ impl Priced {
             matching: placed.index,
             part: part.number(),
         };
-        let write = |rule| {
-            let row = route::route(&source, matching, rule, at).map_err(Unfit::Unreadable)?;
-            match refused.as_ref().and_then(|refused| refused.get(&row)) {
-                Some(words) => Err(Unfit::Refused(words.clone())),
-                None => Ok(row),
-            }
-        };
-        let row = match write(rule) {
+        let refusal = |row: &Row| refused.as_ref().and_then(|refused| refused.get(row));
+        let write = |rule| route::route(&source, matching, rule, at).map_err(Unfit::Unreadable);
+        let written = write(rule).and_then(|row| match refusal(&row) {
+            Some(refusal) => Err(Unfit::Refused(refusal.words.clone())),
+            None => Ok(row),
+        });
+        let row = match written {
             Ok(row) => row,
             Err(unfit) => {
-                let alone = write(&Rule::broken(source.route.kind));
-                let severity = if alone.is_ok() { Severity::Replaced } else { Severity::Refused };
+                let alone = write(&Rule::broken(source.route.kind)).ok();
+                // Without it its requests would reach another route, so that a crash alone, which may be another's, is not enough.
+                let alone = alone.filter(|row| refusal(row).is_none_or(|refusal| !refusal.is_said));
+                let severity = if alone.is_some() { Severity::Replaced } else { Severity::Refused };
                 let field = format!("spec.rules[{index}].matches[{}]", placed.index);
-                let message = format!("Envoy cannot read the route that it becomes with its rule: {unfit}");
+                let message = replacement::told(&unfit);
                 problems.push((placed.index, Problem::new(severity, Reason::UnsupportedValue, field, message)));
                 problems.dedup();
-                alone.ok()?
+                alone?
             }
         };
         let mut steps = placed.steps.clone();

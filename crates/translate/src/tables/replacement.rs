@@ -1,6 +1,6 @@
 //! What is replaced.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 use envoy::bytes::{Hash, Row};
 use ir::{Chain, Hostname, ListenerName, NsName, Reason, RouteConfigId};
@@ -43,16 +43,31 @@ pub struct ReplacedScope {
 
 /// The Envoy routes of a route that an Envoy refuses, by their content hash, each with its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RefusedRows(BTreeMap<Hash, Arc<str>>);
+pub struct RefusedRows(BTreeMap<Hash, RefusedRow>);
+
+/// One that an Envoy refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedRow {
+    /// Why.
+    pub(crate) words: Arc<str>,
+    /// Whether Envoy said so. A crash, or an end for want of time or memory, may have another cause.
+    pub(crate) is_said: bool,
+}
 
 impl RefusedRows {
-    /// Adds one. `words` are one clause, such as `Envoy 1.40.0 refuses it: …`.
-    pub fn insert(&mut self, hash: Hash, words: impl Into<Arc<str>>) {
-        self.0.insert(hash, words.into());
+    /// Adds one. `words` are one clause, such as `Envoy 1.40.0 refuses it: …`; `is_said` where Envoy says so itself. One that
+    /// answers 500 already is left out for nothing less: its requests would reach another route. Whether it was not there before.
+    pub fn insert(&mut self, hash: Hash, words: impl Into<Arc<str>>, is_said: bool) -> bool {
+        self.0.insert(hash, RefusedRow { words: words.into(), is_said }).is_none()
     }
 
-    /// The words, if this one is refused.
-    pub(crate) fn get(&self, row: &Row) -> Option<&Arc<str>> {
+    /// What the owner of a route is told of one.
+    pub fn told(words: &str) -> String {
+        told(&format_args!("{words}; write the rule or the match otherwise"))
+    }
+
+    /// Why, if this one is refused.
+    pub(crate) fn get(&self, row: &Row) -> Option<&RefusedRow> {
         self.0.get(&row.hash)
     }
 
@@ -60,4 +75,9 @@ impl RefusedRows {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// What the owner of a route is told of an Envoy route that cannot be sent.
+pub(crate) fn told(why: &dyn Display) -> String {
+    format!("Envoy cannot read the route that it becomes with its rule: {why}")
 }

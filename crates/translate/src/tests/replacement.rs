@@ -62,10 +62,12 @@ fn without_replacement_the_matches_of_a_broken_rule_are_dropped_and_nothing_else
 }
 
 /// Refuses the Envoy routes of `apps/r` at `path`, as they are sent now, besides `refused`.
-fn refuse(scene: &mut Scene, refused: &mut RefusedRows, path: &[u8]) {
+fn refuse(scene: &mut Scene, refused: &mut RefusedRows, path: &[u8], is_said: bool) {
     let sent = scene.0.inspect().sent().into_iter();
     let rows = sent.filter(|sent| sent.route.is_some() && sent.fragment.bytes.windows(path.len()).any(|at| at == path));
-    rows.for_each(|sent| refused.insert(sent.fragment.hash, "Envoy refuses it: no"));
+    for sent in rows {
+        refused.insert(sent.fragment.hash, "Envoy refuses it: no", is_said);
+    }
     scene.0.set_refused(&RouteId::http("apps", "r"), refused.clone());
     scene.0.settle();
 }
@@ -78,14 +80,17 @@ fn a_match_that_envoy_refuses_answers_500_or_nothing_until_it_is_refused_no_more
         config["virtualHosts"][0]["routes"].as_array().cloned().unwrap_or_default()
     };
     let (sound, mut refused) = (all(&scene), RefusedRows::default());
-    refuse(&mut scene, &mut refused, b"/broken");
+    refuse(&mut scene, &mut refused, b"/broken", true);
     let replaced = all(&scene);
     assert_eq!((replaced.len(), &replaced[1]), (2, &sound[1]), "the other rule is as it was");
     assert_eq!(replaced[0]["directResponse"]["status"], 500);
     assert_eq!(replaced[0]["match"], sound[0]["match"]);
     assert_eq!(scene.route("apps/r", 0, "PartiallyInvalid"), "True UnsupportedValue");
     assert!(scene.route_message("apps/r", 0, "PartiallyInvalid").contains("Envoy refuses it: no; write"));
-    refuse(&mut scene, &mut refused, b"/broken");
+    let mut crashed = refused.clone();
+    refuse(&mut scene, &mut crashed, b"/broken", false);
+    assert_eq!(all(&scene), replaced, "a crash is no reason to have its requests fall through");
+    refuse(&mut scene, &mut refused, b"/broken", true);
     assert_eq!(all(&scene), sound[1..], "what answers 500 is refused, too");
     scene.0.set_refused(&RouteId::http("apps", "r"), RefusedRows::default());
     scene.0.settle();
