@@ -364,6 +364,21 @@ async fn an_agent_outlives_the_crashes_of_its_envoy_and_hostile_clients() -> Res
 }
 
 #[tokio::test]
+async fn silent_clients_make_room_for_one_that_asks() -> Result<()> {
+    let agent = Agent::start(&envoy_binary()?)?;
+    connected(&mut agent.client().watch(), true).await?;
+    let mut silent = Vec::new();
+    for _ in 0..6 {
+        silent.push(tokio::net::UnixStream::connect(agent.folder.path().join("socket")).await?);
+    }
+    let client = agent.client();
+    connected(&mut client.watch(), true).await?;
+    let job = Job { bootstrap: Wrapper::new(&Edge::default()).bootstrap(&[]).into(), fragments: 0 };
+    ensure!(client.run(job).await == Outcome::Accepted);
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_process_is_left_when_an_agent_is_killed() -> Result<()> {
     let mut agent = Agent::start(&envoy_binary()?)?;
     connected(&mut agent.client().watch(), true).await?;

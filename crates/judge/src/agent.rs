@@ -1,12 +1,13 @@
 //! An agent: runs Envoys for a client in another container, over a Unix socket.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
-use accept::Acceptor;
+use accept::{Acceptor, FairSemaphore, Permit};
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
     sync::{Semaphore, mpsc},
+    task::JoinSet,
 };
 
 use crate::{
@@ -16,28 +17,35 @@ use crate::{
 
 /// How many clients there may be at a time: the controller, and the one that takes its place.
 const MAX_CLIENTS: usize = 4;
+/// How long a client may ask nothing while another waits for its place.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Serves clients until the future is dropped. An Envoy that crashes costs its answer alone.
 pub async fn serve(listener: UnixListener, runner: Runner) {
     let runner = Arc::new(runner);
-    let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
+    // Each client is one of its own, so that the idlest makes room.
+    let clients = FairSemaphore::new(MAX_CLIENTS, IDLE);
     let mut acceptor = Acceptor::new("judge");
+    let mut numbers = 0_u64..;
     loop {
-        // Never closed.
-        let Ok(permit) = clients.clone().acquire_owned().await else { return };
         let (stream, _) = acceptor.accept(|| listener.accept()).await;
+        let Some(permit) = clients.acquire(numbers.next().unwrap_or_default()).await else { continue };
         let runner = runner.clone();
         tokio::spawn(async move {
-            if let Err(error) = client(stream, runner).await {
+            let (revoked, permit) = (permit.revoked(), Arc::new(permit));
+            let served = tokio::select! {
+                served = client(stream, runner, &permit) => served,
+                () = revoked => Err(io::Error::new(io::ErrorKind::TimedOut, "it asked nothing, and another one waited")),
+            };
+            if let Err(error) = served {
                 tracing::warn!(%error, "a client of the judge was let go");
             }
-            drop(permit);
         });
     }
 }
 
-/// Serves one client until it goes.
-async fn client(stream: UnixStream, runner: Arc<Runner>) -> io::Result<()> {
+/// Serves one client until it goes. What it asked and has no answer to is given up with it.
+async fn client(stream: UnixStream, runner: Arc<Runner>, permit: &Arc<Permit<u64>>) -> io::Result<()> {
     let (mut requests, mut answers) = stream.into_split();
     let (tell, mut told) = mpsc::channel(IN_FLIGHT);
     let hello = Answer::Hello(runner.build().clone());
@@ -50,19 +58,25 @@ async fn client(stream: UnixStream, runner: Arc<Runner>) -> io::Result<()> {
     };
     let read = async move {
         let places = Arc::new(Semaphore::new(IN_FLIGHT));
+        let mut running = JoinSet::new();
         // Who sends more waits.
         while let Ok(place) = places.clone().acquire_owned().await
             && let Some(request) = frame::read(&mut requests, MAX_REQUEST).await?
         {
             let (id, job) = frame::read_request(request)?;
-            let (runner, tell) = (runner.clone(), tell.clone());
-            tokio::spawn(async move {
+            let (runner, tell, permit) = (runner.clone(), tell.clone(), permit.clone());
+            running.spawn(async move {
+                let _busy = permit.busy();
                 let outcome = runner.run(job).await;
                 // The client may be gone.
                 let _: Result<(), _> = tell.send(Answer::Of(id, outcome)).await;
                 drop(place);
             });
+            // What has ended is not kept.
+            while running.try_join_next().is_some() {}
         }
+        // Who asks no more may still wait for answers.
+        running.join_all().await;
         io::Result::Ok(())
     };
     // Ends when it is read to the end and all is answered, or either fails.

@@ -119,7 +119,7 @@ async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) 
     let mut ahead = tokio::spawn(next(launch));
     let mut running = JoinSet::new();
     loop {
-        let (job, answer) = tokio::select! {
+        let (job, mut answer) = tokio::select! {
             asked = jobs.recv(), if running.len() < IN_FLIGHT => match asked {
                 Some(asked) => asked,
                 None => break,
@@ -139,7 +139,11 @@ async fn serve(launch: &Launch, folder: &Path, mut jobs: mpsc::Receiver<Asked>) 
                 None => again.await,
             };
             let outcome = match waiting {
-                Ok(waiting) => waiting.judge(&job).await,
+                // An Envoy is ended whose word nobody waits for.
+                Ok(waiting) => tokio::select! {
+                    outcome = waiting.judge(&job) => outcome,
+                    () = answer.closed() => return,
+                },
                 Err(why) => Outcome::Unavailable(why),
             };
             // Nobody may want to know any more.
