@@ -31,8 +31,16 @@ const MAX_OPEN_FILES: u64 = 64;
 
 /// What an Envoy reads besides itself: libraries, certificates of authorities, and how many processors there are. There is nothing of anybody in them, and
 /// nothing of other processes, its own included.
-const READ: &[&str] =
-    &["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/dev/null", "/dev/urandom"];
+const READ: &[&str] = &[
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/ssl/certs",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/urandom",
+];
 
 /// Becomes `program`, confined, with no environment, for as long as the process `parent` lives, which started this one. If the
 /// last argument names a file, it may read that. Returns only if that fails.

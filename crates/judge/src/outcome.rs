@@ -38,10 +38,10 @@ impl Job {
         1 + u64::from(self.fragments) / 5_000
     }
 
-    /// How long it may take, whatever it does: 5 s, and 2.5 ms a fragment. One row that waits for nothing holds up the others for
+    /// How long it may take, whatever it does: 10 s, and 2.5 ms a fragment. One row that waits for nothing holds up the others for
     /// no longer than that.
     pub fn time(&self) -> Duration {
-        Duration::from_secs(5) + Duration::from_micros(2_500) * self.fragments
+        Duration::from_secs(10) + Duration::from_micros(2_500) * self.fragments
     }
 }
 
