@@ -14,7 +14,7 @@ use crate::fake::Fake;
 use crate::{budget, judge, launch};
 
 /// What one that was taken over tries, and what it says of that. Each would do no harm where it is let.
-const TRIES: &str = r#"
+const TRIES: &str = r"
 import ctypes, errno, fcntl, mmap, resource, socket, threading
 said = []
 def tries(name, what):
@@ -83,7 +83,7 @@ thread.join()
 privileges = libc.prctl(39, 0, 0, 0, 0)
 said += started + ['NoNewPrivs %d' % privileges, 'environment %d' % len(os.environ)]
 refuse('; '.join(said))
-"#;
+";
 
 #[tokio::test]
 async fn one_that_was_taken_over_reaches_nobody_starts_nothing_and_leaves_nothing() -> Result<()> {
