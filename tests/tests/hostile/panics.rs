@@ -160,7 +160,8 @@ async fn an_object_of_which_the_process_dies_is_set_aside_when_it_starts_again()
     for (at, code) in [("abort", None), ("hang", Some(70))] {
         let folder = tempfile::tempdir()?;
         let state = folder.path().to_string_lossy().into_owned();
-        let arguments = ["--state", &state, "--settling-timeout", "2s"].map(str::to_owned);
+        // So long that no sound settling takes it, whatever else runs here.
+        let arguments = ["--state", &state, "--settling-timeout", "8s"].map(str::to_owned);
         let mut stage = Stage::start_with(&arguments).await?;
         stage.portcullis.write("bad.yaml", &failing("/fine", at))?;
         ensure!(stage.portcullis.ended().await?.code() == code, "{}", stage.portcullis.log_tail());
