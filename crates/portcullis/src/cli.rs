@@ -77,7 +77,7 @@ pub(crate) struct Run {
     #[arg(long, env = "PORTCULLIS_STATE", value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// How long one settling may take before the process ends, since it will never do; 0s for ever.
-    #[arg(long, env = "PORTCULLIS_SETTLING_TIMEOUT", default_value = "30s", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, env = "PORTCULLIS_SETTLING_TIMEOUT", default_value = "5m", value_name = "DURATION", value_parser = duration)]
     pub(crate) settling_timeout: Duration,
     /// Run this Envoy for every Gateway of the manifests.
     #[arg(long, value_name = "PATH", requires = "files")]
