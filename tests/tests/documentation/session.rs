@@ -176,7 +176,7 @@ impl Session {
                 return Ok(false);
             }
             _ if command.shown => self.print(command).await?,
-            "portcullis" | "target/debug/portcullis" | "sed" | "mkdir" => self.exits(command).await?,
+            "portcullis" | "target/debug/portcullis" | "sed" => self.exits(command).await?,
             program if program.starts_with("examples/") => self.exits(command).await?,
             program => bail!("nothing says what is to become of {program} in a page"),
         }
