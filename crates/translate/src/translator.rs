@@ -4,6 +4,7 @@
 mod failing;
 mod quarantine;
 mod reports;
+mod tables;
 
 pub use quarantine::Unended;
 pub use reports::Reports;
@@ -22,71 +23,18 @@ use ir::{NsName, Port, RouteId, Settings};
 use quarantine::Quarantined;
 
 use crate::{
-    alike::{SaidAlike, SaidEnough, SaidOften, SaidOnce},
-    attach::{Admits, Candidates, Open, Presence},
-    backend::{
-        SliceRow, SlicesOf,
-        config::{self, ConfigHolder, ConfigOf, HeldAt},
-        hosts::BackendHosts,
-    },
-    budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
-    capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
-    delegation::{
-        BucketRow, BucketSelection, Buckets, ChildHead, ChildSelection, DelegationPoliciesOf, DelegationPolicyRow,
-        DirectivesFor, Filled, HasTooManyMatches, MatchClaims, Members, OverShareAt, PolicyDirectives, RouteClaims,
-        SelectsTooMany, TooManyMatches, TooManyRoutes, UsedMatches, UsedRoutes,
-    },
-    extension::ExtensionRow,
-    gateway::{
-        Served,
-        policy::{DownstreamOf, HeldAtGateway, ListenerPolicyHolder, ListenerPolicyRow, Traced},
-        port::PortRival,
-    },
-    grant::{GrantRow, GrantsBetween, Permitted},
-    host::{Owner, RoutesAt},
-    policy::{
-        rule::{HandedDown, RulePolicies},
-        secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
-        wide::{
-            ActionsAt, BrokenGateway, BrokenListener, ListenerSlots, SlotHolders, SlotWordAt, SlotWords, WideActions,
-            WideAuth, WideLevel, WidePolicies, WidePriority, WideSlots, WideUnits,
-        },
-    },
-    resolve::{ResolvedAt, ResolvedRule, RuleFindings},
-    route::direct_response::RefusedResponses,
-    status::{
-        backend::BackendStatus, class::ClassStatus, extension::ExtensionStatus, gateway::GatewayStatus,
-        policy::PolicyStatus, route::RouteStatus,
-    },
+    gateway::Served,
     tables::{
-        attachment::{AttachedRoutes, Attachment, NamespaceLabels, Unacceptable},
-        backend::{AssignmentBytes, ClusterBytes, ConfigPolicyRow, Reached, ServicePorts, SessionCluster},
-        capacity::{AskedCluster, AskedHost, AskedTokens, HostsAsked},
-        delegation::{
-            Candidate, ChildrenOverShare, ContributedBelow, Contributions, CoveringChildren, DelegatedMatches,
-            Delegating, Growth, LastCovering, OverShare, Places, Referred, Selections, ServedChain, TruncatedChildren,
-            TruncatedStatus,
-        },
-        gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
+        gateway::{GatewayRow, NameRival},
         input::{
-            self, AbsentRoutes, BackendConfigPolicies, Backends, Classes, Config, DelegationPolicies, DeployConfig,
-            DirectResponses, Extensions, Gateways, Grants, ListenerPolicies, LoginSeed, Nacks, ObjectTable,
-            RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies, Unapplied, UnusablePorts, route_kind,
+            self, AbsentRoutes, Config, DeployConfig, Gateways, LoginSeed, Nacks, Unapplied, UnusablePorts, route_kind,
         },
-        listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         login::Seed,
-        output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
-        policy::{
-            ConfigPoliciesOf, ConfigSelecting, ConfigTargeting, InvalidPolicies, InvalidPolicy, ListenerPoliciesOf,
-            ListenerSelecting, ListenerTargeting, Overridden, Overrides, PoliciesOf, PolicyAt, PolicyGateways,
-            PolicyRow, Prefixless, Sections, Selecting, Standings, Targeting, UsedEntry, WithoutPrefix,
-        },
-        proxies::{Deploying, OurClasses, Proxies, ProxiesOf},
+        output::{OutputId, Outputs},
+        policy::{InvalidPolicies, InvalidPolicy},
+        proxies::{Deploying, Proxies, ProxiesOf},
         replacement::{RefusedRows, Replaced, ReplacedRule, ReplacedScope, ReplacedWide, Replacement},
-        route::{RouteGeneration, RouteHead, RouteRule},
     },
-    tls::{Certificate, CertificateState},
 };
 
 /// A change of an object.
@@ -163,7 +111,7 @@ impl Held {
 impl Translator {
     /// A translator that has seen no object yet.
     pub fn new(settings: Settings) -> Self {
-        let mut engine = tables();
+        let mut engine = tables::all();
         engine.set::<Config>((), Some(settings));
         Self {
             engine,
@@ -393,213 +341,4 @@ fn assert_sound(faults: &[Turned]) {
     for fault in faults.iter().filter_map(|turned| turned.fault.as_ref()) {
         assert!(fault.message() == engine::TOLD_TO, "{fault}");
     }
-}
-
-/// All tables, each after those it reads.
-#[allow(clippy::too_many_lines, reason = "a list, whose order is what matters")]
-fn tables() -> Engine {
-    #[allow(clippy::unnecessary_wraps, reason = "other tables leave rows out")]
-    fn same<K: Clone>(key: &K) -> Option<K> {
-        Some(key.clone())
-    }
-    input::register(Engine::builder())
-        .lookup::<RouteHead>()
-        .lookup::<RouteGeneration>()
-        .lookup::<RouteRule>()
-        .derived_for_each::<RefusedResponses, DirectResponses>(same)
-        .track::<RefusedResponses>()
-        .derived_for_each::<GrantRow, Grants>(same)
-        .group::<GrantsBetween>()
-        .lookup::<Permitted>()
-        .derived_for_each::<SecretLabels, Secrets>(same)
-        .group::<SecretsLabelled>()
-        .lookup::<CredentialSlots>()
-        .lookup::<ServicePorts>()
-        .derived_for_each::<ConfigPolicyRow, BackendConfigPolicies>(BackendConfigPolicies::id)
-        .group::<ConfigTargeting>()
-        .group::<ConfigSelecting>()
-        .lookup::<ConfigPoliciesOf>()
-        .lookup::<BackendHosts>()
-        .lookup::<ConfigOf>()
-        .lookup::<Reached>()
-        .lookup::<ExtensionRow>()
-        .lookup::<MatchingTime>()
-        .lookup::<ReplacingTime>()
-        .derived_for_each::<PolicyRow, TrafficPolicies>(TrafficPolicies::id)
-        .for_each::<PolicyRow, RewritePolicies>(RewritePolicies::id)
-        .derived_for_each::<DelegationPolicyRow, DelegationPolicies>(same)
-        .group::<Targeting>()
-        .group::<Selecting>()
-        .lookup::<PoliciesOf>()
-        .lookup::<Sections>()
-        .lookup::<WidePriority>()
-        .lookup::<WideLevel>()
-        .lookup::<BrokenGateway>()
-        .lookup::<BrokenListener>()
-        .lookup::<WideUnits>()
-        .lookup::<WideActions>()
-        .lookup::<ActionsAt>()
-        .lookup::<WideSlots>()
-        .lookup::<ListenerSlots>()
-        .lookup::<SlotWords>()
-        .lookup::<SlotWordAt>()
-        .lookup::<SlotHolders>()
-        .lookup::<WideAuth>()
-        .lookup::<OurClasses>()
-        .derived_for_each::<SliceRow, Slices>(same)
-        .group::<SlicesOf>()
-        .derived_for_each::<ConfigHolder, Services>(config::service)
-        .for_each::<ConfigHolder, Backends>(config::backend)
-        .group::<HeldAt>()
-        .lookup::<Certificate>()
-        .lookup::<CertificateState>()
-        .derived_for_each::<ListenerPolicyRow, ListenerPolicies>(ListenerPolicies::id)
-        .group::<ListenerTargeting>()
-        .group::<ListenerSelecting>()
-        .lookup::<ListenerPoliciesOf>()
-        .lookup::<DownstreamOf>()
-        .derived_for_each::<GatewayRow, Gateways>(same)
-        .lookup::<Traced>()
-        .derived_for_each::<Served, Gateways>(same)
-        .track::<Served>()
-        .derived_for_each::<Named, Gateways>(same)
-        .group::<NameClaims>()
-        .lookup::<NameRival>()
-        .derived::<ProxiesOf>()
-        .track::<ProxiesOf>()
-        .group::<PortClaims>()
-        .lookup::<PortRival>()
-        .derived_for_each::<ListenerPolicyHolder, Gateways>(same)
-        .group::<HeldAtGateway>()
-        .derived::<ListenerRow>()
-        .group::<ListenerIndex>()
-        .group::<PortHosts>()
-        .group::<PortListeners>()
-        .lookup::<NamespaceLabels>()
-        .lookup::<Admits>()
-        .lookup::<Open>()
-        .lookup::<Candidates>()
-        .lookup::<Presence>()
-        .group::<DelegationPoliciesOf>()
-        .lookup::<PolicyDirectives>()
-        .lookup::<DirectivesFor>()
-        .lookup::<RulePolicies>()
-        .lookup::<HandedDown>()
-        .derived_for_each::<Attachment, Routes>(same)
-        .group::<Members>()
-        .derived::<BucketRow>()
-        .group::<Buckets>()
-        .lookup::<Filled>()
-        .lookup::<ChildHead>()
-        .layered(|tables| {
-            tables
-                .lookup::<Delegating>()
-                .derived::<Candidate>()
-                .group::<MatchClaims>()
-                .lookup::<UsedMatches>()
-                .derived::<TooManyMatches>()
-                .group::<HasTooManyMatches>()
-                .derived::<Growth>()
-                .group::<RouteClaims>()
-                .lookup::<UsedRoutes>()
-                .derived::<TooManyRoutes>()
-                .group::<SelectsTooMany>()
-                .derived::<ChildSelection>()
-                .derived::<BucketSelection>()
-        })
-        .derived::<OverShare>()
-        .group::<ChildrenOverShare>()
-        .group::<OverShareAt>()
-        .derived::<ServedChain>()
-        .group::<Selections>()
-        .group::<Contributions>()
-        .group::<CoveringChildren>()
-        .group::<DelegatedMatches>()
-        .lookup::<ContributedBelow>()
-        .lookup::<Referred>()
-        .group::<Places>()
-        .derived::<TruncatedStatus>()
-        .group::<TruncatedChildren>()
-        .layered(|tables| tables.lookup::<LastCovering>().lookup::<ResolvedRule>())
-        .lookup::<ResolvedAt>()
-        .lookup::<RuleFindings>()
-        .lookup::<SessionCluster>()
-        .derived_for_each::<Unacceptable, Routes>(same)
-        .group::<AttachedRoutes>()
-        .lookup::<ServedAt>()
-        .derived::<AskedHost>()
-        .group::<HostsAsked>()
-        .group::<Below>()
-        .lookup::<Copies>()
-        .derived::<Placement>()
-        .derived::<WideAsked>()
-        .derived::<ToldOf>()
-        .derived::<AskedCluster>()
-        .derived::<AskedTokens>()
-        .group::<Fixed>()
-        .group::<Claims>()
-        .lookup::<Overflow>()
-        .lookup::<OverrunOf>()
-        .lookup::<ShutHost>()
-        .group::<Charges>()
-        .derived::<Asking>()
-        .group::<Asked>()
-        .lookup::<Shared>()
-        .lookup::<ShareOf>()
-        .derived::<TooSlow>()
-        .group::<Exceeding>()
-        .derived::<Rows>()
-        .group::<LeftOut>()
-        .group::<RoutesAt>()
-        .group::<SaidAlike>()
-        .derived::<SaidEnough>()
-        .group::<SaidOften>()
-        .lookup::<SaidOnce>()
-        .derived_for_each::<WidePolicies, Gateways>(same)
-        .derived::<PolicyAt>()
-        .group::<PolicyGateways>()
-        .group::<Standings>()
-        .derived::<Overridden>()
-        .group::<Overrides>()
-        .derived::<UsedEntry>()
-        .derived::<WithoutPrefix>()
-        .group::<Prefixless>()
-        .derived_for_each::<InvalidPolicies, TrafficPolicies>(TrafficPolicies::id)
-        .for_each::<InvalidPolicies, RewritePolicies>(RewritePolicies::id)
-        .for_each::<InvalidPolicies, DelegationPolicies>(DelegationPolicies::id)
-        .for_each::<InvalidPolicies, BackendConfigPolicies>(BackendConfigPolicies::id)
-        .for_each::<InvalidPolicies, ListenerPolicies>(ListenerPolicies::id)
-        .track::<InvalidPolicies>()
-        .derived::<Replaced>()
-        .track::<Replaced>()
-        .lookup::<Owner>()
-        .derived::<VirtualHost>()
-        .group::<HostsOf>()
-        .derived::<ReferredEntry>()
-        .group::<ReferredEntries>()
-        .derived::<ServedCluster>()
-        .lookup::<ClusterBytes>()
-        .lookup::<AssignmentBytes>()
-        .derived::<Outputs>()
-        .track::<Outputs>()
-        .group::<Withheld>()
-        .derived::<ReplacedWide>()
-        .track::<ReplacedWide>()
-        .derived_for_each::<ClassStatus, Classes>(same)
-        .track::<ClassStatus>()
-        .derived_for_each::<GatewayStatus, Gateways>(same)
-        .track::<GatewayStatus>()
-        .derived_for_each::<RouteStatus, Routes>(same)
-        .track::<RouteStatus>()
-        .derived_for_each::<BackendStatus, Backends>(same)
-        .track::<BackendStatus>()
-        .derived_for_each::<PolicyStatus, TrafficPolicies>(TrafficPolicies::id)
-        .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
-        .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
-        .for_each::<PolicyStatus, BackendConfigPolicies>(BackendConfigPolicies::id)
-        .for_each::<PolicyStatus, ListenerPolicies>(ListenerPolicies::id)
-        .track::<PolicyStatus>()
-        .derived_for_each::<ExtensionStatus, Extensions>(same)
-        .track::<ExtensionStatus>()
-        .build()
 }

@@ -168,7 +168,7 @@ impl Translator {
     /// A translator in the place of this one, which may have panicked: of the same objects, but for those of `otherwise`,
     /// which are as it says. What it tells when it is settled is what differs from what this one told.
     pub fn anew(&mut self, otherwise: &BTreeMap<ObjectId, Option<Shared>>) -> Self {
-        let mut engine = tables();
+        let mut engine = tables::all();
         input::copy_others(&mut engine, &self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<Served>(&self.engine);
