@@ -85,8 +85,16 @@ struct Aside {
 struct Before {
     /// What was in force.
     object: Option<Shared>,
+    /// Of one that was set aside, the version that stayed in force.
+    aside: Option<Option<Object>>,
+}
+
+impl Before {
     /// The version that may stay in force: one that its owner wrote, and that is sound.
-    kept: Option<Object>,
+    fn kept(&self) -> Option<Object> {
+        // Copied only now: hardly any change is at fault.
+        self.aside.clone().unwrap_or_else(|| self.object.as_ref().map(Shared::object))
+    }
 }
 
 /// An object that was set aside to see whether that helps, and what it was before.
@@ -206,12 +214,8 @@ impl Guarded {
 
     /// An object as it is at the moment.
     fn now(&self, id: &ObjectId) -> Before {
-        let object = self.translator.object(id);
-        let kept = match self.aside.get(id) {
-            Some(aside) => aside.stands.kept().cloned(),
-            None => object.as_ref().map(Shared::object),
-        };
-        Before { object, kept }
+        let aside = self.aside.get(id).map(|aside| aside.stands.kept().cloned());
+        Before { object: self.translator.object(id), aside }
     }
 
     /// Whether a process died of the object as it is.
@@ -475,7 +479,7 @@ impl Guarded {
 
     /// What may stay in force of an object that is not settled yet; none of one that did not change.
     fn kept(&self, id: &ObjectId) -> Option<Object> {
-        self.before.get(id)?.kept.clone()
+        self.before.get(id)?.kept()
     }
 
     /// An object as its owner wrote it, and what shall stay in force of it: nothing of one that is set aside further.

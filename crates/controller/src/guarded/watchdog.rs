@@ -11,8 +11,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::PathBuf,
+    fs::{self, File},
+    io::{self, Seek, Write},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -90,10 +91,49 @@ impl Settling {
     }
 }
 
+/// The file of what is being settled, which stays open: to open it would cost far more than to write it.
+#[derive(Debug)]
+struct Record {
+    path: PathBuf,
+    file: File,
+    /// How long it is, in bytes.
+    len: usize,
+}
+
+impl Record {
+    /// Opens the one of `folder`, and reads it.
+    fn open(folder: &Path) -> io::Result<(Self, Settling)> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(FILE);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let text = fs::read(&path)?;
+        // One that is empty is that of a process that has settled nothing yet.
+        let settling = serde_json::from_slice(&text).unwrap_or_default();
+        Ok((Self { path, file, len: text.len() }, settling))
+    }
+
+    /// Writes it at once, so that it is whole whenever the process dies. Not flushed to the disk: that the process dies takes
+    /// nothing from the system's memory.
+    fn write(&mut self, settling: &Settling) -> io::Result<()> {
+        let mut text = serde_json::to_vec(settling)?;
+        let len = text.len();
+        // Blanks in the place of what stood there.
+        text.resize(len.max(self.len), b' ');
+        self.file.rewind()?;
+        self.file.write_all(&text)?;
+        self.len = text.len();
+        if len < self.len {
+            self.file.set_len(len as u64)?;
+            self.len = len;
+        }
+        Ok(())
+    }
+}
+
 /// Finds out settlings that do not end, and by which the process ends.
 #[derive(Debug)]
 pub struct Watchdog {
-    file: Option<PathBuf>,
+    record: Option<Record>,
     /// When the settling is to have ended that is under way, in milliseconds since `start`, and one more; 0 if there is none.
     due: Arc<AtomicU64>,
     start: Instant,
@@ -117,16 +157,10 @@ impl Watchdog {
         expired: impl FnOnce(Duration) + Send + 'static,
     ) -> io::Result<Self> {
         let (due, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let mut settling = Settling::default();
-        if let Some(folder) = &folder {
-            fs::create_dir_all(folder)?;
-            match fs::read(folder.join(FILE)) {
-                // One that was cut short is that of a process that died before it began.
-                Ok(text) => settling = serde_json::from_slice(&text).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let (record, settling) = match folder.map(|folder| Record::open(&folder)).transpose()? {
+            Some((record, settling)) => (Some(record), settling),
+            None => (None, Settling::default()),
+        };
         let (suspects, guilty) = settling.died_of();
         if !limit.is_zero() {
             let looked = Arc::clone(&due);
@@ -143,9 +177,8 @@ impl Watchdog {
                 }
             })?;
         }
-        let file = folder.map(|folder| folder.join(FILE));
         let waiting = suspects.clone();
-        Ok(Self { file, due, start, limit, suspects, waiting, guilty, is_written: false })
+        Ok(Self { record, due, start, limit, suspects, waiting, guilty, is_written: false })
     }
 
     /// What the last process may have died of, once.
@@ -179,7 +212,7 @@ impl Watchdog {
     ) {
         let due = (self.start.elapsed() + self.limit).as_millis();
         self.due.store(u64::try_from(due).unwrap_or(u64::MAX).max(1), Ordering::Release);
-        if self.file.is_none() || objects.len() == 0 {
+        if self.record.is_none() || objects.len() == 0 {
             return;
         }
         let mut settling = Settling { more: objects.len() > NAMED, ..Settling::default() };
@@ -202,15 +235,13 @@ impl Watchdog {
         }
     }
 
-    fn write(&self, settling: Settling) {
-        let Some(file) = &self.file else { return };
+    fn write(&mut self, settling: Settling) {
+        let Some(record) = &mut self.record else { return };
         let guilty = self.guilty.iter().map(|(id, digest)| (named(id), digest.clone())).collect();
         let waiting = self.waiting.alone.iter().map(named).collect();
-        let text = serde_json::to_vec(&Settling { guilty, waiting, others: self.waiting.all, ..settling })
-            .map_err(io::Error::other);
-        // Not flushed to the disk: that the process dies takes nothing from the system's memory.
-        if let Err(error) = text.and_then(|text| fs::write(file, text)) {
-            tracing::warn!(%error, file = %file.display(), "what is being settled cannot be named");
+        let settling = Settling { guilty, waiting, others: self.waiting.all, ..settling };
+        if let Err(error) = record.write(&settling) {
+            tracing::warn!(%error, file = %record.path.display(), "what is being settled cannot be named");
         }
     }
 }
@@ -268,6 +299,19 @@ mod tests {
         third.suspect(&Suspects { all: true, ..these(&["c"]) });
         third.begin([(&a, None)].into_iter(), false);
         assert_eq!(start(folder.path()).suspects(), Suspects { all: true, ..these(&["a", "c"]) });
+    }
+
+    #[test]
+    fn the_file_is_read_whole_after_one_that_was_longer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b) = (route("a"), route(&"b".repeat(200)));
+        let mut first = start(folder.path());
+        first.begin([(&a, None), (&b, None)].into_iter(), false);
+        first.end();
+        first.begin([(&a, None)].into_iter(), false);
+        assert_eq!(start(folder.path()).suspects(), these(&["a"]));
+        let text = fs::read_to_string(folder.path().join(FILE)).expect("a file");
+        assert_eq!(text.trim_end(), text);
     }
 
     #[test]
