@@ -30,6 +30,9 @@ pub struct Explanation {
     /// The way there, the root first and the leaf last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<Link>,
+    /// The routes on the way that are not in force as they are written, since this program fails on them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set_aside: Vec<Finding>,
     /// What comes of it.
     pub outcome: Outcome,
     /// What is done to the request and its response, and by whom.

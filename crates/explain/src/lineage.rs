@@ -15,6 +15,8 @@ pub struct Lineage {
     pub(crate) wide: Option<WideUnits>,
     /// From the leaf's parent upwards.
     pub(crate) above: Vec<Ancestor>,
+    /// The routes on the way that are set aside.
+    pub(crate) set_aside: Vec<(ObjectId, Problem)>,
     /// The leaf's rule as it is written.
     pub(crate) written: Option<Arc<RuleSpec>>,
     /// What is to be said of the leaf's rule where proxies have no room for it.

@@ -8,6 +8,7 @@ use ir::{Chain, Hostname, ListenerId, NsName, Problem};
 use translate::{
     Translator,
     inspect::{Delegation, EnvoyRoutes, Inspector, ServedRule},
+    object_id,
 };
 
 use crate::{
@@ -83,6 +84,7 @@ impl Query {
             virtual_host: None,
             leaf: None,
             chain: Vec::new(),
+            set_aside: Vec::new(),
             outcome: Outcome::Misdirected,
             effects: Vec::new(),
             tried: Tried::default(),
@@ -115,8 +117,11 @@ impl Matched {
             reference: tables.reference_to(parent, rule, child.route()),
         });
         let served = tables.rule_at(chain, rule, listener);
+        let on_the_way = chain.upwards().map(|chain| object_id(chain.route()));
+        let set_aside = on_the_way.filter_map(|id| translator.set_aside(&id).map(|problem| (id, problem)));
         Lineage {
             above: above.collect(),
+            set_aside: set_aside.collect(),
             written: tables.written_rule(chain.route(), rule),
             connections: served.as_ref().map(|rule| tables.connections(rule)).unwrap_or_default(),
             rule: served,
@@ -134,6 +139,9 @@ impl Matched {
                 let sent = Sent::new(&request, &target);
                 explanation.leaf = Some(winner.leaf());
                 explanation.chain = links(lineage, &winner, &sent);
+                let set_aside = lineage.set_aside.iter();
+                explanation.set_aside =
+                    set_aside.map(|(id, problem)| Finding::problem(&id.to_string(), problem)).collect();
                 explanation.effects = provenance::effects(lineage, winner.place.via(), &winner.route);
                 answer(lineage, &winner, &sent)
             }

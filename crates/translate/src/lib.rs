@@ -40,7 +40,7 @@ mod words;
 
 pub use engine::{Fault, Turned};
 pub use status::StatusRow;
-pub use tables::input::Shared;
+pub use tables::input::{Shared, object_id};
 pub use tables::login::Seed as LoginSeed;
 pub use tables::policy::InvalidPolicy;
 pub use tables::proxies::{Deploying, Proxies};

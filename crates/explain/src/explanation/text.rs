@@ -7,7 +7,19 @@ use crate::{finding::Finding, served_route::Answer};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gateway, request, normalised, listener, virtual_host, chain, outcome, effects, tried, .. } = self;
+        let Self {
+            gateway,
+            request,
+            normalised,
+            listener,
+            virtual_host,
+            chain,
+            set_aside,
+            outcome,
+            effects,
+            tried,
+            ..
+        } = self;
         writeln!(f, "{request} at Gateway {gateway}")?;
         if let Some(normalised) = normalised {
             let how = "dot segments removed, slashes merged, escapes as in a URL";
@@ -31,6 +43,7 @@ impl fmt::Display for Explanation {
             let selects = selects.as_ref().map(|selects| format!(" -> {selects}")).unwrap_or_default();
             writeln!(f, "{head:<11}{:depth$}{route} rule {rule}{name}: {written}{selects}", "", depth = 2 * depth)?;
         }
+        set_aside.iter().try_for_each(|finding| writeln!(f, "           ! {finding}"))?;
         for Effect { what, value, from, overridden, by } in effects {
             writeln!(f, "           {what}: {value}{}", whose(from, overridden, by))?;
         }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use translate::testing::{one_of_each, scene::Scene};
+use serde_json::json;
+use translate::testing::{
+    one_of_each,
+    scene::{Scene, forward, gateway, http, object, route, service},
+};
 
 use super::{ask, get};
 use crate::tree::tree;
@@ -29,4 +33,22 @@ fn requests_and_routes_are_told_of_whatever_row_panics() {
         assert!(all(&scene) == before, "{table}({key}) heals");
     }
     assert!(tried.len() > 30, "{tried:?}");
+}
+
+#[test]
+fn who_asks_for_a_route_that_is_set_aside_is_told_that_its_last_version_is_in_force() {
+    let route = |path: &str| object(route("site", json!({"rules": [forward(path)]})));
+    let mut scene = Scene::new([gateway("edge", json!([http("web", 80, "")])), service("s")]);
+    let (sound, failing) = (route("/sound"), route("/failing"));
+    let id = sound.id();
+    scene.0.apply(translate::Change::Put(sound));
+    scene.0.set_quarantined(&id, Some(failing));
+    scene.0.settle();
+    let told = get(&scene, "http://a.example/sound").to_string();
+    let line = "! InternalFault: set aside, its last version stays in force: ";
+    assert!(told.contains(line) && told.contains(&format!("({id})")), "{told}");
+    scene.0.set_quarantined(&id, None);
+    scene.0.settle();
+    let told = get(&scene, "http://a.example/sound").to_string();
+    assert!(!told.contains("set aside"), "{told}");
 }

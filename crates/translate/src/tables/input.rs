@@ -163,7 +163,7 @@ macro_rules! routes {
 ir::route_kinds!(routes);
 
 /// The object that a route is.
-pub(crate) fn object_id(route: &RouteId) -> ObjectId {
+pub fn object_id(route: &RouteId) -> ObjectId {
     ObjectId::new(object_kind(route.kind), route.namespace().clone(), route.name.name.clone())
 }
 

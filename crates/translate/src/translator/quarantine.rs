@@ -221,6 +221,11 @@ impl Translator {
         self.quarantined.keys()
     }
 
+    /// That an object is set aside, and what stands in its place; none of one that is not.
+    pub fn set_aside(&self, id: &ObjectId) -> Option<Problem> {
+        self.quarantined.get(id).map(|quarantined| quarantined.problem())
+    }
+
     /// Whether a Gateway is set aside and nothing stands in its place: its proxies keep what they have.
     pub(super) fn is_set_aside(&self, gateway: &NsName) -> bool {
         let id = || ObjectId::new(Kind::Gateway, gateway.namespace.clone(), gateway.name.clone());
