@@ -5,6 +5,9 @@
 //! the time that passes, and prints that too, as a median and a 99th percentile above what a route takes that says nothing.
 //! Who judges and processes runs in the same process as who asks, so that of these units it is the way there and back. Nobody
 //! counts: to Envoy, a route that answers by itself has no global limits.
+//!
+//! Then requests with bodies go to a backend, with a template of the body and without. `-- 30` sends so many requests of each,
+//! which shows in some seconds that all of it works.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and ends when anything is wrong")]
 
@@ -38,6 +41,10 @@ use serde_json::{Value, json};
 
 const ROUTES: u32 = 20;
 const REQUESTS: u32 = 3_000;
+/// Bytes of bodies.
+const BODIES: [usize; 2] = [64 << 10, 1 << 20];
+/// Bytes of a body that an Envoy here reads or keeps: more than an answer to the largest has.
+const MOST_BODY: u32 = 16 << 20;
 
 /// Policies, and how they are told.
 fn policies() -> Vec<(&'static str, Value)> {
@@ -87,6 +94,28 @@ fn policies() -> Vec<(&'static str, Value)> {
         ("extProc", json!({"extProc": asked("processor")})),
         ("rateLimit.global", json!({"rateLimit": {"global": global}})),
     ]
+}
+
+/// What becomes of bodies, and how it is told. The first is what the others are held against.
+fn of_bodies() -> Vec<(&'static str, Value)> {
+    let template = |direction: &str, said: Value| json!({"transformation": {direction: said}});
+    let text = json!({"body": {"value": "{{ body() }}"}});
+    let member = json!({"body": {"parseAs": "AsJson"}, "set": [{"name": "x-user", "value": "{{ user.name }}"}]});
+    let count = json!({"body": {"parseAs": "AsJson", "value": "{{ items | length }}"}});
+    vec![
+        ("nothing", json!({})),
+        ("request: read, and written again", template("request", text.clone())),
+        ("request: JSON, for a header", template("request", member)),
+        ("request: JSON, for a body", template("request", count)),
+        ("response: read, and written again", template("response", text)),
+    ]
+}
+
+/// JSON of about so many bytes, of which a few hundred stand in each item.
+fn body(bytes: usize) -> String {
+    let item = |id| json!({"id": id, "name": format!("item {id}"), "said": "a few words of it ".repeat(16)});
+    let each = item(0).to_string().len();
+    json!({"user": {"name": "alice"}, "items": (0..bytes / each).map(item).collect::<Vec<_>>()}).to_string()
 }
 
 /// What has a request pass all of these.
@@ -198,8 +227,8 @@ impl units::SecretReader for Keys {
     }
 }
 
-/// The configuration of an Envoy with so many routes that say this.
-fn bootstrap(port: u16, policy: &Value, echo: &Echo) -> Result<Value> {
+/// The configuration of an Envoy with so many routes that say this, and do `action`.
+fn bootstrap(port: u16, policy: &Value, action: &Value, echo: &Echo) -> Result<Value> {
     let spec: TrafficPolicySpec = serde_json::from_value(policy.clone())?;
     let others = units::Others { secrets: &Keys, extensions: &Providers };
     let units = units::read(&spec, &others).map_err(|problem| anyhow::anyhow!("{problem}"))?;
@@ -209,13 +238,13 @@ fn bootstrap(port: u16, policy: &Value, echo: &Echo) -> Result<Value> {
     let message = Fields::of(&Route::default()).map(13, configs).into_bytes();
     let said = envoy_json::value("envoy.config.route.v3.Route", &message)?;
     let routes = (0..ROUTES).map(|number| {
-        let answer = json!({"status": 200, "body": {"inlineString": "ok"}});
-        let mut route = json!({"match": {"path": format!("/{number}")}, "directResponse": answer});
+        let mut route = action.clone();
+        route["match"] = json!({"path": format!("/{number}")});
         route["typedPerFilterConfig"] = said.get("typedPerFilterConfig").cloned().unwrap_or_else(|| json!({}));
         route
     });
     let sample = &samples::listeners(&[])[0];
-    let built = listener::listener(sample, &Edge { access_log: false, ..Edge::default() });
+    let built = listener::listener(sample, &Edge { access_log: false, buffer_bytes: MOST_BODY, ..Edge::default() });
     let mut built = envoy_json::value("envoy.config.listener.v3.Listener", &built.body.to_bytes())?;
     let manager = built.pointer_mut("/filterChains/0/filters/0/typedConfig").context("no connection manager")?;
     manager.as_object_mut().context("no message")?.remove("rds");
@@ -233,7 +262,7 @@ fn bootstrap(port: u16, policy: &Value, echo: &Echo) -> Result<Value> {
                 .iter()
                 .filter_map(|slot| slot.entry.as_ref())
                 .filter(|entry| extensions::holder(entry) == Some(name));
-            let said = extensions::extension(name, entries, judges, 128 * 1024).body.to_bytes();
+            let said = extensions::extension(name, entries, judges, MOST_BODY).body.to_bytes();
             let mut said = envoy_json::value("envoy.config.core.v3.TypedExtensionConfig", &said)?;
             filter.insert("typedConfig".into(), said["typedConfig"].take());
         }
@@ -262,13 +291,12 @@ fn processor(envoy: &Envoy) -> Result<(f64, f64)> {
 }
 
 /// Sends so many, and gives how long each took, in microseconds, the shortest first.
-async fn requests(target: &Target, header: &str, count: u32) -> Result<Vec<f64>> {
+async fn requests(target: &Target, request: &Request, count: u32) -> Result<Vec<f64>> {
     let mut connection = Connection::open(target).await?;
     let mut times = Vec::new();
     for _ in 0..count {
-        let request = passes(Request::get("example.com", "/0").header("x-long", header));
         let start = Instant::now();
-        let response = connection.send(&request).await?;
+        let response = connection.send(request).await?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         ensure!(response.status == 200, "{}: {}", response.status, response.body);
     }
@@ -276,39 +304,53 @@ async fn requests(target: &Target, header: &str, count: u32) -> Result<Vec<f64>>
     Ok(times)
 }
 
+/// Of so many requests: the time of each on the processor, and the median and the 99th percentile of the time that passes.
+async fn of_requests(envoy: &Envoy, target: &Target, request: &Request, count: u32) -> Result<[f64; 3]> {
+    let (_, before) = processor(envoy)?;
+    let passed = requests(target, request, count).await?;
+    let time = (processor(envoy)?.1 - before) / f64::from(count);
+    let [p50, p99] = [50, 99].map(|percent| passed[passed.len() * percent / 100]);
+    Ok([time, p50, p99])
+}
+
 /// Memory and time of the main thread, of all routes; time of a request on the processor, with a short header and with a long
 /// one; the median and the 99th percentile of the time that passes for a short one.
-async fn measure(policy: &Value, echo: &Echo) -> Result<[f64; 6]> {
+async fn measure(policy: &Value, echo: &Echo, count: u32) -> Result<[f64; 6]> {
     let port = ports::free_port()?;
-    let envoy = Envoy::start(&bootstrap(port, policy, echo)?).await?;
+    let answer = json!({"directResponse": {"status": 200, "body": {"inlineString": "ok"}}});
+    let envoy = Envoy::start(&bootstrap(port, policy, &answer, echo)?).await?;
     let memory: Value = serde_json::from_str(&envoy.admin("/memory").await?.body)?;
     let memory = memory["allocated"].as_str().context("no memory")?.parse()?;
     let (main, _) = processor(&envoy)?;
     let target = Target::local(port);
-    requests(&target, "a", REQUESTS / 10).await?;
-    let mut times = [0.0; 2];
-    let mut passed = Vec::new();
-    for (time, (header, count)) in
-        times.iter_mut().zip([("a".repeat(50_000), REQUESTS / 10), ("a".to_owned(), REQUESTS)])
-    {
-        let (_, before) = processor(&envoy)?;
-        passed = requests(&target, &header, count).await?;
-        *time = (processor(&envoy)?.1 - before) / f64::from(count);
-    }
-    let [p50, p99] = [50, 99].map(|percent| passed[passed.len() * percent / 100]);
-    Ok([memory, main, times[1], times[0], p50, p99])
+    let with = |header: &str| passes(Request::get("example.com", "/0").header("x-long", header));
+    let some = count.div_ceil(10);
+    requests(&target, &with("a"), some).await?;
+    let [long, ..] = of_requests(&envoy, &target, &with(&"a".repeat(50_000)), some).await?;
+    let [short, p50, p99] = of_requests(&envoy, &target, &with("a"), count).await?;
+    Ok([memory, main, short, long, p50, p99])
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let echo = Echo::start("provider", (std::net::Ipv4Addr::LOCALHOST, 0).into()).await?;
+/// Of requests with a body of so many bytes, which go to a backend: as [`of_requests`] has it.
+async fn measure_bodies(policy: &Value, echo: &Echo, bytes: usize, count: u32) -> Result<[f64; 3]> {
+    let port = ports::free_port()?;
+    let forward = json!({"route": {"cluster": provider().cluster_name(), "timeout": "0s"}});
+    let envoy = Envoy::start(&bootstrap(port, policy, &forward, echo)?).await?;
+    let target = Target::local(port);
+    let request = Request { method: "POST".into(), body: body(bytes), ..Request::get("example.com", "/0") };
+    requests(&target, &request, count.div_ceil(10)).await?;
+    of_requests(&envoy, &target, &request, count).await
+}
+
+/// What is printed of units.
+async fn print_units(echo: &Echo, count: u32) -> Result<()> {
     println!(
         "{:<28} {:>10} {:>12} {:>11} {:>16} {:>11} {:>11}",
         "a route with", "memory", "main thread", "a request", "header of 50 kB", "p50 more", "p99 more"
     );
     let mut nothing = None;
     for (name, policy) in policies() {
-        let measured = measure(&policy, &echo).await.with_context(|| name)?;
+        let measured = measure(&policy, echo, count).await.with_context(|| name)?;
         let of_none = *nothing.get_or_insert(measured);
         let [memory, main, _, _, p50, p99] = std::array::from_fn(|at| measured[at] - of_none[at]);
         let [_, _, short, long, ..] = measured;
@@ -318,4 +360,36 @@ async fn main() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What is printed of bodies.
+async fn print_bodies(echo: &Echo, count: u32) -> Result<()> {
+    println!(
+        "\n{:<36} {:>9} {:>14} {:>12} {:>12} {:>12} {:>12}",
+        "a body, and what becomes of it", "", "a request", "p50", "p99", "p50 more", "p99 more"
+    );
+    for bytes in BODIES {
+        let mut nothing = None;
+        for (name, policy) in of_bodies() {
+            let measured = measure_bodies(&policy, echo, bytes, count).await.with_context(|| name)?;
+            let [_, p50_of_none, p99_of_none] = *nothing.get_or_insert(measured);
+            let [time, p50, p99] = measured;
+            println!(
+                "{name:<36} {:>5} KiB {time:>11.0} us {p50:>9.0} us {p99:>9.0} us {:>9.0} us {:>9.0} us",
+                bytes >> 10,
+                p50 - p50_of_none,
+                p99 - p99_of_none
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let said = std::env::args().skip(1).find(|argument| argument != "--bench");
+    let count = said.map_or(Ok(REQUESTS), |count| count.parse())?;
+    let echo = Echo::start("provider", (std::net::Ipv4Addr::LOCALHOST, 0).into()).await?;
+    print_units(&echo, count).await?;
+    print_bodies(&echo, count.div_ceil(10)).await
 }

@@ -25,12 +25,16 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use xds::ResourceType;
 
+#[path = "filter_chain/bare.rs"]
+mod bare;
 #[path = "filter_chain/bodies.rs"]
 mod bodies;
 #[path = "filter_chain/guards.rs"]
 mod guards;
 #[path = "filter_chain/limits.rs"]
 mod limits;
+#[path = "filter_chain/login_tokens.rs"]
+mod login_tokens;
 #[path = "filter_chain/logins.rs"]
 mod logins;
 #[path = "filter_chain/providers.rs"]

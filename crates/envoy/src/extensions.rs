@@ -64,13 +64,14 @@ pub fn holder(entry: &ExtensionEntry) -> Option<&'static str> {
     match entry {
         ExtensionEntry::LocalRate(_) => Some(slots::LOCAL_RATE_LIMIT),
         ExtensionEntry::Tokens(_) => Some(slots::JWT_AUTH),
+        ExtensionEntry::LoginTokens(_) => Some(slots::OAUTH2_JWT),
         ExtensionEntry::Login(_) => None,
     }
 }
 
 /// Whether the resource `name` holds entries at all.
 pub fn has_entries(name: &str) -> bool {
-    name == slots::LOCAL_RATE_LIMIT || name == slots::JWT_AUTH
+    [slots::LOCAL_RATE_LIMIT, slots::JWT_AUTH, slots::OAUTH2_JWT].contains(&name)
 }
 
 /// A resource with these entries, which are sorted, each once. `judges` tells what is known of those whose tokens are taken;
@@ -87,16 +88,9 @@ pub fn extension<'a>(
         slots::LOCAL_RATE_LIMIT => {
             let rates = entries.filter_map(|entry| match entry {
                 ExtensionEntry::LocalRate(rate) => Some(rate),
-                ExtensionEntry::Tokens(_) | ExtensionEntry::Login(_) => None,
+                ExtensionEntry::Tokens(_) | ExtensionEntry::Login(_) | ExtensionEntry::LoginTokens(_) => None,
             });
             any(&local_limits(rates))
-        }
-        slots::JWT_AUTH => {
-            let all = entries.filter_map(|entry| match entry {
-                ExtensionEntry::Tokens(id) => judges(id),
-                ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
-            });
-            Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
         }
         slots::TRANSFORMATION_LUA => any(&Lua {
             default_source_code: Some(DataSource {
@@ -107,8 +101,14 @@ pub fn extension<'a>(
             clear_route_cache: Some(crate::boolean(false)),
             ..Lua::default()
         }),
-        // No requirement: all that is asked for is refused.
-        _ => any(&JwtAuthentication::default()),
+        // Those who judge tokens. Without a requirement all that is asked for is refused.
+        _ => {
+            let all = entries.filter_map(|entry| match entry {
+                ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => judges(id),
+                ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
+            });
+            Any { type_url: JwtAuthentication::type_url(), value: tokens(all) }
+        }
     };
     named(name, config)
 }

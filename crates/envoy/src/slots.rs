@@ -82,6 +82,8 @@ pub const OAUTH2: &str = "oauth2";
 pub const OAUTH2_INNER: &str = "oauth2.login";
 /// The slot in which tokens are judged that a log-in brings.
 pub const OAUTH2_JWT: &str = "oauth2.jwt";
+/// The slot that shows backends what these say: a wrapper.
+pub const OAUTH2_CLAIMS: &str = "oauth2.claims";
 /// The slot in which tokens are judged that requests bring.
 pub const JWT_AUTH: &str = "jwtAuth";
 /// The slot that shows backends what a token says: a wrapper.
@@ -274,6 +276,7 @@ fn slots() -> Vec<(&'static str, ConfigType)> {
         here(API_KEY_AUTH, any(&ApiKeyAuth::default())),
         here(BASIC_AUTH, basic_auth()),
         (OAUTH2_JWT, apart::<JwtAuthentication>()),
+        here(OAUTH2_CLAIMS, wrapper()),
         here(EXT_AUTH_WIDE[0], wrapper()),
         here(EXT_AUTH_WIDE[1], wrapper()),
         here(EXT_AUTH_WIDE[2], wrapper()),

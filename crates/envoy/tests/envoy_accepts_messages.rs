@@ -90,7 +90,8 @@ fn with_routes(mut listener: Value, routes: &Value) -> Value {
 fn sample_extension(name: &str) -> Value {
     let rate = LocalRate { most: 3, more: 1, interval: Duration::from_millis(50) };
     let issuer = NsName::new("apps", "issuer");
-    let entries = [ExtensionEntry::LocalRate(rate), ExtensionEntry::Tokens(issuer.clone())];
+    let tokens = [ExtensionEntry::Tokens, ExtensionEntry::LoginTokens].map(|of| of(issuer.clone()));
+    let entries = tokens.into_iter().chain([ExtensionEntry::LocalRate(rate)]).collect::<Vec<_>>();
     let keys = DataSource {
         specifier: Some(Specifier::InlineString(
             r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#

@@ -211,6 +211,8 @@ pub enum ExtensionEntry {
     Tokens(NsName),
     /// What people are logged in by that have to log in by this GatewayExtension: secrets of its own.
     Login(NsName),
+    /// The tokens that such a login brings, where the GatewayExtension has them judged.
+    LoginTokens(NsName),
 }
 
 /// How many requests each proxy takes in a time.

@@ -140,7 +140,7 @@ impl Derived for AskedTokens {
 /// What a rule has placed once.
 fn parts(resolved: &Resolved) -> Vec<Part> {
     let tokens = resolved.entries.iter().filter_map(|entry| match entry {
-        ExtensionEntry::Tokens(id) => Some(Part::Tokens(id.clone())),
+        ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => Some(Part::Tokens(id.clone())),
         ExtensionEntry::LocalRate(_) | ExtensionEntry::Login(_) => None,
     });
     resolved.clusters.iter().cloned().map(Part::Cluster).chain(tokens).collect()

@@ -201,7 +201,9 @@ impl Derived for WideAsked {
             for entry in slots.iter().filter_map(|slot| slot.entry.as_ref()) {
                 let gateway = || listener.gateway.clone();
                 match entry {
-                    ExtensionEntry::Tokens(id) => scope.demand::<AskedTokens>((gateway(), id.clone())),
+                    ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => {
+                        scope.demand::<AskedTokens>((gateway(), id.clone()));
+                    }
                     ExtensionEntry::Login(_) => scope.demand::<ReferredEntry>((gateway(), entry.clone())),
                     ExtensionEntry::LocalRate(_) => {}
                 }

@@ -3,6 +3,7 @@
 pub(crate) mod ext_auth;
 pub(crate) mod ext_proc;
 pub(crate) mod jwt;
+pub(crate) mod login_tokens;
 pub(crate) mod oauth2;
 pub(crate) mod rate_limit;
 
@@ -79,7 +80,7 @@ pub enum Provider {
     OAuth2(oauth2::OAuth2),
 }
 
-/// What stands in the filter of tokens.
+/// What stands in a filter of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
     /// Those who make tokens.
@@ -123,14 +124,16 @@ impl Provider {
         self.oauth2().map(|login| &login.secret)
     }
 
-    /// What the filter of tokens knows of it; none of another one.
+    /// What a filter of tokens knows of it, be these its own or those of logins; none of one that judges none.
     pub fn token_judges(&self) -> Option<&TokenJudges> {
-        self.jwt().map(|jwt| &jwt.judges)
+        let of_logins = || Some(&self.oauth2()?.tokens.as_ref()?.judges);
+        self.jwt().map(|jwt| &jwt.judges).or_else(of_logins)
     }
 
-    /// What of it stands in the filter of tokens.
+    /// What of it stands in a filter of tokens.
     pub fn token_counts(&self) -> TokenCounts {
-        self.jwt().map(|jwt| jwt.counts).unwrap_or_default()
+        let of_logins = || Some(self.oauth2()?.tokens.as_ref()?.counts);
+        self.jwt().map(|jwt| jwt.counts).or_else(of_logins).unwrap_or_default()
     }
 }
 
@@ -257,8 +260,12 @@ impl ExtensionReader for Everybody {
             }
             "login" | "login2" => serde_json::json!({"oauth2": {
                 "backendRef": {"name": "s", "port": 80}, "authorizationEndpoint": "https://issuer.example/authorize",
-                "tokenEndpoint": "https://issuer.example/token",
+                "tokenEndpoint": "https://issuer.example/token", "scopes": ["openid"],
                 "credentials": {"clientID": "shop", "clientSecretRef": {"name": "client"}},
+                "jwt": if &*reference.name == "login" { serde_json::Value::Null } else { serde_json::json!({
+                    "jwksURI": "https://issuer.example/keys",
+                    "idToken": {"claimsToHeaders": [{"name": "sub", "header": "x-user"}]},
+                }) },
             }}),
             other => return Err(format!("GatewayExtension n/{other} does not exist; create it, or correct the name")),
         };

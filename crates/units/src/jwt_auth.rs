@@ -6,10 +6,7 @@ use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySp
 use envoy::slots;
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
-    extensions::filters::http::{
-        header_mutation::v3::Mutations,
-        jwt_authn::v3::{PerRouteConfig, per_route_config::RequirementSpecifier},
-    },
+    extensions::filters::http::jwt_authn::v3::{PerRouteConfig, per_route_config::RequirementSpecifier},
 };
 use ir::{
     NsName,
@@ -22,7 +19,7 @@ use serde_json::{Map, Value};
 use super::{
     ExtensionReader, Refused, Unit,
     extension::{self, Provider, jwt},
-    mutations, spec,
+    spec,
 };
 
 /// Whose tokens are taken.
@@ -92,12 +89,7 @@ impl Unit for JwtAuth {
 
     fn slots(&self) -> Vec<Slot> {
         let Self::By(Tokens { id, asked, headers, .. }) = self else { return Vec::new() };
-        let requirement = RequirementSpecifier::RequirementName(id.to_string());
-        let slot = slots::slot(slots::JWT_AUTH, &PerRouteConfig { requirement_specifier: Some(requirement) });
-        let judged = Slot { entry: Some(ExtensionEntry::Tokens(id.clone())), asks: asked.clone(), ..slot };
-        let request_mutations = jwt::claims(headers);
-        let moved = mutations::slot(slots::JWT_CLAIMS, Mutations { request_mutations, ..Mutations::default() });
-        std::iter::once(judged).chain(moved).collect()
+        jwt::judged(id, ExtensionEntry::Tokens(id.clone()), [slots::JWT_AUTH, slots::JWT_CLAIMS], asked, headers)
     }
 
     fn disables(&self) -> bool {

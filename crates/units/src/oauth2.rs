@@ -6,14 +6,18 @@ use api::{gateway_extension::ExtensionReference, traffic_policy::TrafficPolicySp
 use envoy::{secret::LoginSecret, slots};
 use envoy_types::pb::envoy::{
     config::route::v3::Route,
-    extensions::filters::http::oauth2::v3::{OAuth2 as EnvoyOAuth2, o_auth2_credentials::TokenFormation},
+    extensions::filters::http::{
+        jwt_authn::v3::PerRouteConfig,
+        oauth2::v3::{OAuth2 as EnvoyOAuth2, o_auth2_credentials::TokenFormation},
+    },
 };
 use ir::rule::{ExtensionEntry, Slot};
 use serde::Deserialize;
 
 use super::{
     Extension, ExtensionReader, Refused, Unit,
-    extension::{self, Provider, unwrapped, wrapped},
+    extension::{self, Provider, jwt, unwrapped, wrapped},
+    spec,
 };
 
 /// Who logs people in.
@@ -35,7 +39,7 @@ pub struct Spec {
 impl Unit for OAuth2 {
     const FIELD: &'static str = "oauth2";
     const HOLDS_FOR_ANSWERS: bool = true;
-    const SLOTS: &'static [&'static str] = &[slots::OAUTH2];
+    const SLOTS: &'static [&'static str] = &[slots::OAUTH2, slots::OAUTH2_JWT, slots::OAUTH2_CLAIMS];
     #[cfg(any(test, feature = "testing"))]
     const SAMPLES: super::Samples = super::Samples {
         one: r#"{"extensionRef": {"name": "login", "namespace": "apps"}}"#,
@@ -63,7 +67,18 @@ impl Unit for OAuth2 {
         let Some(login) = extension.provider.oauth2() else { return Vec::new() };
         let slot = wrapped(slots::OAUTH2, slots::OAUTH2_INNER, &login.filter.decode::<EnvoyOAuth2>(), &login.asked);
         let entry = Some(ExtensionEntry::Login(extension.id.clone()));
-        vec![Slot { entry, patterns: login.patterns.clone(), ..slot }]
+        let login_slot = Slot { entry, patterns: login.patterns.clone(), ..slot };
+        let tokens = login.tokens.as_ref().map(|tokens| {
+            let entry = ExtensionEntry::LoginTokens(extension.id.clone());
+            jwt::judged(
+                &extension.id,
+                entry,
+                [slots::OAUTH2_JWT, slots::OAUTH2_CLAIMS],
+                &[tokens.asked.clone()],
+                &tokens.headers,
+            )
+        });
+        std::iter::once(login_slot).chain(tokens.into_iter().flatten()).collect()
     }
 
     fn disables(&self) -> bool {
@@ -78,6 +93,8 @@ impl Unit for OAuth2 {
         let config = unwrapped::<EnvoyOAuth2>(route, slots::OAUTH2)?.config?;
         let Some(TokenFormation::HmacSecret(secret)) = config.credentials?.token_formation else { return None };
         let id = LoginSecret::Cookies.extension_of(&secret.name)?;
-        Some(format!("people log in at {} (GatewayExtension {id})", config.authorization_endpoint))
+        let judged =
+            spec::said::<PerRouteConfig>(route, slots::OAUTH2_JWT).map_or("", |_| ", and its tokens are judged");
+        Some(format!("people log in at {} (GatewayExtension {id}){judged}", config.authorization_endpoint))
     }
 }

@@ -28,7 +28,7 @@ spec:
 }
 
 /// A policy of the route, and a route at another path that none is on.
-fn own_policy(spec: &str) -> String {
+pub(super) fn own_policy(spec: &str) -> String {
     let of_route = policy(spec).replace("kind: Gateway, name: gateway", "kind: HTTPRoute, name: plain");
     format!(
         "{of_route}

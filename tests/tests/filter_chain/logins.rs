@@ -14,9 +14,9 @@ use super::guards::{World, policy};
 use super::{HOST, route};
 
 /// Where people come back to, unless an extension says so.
-const BACK: &str = "http://plain.example/oauth2/redirect";
+pub(super) const BACK: &str = "http://plain.example/oauth2/redirect";
 
-fn extension(name: &str, provider: &OpenId, more: &str) -> String {
+pub(super) fn extension(name: &str, provider: &OpenId, more: &str) -> String {
     let port = provider.port();
     format!(
         "
@@ -36,7 +36,7 @@ spec:
     )
 }
 
-fn service(provider: &OpenId) -> String {
+pub(super) fn service(provider: &OpenId) -> String {
     format!(
         "
 ---
@@ -56,7 +56,7 @@ endpoints: [{{addresses: [127.0.0.1]}}]
     )
 }
 
-fn client(secret: &str) -> String {
+pub(super) fn client(secret: &str) -> String {
     format!(
         "
 ---
@@ -88,14 +88,14 @@ spec:
 ";
 
 /// Whether a page is there, or the way to it leads by the provider.
-fn expect(answer: &Response, status: u16) -> Result<()> {
+pub(super) fn expect(answer: &Response, status: u16) -> Result<()> {
     ensure!(answer.status == status, "{} {:?} {}", answer.status, answer.header("location"), answer.body);
     ensure!(answer.echoed.is_some() == (status == 200), "whether a backend answered: {}", answer.body);
     Ok(())
 }
 
 /// One who has a session, at a page that asks for it from now on.
-async fn logged_in(world: &World, provider: &OpenId) -> Result<Browser> {
+pub(super) async fn logged_in(world: &World, provider: &OpenId) -> Result<Browser> {
     let mut browser = Browser::new(world.target.clone(), HOST);
     eventually(TIMEOUT, async || expect(&browser.clone().get("/").await?, 302)).await?;
     let back = browser.log_in(provider, "/page?of=mine").await?;

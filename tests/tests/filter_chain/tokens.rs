@@ -14,20 +14,20 @@ use super::HOST;
 use super::guards::{World, policy};
 
 // What made the tokens is gone, and they do not end before the year 2100.
-const KEY: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "JfNWD_567PimJzzyQikB52C_TrdQpbni9fNty-cxucQ", "y": "ty3ykFzSv449nRKqLv8zqLgFkTyto0Sbrl2Tbiy9O1c", "kid": "one", "alg": "ES256", "use": "sig"}]}"#;
-const TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6Im9uZSIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL29uZS5leGFtcGxlIiwic3ViIjoiYWxpY2UiLCJleHAiOjQxMDI0NDQ4MDAsImF1ZCI6InNob3AiLCJyb2xlIjoiYWRtaW4ifQ.mnADPohMpTnned3JCEo9WsVOG0XTUwETPEcfFU0qM4SN2ZgpLYRDGS7iS_wYpT-Tay7W3tHqLkog4PsuYgafhw";
-const NEXT_KEY: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "3w65bvnYiDAB0vFTWhwd7QD8RHAAKxuIhSHXflgEBBs", "y": "W-IW8OIoLR15P5iy72FqVxT5h2JlnJhZXJ99QE87hqM", "kid": "two", "alg": "ES256", "use": "sig"}]}"#;
-const NEXT_TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6InR3byIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL3R3by5leGFtcGxlIiwic3ViIjoiYWxpY2UiLCJleHAiOjQxMDI0NDQ4MDAsInJvbGUiOiJndWVzdCJ9.g7aH0I3M9taQS_N-a0kGQlrBf73vkaL9qrswhNZRHlZSPXksL01BrgGnpztqCHw1RYpV5j7MSBLMCo8sITXb2A";
+pub(super) const KEY: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "JfNWD_567PimJzzyQikB52C_TrdQpbni9fNty-cxucQ", "y": "ty3ykFzSv449nRKqLv8zqLgFkTyto0Sbrl2Tbiy9O1c", "kid": "one", "alg": "ES256", "use": "sig"}]}"#;
+pub(super) const TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6Im9uZSIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL29uZS5leGFtcGxlIiwic3ViIjoiYWxpY2UiLCJleHAiOjQxMDI0NDQ4MDAsImF1ZCI6InNob3AiLCJyb2xlIjoiYWRtaW4ifQ.mnADPohMpTnned3JCEo9WsVOG0XTUwETPEcfFU0qM4SN2ZgpLYRDGS7iS_wYpT-Tay7W3tHqLkog4PsuYgafhw";
+pub(super) const NEXT_KEY: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "3w65bvnYiDAB0vFTWhwd7QD8RHAAKxuIhSHXflgEBBs", "y": "W-IW8OIoLR15P5iy72FqVxT5h2JlnJhZXJ99QE87hqM", "kid": "two", "alg": "ES256", "use": "sig"}]}"#;
+pub(super) const NEXT_TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6InR3byIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL3R3by5leGFtcGxlIiwic3ViIjoiYWxpY2UiLCJleHAiOjQxMDI0NDQ4MDAsInJvbGUiOiJndWVzdCJ9.g7aH0I3M9taQS_N-a0kGQlrBf73vkaL9qrswhNZRHlZSPXksL01BrgGnpztqCHw1RYpV5j7MSBLMCo8sITXb2A";
 
 /// A server that answers every request with the same.
-struct Server {
+pub(super) struct Server {
     port: u16,
     answer: Arc<Mutex<String>>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    async fn start(answer: &str) -> Result<Self> {
+    pub(super) async fn start(answer: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let answer = Arc::new(Mutex::new(answer.to_owned()));
@@ -50,7 +50,11 @@ impl Server {
         Ok(Self { port, answer, task })
     }
 
-    fn say(&self, answer: &str) -> Result<()> {
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn say(&self, answer: &str) -> Result<()> {
         let mut says = self.answer.lock().ok().context("nobody panicked")?;
         answer.clone_into(&mut says);
         Ok(())

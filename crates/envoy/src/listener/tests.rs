@@ -123,7 +123,7 @@ fn filters(manager: &Value) -> Vec<(String, bool)> {
 fn every_slot_stands_in_every_chain_in_its_order_and_is_disabled() {
     let slots = "grpcWeb extProc.start fault extProc.fault acl extProc.acl cors.wide cors \
                  compress.gzip compress.brotli compress.zstd decompress.gzip decompress.brotli decompress.zstd \
-                 oauth2 extProc.oauth2 apiKeyAuth basicAuth oauth2.jwt \
+                 oauth2 extProc.oauth2 apiKeyAuth basicAuth oauth2.jwt oauth2.claims \
                  extAuth.wide.0 extAuth.wide.1 extAuth.wide.2 extAuth.wide.3 \
                  extAuth.0 extAuth.1 extAuth.2 extAuth.3 extProc.extAuth jwtAuth jwtAuth.claims extProc.jwtAuth \
                  rbac extProc.rbac.0 extProc.rbac.1 extProc.rbac.2 extProc.rbac.3 \

@@ -152,6 +152,28 @@ fn maker() -> BoxedStrategy<Value> {
         .boxed()
 }
 
+/// What is judged of the tokens of a login.
+fn of_tokens() -> BoxedStrategy<Value> {
+    let claim =
+        (prop_oneof![4 => Just("sub".to_owned()), 1 => values::hostile()], select(&["x-role", "X-User", "host"][..]))
+            .prop_map(|(name, header)| json!([{"name": name, "header": header}]));
+    let audiences = option::of(prop_oneof![3 => Just("shop".to_owned()), 1 => values::hostile()]);
+    let token = || {
+        (option::weighted(0.4, claim.clone()), audiences.clone()).prop_map(
+            |(claims, audience)| json!({"claimsToHeaders": claims, "audiences": audience.map(|audience| [audience])}),
+        )
+    };
+    let keys = option::weighted(
+        0.9,
+        prop_oneof![6 => Just("https://a.example/keys?of=all".to_owned()), 1 => values::hostile()],
+    );
+    (option::of(token()), option::of(token()), keys, option::of(backend()))
+        .prop_map(|(access, id, keys, server)| {
+            json!({"accessToken": access, "idToken": id, "jwksURI": keys, "jwksBackendRef": server})
+        })
+        .boxed()
+}
+
 /// Who logs people in, by a Secret that is there or is not.
 fn login() -> BoxedStrategy<Value> {
     let text = |sound: &'static str| prop_oneof![8 => Just(sound.to_owned()), 1 => values::hostile()];
@@ -180,15 +202,16 @@ fn login() -> BoxedStrategy<Value> {
     ];
     let paths =
         (option::of(text("/leave")), back, option::of(text("openid")), option::of(Just("https://a.example/end")));
-    (backend(), secret, text("shop"), paths, cookies, option::of(vec(denied, 1..3)), any::<bool>())
-        .prop_map(|(backend, secret, client, (leave, back, scope, end), cookies, denied, forwards)| {
+    let rest = (any::<bool>(), option::of(of_tokens()));
+    (backend(), secret, text("shop"), paths, cookies, option::of(vec(denied, 1..3)), rest)
+        .prop_map(|(backend, secret, client, (leave, back, scope, end), cookies, denied, (forwards, tokens))| {
             json!({"oauth2": {
                 "backendRef": backend, "authorizationEndpoint": "https://a.example/auth?x=y",
                 "tokenEndpoint": "https://a.example:8443/token", "endSessionEndpoint": end, "redirectURI": back,
                 "logoutPath": leave, "forwardAccessToken": forwards,
                 "scopes": scope.map(|scope| vec![scope]).unwrap_or_default(),
                 "credentials": {"clientID": client, "clientSecretRef": {"name": secret}},
-                "cookies": cookies, "denyRedirect": denied.map(|headers| json!({"headers": headers})),
+                "cookies": cookies, "denyRedirect": denied.map(|headers| json!({"headers": headers})), "jwt": tokens,
             }})
         })
         .boxed()

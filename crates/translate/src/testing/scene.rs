@@ -251,7 +251,7 @@ pub fn providers() -> [Value; 9] {
         tokens("tokens", &[key('A')]),
         tokens("tokens2", &[key('B')]),
         login("login"),
-        login("login2"),
+        judged_login("login2"),
         opaque("client", json!({"client-secret": "hunter2"})),
         login_grant("infra"),
     ]
@@ -273,6 +273,16 @@ pub fn login(name: &str) -> Value {
         "spec": {"oauth2": {"backendRef": {"name": "s", "port": 80},
             "authorizationEndpoint": "https://issuer.example/authorize", "tokenEndpoint": "https://issuer.example/token",
             "credentials": {"clientID": "shop", "clientSecretRef": {"name": "client"}}}}})
+}
+
+/// The same, with its ID tokens judged by keys of `apps/s`, and what they say of people shown.
+pub fn judged_login(name: &str) -> Value {
+    let mut all = login(name);
+    all["spec"]["oauth2"]["scopes"] = json!(["openid"]);
+    let claims = json!([{"name": "sub", "header": "x-user"}]);
+    all["spec"]["oauth2"]["jwt"] =
+        json!({"jwksURI": "https://issuer.example/keys", "idToken": {"claimsToHeaders": claims}});
+    all
 }
 
 /// A public key that consists of one letter.

@@ -16,7 +16,7 @@ use api::{
     },
     references::KEY_SET,
 };
-use envoy::{bytes, extensions::TokenJudges};
+use envoy::{bytes, extensions::TokenJudges, slots};
 use envoy_types::pb::{
     envoy::{
         config::{
@@ -26,14 +26,22 @@ use envoy_types::pb::{
                 header_value_option::HeaderAppendAction, http_uri::HttpUpstreamType,
             },
         },
-        extensions::filters::http::jwt_authn::v3::{
-            JwksAsyncFetch, JwtClaimToHeader, JwtHeader, JwtProvider, JwtRequirement, JwtRequirementOrList,
-            RemoteJwks as EnvoyRemote, jwt_provider::JwksSourceSpecifier, jwt_requirement::RequiresType,
+        extensions::filters::http::{
+            header_mutation::v3::Mutations,
+            jwt_authn::v3::{
+                JwksAsyncFetch, JwtClaimToHeader, JwtHeader, JwtProvider, JwtRequirement, JwtRequirementOrList,
+                PerRouteConfig, RemoteJwks as EnvoyRemote, jwt_provider::JwksSourceSpecifier,
+                jwt_requirement::RequiresType, per_route_config::RequirementSpecifier,
+            },
         },
     },
     google::protobuf::{Empty, UInt32Value},
 };
-use ir::{NsName, Problem, backend::Asked};
+use ir::{
+    NsName, Problem,
+    backend::Asked,
+    rule::{ExtensionEntry, Slot},
+};
 use validate::{
     Invalid, duration, header, hostname,
     jwks::{self, KeySet, MOST_COST},
@@ -193,28 +201,13 @@ fn provider(
             format!("it begins with {NOBODY}, which no issuer does; correct it"),
         ));
     }
-    let mut audiences = Vec::new();
-    for (index, audience) in written.audiences.iter().flatten().enumerate() {
-        let at = format!("{field}.audiences[{index}]");
-        if audience.is_empty() || audience.len() > LONGEST {
-            return Err(problem(&at, format!("it has {} bytes; write 1 to {LONGEST}", audience.len())));
-        }
-        audiences.push(audience.to_string());
-    }
     let mut provider = JwtProvider {
         issuer: issuer.into(),
-        audiences,
+        audiences: audiences(written.audiences.as_deref(), field)?,
         forward: written.forward_token.unwrap_or_default(),
         // Where `rbac` finds what a token says, as kgateway has it.
         payload_in_metadata: "payload".into(),
-        claim_to_headers: claims
-            .into_iter()
-            .map(|(claim_name, header)| JwtClaimToHeader {
-                header_name: own_header(&header),
-                claim_name,
-                ..JwtClaimToHeader::default()
-            })
-            .collect(),
+        claim_to_headers: to_own_headers(claims),
         jwks_source_specifier: Some(source),
         ..JwtProvider::default()
     };
@@ -238,8 +231,20 @@ fn provider(
     Ok(provider)
 }
 
+/// For whom tokens must be.
+pub(super) fn audiences(written: Option<&[Box<str>]>, field: &str) -> Result<Vec<String>, Problem> {
+    let audience = |(index, audience): (usize, &Box<str>)| {
+        if audience.is_empty() || audience.len() > LONGEST {
+            let message = format!("it has {} bytes; write 1 to {LONGEST}", audience.len());
+            return Err(problem(&format!("{field}.audiences[{index}]"), message));
+        }
+        Ok(audience.to_string())
+    };
+    written.unwrap_or_default().iter().enumerate().map(audience).collect()
+}
+
 /// Claims, each with the header that it goes to.
-fn claims_of(written: &[ClaimToHeader], field: &str) -> Result<Vec<(String, String)>, Problem> {
+pub(super) fn claims_of(written: &[ClaimToHeader], field: &str) -> Result<Vec<(String, String)>, Problem> {
     let mut claims: Vec<(String, String)> = Vec::with_capacity(written.len());
     for (index, ClaimToHeader { name, header }) in written.iter().enumerate() {
         let field = format!("{field}.claimsToHeaders[{index}]");
@@ -263,8 +268,35 @@ fn own_header(header: &str) -> String {
     format!("x_portcullis_claim_{}", bytes::short_name(&bytes::version([header.as_bytes()])))
 }
 
+/// Claims with the headers that they are meant for, as the filter writes them.
+pub(super) fn to_own_headers(claims: Vec<(String, String)>) -> Vec<JwtClaimToHeader> {
+    let claim = |(claim_name, header): (String, String)| JwtClaimToHeader {
+        header_name: own_header(&header),
+        claim_name,
+        ..JwtClaimToHeader::default()
+    };
+    claims.into_iter().map(claim).collect()
+}
+
+/// The slots of a route whose requests must have tokens: that of who judges them, which is told the name under which it knows
+/// whose, and that of what moves their claims to the headers that these are meant for.
+pub(crate) fn judged(
+    id: &NsName,
+    entry: ExtensionEntry,
+    [judge, mover]: [&'static str; 2],
+    asked: &[Asked],
+    headers: &[String],
+) -> Vec<Slot> {
+    let requirement = RequirementSpecifier::RequirementName(id.to_string());
+    let slot = slots::slot(judge, &PerRouteConfig { requirement_specifier: Some(requirement) });
+    let judged = Slot { entry: Some(entry), asks: asked.into(), ..slot };
+    let request_mutations = claims(headers);
+    let moved = mutations::slot(mover, Mutations { request_mutations, ..Mutations::default() });
+    std::iter::once(judged).chain(moved).collect()
+}
+
 /// What moves claims to the headers that they are meant for, in which nothing of the client's is left.
-pub(crate) fn claims(headers: &[String]) -> Vec<HeaderMutation> {
+fn claims(headers: &[String]) -> Vec<HeaderMutation> {
     let moves = headers.iter().flat_map(|header| {
         let own = own_header(header);
         let value = format!("%REQ({own})%");
@@ -320,8 +352,7 @@ fn remote(
     url(&written.url).map_err(at(&format!("{field}.url")))?;
     let to = api::shared::BackendRef { backend_ref: written.backend_ref.clone(), ..Default::default() };
     let server = follow.follow(&to, &format!("{field}.backendRef"), false)?;
-    let cluster = server.cluster_name();
-    asked.push(server);
+    asked.push(server.clone());
     let interval = |text: Option<&str>, name: &str| {
         let field = format!("{field}.{name}");
         let Some(text) = text else { return Ok(None) };
@@ -337,11 +368,7 @@ fn remote(
     let fetch = written.async_fetch.as_ref();
     let again = fetch.and_then(|fetch| fetch.failed_refetch_duration.as_deref());
     Ok(EnvoyRemote {
-        http_uri: Some(HttpUri {
-            uri: written.url.to_string(),
-            timeout: Some(spec::proto_duration(FETCH)),
-            http_upstream_type: Some(HttpUpstreamType::Cluster(cluster)),
-        }),
+        http_uri: Some(key_set_at(&written.url, &server)),
         cache_duration: interval(written.cache_duration.as_deref(), "cacheDuration")?,
         async_fetch: fetch
             .is_some()
@@ -360,6 +387,15 @@ fn remote(
             .map(|policy| retry(policy, &format!("{field}.retryPolicy")))
             .transpose()?,
     })
+}
+
+/// Where a server has its keys, and how long it may take to give them.
+pub(super) fn key_set_at(url: &str, server: &Asked) -> HttpUri {
+    HttpUri {
+        uri: url.into(),
+        timeout: Some(spec::proto_duration(FETCH)),
+        http_upstream_type: Some(HttpUpstreamType::Cluster(server.cluster_name())),
+    }
 }
 
 fn retry(written: &JwtRetry, field: &str) -> Result<RetryPolicy, Problem> {

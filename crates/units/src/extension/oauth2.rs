@@ -6,8 +6,9 @@
 
 use api::{
     core::Secret,
-    gateway_extension::{self, Cookies, DenyRedirect, HeaderMatch},
+    gateway_extension::{self, Cookies, DenyRedirect, HeaderMatch, OAuth2Jwt},
     references::CLIENT_SECRET,
+    shared::BackendRef,
 };
 use envoy::{bytes, secret::LoginSecret};
 use envoy_types::pb::{
@@ -31,7 +32,7 @@ use ir::{NsName, Problem, backend::Asked};
 use std::{sync::Arc, time::Duration};
 use validate::{header, hostname, name, path, regex};
 
-use super::{Encoded, Follow, at, problem};
+use super::{Encoded, Follow, at, login_tokens::LoginTokens, problem};
 use crate::spec;
 
 /// Where people come back to unless it is said, as kgateway has it.
@@ -64,6 +65,8 @@ pub struct OAuth2 {
     pub(crate) secret: NsName,
     /// The expressions that requests are held against.
     pub(crate) patterns: Arc<[Arc<str>]>,
+    /// The tokens that are judged behind it, if any are.
+    pub(crate) tokens: Option<LoginTokens>,
 }
 
 impl OAuth2 {
@@ -97,6 +100,8 @@ impl OAuth2 {
                 "the access token is forwarded from its cookie; remove this, or cookies.disableAccessTokenSetCookie";
             return Err(problem("oauth2.forwardAccessToken", message));
         }
+        let names = cookie_names(id, &cookies)?;
+        let tokens = tokens(id, written, (&asked, &names, refreshes), follow)?;
         let config = OAuth2Config {
             token_endpoint: Some(HttpUri {
                 uri: token,
@@ -109,7 +114,7 @@ impl OAuth2 {
                 client_id: client_id(&written.credentials.client_id)?,
                 token_secret: Some(LoginSecret::Client.source(id)),
                 token_formation: Some(TokenFormation::HmacSecret(LoginSecret::Cookies.source(id))),
-                cookie_names: Some(cookie_names(id, &cookies)?),
+                cookie_names: Some(names),
                 cookie_domain: domain(&cookies)?,
             }),
             allowed_redirect_domains: redirect.hosts(cookies.domain.as_deref()),
@@ -129,7 +134,7 @@ impl OAuth2 {
             ..OAuth2Config::default()
         };
         let filter = Encoded::new(&EnvoyOAuth2 { config: Some(config) });
-        Ok(Self { filter, asked, secret, patterns: patterns.into() })
+        Ok(Self { filter, asked, secret, patterns: patterns.into(), tokens })
     }
 }
 
@@ -154,11 +159,6 @@ pub fn client_secret(secret: &Secret) -> Result<&[u8], String> {
 
 /// What the schema has and nobody serves.
 fn refuse_what_is_not_served(written: &gateway_extension::OAuth2) -> Result<(), Problem> {
-    if written.jwt.as_ref().is_some_and(|jwt| jwt.access_token.is_some() || jwt.id_token.is_some()) {
-        let message = "tokens of a login are not looked into yet; remove it, and have the backend do so: the access token \
-                       reaches it by forwardAccessToken";
-        return Err(problem("oauth2.jwt", message));
-    }
     if written.authorization_endpoint.is_none() || written.token_endpoint.is_none() {
         let message = "endpoints are not asked for at the issuer; name authorizationEndpoint and tokenEndpoint, and \
                        endSessionEndpoint if people shall be logged out there";
@@ -202,6 +202,40 @@ fn end_session(written: &gateway_extension::OAuth2, refreshes: bool) -> Result<S
         return endpoint(Some(url), FIELD);
     };
     Err(problem(&format!("oauth2.{FIELD}"), message))
+}
+
+/// The tokens that are judged, by the keys that the provider publishes.
+fn tokens(
+    id: &NsName,
+    written: &gateway_extension::OAuth2,
+    (provider, names, refreshes): (&Asked, &CookieNames, bool),
+    follow: &mut dyn Follow,
+) -> Result<Option<LoginTokens>, Problem> {
+    let judged = |jwt: &&OAuth2Jwt| jwt.access_token.is_some() || jwt.id_token.is_some();
+    let Some(jwt) = written.jwt.as_ref().filter(judged) else { return Ok(None) };
+    if jwt.id_token.is_some() && !written.scopes.iter().any(|scope| **scope == *OPENID) {
+        let message = "providers give none without openid in scopes, and then nobody would be let in; add it there";
+        return Err(problem("oauth2.jwt.idToken", message));
+    }
+    // Where the provider gives no other one, Envoy leaves the cookie that the client sent, unproved.
+    if jwt.id_token.is_some() && refreshes {
+        let message = "with refresh tokens, anybody's ID token would be taken for that of who has one; remove it, or \
+                       cookies.disableRefreshTokenSetCookie";
+        return Err(problem("oauth2.jwt.idToken", message));
+    }
+    let Some(keys) = jwt.jwks_uri.as_deref() else {
+        let message = "where its keys are is not asked for at the issuer; name what /.well-known/openid-configuration has there as jwks_uri";
+        return Err(problem("oauth2.jwt.jwksURI", message));
+    };
+    let keys = endpoint(Some(keys), "jwt.jwksURI")?;
+    let server = match &jwt.jwks_backend_ref {
+        Some(to) => {
+            let to = BackendRef { backend_ref: to.clone(), ..BackendRef::default() };
+            follow.follow(&to, "oauth2.jwt.jwksBackendRef", false)?
+        }
+        None => provider.clone(),
+    };
+    LoginTokens::read(id, jwt, &keys, server, [&names.bearer_token, &names.id_token]).map(Some)
 }
 
 /// Where people come back to.

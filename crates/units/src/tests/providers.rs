@@ -240,6 +240,23 @@ fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
         ),
         (json!({"denyRedirect": header("accept", "Exact", "a\nb")}), "", "denyRedirect.headers[0].value"),
         (json!({"denyRedirect": header("accept", "RegularExpression", "(")}), "", "denyRedirect.headers[0].value"),
+        (judging(json!({"idToken": {}, "jwksURI": null})), "name", "jwt.jwksURI"),
+        (judging(json!({"idToken": {}, "jwksURI": "http://issuer.example/keys"})), "https://", "jwt.jwksURI"),
+        (judging(json!({"idToken": {}, "jwksURI": "https://issuer.example/keys#a"})), "no URL", "jwt.jwksURI"),
+        (judging(json!({"accessToken": {"audiences": ["a", ""]}})), "0 bytes", "jwt.accessToken.audiences[1]"),
+        (
+            judging(json!({"accessToken": {"claimsToHeaders": [{"name": "a", "header": "host"}]}})),
+            "host",
+            "jwt.accessToken.claimsToHeaders[0].header",
+        ),
+        (
+            judging(json!({
+                "accessToken": {"claimsToHeaders": [{"name": "a", "header": "X-User"}]},
+                "idToken": {"claimsToHeaders": [{"name": "b", "header": "x"}, {"name": "a", "header": "x-user"}]},
+            })),
+            "of the access token",
+            "jwt.idToken.claimsToHeaders[1].header",
+        ),
     ];
     for (more, words, field) in cases {
         let refused = login_of(more.clone()).expect_err("it is refused");
@@ -336,6 +353,80 @@ fn a_login_stands_in_its_wrapper_authenticates_and_is_told() {
     assert!(unit.authenticates() && !unit.disables());
     let words = "people log in at https://issuer.example/authorize (GatewayExtension n/login)";
     assert_eq!(said(json!({"oauth2": {"extensionRef": {"name": "login"}}})), [("oauth2", words.to_owned())]);
+}
+
+/// What judges tokens of a login, unless it says otherwise by keys of the provider.
+fn judging(more: Value) -> Value {
+    let mut jwt = json!({"jwksURI": "https://issuer.example/keys"});
+    jwt.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+    json!({"scopes": ["openid"], "jwt": jwt})
+}
+
+#[test]
+fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good() {
+    let claims = json!([{"name": "sub", "header": "Authorization"}]);
+    let mut spec = judging(json!({"accessToken": {"audiences": ["shop"]}, "idToken": {"claimsToHeaders": claims}}));
+    spec["cookies"] = json!({"names": {"accessToken": "access", "idToken": "id"}});
+    spec["jwt"]["jwksBackendRef"] = json!({"name": "keys", "port": 80});
+    let extension = login_of(spec).expect("it is served");
+    let entry = [ir::rule::ExtensionEntry::LoginTokens(extension.id.clone())];
+    let json = judged(envoy::slots::OAUTH2_JWT, &extension, &entry);
+    let provider = |member: &str| &json["providers"][format!("n/e/{member}")];
+    assert_eq!(provider("accessToken")["fromCookies"], json!(["access"]));
+    assert_eq!(
+        (&provider("idToken")["fromCookies"], &provider("idToken")["audiences"]),
+        (&json!(["id"]), &Value::Null)
+    );
+    for member in ["accessToken", "idToken"] {
+        assert_eq!(provider(member)["payloadInMetadata"], member);
+        assert_eq!(provider(member)["remoteJwks"]["httpUri"]["cluster"], "service/n/keys/80");
+        assert!(provider(member).get("fromHeaders").is_none() && provider(member).get("fromParams").is_none());
+    }
+    let header = &provider("idToken")["claimToHeaders"][0]["headerName"];
+    assert!(header.as_str().is_some_and(|name| name.starts_with("x_portcullis_claim_")), "{header}");
+    let name = |name: &str| json!({"providerName": name});
+    let all = json!({"requiresAll": {"requirements": [name("n/e/accessToken"), name("n/e/idToken")]}});
+    assert_eq!(json["requirementMap"]["n/e"], all);
+    // Of those whose tokens requests bring, nothing is known there.
+    assert_eq!(judged(envoy::slots::JWT_AUTH, &extension, &[]).get("providers"), None);
+}
+
+#[test]
+fn a_login_whose_tokens_are_not_judged_switches_off_what_a_wider_scope_has_judged() {
+    let off = |name: &str| {
+        let slots = one(json!({"oauth2": {"extensionRef": {"name": name}}})).slots();
+        let off = slots.into_iter().filter(|slot| *slot == envoy::slots::off(slot.name)).map(|slot| slot.name);
+        off.collect::<Vec<_>>()
+    };
+    assert_eq!((off("login"), off("login2")), (vec!["oauth2.jwt", "oauth2.claims"], vec![]));
+    let words =
+        "people log in at https://issuer.example/authorize (GatewayExtension n/login2), and its tokens are judged";
+    assert_eq!(said(json!({"oauth2": {"extensionRef": {"name": "login2"}}})), [("oauth2", words.to_owned())]);
+    for nothing in [json!({}), json!({"jwksURI": "https://issuer.example/keys"})] {
+        assert_eq!(login_of(json!({"jwt": nothing})).expect("it is served").provider.token_judges(), None);
+    }
+}
+
+#[test]
+fn an_id_token_is_judged_where_each_login_brings_one_and_envoy_takes_no_other() {
+    let without = |field: &str, value: Value| {
+        let mut all = judging(json!({"idToken": {}}));
+        all[field] = value;
+        login_of(all).expect_err("it is refused")
+    };
+    let refused = without("scopes", json!(["profile"]));
+    assert!(refused.field == "spec.oauth2.jwt.idToken" && refused.message.contains("openid"), "{refused}");
+    let refused = without("cookies", json!({"disableRefreshTokenSetCookie": false}));
+    assert!(refused.field == "spec.oauth2.jwt.idToken" && refused.message.contains("refresh tokens"), "{refused}");
+}
+
+/// A filter that judges tokens, which knows of this extension.
+fn judged(slot: &str, extension: &Extension, entries: &[ir::rule::ExtensionEntry]) -> Value {
+    let judges = extension.provider.token_judges().cloned();
+    let resource = envoy::extensions::extension(slot, entries, |_| judges.clone(), 0);
+    let json =
+        envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
+    json["typedConfig"].clone()
 }
 
 fn tokens_of(spec: Value) -> Result<Extension, ir::Problem> {
@@ -463,40 +554,30 @@ fn no_header_that_a_tenant_names_is_one_that_the_filter_of_all_tenants_writes() 
     let claims = json!([{"name": "sub", "header": "Authorization"}, {"name": "role", "header": "x-role"}]);
     let extension = tokens_of(json!({"providers": [{"name": "p", "jwks": key("A"), "claimsToHeaders": claims}]}));
     let extension = extension.expect("it is served");
-    let judges = extension.provider.token_judges().expect("tokens").clone();
-    let resource = envoy::extensions::extension(
-        envoy::slots::JWT_AUTH,
-        &[ir::rule::ExtensionEntry::Tokens(extension.id.clone())],
-        |_| Some(judges.clone()),
-        0,
-    );
-    let json =
-        envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
-    let provider = &json["typedConfig"]["providers"]["n/e/p"];
+    let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
+    let json = judged(envoy::slots::JWT_AUTH, &extension, &entry);
+    let provider = &json["providers"]["n/e/p"];
     let headers = provider["claimToHeaders"].as_array().expect("claims").iter().map(|claim| &claim["headerName"]);
     for header in headers {
         assert!(header.as_str().is_some_and(|name| name.starts_with("x_portcullis_claim_")), "{header}");
     }
-    assert_eq!(json["typedConfig"]["requirementMap"]["n/e"], json!({"providerName": "n/e/p"}));
+    assert_eq!(json["requirementMap"]["n/e"], json!({"providerName": "n/e/p"}));
 }
 
 #[test]
 fn whether_there_is_no_token_is_asked_of_somebody_who_takes_none() {
     let two = json!([{"name": "a", "jwks": key("A")}, {"name": "b", "jwks": key("B"), "tokenSource": {"queryParameter": "t"}}]);
     let extension = tokens_of(json!({"validationMode": "AllowMissing", "providers": two})).expect("it is served");
-    let judges = extension.provider.token_judges().expect("tokens").clone();
     let entry = [ir::rule::ExtensionEntry::Tokens(extension.id.clone())];
-    let resource = envoy::extensions::extension(envoy::slots::JWT_AUTH, &entry, |_| Some(judges.clone()), 0);
-    let json =
-        envoy::json::value("envoy.config.core.v3.TypedExtensionConfig", &resource.body.to_bytes()).expect("JSON");
-    let nobody = &json["typedConfig"]["providers"]["n/e/"];
+    let json = judged(envoy::slots::JWT_AUTH, &extension, &entry);
+    let nobody = &json["providers"]["n/e/"];
     assert_eq!(nobody["issuer"], "portcullis:n/e");
     assert_eq!(nobody["fromParams"], json!(["access_token", "t"]));
     assert_eq!(nobody["fromHeaders"], json!([{"name": "Authorization", "valuePrefix": "Bearer "}]));
     let name = |name: &str| json!({"providerName": name});
     let inner = json!({"requiresAny": {"requirements": [name("n/e/a"), name("n/e/b"), name("n/e/")]}});
     let outer = json!({"requiresAny": {"requirements": [inner, name("n/e/"), {"allowMissing": {}}]}});
-    assert_eq!(json["typedConfig"]["requirementMap"]["n/e"], outer);
+    assert_eq!(json["requirementMap"]["n/e"], outer);
 }
 
 #[test]
