@@ -174,7 +174,7 @@ spec:
 "
         )
     };
-    let both = "accessToken: {audiences: [shop], claimsToHeaders: [{name: role, header: x-role}]}, \
+    let both = "accessToken: {claimsToHeaders: [{name: role, header: x-role}]}, \
                 idToken: {claimsToHeaders: [{name: sub, header: x-user}]}";
     world.portcullis.write("e-extensions.yaml", &extension(both))?;
     world.portcullis.write("policy.yaml", &policy(LOGIN))?;
@@ -218,7 +218,7 @@ spec:
     eventually(TIMEOUT, async || expect(&browser.clone().get("/").await?, 403)).await?;
     world.portcullis.write("e-extensions.yaml", &extension(&both.replace("x-user", "X-Role")))?;
     eventually(TIMEOUT, async || expect(&browser.clone().get("/").await?, 500)).await?;
-    world.portcullis.write("e-extensions.yaml", &extension("idToken: {}"))?;
+    world.portcullis.write("e-extensions.yaml", &extension("accessToken: {audiences: [another, shop]}"))?;
     eventually(TIMEOUT, async || expect(&browser.clone().get("/").await?, 200)).await?;
     world.envoy.check().await?;
     world.portcullis.was_never_refused().await

@@ -48,17 +48,23 @@ impl LoginTokens {
             let provider = provider(member, token, keys, &server, cookie, &mut headers)?;
             providers.push((format!("{id}/{member}"), provider));
         }
-        let requirement =
-            |(name, _): &(String, _)| JwtRequirement { requires_type: Some(RequiresType::ProviderName(name.clone())) };
-        // Of one as of two: Envoy takes a list of one.
-        let all = JwtRequirementAndList { requirements: providers.iter().map(requirement).collect() };
-        let requirement = JwtRequirement { requires_type: Some(RequiresType::RequiresAll(all)) };
+        let requirement = all_of(providers.iter().map(|(name, _)| name.clone()).collect());
         let claims = headers.len();
         let count = providers.len();
         let judges = TokenJudges::new(id, providers, requirement);
         let counts = TokenCounts { providers: count, keys: count * jwks::MOST_KEYS, claims, bytes: judges.bytes() };
         Ok(Self { judges, asked: server, headers: headers.into_iter().collect(), counts })
     }
+}
+
+/// All of these, of which there is one at least. Envoy takes no list of one.
+fn all_of(mut names: Vec<String>) -> JwtRequirement {
+    let requirement = |name| JwtRequirement { requires_type: Some(RequiresType::ProviderName(name)) };
+    if names.len() == 1 {
+        return requirement(names.remove(0));
+    }
+    let all = JwtRequirementAndList { requirements: names.into_iter().map(requirement).collect() };
+    JwtRequirement { requires_type: Some(RequiresType::RequiresAll(all)) }
 }
 
 /// Who judges one of them.

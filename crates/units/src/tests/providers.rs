@@ -387,6 +387,9 @@ fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good
     let name = |name: &str| json!({"providerName": name});
     let all = json!({"requiresAll": {"requirements": [name("n/e/accessToken"), name("n/e/idToken")]}});
     assert_eq!(json["requirementMap"]["n/e"], all);
+    let one = login_of(judging(json!({"idToken": {}}))).expect("it is served");
+    let json = judged(envoy::slots::OAUTH2_JWT, &one, &entry);
+    assert_eq!(json["requirementMap"]["n/e"], name("n/e/idToken"), "Envoy takes no list of one");
     // Of those whose tokens requests bring, nothing is known there.
     assert_eq!(judged(envoy::slots::JWT_AUTH, &extension, &[]).get("providers"), None);
 }
