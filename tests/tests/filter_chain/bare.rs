@@ -63,10 +63,11 @@ impl Backend {
                     let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
                     let (status, bare) = asked_for(asked.split(' ').nth(1).unwrap_or_default());
                     let body = if bare { "" } else { SAID };
+                    // A body may follow 205, as far as a parser knows.
+                    let length = if status == 205 { 0 } else { SAID.len() };
                     let head = format!(
                         "HTTP/1.1 {status} Status\r\nconnection: close\r\ncontent-type: text/plain\r\netag: \"a\"\r\n\
-                         content-length: {}\r\n\r\n{body}",
-                        SAID.len()
+                         content-length: {length}\r\n\r\n{body}"
                     );
                     stream.write_all(head.as_bytes()).await?;
                     anyhow::Ok(())
@@ -122,7 +123,7 @@ async fn hold(backend: &Backend, app_protocol: &str) -> Result<()> {
         ("", SAID),
         ("{body: {value: 'made of {{ body() }}'}, set: [{name: x-of, value: '{{ body() }}'}]}", "made of said"),
         ("{body: {value: made}, set: [{name: x-of, value: '{{ header(\":status\") }}'}]}", "made"),
-        ("{set: [{name: x-of, value: '{{ body() }}'}]}", SAID),
+        ("{body: {parseAs: AsString}, set: [{name: x-of, value: '{{ body() }}'}]}", SAID),
     ];
     for (template, made) in templates {
         let said = if template.is_empty() {
@@ -150,18 +151,22 @@ async fn hold(backend: &Backend, app_protocol: &str) -> Result<()> {
         ] {
             let context = || format!("{template} {method} {path}");
             let (head, rest) = behind_head(&over_http1, method, path).await.with_context(context)?;
-            let is_refused = head.starts_with("http/1.1 50");
+            // What a backend must not send ends in an error, or with the connection.
+            let is_refused = head.starts_with("http/1.1 50") || rest.is_empty();
             let stands_behind = rest.strip_prefix("0\r\n\r\n").unwrap_or(&rest).starts_with("HTTP/1.1 200 OK");
             ensure!(is_refused || stands_behind, "{}: {head} | {rest}", context());
-            ensure!(rest.ends_with(made) || rest.ends_with("0\r\n\r\n"), "{}: {head} | {rest}", context());
+            let is_whole = rest.ends_with(made) || rest.ends_with("0\r\n\r\n");
+            ensure!(is_whole || rest.is_empty(), "{}: {head} | {rest}", context());
             // Of a body that is made nobody knows how long it would be.
             let says_length = head.contains("content-length: 4");
-            ensure!(!(method == "HEAD" && template.contains("body: {value") && says_length), "{}: {head}", context());
+            ensure!(!(method == "HEAD" && made.starts_with("made") && says_length), "{}: {head}", context());
 
             let mut connection = Connection::open(&over_h2).await?;
             let request = Request { method: method.to_owned(), ..Request::get(HOST, path) };
-            let answer = connection.send(&request).await.with_context(context)?;
-            ensure!(answer.body.is_empty() || answer.status >= 500, "{}: {answer:?}", context());
+            // What a backend must not send ends the stream, at the latest behind the head.
+            if let Ok(answer) = connection.send(&request).await {
+                ensure!(answer.body.is_empty() || answer.status >= 500, "{}: {answer:?}", context());
+            }
             let after = connection.send(&Request::get(HOST, "/200")).await.with_context(context)?;
             ensure!(after.body == made, "{}: {after:?}", context());
         }
