@@ -198,7 +198,6 @@ fn a_login_that_envoy_would_refuse_or_that_is_unsafe_is_refused() {
             "name authorizationEndpoint",
             "issuerURI",
         ),
-        (json!({"jwt": {"idToken": {}}}), "remove it", "jwt"),
         (json!({"authorizationEndpoint": "https://issuer.example:99999/"}), "65535", "authorizationEndpoint"),
         (json!({"tokenEndpoint": "http://issuer.example/"}), "https://", "tokenEndpoint"),
         (json!({"endSessionEndpoint": "https://issuer.example/end"}), "add openid", "endSessionEndpoint"),
