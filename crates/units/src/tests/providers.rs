@@ -386,6 +386,12 @@ fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good
     let name = |name: &str| json!({"providerName": name});
     let all = json!({"requiresAll": {"requirements": [name("n/e/accessToken"), name("n/e/idToken")]}});
     assert_eq!(json["requirementMap"]["n/e"], all);
+    let counts = extension.provider.token_counts();
+    assert_eq!(
+        (counts.providers, counts.keys, counts.claims),
+        (2, 256, 1),
+        "a server may have as many as there can be"
+    );
     let one = login_of(judging(json!({"idToken": {}}))).expect("it is served");
     let json = judged(envoy::slots::OAUTH2_JWT, &one, &entry);
     assert_eq!(json["requirementMap"]["n/e"], name("n/e/idToken"), "Envoy takes no list of one");
