@@ -74,7 +74,7 @@ impl Unit for OAuth2 {
                 &extension.id,
                 entry,
                 [slots::OAUTH2_JWT, slots::OAUTH2_CLAIMS],
-                &[tokens.asked.clone()],
+                std::slice::from_ref(&tokens.asked),
                 &tokens.headers,
             )
         });

@@ -233,14 +233,14 @@ fn provider(
 
 /// For whom tokens must be.
 pub(super) fn audiences(written: Option<&[Box<str>]>, field: &str) -> Result<Vec<String>, Problem> {
-    let audience = |(index, audience): (usize, &Box<str>)| {
+    let audience = |(index, audience): (usize, &str)| {
         if audience.is_empty() || audience.len() > LONGEST {
             let message = format!("it has {} bytes; write 1 to {LONGEST}", audience.len());
             return Err(problem(&format!("{field}.audiences[{index}]"), message));
         }
         Ok(audience.to_string())
     };
-    written.unwrap_or_default().iter().enumerate().map(audience).collect()
+    written.unwrap_or_default().iter().map(|audience| &**audience).enumerate().map(audience).collect()
 }
 
 /// Claims, each with the header that it goes to.
