@@ -85,15 +85,25 @@ struct Aside {
 struct Before {
     /// What was in force.
     object: Option<Shared>,
-    /// Of one that was set aside, the version that stayed in force.
-    aside: Option<Option<Object>>,
+    kept: Kept,
+}
+
+/// The version of an object that may stay in force: one that its owner wrote, and that is sound.
+#[derive(Debug)]
+enum Kept {
+    /// What was in force.
+    InForce,
+    /// Of one that was set aside, what had stayed in force.
+    OfAside(Option<Object>),
 }
 
 impl Before {
-    /// The version that may stay in force: one that its owner wrote, and that is sound.
+    /// The version that may stay in force. Copied only here: hardly any change is at fault.
     fn kept(&self) -> Option<Object> {
-        // Copied only now: hardly any change is at fault.
-        self.aside.clone().unwrap_or_else(|| self.object.as_ref().map(Shared::object))
+        match &self.kept {
+            Kept::InForce => self.object.as_ref().map(Shared::object),
+            Kept::OfAside(kept) => kept.clone(),
+        }
     }
 }
 
@@ -214,8 +224,8 @@ impl Guarded {
 
     /// An object as it is at the moment.
     fn now(&self, id: &ObjectId) -> Before {
-        let aside = self.aside.get(id).map(|aside| aside.stands.kept().cloned());
-        Before { object: self.translator.object(id), aside }
+        let kept = self.aside.get(id).map_or(Kept::InForce, |aside| Kept::OfAside(aside.stands.kept().cloned()));
+        Before { object: self.translator.object(id), kept }
     }
 
     /// Whether a process died of the object as it is.
