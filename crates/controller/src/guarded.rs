@@ -94,7 +94,7 @@ enum Kept {
     /// What was in force.
     InForce,
     /// Of one that was set aside, what had stayed in force.
-    OfAside(Option<Object>),
+    OfAside(Option<Box<Object>>),
 }
 
 impl Before {
@@ -102,7 +102,7 @@ impl Before {
     fn kept(&self) -> Option<Object> {
         match &self.kept {
             Kept::InForce => self.object.as_ref().map(Shared::object),
-            Kept::OfAside(kept) => kept.clone(),
+            Kept::OfAside(kept) => kept.as_deref().cloned(),
         }
     }
 }
@@ -224,7 +224,8 @@ impl Guarded {
 
     /// An object as it is at the moment.
     fn now(&self, id: &ObjectId) -> Before {
-        let kept = self.aside.get(id).map_or(Kept::InForce, |aside| Kept::OfAside(aside.stands.kept().cloned()));
+        let kept =
+            self.aside.get(id).map_or(Kept::InForce, |aside| Kept::OfAside(aside.stands.kept().cloned().map(Box::new)));
         Before { object: self.translator.object(id), kept }
     }
 
