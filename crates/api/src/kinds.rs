@@ -7,6 +7,7 @@ pub mod object;
 
 pub mod backend;
 pub mod backend_config_policy;
+pub mod backend_tls_policy;
 pub mod delegation_policy;
 pub mod direct_response;
 pub mod gateway;
@@ -34,6 +35,7 @@ use crate::{
 };
 pub use backend::Backend;
 pub use backend_config_policy::BackendConfigPolicy;
+pub use backend_tls_policy::BackendTlsPolicy;
 pub use delegation_policy::DelegationPolicy;
 pub use direct_response::DirectResponse;
 pub use gateway::Gateway;
@@ -55,6 +57,7 @@ kinds! {
     HttpRoute: "HTTPRoute", "httproutes", GROUP, ["v1", "v1beta1"], NAMESPACED, Route;
     GrpcRoute: "GRPCRoute", "grpcroutes", GROUP, ["v1"], NAMESPACED, Route;
     ReferenceGrant: "ReferenceGrant", "referencegrants", GROUP, ["v1", "v1beta1"], NAMESPACED, None;
+    BackendTlsPolicy: "BackendTLSPolicy", "backendtlspolicies", GROUP, ["v1", "v1alpha3"], NAMESPACED, Policy;
     TrafficPolicy: "TrafficPolicy", "trafficpolicies", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Policy;
     DirectResponse: "DirectResponse", "directresponses", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, None;
     Backend: "Backend", "backends", KGATEWAY_GROUP, ["v1alpha1"], NAMESPACED, Backend;

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    BackendConfigPolicy, Gateway, GatewayExtension, Kind, Object, ObjectId,
+    BackendConfigPolicy, BackendTlsPolicy, Gateway, GatewayExtension, Kind, Object, ObjectId,
     core::{ConfigMap, Secret, SecretData},
     meta::StringMap,
     shared::SecretObjectReference,
@@ -116,6 +116,7 @@ impl Object {
             Self::Gateway(gateway) => certificates(gateway),
             Self::TrafficPolicy(policy) => secrets::references(policy),
             Self::BackendConfigPolicy(policy) => connection(policy),
+            Self::BackendTlsPolicy(policy) => authorities(policy),
             Self::GatewayExtension(extension) => key_sets(extension).into_iter().chain(login(extension)).collect(),
             _ => Vec::new(),
         }
@@ -160,6 +161,22 @@ fn connection(policy: &BackendConfigPolicy) -> Vec<Reference> {
         Reference { id: ObjectId::new(Kind::Secret, Arc::clone(&policy.metadata.namespace), name), keys }
     };
     name.map(reference).into_iter().collect()
+}
+
+/// The objects with the authorities by which proxies judge a backend.
+fn authorities(policy: &BackendTlsPolicy) -> Vec<Reference> {
+    let written = policy.spec.validation.iter().flat_map(|validation| &validation.ca_certificate_refs);
+    let named = written.filter_map(|written| {
+        let kind = authorities_kind(&written.group, &written.kind).filter(|_| !written.name.is_empty())?;
+        let id = ObjectId::new(kind, Arc::clone(&policy.metadata.namespace), Arc::clone(&written.name));
+        Some(Reference { id, keys: Keys::one(AUTHORITIES) })
+    });
+    named.collect()
+}
+
+/// The kind that a reference to authorities means, of those that have any.
+pub fn authorities_kind(group: &str, kind: &str) -> Option<Kind> {
+    Kind::find(group, kind).filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret))
 }
 
 /// The ConfigMaps with the keys by which an extension judges tokens.
@@ -228,6 +245,22 @@ mod tests {
         let extension = crate::decode_json(Kind::GatewayExtension, &extension.to_string()).expect("an extension");
         let id = ObjectId::new(Kind::ConfigMap, "n", "keys");
         assert_eq!(extension.references(), [Reference { id, keys: Keys::one(KEY_SET) }]);
+    }
+
+    #[test]
+    fn a_policy_of_tls_needs_the_authorities_of_its_own_namespace_that_it_names() {
+        let reference = |group: &str, kind: &str, name: &str| json!({ "group": group, "kind": kind, "name": name });
+        let policy = json!({
+            "metadata": { "name": "p", "namespace": "n" },
+            "spec": { "targetRefs": [reference("", "Service", "s")], "validation": { "hostname": "a", "caCertificateRefs": [
+                reference("", "ConfigMap", "one"), reference("", "Secret", "two"), reference("", "Service", "none"),
+                reference("example.org", "ConfigMap", "none"), reference("", "ConfigMap", ""),
+            ] } },
+        });
+        let policy = crate::decode_json(Kind::BackendTlsPolicy, &policy.to_string()).expect("a policy");
+        let expected = [(Kind::ConfigMap, "one"), (Kind::Secret, "two")]
+            .map(|(kind, name)| Reference { id: ObjectId::new(kind, "n", name), keys: Keys::one("ca.crt") });
+        assert_eq!(policy.references(), expected);
     }
 
     #[test]

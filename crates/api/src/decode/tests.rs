@@ -51,6 +51,12 @@ pub(super) fn manifests() -> Vec<Value> {
             "GRPCRoute",
             json!({ "spec": { "rules": [{ "matches": [{ "method": { "service": "a.B", "method": null } }], "backendRefs": [{ "name": "s", "port": 80 }] }] } }),
         ),
+        manifest(
+            gateway,
+            "BackendTLSPolicy",
+            json!({ "spec": { "targetRefs": [{ "group": "", "kind": "Service", "name": "s" }], "options": null,
+                "validation": { "caCertificateRefs": [{ "group": "", "kind": "ConfigMap", "name": "ca" }], "hostname": "a.example.com" } } }),
+        ),
         manifest(gateway, "ReferenceGrant", json!({ "spec": { "from": [], "to": [] } })),
         manifest(kgateway, "TrafficPolicy", json!({ "spec": { "targetRefs": target, "cors": null, "rateLimit": {} } })),
         manifest(

@@ -46,10 +46,9 @@ fn crd(plural: &str) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The schema of the status of a policy, of which no kind is read.
+/// The schema of the status of a policy.
 pub(crate) fn policy_status() -> Value {
-    let crd = crd("backendtlspolicies");
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"].clone()
+    schema(Kind::BackendTlsPolicy)["properties"]["status"].take()
 }
 
 /// The schema of the version that is stored, from the experimental channel.
@@ -168,6 +167,7 @@ pub(crate) fn encoded_spec(object: &api::Object) -> Value {
         api::Object::Gateway(object) => serde_json::to_value(&object.spec),
         api::Object::HttpRoute(object) => serde_json::to_value(&object.spec),
         api::Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
+        api::Object::BackendTlsPolicy(object) => serde_json::to_value(&object.spec),
         api::Object::ReferenceGrant(object) => serde_json::to_value(&object.spec),
         other => panic!("{} has no spec that can be encoded", other.id()),
     };

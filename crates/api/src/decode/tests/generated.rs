@@ -134,6 +134,7 @@ fn printed(object: &Object) -> Option<Value> {
         Object::Gateway(object) => serde_json::to_value(&object.spec),
         Object::HttpRoute(object) => serde_json::to_value(&object.spec),
         Object::GrpcRoute(object) => serde_json::to_value(&object.spec),
+        Object::BackendTlsPolicy(object) => serde_json::to_value(&object.spec),
         Object::ReferenceGrant(object) => serde_json::to_value(&object.spec),
         Object::TrafficPolicy(object) => serde_json::to_value(&object.spec),
         Object::DirectResponse(object) => serde_json::to_value(&object.spec),
