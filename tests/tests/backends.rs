@@ -1,5 +1,8 @@
 //! How proxies connect to backends, as a BackendConfigPolicy says, and where no name of a Backend leads.
 
+#[path = "backends/tls_policy.rs"]
+mod tls_policy;
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -248,6 +251,7 @@ fn local_cluster(name: &str, echo: &Echo, guarded: bool, protocol: Protocol) -> 
         config: Arc::default(),
         protocol,
         weighted_localities: false,
+        trust_store: "".into(),
         connect_timeout: settings.connect_timeout,
         limits: settings.cluster,
     };

@@ -113,6 +113,14 @@ impl Writer {
         self.0.reconciler.update(|reconciler, now| reconciler.stored(id, stored, now));
     }
 
+    /// How many ancestors of a policy other controllers write, by the status that is stored.
+    pub fn foreign_ancestors(&self, stored: &Stored) -> usize {
+        stored
+            .status
+            .as_deref()
+            .map_or(0, |status| merge::foreign_ancestors(status.get(), &self.0.settings.controller_name))
+    }
+
     /// Whether this process writes. On taking over, everything is compared once.
     pub fn lead(&self, leads: bool) {
         self.0.reconciler.update(|reconciler, now| reconciler.lead(leads, now));

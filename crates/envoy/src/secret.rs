@@ -2,7 +2,9 @@
 
 use envoy_types::pb::envoy::{
     config::core::v3::{DataSource, data_source::Specifier},
-    extensions::transport_sockets::tls::v3::{GenericSecret, SdsSecretConfig, Secret, TlsCertificate, secret::Type},
+    extensions::transport_sockets::tls::v3::{
+        CertificateValidationContext, GenericSecret, SdsSecretConfig, Secret, TlsCertificate, secret::Type,
+    },
 };
 use ir::{NsName, listener::TlsSecret};
 use prost::Message;
@@ -61,6 +63,17 @@ pub fn secret(secret: &TlsSecret) -> Encoded {
         ..TlsCertificate::default()
     };
     let message = Secret { name: secret.name.to_string(), r#type: Some(Type::TlsCertificate(certificate)) };
+    Encoded::new(message.encode_to_vec())
+}
+
+/// The SDS resource of authorities by which backends are judged, of a name. What else is expected of a certificate stands in the
+/// cluster.
+pub fn authorities(name: &str, pem: &str) -> Encoded {
+    let context = CertificateValidationContext {
+        trusted_ca: Some(inline(pem.as_bytes())),
+        ..CertificateValidationContext::default()
+    };
+    let message = Secret { name: name.to_owned(), r#type: Some(Type::ValidationContext(context)) };
     Encoded::new(message.encode_to_vec())
 }
 

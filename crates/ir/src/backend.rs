@@ -113,8 +113,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 without TLS, by prior knowledge (`kubernetes.io/h2c`).
     H2c,
-    /// HTTP/1.1 over TLS (`kubernetes.io/wss`), the name asked for sent as SNI. Nothing says whose certificate to
-    /// expect, so it is not verified.
+    /// HTTP/1.1 over TLS (`kubernetes.io/wss`). Where no policy says whose certificate to expect, the name asked for is sent as
+    /// SNI, and nothing is verified.
     Http1Tls,
 }
 
@@ -135,6 +135,8 @@ pub struct Cluster {
     pub weighted_localities: bool,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
+    /// The file of a proxy with the authorities of its system.
+    pub trust_store: Arc<str>,
     /// Circuit breaker: connections, pending requests and requests at most, each.
     pub limits: ClusterLimits,
 }

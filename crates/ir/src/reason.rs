@@ -55,6 +55,10 @@ reasons! {
     InternalFault,
     /// It says what cannot be.
     Invalid,
+    /// The policy of TLS of a backend is not valid.
+    InvalidBackendTLS,
+    /// A reference to certificates of authorities leads to none that can be used.
+    InvalidCACertificateRef,
     /// The reference to a certificate leads to none that can be used.
     InvalidCertificateRef,
     /// A file cannot be read.
@@ -87,6 +91,8 @@ reasons! {
     NoMatchingParent,
     /// The proxies do not run as they should.
     NoResources,
+    /// No reference to certificates of authorities leads to any that can be used.
+    NoValidCACertificate,
     /// No listener admits the route's namespace or kind.
     NotAllowedByListeners,
     /// The policy of a parent does not admit the route.

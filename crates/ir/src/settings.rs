@@ -21,6 +21,8 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Whether Backends may lead to local addresses (`validate::host::is_local`).
     pub local_backends: bool,
+    /// The file of proxies with the authorities of their system; empty where there is none, so that nobody can ask for these.
+    pub system_trust_store: Arc<str>,
     /// What stands in place of a broken rule.
     pub replacement: Replacement,
     /// How routes delegate to each other.
@@ -193,6 +195,7 @@ impl Default for Settings {
             },
             connect_timeout: Duration::from_secs(5),
             local_backends: false,
+            system_trust_store: "/etc/ssl/certs/ca-certificates.crt".into(),
             replacement: Replacement {
                 enabled: true,
                 status: 500,

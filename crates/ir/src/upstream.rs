@@ -273,7 +273,7 @@ pub struct Tls {
     /// What is trusted.
     pub trust: TlsTrust,
     /// The names of which the certificate must have one; empty for any that is trusted.
-    pub names: Box<[Arc<str>]>,
+    pub names: Box<[PeerName]>,
     /// The Secret with the certificate that is shown.
     pub certificate: Option<NsName>,
     /// Protocols that are offered, as ALPN names them.
@@ -292,15 +292,63 @@ pub struct Tls {
     pub signatures: Box<[Arc<str>]>,
 }
 
+impl Tls {
+    /// TLS with whom these authorities vouch for, and as Envoy does it otherwise.
+    pub fn of(trust: TlsTrust) -> Self {
+        Self {
+            sni: None,
+            by_endpoint: false,
+            trust,
+            names: Box::default(),
+            certificate: None,
+            alpn: Box::default(),
+            renegotiation: false,
+            least_version: None,
+            most_version: None,
+            ciphers: Box::default(),
+            curves: Box::default(),
+            signatures: Box::default(),
+        }
+    }
+}
+
 /// Whose certificates are trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TlsTrust {
     /// Those of these authorities, in PEM.
     Authorities(Arc<str>),
+    /// Those of the authorities in the secret of this name, which proxies are sent apart.
+    Bundle(Arc<str>),
     /// Those of the authorities of the proxy's system.
     System,
     /// Anybody's.
     Anybody,
+}
+
+/// A name that a certificate may have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PeerName {
+    /// This name in DNS.
+    Dns(Arc<str>),
+    /// Any one label before this name in DNS.
+    Below(Arc<str>),
+    /// This URI.
+    Uri(Arc<str>),
+    /// This address, as text.
+    Address(Arc<str>),
+}
+
+impl PeerName {
+    /// What a text means that does not say what it is.
+    pub fn of(text: &str) -> Self {
+        if text.contains("://") {
+            Self::Uri(text.into())
+        } else if text.parse::<std::net::IpAddr>().is_ok() {
+            Self::Address(text.into())
+        } else {
+            Self::Dns(text.into())
+        }
+    }
 }
 
 /// A version of TLS.

@@ -6,7 +6,9 @@ pub(crate) mod records;
 
 use std::{
     io::{BufWriter, Write},
+    path::Path,
     process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -35,6 +37,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             settings = cluster_snapshot::in_cluster(settings);
             (Source::Cluster(Box::new(args.cluster.options().await?)), Bind::Tcp(([0, 0, 0, 0], 9977).into()))
         } else {
+            settings.system_trust_store = on_this_host(settings.system_trust_store);
             (Source::Files { folders: args.files, envoy: args.envoy }, Bind::Tcp(([127, 0, 0, 1], 18000).into()))
         };
         let options = Options {
@@ -52,6 +55,16 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
         controller::run::run(options, stop).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The file with the authorities of the system, if it is there: files are served by Envoys of this host, and Envoy refuses who
+/// is to be judged by a file that is not.
+fn on_this_host(trust_store: Arc<str>) -> Arc<str> {
+    if trust_store.is_empty() || Path::new(&*trust_store).is_file() {
+        return trust_store;
+    }
+    tracing::warn!(%trust_store, "is not there, so nobody can trust the authorities of the system (backend.systemTrustStore)");
+    "".into()
 }
 
 /// Ends when the process is asked to.

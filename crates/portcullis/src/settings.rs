@@ -15,7 +15,7 @@ use ir::{
 };
 use serde_json::Value;
 
-use parse::{body, consent, extension_grants, namespace_or_none, ports, switch, trust, whole};
+use parse::{body, consent, extension_grants, file_or_none, namespace_or_none, ports, switch, trust, whole};
 pub(crate) use parse::{duration, not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
@@ -179,6 +179,10 @@ settings! {
     /// interface), its link, and the metadata of its cloud.
     backend_allow_local: bool => local_backends, "backend.allowLocal", "PORTCULLIS_BACKEND_ALLOW_LOCAL", "BOOL", "false",
         switch;
+    /// The file of proxies with the authorities of their system, which is what `System` means in a policy of TLS; empty for none,
+    /// so that such a policy is refused.
+    backend_system_trust_store: String => system_trust_store, "backend.systemTrustStore",
+        "PORTCULLIS_BACKEND_SYSTEM_TRUST_STORE", "PATH", "/etc/ssl/certs/ca-certificates.crt", file_or_none;
     /// Whether a broken rule is replaced by a direct response; if not, its matches are dropped, and a broader route may
     /// take its requests.
     replacement_enabled: bool => replacement.enabled, "invalidRouteReplacement.enabled",

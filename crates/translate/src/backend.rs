@@ -6,6 +6,7 @@ mod assignment;
 pub(crate) mod config;
 pub(crate) mod hosts;
 pub(crate) mod reference;
+pub(crate) mod tls;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::{
     tables::{
         backend::{ClusterBytes, ClusterId, PortState, ServicePorts, SessionCluster, Unusable},
         input::{Config, Services, Slices},
+        tls::{BackendTls, Secured},
     },
 };
 
@@ -79,20 +81,24 @@ pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
 impl Lookup for ServicePorts {
     fn compute(scope: &Scope<'_>, key: &ServicePort) -> Option<PortState> {
         let service = scope.get::<Services>(&key.service)?;
-        Some(port_state(&service, key))
+        Some(port_state(&service, key, scope.get::<BackendTls>(key).as_deref()))
     }
 
     fn poisoned(scope: &Scope<'_>, key: &ServicePort, _: &engine::Fault) -> Option<PortState> {
         scope.get::<Services>(&key.service)?;
         let message = format!("Service {} cannot be used: {}", key.service, internal::WORDS);
         let protocol = Err(Unusable { reason: Reason::InternalFault, message });
-        Some(PortState { name: "".into(), protocol, warning: None })
+        Some(PortState { name: "".into(), protocol, warning: None, is_secured: false })
     }
 }
 
-fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
-    let unusable =
-        |reason, message| PortState { name: "".into(), protocol: Err(Unusable { reason, message }), warning: None };
+fn port_state(service: &api::core::Service, key: &ServicePort, secured: Option<&Secured>) -> PortState {
+    let unusable = |reason, message| PortState {
+        name: "".into(),
+        protocol: Err(Unusable { reason, message }),
+        warning: None,
+        is_secured: secured.is_some(),
+    };
     if service.r#type == ServiceType::ExternalName {
         let message = format!(
             "Service {} is of type ExternalName, which could name any address; use a Service with endpoints",
@@ -115,8 +121,17 @@ fn port_state(service: &api::core::Service, key: &ServicePort) -> PortState {
         return unusable(Reason::BackendNotFound, message);
     };
     let name = port.name.clone();
-    let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key);
-    PortState { name, protocol, warning }
+    if let Some(secured @ Secured { tls: None, .. }) = secured {
+        let message = format!(
+            "port {} of Service {} cannot be used: {}, which applies to it, is not valid",
+            key.port,
+            key.service,
+            secured.id()
+        );
+        return PortState { name, ..unusable(Reason::InvalidBackendTLS, message) };
+    }
+    let (protocol, warning) = app_protocol(port.app_protocol.as_deref(), key, secured.is_some());
+    PortState { name, protocol, warning, is_secured: secured.is_some() }
 }
 
 /// A transport, as Kubernetes calls it.
@@ -132,21 +147,29 @@ fn list_or_none(items: &[String]) -> String {
 }
 
 /// Kubernetes' standard application protocols (KEP-3726) and the names that service meshes made common.
-fn app_protocol(name: Option<&str>, key: &ServicePort) -> (Result<Protocol, Unusable>, Option<String>) {
+/// Where a policy secures the port, all of them are spoken over TLS.
+fn app_protocol(
+    name: Option<&str>,
+    key: &ServicePort,
+    is_secured: bool,
+) -> (Result<Protocol, Unusable>, Option<String>) {
     let of_port = format!("appProtocol of port {} of Service {}", key.port, key.service);
     match name.unwrap_or_default() {
         "" | "http" | "ws" | "kubernetes.io/ws" => (Ok(Protocol::Http1), None),
         "h2c" | "http2" | "grpc" | "kubernetes.io/h2c" => (Ok(Protocol::H2c), None),
+        "wss" | "kubernetes.io/wss" if is_secured => (Ok(Protocol::Http1Tls), None),
         "wss" | "kubernetes.io/wss" => {
             let warning =
                 format!("{of_port} asks for TLS, and nothing says whose certificate to expect: it is not verified");
             (Ok(Protocol::Http1Tls), Some(warning))
         }
-        "https" | "tls" | "kubernetes.io/https" => {
+        other if ["https", "tls", "kubernetes.io/https"].iter().any(|tls| other.eq_ignore_ascii_case(tls)) => {
+            if is_secured {
+                return (Ok(Protocol::Http1), None);
+            }
             let message = format!(
-                "{of_port} is {:?}: TLS to backends needs a BackendTLSPolicy, which is not supported yet; \
-                 name a port that speaks plain HTTP",
-                name.unwrap_or_default()
+                "{of_port} is {other:?}, and nothing says whose certificate to expect; create a BackendTLSPolicy for it, or \
+                 name a port that speaks plain HTTP"
             );
             (Err(Unusable { reason: Reason::UnsupportedProtocol, message }), None)
         }
@@ -191,6 +214,7 @@ impl Lookup for ClusterBytes {
             protocol,
             weighted_localities: matches!(key, ClusterId::Rule(..)),
             connect_timeout: config.connect_timeout,
+            trust_store: config.system_trust_store.clone(),
             limits: if matches!(key, ClusterId::Told(_)) { config.cluster.of_told() } else { config.cluster },
         }))
     }

@@ -13,7 +13,7 @@ use ir::{ListenerId, NsName, RouteKind};
 
 use crate::tables::{
     gateway::{GatewayModel, GatewayRow, PortClaims},
-    input::{AbsentRoutes, Config, Gateways},
+    input::{AbsentKinds, Config, Gateways, object_kind},
     listener::ListenerRow,
     proxies::{OurClasses, ProxiesOf},
 };
@@ -24,7 +24,7 @@ impl Derived for GatewayRow {
         scope.demand::<ProxiesOf>(key.clone());
         let config = scope.get::<Config>(&())?;
         scope.get::<OurClasses>(&gateway.spec.gateway_class_name)?;
-        let is_there = |kind: &RouteKind| scope.get::<AbsentRoutes>(kind).is_none();
+        let is_there = |kind: &RouteKind| scope.get::<AbsentKinds>(&object_kind(*kind)).is_none();
         let model = spec::read(key, &gateway, &config, is_there);
         for listener in &model.listeners {
             scope.demand::<ListenerRow>(ListenerId::of_gateway(key.clone(), listener.name.clone()));

@@ -13,6 +13,7 @@ use envoy::{
 };
 use ir::{
     Hostname, ListenerId, ListenerName, NsName, Port, RouteConfigId,
+    backend::Destination,
     filter::Scheme,
     listener::{FilterChain, Listener, TlsSecret, TlsTermination},
     rule::{ExtensionEntry, Slot},
@@ -20,7 +21,7 @@ use ir::{
 
 use crate::{
     alike::said_for,
-    backend::config,
+    backend::{config, tls},
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
     login,
@@ -34,6 +35,7 @@ use crate::{
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
         replacement::{ReplacedScope, ReplacedWide},
+        tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
 };
@@ -41,12 +43,19 @@ use crate::{
 impl Derived for Outputs {
     fn compute(scope: &Emitter<'_>, key: &OutputId) -> Option<Encoded> {
         let encoded = match key {
-            OutputId::Cluster(_, cluster) => scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone()),
+            OutputId::Cluster(gateway, cluster) => {
+                if let Some(policy) = cluster.to().and_then(|to| tls::without_room(scope, gateway, &to)) {
+                    scope.emit::<NoRoom>(gateway.clone(), cluster.clone(), policy);
+                    return None;
+                }
+                scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+            }
             OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Secret(_, secret) => {
                 let certificate = scope.get::<Certificate>(secret)?;
                 certificate.as_ref().as_ref().ok().map(|(certificate, _)| envoy::secret::secret(certificate))
             }
+            OutputId::Authorities(_, bundle) => tls::secret(scope, bundle),
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
             OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
@@ -230,6 +239,14 @@ impl Derived for ServedCluster {
         serve(scope, key);
         if let Some(secret) = config::certificate(scope, &key.1) {
             scope.demand::<Outputs>(OutputId::Secret(key.0.clone(), secret));
+        }
+        if let Some(to @ Destination::Service(port)) = &key.1.to()
+            && tls::secured(scope, to).is_some()
+        {
+            scope.demand::<DialedBy>((port.clone(), key.0.clone()));
+            if let Some(bundle) = tls::bundle_of(scope, to) {
+                scope.demand::<Outputs>(OutputId::Authorities(key.0.clone(), bundle));
+            }
         }
         Some(())
     }

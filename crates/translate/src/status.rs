@@ -5,6 +5,7 @@
 mod ancestors;
 pub(crate) mod backend;
 mod backend_config_policy;
+mod backend_tls_policy;
 pub(crate) mod class;
 mod connections;
 mod delegation_policy;

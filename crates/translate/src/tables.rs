@@ -71,3 +71,4 @@ pub(crate) mod proxies;
 pub(crate) mod replacement;
 pub(crate) mod route;
 pub(crate) mod terms;
+pub(crate) mod tls;

@@ -28,6 +28,7 @@ pub(crate) fn key_of(id: &ObjectId) -> NsName {
 /// The kind that a target means, of those that a policy of `policy` kind can apply to.
 pub(crate) fn target_kind(policy: Kind, group: &str, kind: &str) -> Option<Kind> {
     match RouteKind::named(group, kind) {
+        _ if policy == Kind::BackendTlsPolicy => ((group, kind) == ("", "Service")).then_some(Kind::Service),
         _ if policy == Kind::BackendConfigPolicy => match (group, kind) {
             ("", "Service") => Some(Kind::Service),
             (KGATEWAY_GROUP, "Backend") => Some(Kind::Backend),

@@ -2,6 +2,7 @@
 
 mod alike;
 mod attachment;
+mod backend_tls;
 mod backends;
 mod bounds;
 mod capacity;

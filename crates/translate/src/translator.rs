@@ -27,7 +27,8 @@ use crate::{
     tables::{
         gateway::{GatewayRow, NameRival},
         input::{
-            self, AbsentRoutes, Config, DeployConfig, Gateways, LoginSeed, Nacks, Unapplied, UnusablePorts, route_kind,
+            self, AbsentKinds, Config, DeployConfig, ForeignAncestors, Gateways, LoginSeed, Nacks, Unapplied,
+            UnusablePorts,
         },
         login::Seed,
         output::{OutputId, Outputs},
@@ -169,9 +170,12 @@ impl Translator {
     /// Whether objects of a kind can be written at all: not while its CRD is absent. Listeners support the kinds of routes that
     /// can.
     pub fn set_absent(&mut self, kind: Kind, is_absent: bool) {
-        if let Some(kind) = route_kind(kind) {
-            self.engine.set::<AbsentRoutes>(kind, is_absent.then_some(()));
-        }
+        self.engine.set::<AbsentKinds>(kind, is_absent.then_some(()));
+    }
+
+    /// How many entries the status of a policy has that other controllers wrote: there is that much less room in it.
+    pub fn set_foreign_ancestors(&mut self, policy: &ObjectId, count: usize) {
+        self.engine.set::<ForeignAncestors>(policy.clone(), (count > 0).then_some(count));
     }
 
     /// How the proxies of Gateways are run; none where that is not this controller's business.

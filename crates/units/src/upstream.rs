@@ -1,8 +1,9 @@
-//! What a BackendConfigPolicy says: each field by itself, into what becomes of a cluster.
+//! What a BackendConfigPolicy says: each field by itself, into what becomes of a cluster. [`secured`]: a BackendTLSPolicy.
 
 mod balance;
 pub(crate) mod connection;
 mod health;
+pub mod secured;
 mod tls;
 
 use std::sync::Arc;
@@ -158,6 +159,8 @@ pub struct Destination {
     pub by_name: bool,
     /// Whether these may have local addresses.
     pub may_be_local: bool,
+    /// Whether proxies have authorities of their system.
+    pub has_trust_store: bool,
 }
 
 /// What is said, as it holds for a backend.
@@ -189,6 +192,11 @@ pub fn fit(mut config: ClusterConfig, to: Destination) -> Result<ClusterConfig, 
         config.http1 = None;
     } else {
         config.http2 = None;
+    }
+    if !to.has_trust_store && config.tls.as_ref().is_some_and(|tls| tls.trust == TlsTrust::System) {
+        let message = "proxies have no certificates of authorities of their own here; name some in secretRef, or ask whoever runs \
+                       the controller for the setting backend.systemTrustStore";
+        return Err(refuse("tls.wellKnownCACertificates", message));
     }
     if let Some(tls) = &mut config.tls
         && tls.sni.is_none()

@@ -4,7 +4,7 @@
 //! that never comes. So a chain and its key are parsed here, compared, and written anew: what is sent are the bytes
 //! that were judged, without whatever else the Secret's text held.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use base64::Engine as _;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -144,17 +144,83 @@ pub fn check(chain: &[u8], key: &[u8]) -> Result<Certificate, Invalid> {
     })
 }
 
-/// Accepts the PEM of authorities, one at least, and gives it back without what stands between its blocks.
-pub fn authorities(text: &[u8]) -> Result<String, Invalid> {
+/// How many certificates authorities may have that one backend is judged by, and how many bytes of PEM: each cluster of each
+/// proxy has a copy of them. What systems come with has 150, in 230 KiB.
+pub const MOST_AUTHORITIES: (usize, usize) = (256, 256 << 10);
+
+/// Certificates of authorities, each once, in the order in which they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Authorities(Vec<String>);
+
+impl Authorities {
+    /// The PEM of all, without what stands between its blocks.
+    pub fn pem(&self) -> String {
+        self.0.concat()
+    }
+
+    /// Adds those of `others` that are not among these.
+    ///
+    /// # Errors
+    /// If there are too many then. Nothing is added.
+    pub fn extend(&mut self, others: &Self) -> Result<(), Invalid> {
+        let new = || others.0.iter().filter(|other| !self.0.contains(other));
+        let (count, bytes) = (self.0.len() + new().count(), self.pem().len() + new().map(String::len).sum::<usize>());
+        bounded_authorities(count, bytes)?;
+        let new: Vec<_> = new().cloned().collect();
+        self.0.extend(new);
+        Ok(())
+    }
+}
+
+fn bounded_authorities(count: usize, bytes: usize) -> Result<(), Invalid> {
+    let (most, most_bytes) = MOST_AUTHORITIES;
+    if count <= most && bytes <= most_bytes {
+        return Ok(());
+    }
+    let message =
+        format!("{count} certificates in {bytes} bytes of PEM are too many: each backend of each proxy has a copy");
+    Err(Invalid::new(
+        "ca.crt",
+        message,
+        format!("store those alone that are to be trusted: at most {most}, in {most_bytes} bytes"),
+    ))
+}
+
+/// Accepts the PEM of authorities, one at least, and nothing else: what would be left out, such as a list of what is revoked,
+/// is meant to protect, and a private key is not for those who read this.
+pub fn authorities(text: &[u8]) -> Result<Authorities, Invalid> {
     let refuse = |why: &str| Invalid::new("ca.crt", why, "store certificates of authorities in PEM");
-    let all = certificates(text).map_err(|_| refuse("its PEM is broken or too long"))?;
+    let (_, most_bytes) = MOST_AUTHORITIES;
+    if text.len() > most_bytes {
+        let message = format!("it has {} bytes, and each backend of each proxy has a copy", text.len());
+        return Err(Invalid::new("ca.crt", message, format!("store {most_bytes} at most")));
+    }
+    if let Some(label) = other_block(text) {
+        let message = format!("it has a PEM block {label}, and only certificates are read");
+        return Err(Invalid::new("ca.crt", message, "remove the block"));
+    }
+    let all = certificates(text).map_err(|_| refuse("it is empty, or its PEM is broken"))?;
     if all.is_empty() {
         return Err(refuse("it has no PEM block CERTIFICATE"));
     }
+    let mut pems = Vec::with_capacity(all.len());
     for (at, der) in all.iter().enumerate() {
         parse(der, at).map_err(|_| refuse(&format!("certificate {} is none", at + 1)))?;
+        pems.push(pem("CERTIFICATE", der));
     }
-    Ok(all.iter().map(|der| pem("CERTIFICATE", der)).collect())
+    let mut seen = HashSet::new();
+    pems.retain(|pem| seen.insert(pem.clone()));
+    bounded_authorities(pems.len(), pems.iter().map(String::len).sum())?;
+    Ok(Authorities(pems))
+}
+
+/// The label of the first PEM block that is no certificate.
+fn other_block(text: &[u8]) -> Option<String> {
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let mut labels = lines.filter_map(|line| line.trim_ascii().strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----"));
+    let other = labels.find(|label| *label != b"CERTIFICATE")?;
+    let known = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b' ';
+    Some(other.iter().filter(|byte| known(byte)).take(32).map(|byte| char::from(*byte)).collect())
 }
 
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Invalid> {

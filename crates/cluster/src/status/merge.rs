@@ -95,6 +95,13 @@ fn entry_list(
     merged.changed.then(|| patch([(list, Some(merged))]))
 }
 
+/// How many entries a policy's status has that are not of this controller.
+pub(super) fn foreign_ancestors(status: &str, controller_name: &str) -> usize {
+    let status: Value = serde_json::from_str(status).unwrap_or_default();
+    let entries = status["ancestors"].as_array().into_iter().flatten();
+    entries.filter(|entry| entry["controllerName"].as_str() != Some(controller_name)).count()
+}
+
 /// What the API server would put where nothing stands.
 fn default_to(object: &mut Value, key: &str, default: &str) {
     if let Value::Object(object) = object {

@@ -110,6 +110,11 @@ impl ClusterSource {
                         self.undecodable.remove(&object.id());
                     }
                     if let Some(stored) = stored {
+                        // A policy may hold for no more Gateways than its status names.
+                        if object.kind() == Kind::BackendTlsPolicy {
+                            let foreign = self.sinks.statuses.foreign_ancestors(&stored);
+                            guarded.translator_mut().set_foreign_ancestors(&object.id(), foreign);
+                        }
                         self.sinks.statuses.stored(&object.id(), Some(&stored));
                     }
                     self.classes.pass(Change::Put(object)).for_each(|change| guarded.apply(change, version));
@@ -118,6 +123,9 @@ impl ClusterSource {
                     self.undecodable.remove(&id);
                     if id.kind.has_status_of_ours() {
                         self.sinks.statuses.stored(&id, None);
+                    }
+                    if id.kind == Kind::BackendTlsPolicy {
+                        guarded.translator_mut().set_foreign_ancestors(&id, 0);
                     }
                     self.classes.pass(Change::Remove(id)).for_each(|change| guarded.apply(change, 0));
                 }

@@ -10,28 +10,27 @@ use envoy_types::pb::envoy::{
         raw_buffer::v3::RawBuffer,
         tls::v3::{
             CertificateValidationContext, CommonTlsContext, SdsSecretConfig, SubjectAltNameMatcher, TlsParameters,
-            UpstreamTlsContext, common_tls_context::ValidationContextType, subject_alt_name_matcher::SanType,
+            UpstreamTlsContext,
+            common_tls_context::{CombinedCertificateValidationContext, ValidationContextType},
+            subject_alt_name_matcher::SanType,
             tls_parameters::TlsProtocol,
         },
     },
-    r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+    r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
 };
 use ir::{
     backend::{Cluster, Protocol},
     listener::TlsSecret,
-    upstream::{ProxyProtocol, Tls, TlsTrust, TlsVersion},
+    upstream::{PeerName, ProxyProtocol, Tls, TlsTrust, TlsVersion},
 };
 use prost::{Message, Name};
 
 use crate::{ads, bytes::any, extension};
 
-/// Where the images of Envoy have the authorities of their system.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
 /// What a connection is wrapped in; none for plain text.
 pub(super) fn socket(cluster: &Cluster) -> Option<TransportSocket> {
     let tls = match (&cluster.config.tls, cluster.protocol) {
-        (Some(tls), _) => Some(context(tls)),
+        (Some(tls), _) => Some(context(tls, &cluster.trust_store)),
         (None, Protocol::Http1Tls) => Some(unverified()),
         (None, Protocol::Http1 | Protocol::H2c) => None,
     };
@@ -67,7 +66,7 @@ fn unverified() -> UpstreamTlsContext {
     }
 }
 
-fn context(tls: &Tls) -> UpstreamTlsContext {
+fn context(tls: &Tls, trust_store: &str) -> UpstreamTlsContext {
     let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     let parameters = TlsParameters {
         tls_minimum_protocol_version: tls.least_version.map_or(TlsProtocol::TlsAuto, version) as i32,
@@ -85,7 +84,7 @@ fn context(tls: &Tls) -> UpstreamTlsContext {
                 .map(|secret| SdsSecretConfig { name: TlsSecret::resource_name(secret), sds_config: Some(ads()) })
                 .collect(),
             alpn_protocols: texts(&tls.alpn),
-            validation_context_type: validation(tls).map(ValidationContextType::ValidationContext),
+            validation_context_type: validation(tls, trust_store),
             ..CommonTlsContext::default()
         }),
         sni: tls.sni.as_deref().unwrap_or_default().into(),
@@ -96,35 +95,45 @@ fn context(tls: &Tls) -> UpstreamTlsContext {
     }
 }
 
-fn validation(tls: &Tls) -> Option<CertificateValidationContext> {
-    let authorities = match &tls.trust {
-        TlsTrust::Authorities(pem) => Specifier::InlineString(pem.to_string()),
-        TlsTrust::System => Specifier::Filename(SYSTEM_AUTHORITIES.into()),
-        TlsTrust::Anybody => return None,
-    };
-    let name = |name: &std::sync::Arc<str>, kind: SanType| SubjectAltNameMatcher {
-        san_type: kind as i32,
-        matcher: Some(StringMatcher {
-            match_pattern: Some(MatchPattern::Exact(name.to_string())),
-            ..StringMatcher::default()
-        }),
-        ..SubjectAltNameMatcher::default()
-    };
-    let names = tls.names.iter().map(|text| {
-        let kind = if text.contains("://") {
-            SanType::Uri
-        } else if text.parse::<std::net::IpAddr>().is_ok() {
-            SanType::IpAddress
-        } else {
-            SanType::Dns
-        };
-        name(text, kind)
-    });
-    Some(CertificateValidationContext {
-        trusted_ca: Some(DataSource { specifier: Some(authorities), ..DataSource::default() }),
-        match_typed_subject_alt_names: names.collect(),
+fn validation(tls: &Tls, trust_store: &str) -> Option<ValidationContextType> {
+    let context = |authorities: Option<Specifier>| CertificateValidationContext {
+        trusted_ca: authorities.map(|specifier| DataSource { specifier: Some(specifier), ..DataSource::default() }),
+        match_typed_subject_alt_names: tls.names.iter().map(peer).collect(),
         ..CertificateValidationContext::default()
+    };
+    let whole = |authorities| ValidationContextType::ValidationContext(context(Some(authorities)));
+    Some(match &tls.trust {
+        TlsTrust::Authorities(pem) => whole(Specifier::InlineString(pem.to_string())),
+        TlsTrust::System => whole(Specifier::Filename(trust_store.to_owned())),
+        TlsTrust::Bundle(name) => {
+            let secret = SdsSecretConfig { name: name.to_string(), sds_config: Some(ads()) };
+            ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
+                default_validation_context: Some(context(None)),
+                validation_context_sds_secret_config: Some(secret),
+                ..CombinedCertificateValidationContext::default()
+            })
+        }
+        TlsTrust::Anybody => return None,
     })
+}
+
+fn peer(name: &PeerName) -> SubjectAltNameMatcher {
+    let exact = |text: &str| MatchPattern::Exact(text.to_owned());
+    let (kind, pattern) = match name {
+        PeerName::Dns(name) => (SanType::Dns, exact(name)),
+        PeerName::Uri(uri) => (SanType::Uri, exact(uri)),
+        PeerName::Address(address) => (SanType::IpAddress, exact(address)),
+        // Names in DNS do not tell letters apart by their case.
+        PeerName::Below(parent) => {
+            let regex = format!(r"(?i)[^.]+\.{}", parent.replace('.', r"\."));
+            (SanType::Dns, MatchPattern::SafeRegex(RegexMatcher { regex, ..RegexMatcher::default() }))
+        }
+    };
+    SubjectAltNameMatcher {
+        san_type: kind as i32,
+        matcher: Some(StringMatcher { match_pattern: Some(pattern), ..StringMatcher::default() }),
+        ..SubjectAltNameMatcher::default()
+    }
 }
 
 fn version(version: TlsVersion) -> TlsProtocol {

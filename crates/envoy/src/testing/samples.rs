@@ -18,7 +18,8 @@ use ir::{
     },
     upstream::{
         Balance, Breakers, ClusterConfig, Dns, Hashing, HealthCheck, HealthCheckBy, Http1Options, Http2Options,
-        HttpOptions, Keepalive, LoadBalancer, OutlierDetection, Ping, ProxyProtocol, Tls, TlsTrust, TlsVersion,
+        HttpOptions, Keepalive, LoadBalancer, OutlierDetection, PeerName, Ping, ProxyProtocol, Tls, TlsTrust,
+        TlsVersion,
     },
 };
 use validate::format;
@@ -297,6 +298,7 @@ pub fn clusters() -> Vec<Cluster> {
         protocol,
         weighted_localities,
         connect_timeout: settings.connect_timeout,
+        trust_store: settings.system_trust_store.clone(),
         limits: settings.cluster,
     };
     let host = |name: &str, port| Host { name: name.into(), port };
@@ -338,6 +340,10 @@ pub fn clusters() -> Vec<Cluster> {
             ..cluster("backend/apps/hashed", Protocol::Http1, false)
         },
         Cluster { config: Arc::new(connections()), ..cluster("service/apps/configured/80", Protocol::Http1, false) },
+        Cluster {
+            config: Arc::new(ClusterConfig { tls: Some(named()), ..ClusterConfig::default() }),
+            ..cluster("service/apps/named/443", Protocol::H2c, false)
+        },
         Cluster {
             config: Arc::new(ClusterConfig {
                 balance: Some(LoadBalancer {
@@ -431,6 +437,23 @@ fn tls() -> Tls {
         ciphers: ["ECDHE-ECDSA-CHACHA20-POLY1305".into(), "AES256-SHA".into()].into(),
         curves: ["X25519".into(), "P-521".into()].into(),
         signatures: ["ecdsa_secp521r1_sha512".into(), "rsa_pkcs1_sha256".into()].into(),
+    }
+}
+
+/// Names of every kind. Authorities come apart, under a name that nobody sends here.
+fn named() -> Tls {
+    let names = [
+        PeerName::Dns("a.example".into()),
+        PeerName::Below("a.example".into()),
+        PeerName::Uri("spiffe://a.example/b".into()),
+        PeerName::Address("10.0.0.1".into()),
+    ];
+    Tls {
+        trust: TlsTrust::Bundle("authorities/apps/ConfigMap/ca".into()),
+        names: names.into(),
+        alpn: ["h2".into()].into(),
+        renegotiation: false,
+        ..tls()
     }
 }
 

@@ -33,6 +33,12 @@ pub(super) fn namespace_or_none(text: &str) -> Result<String, String> {
     if is_label { Ok(text.to_owned()) } else { Err(format!("{text:?} is no name of a namespace")) }
 }
 
+/// The path of a file on the hosts of proxies, or nothing.
+pub(super) fn file_or_none(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && text.len() <= 4096 && !text.chars().any(char::is_control);
+    if text.is_empty() || is_path { Ok(text.to_owned()) } else { Err("must be an absolute path, or empty".to_owned()) }
+}
+
 /// Text that Envoy takes as the body of a direct response.
 pub(super) fn body(text: &str) -> Result<String, String> {
     if text.len() > MAX_BODY {

@@ -63,6 +63,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("backend.maxRetries", "0"),
     ("backend.bufferBytes", "4"),
     ("backend.allowLocal", "true"),
+    ("backend.systemTrustStore", "/etc/pki/tls/cert.pem"),
     ("invalidRouteReplacement.enabled", "false"),
     ("invalidRouteReplacement.statusCode", "404"),
     ("invalidRouteReplacement.body", ""),

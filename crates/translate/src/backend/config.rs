@@ -7,17 +7,21 @@ use engine::{Derived, Emitter, Lookup, Scope};
 use ir::{
     NsName, Problem, Reason, Severity,
     backend::{Destination, Protocol, ServicePort},
-    upstream::{Balance, Breakers, ClusterConfig, TlsTrust},
+    upstream::{Balance, Breakers, ClusterConfig, Tls, TlsTrust},
 };
 use units::upstream::{self, UpstreamSaid};
 
-use super::hosts::{BackendHosts, may_be_local};
+use super::{
+    hosts::{BackendHosts, may_be_local},
+    tls,
+};
 use crate::{
     internal,
     tables::{
         backend::{ClusterId, ConfigPolicyRow, ServicePorts},
         input::{BackendConfigPolicies, Backends, Config, ObjectKey, ObjectTable, Secrets, Services},
         policy::ConfigPoliciesOf,
+        tls::{BackendTls, BundleState, Connect, Secured},
     },
     target::{file_of_backends, key_of},
     violation::violations,
@@ -154,21 +158,35 @@ pub(crate) fn config(
     protocol: Protocol,
     by_name: bool,
 ) -> Option<Result<ClusterConfig, (ObjectId, Problem)>> {
-    let merged = scope.get::<ConfigOf>(&object(to))?;
-    Some(fit(scope, &merged, protocol, by_name))
+    let (merged, secured) = (scope.get::<ConfigOf>(&object(to)), tls::secured(scope, to));
+    if merged.is_none() && secured.is_none() {
+        return None;
+    }
+    let merged = merged.unwrap_or_default();
+    Some(fit(scope, &merged, secured.as_deref(), protocol, by_name))
 }
 
 fn fit(
     scope: &Scope<'_>,
     merged: &Merged,
+    secured: Option<&Secured>,
     protocol: Protocol,
     by_name: bool,
 ) -> Result<ClusterConfig, (ObjectId, Problem)> {
-    if let Some(fault) = merged.faults.first() {
+    let mut said = merged.config.clone();
+    let holds = |problem: &Problem| secured.is_none() || upstream::field_at(&problem.field) != Some(TLS);
+    if let Some(fault) = merged.faults.iter().find(|(_, problem)| holds(problem)) {
         return Err(fault.clone());
     }
-    let to = upstream::Destination { protocol, by_name, may_be_local: may_be_local(scope) };
-    upstream::fit(merged.config.clone(), to).map_err(|problem| {
+    if let Some(secured) = secured {
+        // Where it is not valid nobody asks.
+        let Some(Connect { tls, .. }) = &secured.tls else { return Err((secured.id(), closed())) };
+        let alpn = if protocol == Protocol::H2c { "h2" } else { "http/1.1" };
+        said.tls = Some(Tls { alpn: [alpn.into()].into(), ..Tls::clone(tls) });
+    }
+    let has_trust_store = scope.get::<Config>(&()).is_some_and(|config| !config.system_trust_store.is_empty());
+    let to = upstream::Destination { protocol, by_name, may_be_local: may_be_local(scope), has_trust_store };
+    upstream::fit(said, to).map_err(|problem| {
         let field = upstream::field_at(&problem.field);
         let by = merged.by.iter().find(|(known, _)| Some(*known) == field).or(merged.by.first());
         let policy = by.map_or_else(|| ObjectId::new(Kind::BackendConfigPolicy, "", ""), |(_, policy)| policy.clone());
@@ -184,6 +202,13 @@ pub(crate) fn object(to: &Destination) -> ObjectId {
     }
 }
 
+/// The field of a BackendConfigPolicy in whose place a BackendTLSPolicy holds.
+const TLS: &str = "tls";
+
+fn closed() -> Problem {
+    Problem::new(Severity::Refused, Reason::InvalidBackendTLS, "spec.validation", "it is not valid")
+}
+
 /// What policies say of what a cluster stands for. Sessions hold across nothing of which any says something.
 fn said_of(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Arc<Merged>> {
     scope.get::<ConfigOf>(&object(&cluster.to()?))
@@ -191,6 +216,9 @@ fn said_of(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Arc<Merged>> {
 
 /// The Secret with the certificate that proxies show to a cluster's endpoints.
 pub(crate) fn certificate(scope: &Scope<'_>, cluster: &ClusterId) -> Option<NsName> {
+    if cluster.to().is_some_and(|to| tls::secured(scope, &to).is_some()) {
+        return None;
+    }
     said_of(scope, cluster)?.config.tls.as_ref()?.certificate.clone()
 }
 
@@ -203,8 +231,10 @@ pub(crate) fn memory(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     const AUTHORITIES: u64 = 3;
     let merged = said_of(scope, cluster);
     let trust = merged.as_ref().and_then(|merged| merged.config.tls.as_ref()).map(|tls| &tls.trust);
-    let authorities = match trust {
-        Some(TlsTrust::Authorities(pem)) => AUTHORITIES * pem.len() as u64,
+    let bundle = cluster.to().and_then(|to| tls::bundle_of(scope, &to));
+    let authorities = match (bundle, trust) {
+        (Some(bundle), _) => AUTHORITIES * scope.get::<BundleState>(&bundle).map_or(0, |state| state.bytes),
+        (None, Some(TlsTrust::Authorities(pem))) => AUTHORITIES * pem.len() as u64,
         _ => 0,
     };
     let balance = merged.as_ref().and_then(|merged| merged.config.balance.as_ref());
@@ -221,13 +251,21 @@ impl Derived for ConfigHolder {
         let merged = scope.get::<ConfigOf>(object)?;
         let policies = scope.get::<ConfigPoliciesOf>(object)?;
         let unfit = unfit(scope, object, &merged);
+        let secured = secured(scope, object);
         for policy in &*policies {
             let fields = match scope.get::<ConfigPolicyRow>(policy).as_deref() {
                 Some(Ok(said)) => said.fields.clone(),
                 _ => Vec::new(),
             };
-            let winner = |field: &&'static str| merged.by.iter().find(|(known, _)| known == field).map(|(_, by)| by);
+            let elsewhere = |field: &'static str| field == TLS && secured.everywhere;
+            let winner = |field: &&'static str| {
+                let by = merged.by.iter().find(|(known, _)| known == field).map(|(_, by)| by);
+                by.filter(|_| !elsewhere(field))
+            };
             let mut winners: Vec<_> = fields.iter().filter_map(winner).filter(|by| *by != policy).cloned().collect();
+            if fields.contains(&TLS) {
+                winners.extend(secured.by.iter().cloned());
+            }
             winners.sort_unstable();
             winners.dedup();
             let held = Held {
@@ -250,13 +288,35 @@ fn unfit(scope: &Scope<'_>, object: &ObjectId, merged: &Merged) -> Option<(Objec
     if object.kind == Kind::Backend {
         let hosts = scope.get::<BackendHosts>(&key)?;
         let hosts = hosts.as_ref().as_ref().ok()?;
-        return fit(scope, merged, hosts.protocol, hosts.has_names()).err();
+        return fit(scope, merged, None, hosts.protocol, hosts.has_names()).err();
     }
     let service = scope.get::<Services>(&key)?;
     service.ports.iter().find_map(|port| {
-        let state = scope.get::<ServicePorts>(&ServicePort::tcp(key.clone(), port.port))?;
-        fit(scope, merged, state.protocol.clone().ok()?, false).err()
+        let port = ServicePort::tcp(key.clone(), port.port);
+        let protocol = scope.get::<ServicePorts>(&port)?.protocol.clone().ok()?;
+        fit(scope, merged, scope.get::<BackendTls>(&port).as_deref(), protocol, false).err()
     })
+}
+
+/// What BackendTLSPolicies say in the place of policies on an object.
+#[derive(Default)]
+struct InPlace {
+    /// Those that hold for any of its ports.
+    by: BTreeSet<ObjectId>,
+    /// Whether one holds for each.
+    everywhere: bool,
+}
+
+fn secured(scope: &Scope<'_>, object: &ObjectId) -> InPlace {
+    if object.kind != Kind::Service {
+        return InPlace::default();
+    }
+    let ports = tls::ports(scope, &key_of(object), None);
+    let all: Vec<_> = ports.iter().map(|port| scope.get::<BackendTls>(port)).collect();
+    InPlace {
+        everywhere: !all.is_empty() && all.iter().all(Option::is_some),
+        by: all.into_iter().flatten().map(|secured| secured.id()).collect(),
+    }
 }
 
 /// The objects that policies can be on, for each of which there is a [`ConfigHolder`].

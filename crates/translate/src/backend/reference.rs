@@ -81,6 +81,14 @@ pub(crate) fn follow(
     Ok(Followed { destination, reach })
 }
 
+/// The port of a Service that a reference means.
+pub(crate) fn port_of(from: Referrer<'_>, to: &BackendRef) -> Option<ServicePort> {
+    match Reference::read(from, to, "").ok()?.destination().ok()? {
+        Destination::Service(port) => Some(port),
+        Destination::Backend(_) => None,
+    }
+}
+
 /// A reference of which the kind is one of a backend.
 pub(crate) struct Reference<'a> {
     from: Referrer<'a>,
@@ -169,7 +177,7 @@ impl<'a> Reference<'a> {
         if let Err(Unusable { reason, message }) = &reach.protocol {
             // Who refers to a backend of others need not know what is called how there.
             let message = if self.name.namespace != *self.from.namespace && reach.is_configured {
-                format!("{object} cannot be used: a BackendConfigPolicy of another namespace is not valid there")
+                format!("{object} cannot be used: a policy of another namespace, which applies to it, is not valid")
             } else {
                 message.clone()
             };
@@ -220,7 +228,12 @@ impl Lookup for Reached {
         let mut reach = match key {
             Destination::Service(port) => {
                 let state = scope.get::<ServicePorts>(port)?;
-                Reach { protocol: state.protocol.clone(), warning: state.warning.clone(), ..Reach::default() }
+                Reach {
+                    protocol: state.protocol.clone(),
+                    warning: state.warning.clone(),
+                    is_configured: state.is_secured,
+                    ..Reach::default()
+                }
             }
             Destination::Backend(name) => match &*scope.get::<BackendHosts>(name)? {
                 Ok(hosts) => Reach {

@@ -18,6 +18,7 @@ use crate::{
     tables::{
         backend::{ClusterId, Shares},
         policy::Winner,
+        tls::BackendTls,
     },
 };
 
@@ -50,7 +51,13 @@ impl Inspector<'_> {
         let shares = rule.0.session.iter().flat_map(|session| session.shares.iter().map(|(to, _)| to.clone()));
         let backends: BTreeSet<_> = rule.0.clusters.iter().filter_map(ClusterId::to).chain(shares).collect();
         let said = backends.into_iter().filter_map(|to| {
-            let policies = self.engine.get::<ConfigOf>(&config::object(&to))?.policies();
+            let said = self.engine.get::<ConfigOf>(&config::object(&to));
+            let mut policies = said.map(|said| said.policies()).unwrap_or_default();
+            if let Destination::Service(port) = &to
+                && let Some(secured) = self.engine.get::<BackendTls>(port)
+            {
+                policies.push(secured.id());
+            }
             (!policies.is_empty()).then_some((to, policies))
         });
         said.collect()

@@ -105,7 +105,9 @@ fn is_shared(rule: &Resolved, chain: &Chain) -> bool {
 fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
     let gateway = |gateway: &NsName| gateway.clone().id(ObjectKind::Gateway);
     let (kind, object) = match id {
-        OutputId::Endpoints(..) | OutputId::Secret(..) | OutputId::Login(..) => return Vec::new(),
+        OutputId::Endpoints(..) | OutputId::Secret(..) | OutputId::Authorities(..) | OutputId::Login(..) => {
+            return Vec::new();
+        }
         OutputId::Cluster(_, cluster) => (Kind::Cluster, owner(cluster)),
         OutputId::Extension(name, _) => (Kind::Extension, gateway(name)),
         OutputId::Listener(name, _) => (Kind::Listener, gateway(name)),

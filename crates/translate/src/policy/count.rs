@@ -14,6 +14,7 @@ use crate::{
         InvalidPolicies, InvalidPolicy, Overridden, Overrides, PolicyAt, PolicyGateways, PolicyRow, Prefixless,
         UsedEntry, WithoutPrefix,
     },
+    tables::tls::TlsPolicyRow,
     words::MAX_LISTED,
 };
 
@@ -53,6 +54,11 @@ impl Derived for InvalidPolicies {
         if id.kind == Kind::BackendConfigPolicy {
             let said = scope.get::<ConfigPolicyRow>(id)?;
             let fault = said.as_ref().as_ref().map_or_else(Some, |said| said.faults.first().map(|(_, fault)| fault))?;
+            return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
+        }
+        if id.kind == Kind::BackendTlsPolicy {
+            let row = scope.get::<TlsPolicyRow>(&key_of(id))?;
+            let fault = row.tls.as_ref().err()?;
             return Some(InvalidPolicy { reason: fault.reason, error: fault.to_string().into() });
         }
         if id.kind == Kind::ListenerPolicy {

@@ -6,7 +6,7 @@ use api::group::PORTCULLIS_GROUP;
 use engine::Scope;
 use ir::{
     Chain, Problem, Reason, RouteKind, Severity,
-    backend::Destination,
+    backend::{Destination, ServicePort},
     filter::{Filters, HeaderModifier, Mirror, Redirect},
     route::{BackendRef, BackendSpec, Changes, Handling, MirrorSpec},
     rule::{Action, Rule, WeightedBackend},
@@ -35,6 +35,8 @@ pub(super) struct Resolver<'a, 'b> {
     pub(super) shares: Vec<Problem>,
     /// References that do not resolve.
     pub(super) unresolved: Vec<Problem>,
+    /// Ports to which it would send, were their policy of TLS valid.
+    pub(super) closed_ports: Vec<ServicePort>,
     /// What works, though its author should look at it.
     pub(super) warnings: Vec<Problem>,
 }
@@ -56,6 +58,7 @@ impl<'a, 'b> Resolver<'a, 'b> {
             hash: Arc::default(),
             shares: Vec::new(),
             unresolved: Vec::new(),
+            closed_ports: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -240,8 +243,8 @@ impl<'a, 'b> Resolver<'a, 'b> {
             return Err(refuse(message));
         }
         if reached().any(|to| to.reach.is_configured) {
-            let message = "a session cannot hold across backends of which a BackendConfigPolicy says how to connect to one, \
-                           since all share their connections; remove either, or have one backend alone";
+            let message = "a session cannot hold across backends of which a BackendConfigPolicy or BackendTLSPolicy says how to connect to \
+                           one, since all share their connections; remove either, or have one backend alone";
             return Err(refuse(message));
         }
         if reached().any(|to| protocol_of(to) != protocol) {
@@ -269,7 +272,11 @@ impl<'a, 'b> Resolver<'a, 'b> {
 
     /// Follows a reference to a backend (Gateway API `HTTPBackendRef.backendRef`).
     fn follow(&mut self, from: Referrer<'_>, to: &BackendRef, field: &str, sent: Sent) -> Result<Followed, Problem> {
-        let followed = reference::follow(self.scope, from, to, field, sent)?;
+        let followed = reference::follow(self.scope, from, to, field, sent).inspect_err(|problem| {
+            if problem.reason == Reason::InvalidBackendTLS {
+                self.closed_ports.extend(reference::port_of(from, to));
+            }
+        })?;
         if let Some(warning) = &followed.reach.warning {
             self.warnings.push(Problem::new(Severity::Warning, Reason::UnsupportedProtocol, field, warning.clone()));
         }

@@ -10,10 +10,10 @@ use engine::Scope;
 use ir::{GATEWAY_API, NsName, Problem, Reason, Severity};
 
 use super::{and_notes, bounded};
-use crate::{tables::input::Config, words::listed_with};
-
-/// How many ancestors a status may name (Gateway API `PolicyStatus.ancestors`).
-const MAX_ANCESTORS: usize = 16;
+use crate::{
+    tables::{input::Config, policy::MAX_ANCESTORS},
+    words::listed_with,
+};
 
 /// A status with an entry for each ancestor, none without any, and what is to be told if there is no room for all: the
 /// first stay, and the last of them says so too.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use api::status::{GatewayClassStatus, SupportedFeature};
+use api::{
+    Kind,
+    status::{GatewayClassStatus, SupportedFeature},
+};
 use engine::{Derived, Emitter};
 use ir::{Problem, Reason, RouteKind, Severity};
 
@@ -10,7 +13,7 @@ use super::{Conditions, StatusReport};
 use crate::{
     route,
     tables::{
-        input::{AbsentRoutes, Classes, DeployConfig},
+        input::{AbsentKinds, Classes, DeployConfig, object_kind},
         proxies::OurClasses,
     },
 };
@@ -28,6 +31,9 @@ const SUPPORTED_FEATURES: &[&str] = &[
 /// What is served as well where this controller runs the proxies.
 const DEPLOYED_FEATURES: &[&str] =
     &["GatewayAddressEmpty", "GatewayInfrastructurePropagation", "GatewayStaticAddresses"];
+
+/// What BackendTLSPolicies add.
+const BACKEND_TLS_FEATURES: &[&str] = &["BackendTLSPolicy", "BackendTLSPolicySANValidation"];
 
 tables! {
     /// Statuses of GatewayClasses of ours.
@@ -54,9 +60,11 @@ impl Derived for ClassStatus {
         );
         let deploying = scope.get::<DeployConfig>(&()).filter(|deploying| deploying.applied);
         let deployed = deploying.map_or(&[][..], |_| DEPLOYED_FEATURES);
-        let kinds = RouteKind::ALL.iter().filter(|kind| scope.get::<AbsentRoutes>(kind).is_none());
+        let is_there = |kind: Kind| scope.get::<AbsentKinds>(&kind).is_none();
+        let kinds = RouteKind::ALL.iter().filter(|kind| is_there(object_kind(**kind)));
         let of_routes = kinds.flat_map(|kind| route::features(*kind));
-        let features = SUPPORTED_FEATURES.iter().chain(deployed).chain(of_routes).copied();
+        let of_tls = if is_there(Kind::BackendTlsPolicy) { BACKEND_TLS_FEATURES } else { &[] };
+        let features = SUPPORTED_FEATURES.iter().chain(deployed).chain(of_routes).chain(of_tls).copied();
         let mut supported_features: Vec<_> = features.map(|name| SupportedFeature { name: name.into() }).collect();
         supported_features.sort_unstable();
         Some(StatusReport {

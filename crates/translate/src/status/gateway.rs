@@ -3,7 +3,7 @@
 mod infrastructure;
 mod listener;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::status::{Condition, GatewayStatus as Status};
 use engine::{Derived, Emitter, Scope};
@@ -18,6 +18,7 @@ use crate::{
         input::{Classes, Gateways, Nacks},
         listener::{ListenerRow, ListenerState},
         output::Withheld,
+        tls::NoRoom,
     },
 };
 
@@ -64,6 +65,8 @@ struct Gateway<'a> {
     replaced: Option<Arc<Fault>>,
     /// Why its proxies lack a part of the configuration.
     unsent: Option<String>,
+    /// Why its proxies may not send to backends.
+    no_room: Option<Problem>,
 }
 
 impl<'a> Gateway<'a> {
@@ -77,6 +80,7 @@ impl<'a> Gateway<'a> {
             infrastructure: Infrastructure::read(scope, key, model),
             replaced: scope.get::<BrokenGateway>(key),
             unsent: scope.get::<Nacks>(key).map(|words| String::clone(&words)).or_else(|| withheld(scope, key)),
+            no_room: no_room(scope, key),
         }
     }
 
@@ -85,11 +89,12 @@ impl<'a> Gateway<'a> {
         self.scope.get::<BrokenListener>(&id(self.key, listener))
     }
 
-    /// Fields without effect.
+    /// Fields without effect, and what its proxies may not do.
     fn ignored(&self) -> Vec<Problem> {
         let ignored = self.model.ignored.iter();
         ignored
             .map(|(field, why)| Problem::new(Severity::Ignored, Reason::UnsupportedValue, field.as_str(), *why))
+            .chain(self.no_room.clone())
             .collect()
     }
 
@@ -176,6 +181,23 @@ fn withheld(scope: &Scope<'_>, key: &NsName) -> Option<String> {
     });
     let told: Vec<_> = told.collect();
     (!told.is_empty()).then(|| format!("Envoy could not read what is therefore not sent: {}", listed(&told)))
+}
+
+/// Policies of backends whose statuses have no room for the Gateway. Those of other namespaces are counted.
+fn no_room(scope: &Scope<'_>, key: &NsName) -> Option<Problem> {
+    let policies = scope.group::<NoRoom>(key);
+    let policies: BTreeSet<_> = policies.iter().map(|(_, policy)| policy).collect();
+    let (own, others): (Vec<_>, Vec<_>) = policies.into_iter().partition(|policy| policy.namespace == key.namespace);
+    let mut told: Vec<_> = own.iter().map(|policy| format!("BackendTLSPolicy {policy}")).collect();
+    if !others.is_empty() {
+        told.push(format!("{} BackendTLSPolicies of other namespaces", others.len()));
+    }
+    let message = format!(
+        "its proxies may not send to what these target, whose statuses have no room for one more Gateway: {}; have fewer \
+         Gateways lead there",
+        listed(&told)
+    );
+    (!told.is_empty()).then(|| Problem::new(Severity::Ignored, Reason::TooManyAncestors, "", message))
 }
 
 fn id(gateway: &NsName, listener: &ListenerModel) -> ListenerId {

@@ -16,7 +16,7 @@ use ir::{Problem, Reason, Severity};
 use super::{
     Conditions, StatusReport,
     ancestors::{entries, gateway_ref},
-    and_notes, backend_config_policy, delegation_policy, listed, listener_policy,
+    and_notes, backend_config_policy, backend_tls_policy, delegation_policy, listed, listener_policy,
 };
 use crate::{
     extension::OfPolicy,
@@ -52,6 +52,8 @@ impl Derived for PolicyStatus {
             delegation_policy::report(scope, id)
         } else if id.kind == Kind::BackendConfigPolicy {
             backend_config_policy::report(scope, id)
+        } else if id.kind == Kind::BackendTlsPolicy {
+            backend_tls_policy::report(scope, id)
         } else if id.kind == Kind::ListenerPolicy {
             listener_policy::report(scope, id)
         } else if id.kind == Kind::TrafficPolicy {

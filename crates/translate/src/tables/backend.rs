@@ -105,6 +105,8 @@ pub(crate) struct PortState {
     pub(crate) protocol: Result<Protocol, Unusable>,
     /// What its owner should know, though it is used.
     pub(crate) warning: Option<String>,
+    /// Whether a BackendTLSPolicy says how to connect there.
+    pub(crate) is_secured: bool,
 }
 
 /// What a sender has to know of a backend.

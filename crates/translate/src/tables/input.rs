@@ -58,8 +58,10 @@ others! {
     UnusablePorts: Port => String;
     /// The Envoy routes of a route that an Envoy refuses.
     RefusedRows: RouteId => super::replacement::RefusedRows;
-    /// Kinds of routes that nobody can write, since their CRD is not there.
-    AbsentRoutes: RouteKind => ();
+    /// How many entries a status has that other controllers wrote.
+    ForeignAncestors: ObjectId => usize;
+    /// Kinds that nobody can write, since their CRD is not there.
+    AbsentKinds: Kind => ();
 }
 
 inputs! {
@@ -269,6 +271,8 @@ objects! {
     Gateways: NsName => Gateway(api::Gateway);
     /// ReferenceGrants.
     Grants: NsName => ReferenceGrant(api::ReferenceGrant);
+    /// BackendTLSPolicies.
+    BackendTlsPolicies: NsName => BackendTlsPolicy(api::BackendTlsPolicy);
     /// TrafficPolicies.
     TrafficPolicies: NsName => TrafficPolicy(api::TrafficPolicy);
     /// DirectResponses.

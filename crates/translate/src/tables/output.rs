@@ -7,7 +7,7 @@ use envoy::{
 };
 use ir::{NsName, Port, RouteConfigId, listener::TlsSecret, rule::ExtensionEntry};
 
-use super::backend::ClusterId;
+use super::{backend::ClusterId, tls::BundleId};
 
 tables! {
     /// All resources of all Gateways.
@@ -34,6 +34,8 @@ pub(crate) enum OutputId {
     Cluster(NsName, ClusterId),
     Endpoints(NsName, ClusterId),
     Secret(NsName, NsName),
+    /// The authorities by which backends are judged.
+    Authorities(NsName, BundleId),
     /// A secret by which people log in, of a GatewayExtension.
     Login(NsName, NsName, LoginSecret),
     /// One of [`envoy::extensions::NAMES`].
@@ -49,6 +51,7 @@ impl OutputId {
             Self::Cluster(gateway, _)
             | Self::Endpoints(gateway, _)
             | Self::Secret(gateway, _)
+            | Self::Authorities(gateway, _)
             | Self::Login(gateway, ..)
             | Self::Extension(gateway, _)
             | Self::Listener(gateway, _) => gateway,
@@ -62,6 +65,7 @@ impl OutputId {
             Self::Cluster(gateway, cluster) => (gateway, ResourceKind::Cluster, cluster.name()),
             Self::Endpoints(gateway, cluster) => (gateway, ResourceKind::Endpoints, cluster.name()),
             Self::Secret(gateway, secret) => (gateway, ResourceKind::Secret, TlsSecret::resource_name(secret)),
+            Self::Authorities(gateway, bundle) => (gateway, ResourceKind::Secret, bundle.to_string()),
             Self::Login(gateway, extension, part) => (gateway, ResourceKind::Secret, part.resource_name(extension)),
             Self::Extension(gateway, name) => (gateway, ResourceKind::ExtensionConfig, (*name).to_owned()),
             Self::Listener(gateway, port) => (gateway, ResourceKind::Listener, format!("listener/{port}")),

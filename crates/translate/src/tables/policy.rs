@@ -7,6 +7,9 @@ use engine::{Group, Summary};
 use ir::{Chain, ListenerId, NsName, Problem, Reason, RouteId, delegation::Priority, matching::Age};
 use units::ParsedUnit;
 
+/// How many ancestors the status of a policy may name (Gateway API `PolicyStatus.ancestors`).
+pub(crate) const MAX_ANCESTORS: usize = 16;
+
 tables! {
     /// Policies as those need to know them that they apply to.
     PolicyRow: ObjectId => Policy;

@@ -42,6 +42,62 @@ pub(super) fn backend() -> BoxedStrategy<Value> {
     .boxed()
 }
 
+/// A BackendTLSPolicy, on a Service or one of its ports.
+pub(super) fn tls_policy() -> BoxedStrategy<Value> {
+    let section = option::weighted(0.4, select(&["http", "other", "missing"][..]));
+    let service = select(&["s0", "s1", "s2", "missing"][..]);
+    let target = (service, section).prop_map(|(service, section)| {
+        let mut target = json!({"group": "", "kind": "Service", "name": service});
+        if let Some(section) = section {
+            target["sectionName"] = json!(section);
+        }
+        target
+    });
+    let authorities = (select(&["ConfigMap", "Secret", "Service"][..]), select(&["t0", "t1", "k0", "missing"][..]))
+        .prop_map(|(kind, name)| json!({"group": "", "kind": kind, "name": name}));
+    let trust = prop_oneof![
+        8 => vec(authorities, 1..4).prop_map(|refs| ("caCertificateRefs", json!(refs))),
+        2 => Just(("wellKnownCACertificates", json!("System"))),
+        1 => values::hostile().prop_map(|name| ("wellKnownCACertificates", json!(name))),
+    ];
+    let hostname = || prop_oneof![9 => values::hostname(), 1 => values::hostile()];
+    let name = prop_oneof![
+        3 => hostname().prop_map(|name| json!({"type": "Hostname", "hostname": name})),
+        2 => Just(json!({"type": "URI", "uri": "spiffe://a.example/b"})),
+        1 => values::hostile().prop_map(|uri| json!({"type": "URI", "uri": uri})),
+        1 => values::hostile().prop_map(|kind| json!({"type": kind})),
+    ];
+    let options = option::weighted(0.05, Just(json!({"example.com/a": "b"})));
+    let names = prop_oneof![3 => Just(Vec::new()), 2 => vec(name, 1..6)];
+    (vec(target, 1..3), trust, hostname(), names, options, select(&[2020, 2021][..]))
+        .prop_map(|(targets, (field, trust), hostname, names, options, year)| {
+            let mut spec = json!({"targetRefs": targets, "validation": {"hostname": hostname, "subjectAltNames": names}});
+            spec["validation"][field] = trust;
+            if let Some(options) = options {
+                spec["options"] = options;
+            }
+            json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy",
+                "metadata": {"namespace": "apps", "creationTimestamp": format!("{year}-01-01T00:00:00Z")}, "spec": spec})
+        })
+        .boxed()
+}
+
+/// A ConfigMap with authorities, now and then with something else.
+pub(super) fn authorities(pems: &'static [(&'static str, &'static str)]) -> BoxedStrategy<Value> {
+    let pem = select(pems).prop_map(|(chain, _)| chain.to_owned());
+    let text = prop_oneof![
+        8 => vec(pem, 1..3).prop_map(|all| all.concat()),
+        1 => select(pems).prop_map(|(chain, key)| format!("{chain}{key}")),
+        1 => values::hostile(),
+    ];
+    option::weighted(0.9, text)
+        .prop_map(|text| {
+            let data = text.map_or_else(|| json!({}), |text| json!({"ca.crt": text}));
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "apps"}, "data": data})
+        })
+        .boxed()
+}
+
 /// A BackendConfigPolicy with some of all fields.
 pub(super) fn config_policy() -> BoxedStrategy<Value> {
     let Value::Object(sound) = units::upstream::samples() else { return Just(Value::Null).boxed() };

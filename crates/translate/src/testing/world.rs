@@ -86,6 +86,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
         (
             vec(backends::backend(), 2),
             vec(backends::config_policy(), 0..3),
+            (vec(backends::tls_policy(), 0..3), vec(backends::authorities(&PEMS), 2)),
             vec(listener_policy::listener_policy(), 0..2),
         ),
         prop::bool::weighted(0.8),
@@ -102,7 +103,7 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                     slices,
                     secrets,
                     (policies, answers, credentials, extensions),
-                    (hosts, configs, listeners),
+                    (hosts, configs, (of_tls, authorities), listeners),
                     granted,
                 ),
                 edits,
@@ -119,6 +120,8 @@ pub fn world(place: &Place) -> BoxedStrategy<Vec<Value>> {
                 world.extend(numbered("d", answers));
                 world.extend(numbered("b", hosts));
                 world.extend(numbered("u", configs));
+                world.extend(numbered("x", of_tls));
+                world.extend(numbered("t", authorities));
                 world.extend(numbered("l", listeners));
                 world.extend(extensions);
                 world.extend(granted.then(grant));

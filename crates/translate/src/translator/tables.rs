@@ -9,6 +9,7 @@ use crate::{
         SliceRow, SlicesOf,
         config::{self, ConfigHolder, ConfigOf, HeldAt},
         hosts::BackendHosts,
+        tls::{AuthoritiesOf, Bundle},
     },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
@@ -51,8 +52,9 @@ use crate::{
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
         host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
         input::{
-            self, BackendConfigPolicies, Backends, Classes, DelegationPolicies, DirectResponses, Extensions, Gateways,
-            Grants, ListenerPolicies, ObjectTable, RewritePolicies, Routes, Secrets, Services, Slices, TrafficPolicies,
+            self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
+            Extensions, Gateways, Grants, ListenerPolicies, ObjectTable, RewritePolicies, Routes, Secrets, Services,
+            Slices, TrafficPolicies,
         },
         listener::{ListenerIndex, ListenerRow, PortHosts, PortListeners, ServedAt},
         output::{Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
@@ -64,6 +66,7 @@ use crate::{
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
+        tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsTargeting},
     },
     tls::{Certificate, CertificateState},
 };
@@ -87,6 +90,12 @@ pub(super) fn all() -> Engine {
         .derived_for_each::<SecretLabels, Secrets>(same)
         .group::<SecretsLabelled>()
         .lookup::<CredentialSlots>()
+        .lookup::<AuthoritiesOf>()
+        .lookup::<Bundle>()
+        .lookup::<BundleState>()
+        .derived_for_each::<TlsPolicyRow, BackendTlsPolicies>(same)
+        .group::<TlsTargeting>()
+        .lookup::<BackendTls>()
         .lookup::<ServicePorts>()
         .derived_for_each::<ConfigPolicyRow, BackendConfigPolicies>(BackendConfigPolicies::id)
         .group::<ConfigTargeting>()
@@ -241,6 +250,7 @@ pub(super) fn all() -> Engine {
         .for_each::<InvalidPolicies, RewritePolicies>(RewritePolicies::id)
         .for_each::<InvalidPolicies, DelegationPolicies>(DelegationPolicies::id)
         .for_each::<InvalidPolicies, BackendConfigPolicies>(BackendConfigPolicies::id)
+        .for_each::<InvalidPolicies, BackendTlsPolicies>(BackendTlsPolicies::id)
         .for_each::<InvalidPolicies, ListenerPolicies>(ListenerPolicies::id)
         .track::<InvalidPolicies>()
         .derived::<Replaced>()
@@ -251,11 +261,15 @@ pub(super) fn all() -> Engine {
         .derived::<ReferredEntry>()
         .group::<ReferredEntries>()
         .derived::<ServedCluster>()
+        .derived::<DialedBy>()
+        .group::<Dialing>()
+        .lookup::<TlsAncestors>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
         .derived::<Outputs>()
         .track::<Outputs>()
         .group::<Withheld>()
+        .group::<NoRoom>()
         .derived::<ReplacedWide>()
         .track::<ReplacedWide>()
         .derived_for_each::<ClassStatus, Classes>(same)
@@ -270,6 +284,7 @@ pub(super) fn all() -> Engine {
         .for_each::<PolicyStatus, RewritePolicies>(RewritePolicies::id)
         .for_each::<PolicyStatus, DelegationPolicies>(DelegationPolicies::id)
         .for_each::<PolicyStatus, BackendConfigPolicies>(BackendConfigPolicies::id)
+        .for_each::<PolicyStatus, BackendTlsPolicies>(BackendTlsPolicies::id)
         .for_each::<PolicyStatus, ListenerPolicies>(ListenerPolicies::id)
         .track::<PolicyStatus>()
         .derived_for_each::<ExtensionStatus, Extensions>(same)

@@ -49,6 +49,9 @@ impl Sent {
     }
 }
 
+/// The fields that name secrets, but for certificates.
+const SECRETS: [&str; 3] = ["tokenSecret", "hmacSecret", "validationContextSdsSecretConfig"];
+
 impl Resources {
     fn add_to(&self, sent: &mut Sent) {
         for ((kind, name), value) in &self.by_name {
@@ -76,8 +79,9 @@ impl Resources {
         found.unwrap_or_else(|| panic!("{kind:?} {name:?} is named and not sent")).clone()
     }
 
-    /// With its endpoints inside, unless it looks for them itself.
+    /// With its endpoints inside, unless it looks for them itself, and its secrets static.
     fn cluster(&self, name: &str, mut cluster: Value) -> Value {
+        self.own_secrets(&mut cluster);
         if cluster.get("clusterType").is_some() {
             cluster["name"] = json!(self.named(name));
             return cluster;
@@ -128,7 +132,7 @@ impl Resources {
     fn routes(&self, mut config: Value) -> Value {
         // As it is over RDS. What is named is looked for here.
         config["validateClusters"] = json!(false);
-        self.login_secrets(&mut config);
+        self.own_secrets(&mut config);
         for host in list(&mut config["virtualHosts"]) {
             for route in list(&mut host["routes"]) {
                 let Some(action) = route.get_mut("route") else { continue };
@@ -146,21 +150,21 @@ impl Resources {
         config
     }
 
-    /// Secrets of filters, wherever they are named.
-    fn login_secrets(&self, value: &mut Value) {
+    /// Secrets of filters and clusters, wherever they are named.
+    fn own_secrets(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 for (key, field) in fields {
-                    if key == "tokenSecret" || key == "hmacSecret" {
+                    if SECRETS.contains(&key.as_str()) {
                         let name = field["name"].as_str().expect("a name").to_owned();
                         self.get(ResourceKind::Secret, &name);
                         *field = json!({"name": self.named(&name)});
                     } else {
-                        self.login_secrets(field);
+                        self.own_secrets(field);
                     }
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.login_secrets(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.own_secrets(item)),
             _ => {}
         }
     }

@@ -109,7 +109,7 @@ fn a_fault_stays_with_its_field() {
 #[test]
 fn what_cannot_hold_for_a_backend_is_refused_there() {
     let config = |spec: Value| said(spec).expect("a policy").config;
-    let to = |protocol, by_name| Destination { protocol, by_name, may_be_local: false };
+    let to = |protocol, by_name| Destination { protocol, by_name, may_be_local: false, has_trust_store: true };
     let grpc = json!({"healthCheck": {"timeout": "1s", "interval": "1s", "unhealthyThreshold": 1, "healthyThreshold": 1,
         "grpc": {}}});
     assert!(fit(config(grpc.clone()), to(Protocol::H2c, false)).is_ok());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::references::{AUTHORITIES, CERTIFICATE};
 use ir::{
     NsName,
-    upstream::{Tls, TlsTrust, TlsVersion},
+    upstream::{PeerName, Tls, TlsTrust, TlsVersion},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -124,6 +124,7 @@ pub(super) fn read(written: Spec, secrets: FindSecret<'_>, warnings: &mut Vec<Re
     if names.is_empty() && trust != TlsTrust::Anybody {
         names = sni.iter().cloned().collect();
     }
+    let names = names.iter().map(|name| PeerName::of(name)).collect();
     let parameters = written.parameters.unwrap_or_default();
     let (least_version, most_version) = (
         version(parameters.min_version.as_deref(), "parameters.minVersion")?,
@@ -154,9 +155,6 @@ pub(super) fn read(written: Spec, secrets: FindSecret<'_>, warnings: &mut Vec<Re
     })
 }
 
-/// The most that a Secret's authorities may take: each cluster has a copy of them.
-const MOST_AUTHORITIES: usize = 256 << 10;
-
 /// What a Secret has: authorities, and a certificate to show unless it is `simple`.
 ///
 /// One without authorities is refused: those of the system have many more certificates than its author meant, and of a Secret
@@ -172,14 +170,7 @@ fn from_secret(
     let Some(pem) = secret.data.get(AUTHORITIES) else {
         return Err(refuse(format!("Secret {id} has no {AUTHORITIES}, so nobody knows whom to trust; store it")));
     };
-    if pem.len() > MOST_AUTHORITIES {
-        return Err(refuse(format!(
-            "{AUTHORITIES} of Secret {id} has {} bytes, and each proxy keeps a copy for each backend; use {MOST_AUTHORITIES} at \
-             most",
-            pem.len()
-        )));
-    }
-    let pem = validate::tls::authorities(pem).map_err(|invalid| refuse(format!("Secret {id}: {invalid}")))?;
+    let authorities = validate::tls::authorities(pem).map_err(|invalid| refuse(format!("Secret {id}: {invalid}")))?;
     let entry = |key: &str| secret.data.get(key).filter(|bytes| !bytes.is_empty());
     let certificate = match (entry(CERTIFICATE[0]), entry(CERTIFICATE[1])) {
         (Some(chain), Some(key)) if !simple => {
@@ -191,7 +182,7 @@ fn from_secret(
         }
         _ => None,
     };
-    Ok((TlsTrust::Authorities(pem.into()), certificate))
+    Ok((TlsTrust::Authorities(authorities.pem().into()), certificate))
 }
 
 fn texts(list: &[String], field: &str, is_good: impl Fn(&str) -> bool) -> Result<Box<[Arc<str>]>, Refused> {
@@ -236,7 +227,7 @@ mod tests {
             spec
         };
         let sound = read(with(serde_json::json!({}))).expect("sound");
-        assert_eq!(sound.names, ["a.example".into()].into(), "nobody else's certificate will do");
+        assert_eq!(sound.names, [PeerName::Dns("a.example".into())].into(), "nobody else's certificate will do");
         for (more, field) in [
             (serde_json::json!({"parameters": {"cipherSuites": ["NULL-MD5"]}}), "parameters.cipherSuites[0]"),
             (serde_json::json!({"parameters": {"ecdhCurves": ["P-1"]}}), "parameters.ecdhCurves[0]"),
@@ -271,7 +262,7 @@ mod tests {
         let none = || serde_json::json!({});
         let simple = || serde_json::json!({"simpleTLS": true});
         let shown = || serde_json::json!({"tls.crt": "x", "tls.key": "x"});
-        let large = "x".repeat(MOST_AUTHORITIES + 1);
+        let large = "x".repeat(validate::tls::MOST_AUTHORITIES.1 + 1);
         for (data, more, words) in [
             (shown(), none(), "has no ca.crt"),
             (shown(), simple(), "has no ca.crt"),

@@ -222,3 +222,16 @@ fn features_of_a_class_are_there_once() {
     assert_eq!(patch["supportedFeatures"], json!([{"name": "A"}, {"name": "B"}]));
     assert_eq!(is(Kind::GatewayClass, &patch, &desired), None);
 }
+
+#[test]
+fn ancestors_of_other_controllers_are_counted() {
+    let entry =
+        |controller: &str| json!({"ancestorRef": {"name": "g"}, "controllerName": controller, "conditions": []});
+    for (status, count) in [
+        (json!({}), 0),
+        (json!({"ancestors": "none"}), 0),
+        (json!({"ancestors": [entry(US), entry(THEM), entry("example.com/third"), {}]}), 3),
+    ] {
+        assert_eq!(foreign_ancestors(&status.to_string(), US), count, "{status}");
+    }
+}

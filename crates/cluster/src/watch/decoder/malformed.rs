@@ -117,6 +117,16 @@ fn objects() -> Vec<(Kind, Value)> {
                 "backendRefs": [{"name": "s", "port": 80, "weight": 1}]}]}),
             ),
         ),
+        of(
+            Kind::BackendTlsPolicy,
+            api,
+            "BackendTLSPolicy",
+            (
+                "spec",
+                json!({"targetRefs": [{"group": "", "kind": "Service", "name": "s", "sectionName": "p"}], "validation": {
+                "hostname": "a.example", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]}}),
+            ),
+        ),
         of(Kind::Service, "v1", "Service", ("spec", json!({"ports": [{"name": "p", "port": 80, "targetPort": "x"}]}))),
         of(Kind::Secret, "v1", "Secret", ("data", json!({"tls.crt": "AAAA", "tls.key": "AAAA"}))),
         of(

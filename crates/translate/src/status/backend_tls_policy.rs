@@ -1,0 +1,166 @@
+//! The status of BackendTLSPolicies.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use api::{
+    Kind, ObjectId,
+    shared::ParentReference,
+    status::{Condition, PolicyStatus as Status},
+};
+use engine::Scope;
+use ir::{NsName, Problem, Reason, Severity, backend::ServicePort};
+
+use super::{
+    Conditions, StatusReport,
+    ancestors::{entries, gateway_ref},
+    and_notes, listed,
+};
+use crate::{
+    backend::tls::{age, ports, targets},
+    tables::{
+        input::{BackendTlsPolicies, Services},
+        tls::{Ancestors, Dialing, TlsAncestors, TlsPolicy, TlsPolicyRow, TlsTargeting},
+    },
+    target::{key_of, target_kind},
+};
+
+/// A target of a policy.
+struct Target {
+    /// Its place in the list.
+    index: usize,
+    service: NsName,
+    section: Option<Arc<str>>,
+    ports: Vec<ServicePort>,
+    /// Who holds there in the policy's place.
+    winner: Option<NsName>,
+}
+
+/// An entry for each Gateway whose proxies send to a target, or would, and for each target that is not there.
+pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<Status>> {
+    let key = key_of(id);
+    let policy = scope.get::<BackendTlsPolicies>(&key)?;
+    let said = scope.get::<TlsPolicyRow>(&key)?;
+    let own = age(&key, &policy);
+    let target = |(index, service, section): (usize, NsName, Option<Arc<str>>)| {
+        let first = scope.group::<TlsTargeting>(&(service.clone(), section.clone()));
+        let winner = first.iter().next().map(|(first, ())| first).filter(|first| **first != own);
+        let winner = winner.map(|first| first.name.clone());
+        Target { index, ports: ports(scope, &service, section.as_ref()), service, section, winner }
+    };
+    let all: Vec<_> = targets(&key, &policy).map(target).collect();
+    let lost: Vec<_> = all.iter().filter_map(conflict).collect();
+    let mut notes = foreign_kinds(&policy);
+    notes.extend(lost.iter().cloned());
+    let generation = policy.metadata.generation;
+    let Ancestors { told, untold } = scope.get::<TlsAncestors>(&key).as_deref().cloned().unwrap_or_default();
+    let at = |gateway: &NsName| {
+        let dials = |port: &ServicePort| scope.group::<Dialing>(port).iter().any(|(other, ())| other == gateway);
+        let mut there = all.iter().filter(|target| target.ports.iter().any(dials)).peekable();
+        let lost: Option<Vec<_>> = there.peek().is_some().then(|| there.map(conflict).collect()).flatten();
+        (gateway_ref(gateway), conditions(generation, &said, lost.as_deref(), &notes))
+    };
+    let mut ancestors: Vec<_> = told.iter().map(at).collect();
+    let mut problems = faults(&said);
+    problems.extend(notes.iter().cloned());
+    for target in &all {
+        let Some(problem) = missing(scope, target) else { continue };
+        let mut conditions = Conditions::new(generation);
+        conditions.no("Accepted", problem.reason, problem.to_string());
+        ancestors.push((reference(target), conditions.list));
+        problems.push(problem);
+    }
+    problems.extend(without_room(&untold));
+    let (status, more) = entries(scope, ancestors);
+    problems.extend(more);
+    Some(StatusReport { status, problems })
+}
+
+/// What is wrong with what it says. A reference that leads nowhere is left out where others lead to authorities.
+fn faults(said: &TlsPolicy) -> Vec<Problem> {
+    match &said.tls {
+        Err(fault) => vec![fault.clone()],
+        Ok(_) => said.unresolved.iter().map(|it| Problem { severity: Severity::Ignored, ..it.clone() }).collect(),
+    }
+}
+
+fn conditions(generation: i64, said: &TlsPolicy, lost: Option<&[Problem]>, notes: &[Problem]) -> Vec<Condition> {
+    let mut conditions = Conditions::new(generation);
+    match (lost, &said.tls) {
+        (Some(lost @ [first, ..]), _) => conditions.no("Accepted", first.reason, listed(lost)),
+        (_, Err(fault)) => conditions.no("Accepted", fault.reason, fault.to_string()),
+        (_, Ok(_)) => {
+            let message = "proxies connect by TLS, as the policy says";
+            conditions.yes("Accepted", Reason::Accepted, and_notes(message, notes));
+        }
+    }
+    match said.unresolved.first() {
+        Some(first) => conditions.no("ResolvedRefs", first.reason, listed(&said.unresolved)),
+        None => conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve"),
+    }
+    conditions.list
+}
+
+/// An older policy on the same target. All are of one namespace.
+fn conflict(target: &Target) -> Option<Problem> {
+    let winner = target.winner.as_ref()?;
+    let part = target.section.as_ref().map(|section| format!(", port {section}")).unwrap_or_default();
+    let message = format!(
+        "BackendTLSPolicy {winner} has the same target, Service {}{part}, and goes first: the older one, then the one whose name \
+         comes first; remove one of both",
+        target.service
+    );
+    let field = format!("spec.targetRefs[{}]", target.index);
+    Some(Problem::new(Severity::Ignored, Reason::Conflicted, field, message))
+}
+
+/// Targets of kinds that such a policy cannot apply to here.
+fn foreign_kinds(policy: &api::BackendTlsPolicy) -> Vec<Problem> {
+    let all = policy.spec.target_refs.iter().enumerate();
+    let foreign = all.filter(|(_, it)| target_kind(Kind::BackendTlsPolicy, &it.group, &it.kind).is_none());
+    let problems = foreign.map(|(index, target)| {
+        let message = format!(
+            "{} of group {:?} is not served here, so it has no effect; name a Service",
+            target.kind, target.group
+        );
+        let field = format!("spec.targetRefs[{index}].kind");
+        Problem::new(Severity::Ignored, Reason::UnsupportedValue, field, message)
+    });
+    problems.collect()
+}
+
+fn missing(scope: &Scope<'_>, target: &Target) -> Option<Problem> {
+    let Target { index, service, section, ports, .. } = target;
+    let (field, message) = match (scope.get::<Services>(service), section) {
+        (None, _) => ("name", format!("Service {service} does not exist; create it, or correct the name")),
+        (Some(_), Some(section)) if ports.is_empty() => (
+            "sectionName",
+            format!("Service {service} has no port of TCP named {section}; name one so, or correct the name"),
+        ),
+        _ => return None,
+    };
+    let field = format!("spec.targetRefs[{index}].{field}");
+    Some(Problem::new(Severity::Ignored, Reason::TargetNotFound, field, message))
+}
+
+fn reference(target: &Target) -> ParentReference {
+    ParentReference {
+        group: "".into(),
+        kind: "Service".into(),
+        namespace: Some(target.service.namespace.clone()),
+        name: target.service.name.clone(),
+        section_name: target.section.clone(),
+        ..ParentReference::default()
+    }
+}
+
+/// Gateways whose proxies may not send to what it targets, since the status has no room for them.
+fn without_room(untold: &[NsName]) -> Option<Problem> {
+    let names: BTreeSet<_> = untold.iter().map(ToString::to_string).collect();
+    let names: Vec<_> = names.iter().collect();
+    let message = format!(
+        "a status has room for 16 Gateways, those of other controllers counted, and proxies of others may not send to what the \
+         policy targets: {}; have fewer Gateways lead there",
+        crate::words::listed_with(", ", &names)
+    );
+    (!names.is_empty()).then(|| Problem::new(Severity::Refused, Reason::TooManyAncestors, "", message))
+}

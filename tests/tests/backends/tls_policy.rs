@@ -1,0 +1,249 @@
+//! Connections by TLS, as a BackendTLSPolicy says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::{io::AsyncReadExt as _, net::TcpListener, task::JoinHandle};
+
+use super::*;
+
+/// The policy `NAME` on Service `backend`, with this validation.
+fn tls_policy(name: &str, validation: &str) -> String {
+    format!(
+        "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {{namespace: infra, name: {name}}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: backend}}]
+  validation: {validation}
+"
+    )
+}
+
+/// Validation by ConfigMap `ca`.
+fn by_ca(more: &str) -> String {
+    format!("{{caCertificateRefs: [{{group: '', kind: ConfigMap, name: ca}}], {more}}}")
+}
+
+fn authority(pem: &str) -> String {
+    let pem = pem.trim().replace('\n', "\n    ");
+    format!(
+        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: infra, name: ca}}\ndata:\n  ca.crt: |\n    {pem}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_shows_the_name_and_an_authority_of_the_policy_gets_requests() -> Result<()> {
+    let names = ["backend.example", "*.wild.example"].map(str::to_owned);
+    let own = Certificate::new(&names, KeyKind::Ecdsa)?;
+    let other = Certificate::new(&names, KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", (LOOPBACK, 0).into(), own.server(None)?).await?;
+    let trusted = authority(&own.certificate);
+    let said = |more: &str| format!("{}{trusted}", tls_policy("p", &by_ca(more)));
+    let world = World::start(&echo, &said("hostname: backend.example")).await?;
+    world.answers(200).await?;
+    let alternative = |name: &str| format!("hostname: backend.example, subjectAltNames: [{name}]");
+    for (more, status) in [
+        // Somebody else's certificate.
+        (said("hostname: other.example"), 503),
+        // A certificate for a pattern is one for each name below.
+        (said("hostname: a.wild.example"), 200),
+        // Of nobody's authority.
+        (format!("{}{}", tls_policy("p", &by_ca("hostname: backend.example")), authority(&other.certificate)), 503),
+        // Other names count alone.
+        (said(&alternative("{type: Hostname, hostname: other.example}")), 503),
+        (said(&alternative("{type: Hostname, hostname: '*.example'}")), 200),
+        (said(&alternative("{type: Hostname, hostname: '*.other.example'}")), 503),
+        (said(&alternative("{type: URI, uri: 'spiffe://a/b'}")), 503),
+        (said(&alternative("{type: URI, uri: 'spiffe://a/b'}, {type: Hostname, hostname: backend.example}")), 200),
+        // Whose certificate is one of an authority of the system, which none of ours is.
+        (tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: System}"), 503),
+        // Nobody knows whom to trust, so nobody is asked.
+        (tls_policy("p", &by_ca("hostname: backend.example")), 500),
+        (format!("{}{}", tls_policy("p", &by_ca("hostname: backend.example")), authority("none")), 500),
+        (tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: example.com/ours}"), 500),
+        (said("hostname: backend.example"), 200),
+    ] {
+        world.portcullis.write("more.yaml", &more)?;
+        world.answers(status).await.with_context(|| more.clone())?;
+        let before = echo.count(any);
+        world.answers(status).await?;
+        let came = echo.count(any) > before;
+        ensure!(came == (status == 200), "{status}, and a request came: {came}: {more}");
+    }
+    world.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_reach_a_backend_in_http_2_over_tls_and_end_where_its_policy_is_not_valid() -> Result<()> {
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", (LOOPBACK, 0).into(), own.server(None)?).await?;
+    let calls = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {namespace: infra, name: calls}
+spec:
+  parentRefs: [{name: gateway}]
+  rules: [{backendRefs: [{name: backend, port: 80}]}]
+";
+    let policy = tls_policy("p", &by_ca("hostname: backend.example"));
+    let world = World::start(&echo, &format!("{calls}{policy}{}", authority(&own.certificate))).await?;
+    let mut call = Request::get("example.com", "/shop.Cart/Add");
+    call.headers.push(("content-type".into(), "application/grpc".into()));
+    let reached = eventually(TIMEOUT, async || {
+        client::send(&world.target, &call).await?;
+        let seen = echo.latest(|seen| seen.path == "/shop.Cart/Add").context("no call came")?;
+        ensure!(seen.protocol == "HTTP/2.0", "{}", seen.protocol);
+        Ok(())
+    });
+    reached.await.with_context(|| world.portcullis.log_tail())?;
+    // Requests that are no calls are spoken to in HTTP/1.1, over TLS too.
+    world.answers(200).await?;
+    world.portcullis.write("more.yaml", &format!("{calls}{policy}"))?;
+    world.answers(500).await?;
+    let ended = eventually(TIMEOUT, async || {
+        let response = client::send(&world.target, &call).await?;
+        let status = response.header("grpc-status");
+        ensure!(status.as_deref() == Some("14"), "{} {status:?}", response.status);
+        Ok(())
+    });
+    ended.await.with_context(|| world.portcullis.log_tail())?;
+    world.end().await
+}
+
+/// Takes connections, keeps the first bytes of each, and answers nothing.
+struct Sink {
+    address: std::net::SocketAddr,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    task: JoinHandle<()>,
+}
+
+impl Sink {
+    async fn start() -> Result<Self> {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+        let (address, heard) = (listener.local_addr()?, Arc::<Mutex<Vec<Vec<u8>>>>::default());
+        let kept = Arc::clone(&heard);
+        let task = tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let kept = Arc::clone(&kept);
+                tokio::spawn(async move {
+                    let mut bytes = vec![0; 4096];
+                    let read = connection.read(&mut bytes).await.unwrap_or(0);
+                    bytes.truncate(read);
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+                });
+            }
+        });
+        Ok(Self { address, heard, task })
+    }
+
+    fn heard(&self) -> Vec<Vec<u8>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The first bytes of a handshake of TLS: a record of that type, of a version 3.
+fn is_handshake(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16, 0x03, ..])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_policy_targets_a_port_no_byte_reaches_it_in_plain_text_whatever_else_is_said() -> Result<()> {
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let trusted = authority(&own.certificate);
+    let sink = Sink::start().await?;
+    // The copies of requests to another backend go there too, and calls.
+    let other = Echo::start("other", (LOOPBACK, 0).into()).await?;
+    let mirror = "{type: RequestMirror, requestMirror: {backendRef: {name: backend, port: 80}}}";
+    let copied = objects::Route {
+        name: "copied",
+        hosts: "copied.example",
+        rules: &format!("  - {{filters: [{mirror}], backendRefs: [{{name: other, port: 80}}]}}"),
+        ..Default::default()
+    };
+    let calls = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {namespace: infra, name: calls}
+spec: {parentRefs: [{name: gateway}], rules: [{backendRefs: [{name: backend, port: 80}]}]}
+";
+    let base = format!("{copied}{calls}{}", service("other", &other));
+    let sound = tls_policy("p", &by_ca("hostname: backend.example"));
+    let loose = policy("tls: {insecureSkipVerify: true}");
+    // Of two of one age the name decides: `a-broken` holds, and closes.
+    let broken = tls_policy(
+        "a-broken",
+        "{hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: none}]}",
+    );
+    let with_option = format!("{}  options: {{example.com/a: b}}\n", sound.trim_end_matches('\n').to_owned() + "\n");
+    let world =
+        World::start_with(&objects::service_at("backend", sink.address), &format!("{base}{sound}{trusted}")).await?;
+    let mut call = Request::get("example.com", "/shop.Cart/Add");
+    call.headers.push(("content-type".into(), "application/grpc".into()));
+    let requests = [Request::get("example.com", "/plain"), Request::get("copied.example", "/copied"), call];
+    let mut dialled = 0;
+    for (said, dials) in [
+        (format!("{sound}{trusted}"), true),
+        (sound.clone(), false),
+        (format!("{sound}{}", authority("no PEM")), false),
+        (format!("{sound}{trusted}{loose}"), true),
+        (format!("{sound}{loose}"), false),
+        (format!("{broken}{sound}{trusted}{loose}"), false),
+        (format!("{with_option}{trusted}"), false),
+        (tls_policy("p", "none"), false),
+        (tls_policy("p", &by_ca("hostname: 10.0.0.1")) + &trusted, false),
+        (format!("{sound}{trusted}"), true),
+    ] {
+        world.portcullis.write("more.yaml", &format!("{base}{said}"))?;
+        // What stands there answers nothing, so that requests that go there wait or fail, and others answer at once.
+        let settled = eventually(TIMEOUT, async || {
+            let snapshot = world.portcullis.snapshot().await?.to_string();
+            let closed = snapshot.contains("InvalidBackendTLS");
+            ensure!(closed != dials, "closed: {closed}");
+            Ok(())
+        });
+        settled.await.with_context(|| format!("{said}\n{}", world.portcullis.log_tail()))?;
+        let before = sink.heard().len();
+        for request in &requests {
+            let send = client::send(&world.target, request);
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(300), send).await;
+        }
+        if dials {
+            let came = eventually(TIMEOUT, async || {
+                let _ = tokio::time::timeout(
+                    std::time::Duration::from_millis(300),
+                    client::send(&world.target, &requests[0]),
+                )
+                .await;
+                ensure!(sink.heard().len() > before, "nobody connected");
+                Ok(())
+            });
+            came.await.with_context(|| said.clone())?;
+        }
+        let heard = sink.heard();
+        for bytes in heard.iter().filter(|bytes| !bytes.is_empty()) {
+            ensure!(is_handshake(bytes), "{:?} under {said}", String::from_utf8_lossy(bytes));
+        }
+        dialled = heard.len();
+    }
+    ensure!(dialled > 0, "nobody ever connected");
+    // The test can fail: without a policy requests come in plain text.
+    world.portcullis.write("more.yaml", &base)?;
+    let plain = eventually(TIMEOUT, async || {
+        let send = client::send(&world.target, &requests[0]);
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), send).await;
+        ensure!(sink.heard().iter().any(|bytes| bytes.starts_with(b"GET /plain")), "no plain text");
+        Ok(())
+    });
+    plain.await?;
+    world.end().await
+}
