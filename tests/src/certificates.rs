@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256, RsaKeySize,
+};
 use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -61,6 +63,35 @@ impl Certificate {
         };
         let certificate = CertificateParams::new(names)?.self_signed(&key)?;
         Ok(Self { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() })
+    }
+}
+
+/// An authority that issues certificates. One that takes the place of another has another name, as authorities have: of two of one
+/// name a client tries only the first.
+#[derive(Debug)]
+pub struct Authority {
+    /// Its own certificate in PEM.
+    pub pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new authority of this name.
+    pub fn new(name: &str) -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Self { pem, issuer: Issuer::new(params, key) })
+    }
+
+    /// A new certificate for `names`.
+    pub fn issue(&self, names: &[String]) -> Result<Certificate> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(names)?.signed_by(&key, &self.issuer)?;
+        Ok(Certificate { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() })
     }
 }
 

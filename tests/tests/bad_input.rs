@@ -394,3 +394,103 @@ async fn an_object_of_1_mb_is_served_if_it_is_valid_and_else_refused_in_a_line()
         .await?;
     stage.is_unharmed().await
 }
+
+/// A route to Service `secured`, a BackendTLSPolicy on it, and ConfigMap `ca`.
+fn secured(policy: &str, data: &str) -> String {
+    format!(
+        "{}
+---
+apiVersion: v1
+kind: Service
+metadata: {{namespace: infra, name: secured}}
+spec: {{ports: [{{port: 80}}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{namespace: infra, name: ca}}
+data: {data}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {{namespace: infra, name: tls}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: secured}}]
+  {policy}
+",
+        rules("bad", "bad.example", "  - backendRefs: [{name: secured, port: 80}]\n"),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_policy_of_tls_closes_the_port_that_it_targets_and_nothing_else() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let made = certificate("secured.example")?;
+    let quoted = |text: &str| format!("{{ca.crt: {}}}", serde_json::Value::from(text));
+    let by_ca = "validation: {hostname: a.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}";
+    let closed = "BackendTLSPolicy infra/tls, which applies to it, is not valid";
+    let good = quoted(&made.certificate);
+    // Nobody stands there, so that what is sound is a 503.
+    stage.write(&secured(by_ca, &good)).await?;
+    stage.answers("bad.example", "/", 503).await?;
+    stage.reports(&[]).await?;
+    let thousand = made.certificate.repeat(1_000);
+    let large = format!("{}\n{}", made.certificate, "# a line\n".repeat(10 << 17));
+    for (policy, data, field, words) in [
+        (by_ca, "{}".to_owned(), "spec.validation.caCertificateRefs", "has no ca.crt"),
+        (by_ca, quoted(""), "spec.validation.caCertificateRefs", "it is empty"),
+        (by_ca, quoted("not PEM"), "spec.validation.caCertificateRefs", "no PEM block"),
+        (by_ca, quoted(&made.certificate[..200]), "spec.validation.caCertificateRefs", "PEM"),
+        (
+            by_ca,
+            quoted(&format!("{}{}", made.certificate, made.key)),
+            "spec.validation.caCertificateRefs",
+            "PRIVATE KEY",
+        ),
+        (by_ca, quoted(&thousand), "spec.validation.caCertificateRefs", "bytes"),
+        (by_ca, quoted(&large), "spec.validation.caCertificateRefs", "bytes"),
+        (
+            "validation: {hostname: a.example, caCertificateRefs: [{group: '', kind: Service, name: ca}]}",
+            good.clone(),
+            "spec.validation.caCertificateRefs",
+            "use a ConfigMap or a Secret",
+        ),
+        (
+            "validation: {hostname: a.example, wellKnownCACertificates: example.com/ours}",
+            good.clone(),
+            "spec.validation.wellKnownCACertificates",
+            "not known",
+        ),
+        (
+            "validation: {hostname: a.example}",
+            good.clone(),
+            "spec.validation",
+            "caCertificateRefs or wellKnownCACertificates",
+        ),
+        (
+            "validation: {hostname: 10.0.0.1, wellKnownCACertificates: System}",
+            good.clone(),
+            "spec.validation.hostname",
+            "IP address",
+        ),
+        (
+            "options: {example.com/a: b}\n  validation: {hostname: a.example, wellKnownCACertificates: System}",
+            good.clone(),
+            "spec.options",
+            "no option is known",
+        ),
+    ] {
+        stage.write(&secured(policy, &data)).await?;
+        stage.answers("bad.example", "/", 500).await?;
+        let words = [words];
+        stage
+            .reports(&[
+                finding("refused", "BackendTLSPolicy infra/tls", field, "", &words),
+                finding("replaced", "HTTPRoute infra/bad", "spec.rules[0].backendRefs[0]", "", &[closed]),
+            ])
+            .await?;
+    }
+    stage.write(&secured(by_ca, &good)).await?;
+    stage.answers("bad.example", "/", 503).await?;
+    stage.reports(&[]).await?;
+    stage.is_unharmed().await
+}

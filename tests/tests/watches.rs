@@ -54,6 +54,10 @@ const EVERYTHING: &str = r#"
 {apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: watched},
   spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service}]}}
 ---
+{apiVersion: gateway.networking.k8s.io/v1, kind: BackendTLSPolicy, metadata: {name: watched},
+  spec: {targetRefs: [{group: "", kind: Service, name: watched}],
+    validation: {hostname: watched.example, caCertificateRefs: [{group: "", kind: ConfigMap, name: watched}]}}}
+---
 {apiVersion: gateway.kgateway.dev/v1alpha1, kind: TrafficPolicy, metadata: {name: watched},
   spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: watched}]}}
 ---

@@ -1,17 +1,21 @@
 //! No request pays for a change: while configuration changes again and again, requests run and none may fail.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::certificates::{Certificate, KeyKind};
+use portcullis_tests::certificates::{Authority, Certificate, KeyKind};
 use portcullis_tests::client::{Connection, Protocol, Request, Target, Tls};
 use portcullis_tests::echo::Echo;
 use portcullis_tests::envoy::Envoy;
 use portcullis_tests::portcullis::Portcullis;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use portcullis_tests::{objects, objects::service, ports};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::task::JoinSet;
 
 const MOVES: usize = 200;
@@ -91,6 +95,175 @@ impl Load {
         ensure!(opened == CONNECTIONS, "{opened} connections were needed: listeners drained");
         Ok(self.sent())
     }
+}
+
+/// Shows one certificate at first, and another one from when it is told to.
+#[derive(Debug)]
+struct Shown(Mutex<Arc<CertifiedKey>>);
+
+impl Shown {
+    fn certified(config: &rustls::ServerConfig, certificate: &Certificate) -> Result<Arc<CertifiedKey>> {
+        let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
+        let key = config.crypto_provider().key_provider.load_private_key(key)?;
+        Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(certificate.der.clone())], key)))
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// ConfigMap `ca` with the certificates of these.
+fn authorities(of: &[&str]) -> String {
+    let pem: String = of.iter().map(|pem| pem.trim().to_owned() + "\n").collect();
+    let pem = pem.trim().replace('\n', "\n    ");
+    format!(
+        "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: infra, name: ca}}\ndata:\n  ca.crt: |\n    {pem}\n"
+    )
+}
+
+/// A backend turns to a certificate of another authority: both are trusted while it does, and each request makes a connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_of_backends_that_rotate_lose_no_request() -> Result<()> {
+    const TURNS: usize = 10;
+    let names = ["backend.example".to_owned()];
+    let mut trusted = Authority::new("authority 0")?;
+    let shown = trusted.issue(&names)?;
+    let mut config = shown.server(None)?;
+    let resolver = Arc::new(Shown(Mutex::new(Shown::certified(&config, &shown)?)));
+    config.cert_resolver = Arc::clone(&resolver) as _;
+    // Who resumes shows no certificate.
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    let echo = Echo::start_tls("backend", ([127, 0, 0, 1], 0).into(), config.clone()).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let route = objects::Route { rules: "  - backendRefs: [{name: backend, port: 80}]", ..Default::default() };
+    let policies = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {namespace: infra, name: tls}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  validation: {hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+---
+apiVersion: gateway.kgateway.dev/v1alpha1
+kind: BackendConfigPolicy
+metadata: {namespace: infra, name: connections}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  commonHttpProtocolOptions: {maxRequestsPerConnection: 1}
+";
+    let files = [
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
+        file("route.yaml", format!("{}{route}{policies}", service("backend", &echo))),
+        file("ca.yaml", authorities(&[&trusted.pem])),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    eventually(TIMEOUT, async || {
+        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
+        ensure!(response.status == 200, "{}", response.status);
+        Ok(())
+    })
+    .await
+    .with_context(|| portcullis.log_tail())?;
+    let clusters_before = updates(&envoy).await?;
+    let load = Load::start(&Target::local(port));
+    for turn in 1..=TURNS {
+        let next = Authority::new(&format!("authority {turn}"))?;
+        let shown = next.issue(&names)?;
+        for of in [&[&*trusted.pem, &*next.pem][..], &[&*next.pem]] {
+            let before = loaded(&envoy).await?;
+            portcullis.write("ca.yaml", &authorities(of))?;
+            let taken = eventually(TIMEOUT, async || {
+                let now = loaded(&envoy).await?;
+                ensure!(now > before, "Envoy has not taken the authorities: {now}");
+                Ok(())
+            });
+            taken.await.with_context(|| portcullis.log_tail())?;
+            // Some requests are sent by what is trusted now.
+            *resolver.0.lock().unwrap_or_else(PoisonError::into_inner) = Shown::certified(&config, &shown)?;
+            let sent = load.sent();
+            let goes_on = eventually(TIMEOUT, async || {
+                ensure!(load.sent() > sent + 20, "no request is sent");
+                Ok(())
+            });
+            if let Err(error) = goes_on.await {
+                load.finish().await.with_context(|| portcullis.log_tail())?;
+                return Err(error);
+            }
+        }
+        trusted = next;
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {TURNS} turns");
+    ensure!(updates(&envoy).await? == clusters_before, "a rotation changed a cluster or a listener");
+    portcullis.check()?;
+    envoy.check().await
+}
+
+/// Each backend has authorities of its own, which Envoy asks for once it has the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_moves_to_new_backends_by_tls_loses_no_request() -> Result<()> {
+    const MOVES: usize = 40;
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let echo = Echo::start_tls("backend", ([127, 0, 0, 1], 0).into(), own.server(None)?).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let secured = |number: usize| {
+        let name = format!("b-{number}");
+        let authorities = authorities(&[&own.certificate]).replace("name: ca}", &format!("name: {name}}}"));
+        format!(
+            "{}{authorities}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {{namespace: infra, name: {name}}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: {name}}}]
+  validation: {{hostname: backend.example, caCertificateRefs: [{{group: '', kind: ConfigMap, name: {name}}}]}}
+{}",
+            service(&name, &echo),
+            route(number, &name)
+        )
+    };
+    let files =
+        [file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))), file("route.yaml", secured(0))];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    let first = async || {
+        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
+        ensure!(response.status == 200, "{}", response.status);
+        Ok(())
+    };
+    eventually(TIMEOUT, first).await.with_context(|| portcullis.log_tail())?;
+    let load = Load::start(&Target::local(port));
+    for number in 1..=MOVES {
+        portcullis.write("route.yaml", &secured(number))?;
+        let moved = eventually(TIMEOUT, async || {
+            let latest = echo.latest(|seen| seen.header(MOVE).as_deref() == Some(&number.to_string()));
+            latest.map(drop).with_context(|| format!("move {number} does not arrive"))
+        });
+        if let Err(error) = moved.await {
+            load.finish().await?;
+            return Err(error.context(portcullis.log_tail()));
+        }
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {MOVES} moves");
+    portcullis.check()?;
+    envoy.check().await
+}
+
+/// How often Envoy took over the authorities of the backend.
+async fn loaded(envoy: &Envoy) -> Result<u64> {
+    let stats = envoy.stats().await?;
+    let own = stats.iter().filter(|(name, _)| name.contains("ssl_context_update_by_sds"));
+    Ok(own.map(|(_, count)| count).sum())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@
 {{- define "portcullis.rules.namespaced" -}}
 # What routes traffic, and who may refer to what.
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways, httproutes, grpcroutes, referencegrants]
+  resources: [gateways, httproutes, grpcroutes, referencegrants, backendtlspolicies]
   verbs: [get, list, watch]
 - apiGroups: [gateway.kgateway.dev]
   resources: [trafficpolicies, directresponses, gatewayextensions, backends, backendconfigpolicies, listenerpolicies, gatewayparameters]
@@ -40,7 +40,7 @@
   verbs: [get, list, watch]
 # To tell owners what became of their objects. Specs are never written.
 - apiGroups: [gateway.networking.k8s.io]
-  resources: [gateways/status, httproutes/status, grpcroutes/status]
+  resources: [gateways/status, httproutes/status, grpcroutes/status, backendtlspolicies/status]
   verbs: [patch]
 - apiGroups: [gateway.kgateway.dev]
   resources: [trafficpolicies/status, gatewayextensions/status, backends/status, backendconfigpolicies/status, listenerpolicies/status]
@@ -55,7 +55,7 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
-# Certificates of listeners, credentials and keys of policies. Of all Secrets and ConfigMaps the metadata is watched; one that
+# Certificates of listeners, authorities, credentials and keys of policies. Of all Secrets and ConfigMaps the metadata is watched; one that
 # a Gateway, a policy or an extension names is read.
 - apiGroups: [""]
   resources: [secrets, configmaps]

@@ -17,11 +17,12 @@ use crate::helm::{chart, helm_on, objects};
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Those whose status is written.
-const TOLD: [Kind; 11] = [
+const TOLD: [Kind; 12] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HttpRoute,
     Kind::GrpcRoute,
+    Kind::BackendTlsPolicy,
     Kind::TrafficPolicy,
     Kind::Backend,
     Kind::BackendConfigPolicy,
