@@ -50,17 +50,23 @@ impl Estate {
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
             "metadata": {"name": "later", "namespace": "apps", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {
-                "parentRefs": [{"name": "shared", "namespace": "infra", "sectionName": "rest"}],
+                "parentRefs": [
+                    {"name": "shared", "namespace": "infra", "sectionName": "rest"},
+                    {"name": "shared", "namespace": "infra", "sectionName": "open"},
+                ],
                 "hostnames": ["later.test"],
                 "rules": [{"matches": [{"path": {"type": "Exact", "value": path}}], "backendRefs": [{"name": "s0", "port": 80}]}],
             },
         });
         self.portcullis.write("z-later.json", &file(&[later])?)?;
-        let target = Target::local(self.place.http);
+        // The routes of each port come by themselves.
+        let targets = [self.place.http, self.place.open].map(Target::local);
         // What an attack has a proxy build may be hundreds of megabytes, with all else that runs beside.
         let served = eventually(4 * TIMEOUT, async || {
-            let status = client::send(&target, &Request::get("later.test", &path)).await?.status;
-            ensure!(status == 200, "batch {} is not served: {status}", self.batches);
+            for target in &targets {
+                let status = client::send(target, &Request::get("later.test", &path)).await?.status;
+                ensure!(status == 200, "batch {} is not served: {status}", self.batches);
+            }
             anyhow::Ok(())
         });
         served.await.with_context(|| self.portcullis.log_tail())
