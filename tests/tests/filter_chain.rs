@@ -33,6 +33,8 @@ mod bodies;
 mod guards;
 #[path = "filter_chain/limits.rs"]
 mod limits;
+#[path = "filter_chain/login_changes.rs"]
+mod login_changes;
 #[path = "filter_chain/login_tokens.rs"]
 mod login_tokens;
 #[path = "filter_chain/logins.rs"]

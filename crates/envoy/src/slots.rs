@@ -80,6 +80,8 @@ pub const BASIC_AUTH: &str = "basicAuth";
 pub const OAUTH2: &str = "oauth2";
 /// The filter in it.
 pub const OAUTH2_INNER: &str = "oauth2.login";
+/// The filter in front of that, which removes what clients say where claims go.
+pub const OAUTH2_CLEARED: &str = "oauth2.cleared";
 /// The slot in which tokens are judged that a log-in brings.
 pub const OAUTH2_JWT: &str = "oauth2.jwt";
 /// The slot that shows backends what these say: a wrapper.

@@ -404,13 +404,26 @@ fn keeps_route(clears: bool, field: &str) -> Result<(), Problem> {
 /// What has a wrapper ask a provider: the filter in it has a name of its own, under which Envoy looks for what a route says
 /// to it. Under the wrapper's name nobody would look.
 pub(crate) fn wrapped<M: Message + Name>(name: &'static str, inner: &str, filter: &M, asked: &Asked) -> Slot {
+    wrapped_behind(None, name, inner, filter, asked)
+}
+
+/// The same with another filter in front of it, if any. Envoy goes on behind the wrapper once a provider has answered, so nothing
+/// could stand behind the filter that asks.
+pub(crate) fn wrapped_behind<M: Message + Name>(
+    front: Option<TypedExtensionConfig>,
+    name: &'static str,
+    inner: &str,
+    filter: &M,
+    asked: &Asked,
+) -> Slot {
     let filter = TypedExtensionConfig { name: inner.into(), typed_config: Some(any(filter)) };
-    let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![filter] }) };
+    let filters = front.into_iter().chain([filter]).collect();
+    let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters }) };
     Slot { asks: [asked.clone()].into(), ..envoy::slots::slot(name, &chain) }
 }
 
-/// The filter in a wrapper of a route, if it has one.
+/// The filter in a wrapper of a route that asks, if it has one.
 pub(crate) fn unwrapped<M: Message + Default>(route: &Route, slot: &str) -> Option<M> {
     let chain = spec::said::<FilterChainConfigPerRoute>(route, slot)?.filter_chain?;
-    M::decode(&*chain.filters.first()?.typed_config.as_ref()?.value).ok()
+    M::decode(&*chain.filters.last()?.typed_config.as_ref()?.value).ok()
 }

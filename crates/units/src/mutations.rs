@@ -22,10 +22,15 @@ pub(crate) fn slot(name: &'static str, mutations: Mutations) -> Option<Slot> {
     if mutations.request_mutations.is_empty() && mutations.response_mutations.is_empty() {
         return None;
     }
-    let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
-    let inner = TypedExtensionConfig { name: name.into(), typed_config: Some(any(&filter)) };
-    let chain = FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![inner] }) };
+    let chain =
+        FilterChainConfigPerRoute { filter_chain: Some(FilterChain { filters: vec![filter(name, mutations)] }) };
     Some(slots::slot(name, &chain))
+}
+
+/// What changes headers, to stand in a wrapper.
+pub(crate) fn filter(name: &str, mutations: Mutations) -> TypedExtensionConfig {
+    let filter = MutationFilter { mutations: Some(mutations), ..MutationFilter::default() };
+    TypedExtensionConfig { name: name.into(), typed_config: Some(any(&filter)) }
 }
 
 /// What such a slot says.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{
     Extension, ExtensionReader, Refused, Unit,
-    extension::{self, Provider, jwt, unwrapped, wrapped},
+    extension::{self, Provider, jwt, unwrapped, wrapped_behind},
     spec,
 };
 
@@ -65,7 +65,9 @@ impl Unit for OAuth2 {
     fn slots(&self) -> Vec<Slot> {
         let Self::By(extension) = self else { return Vec::new() };
         let Some(login) = extension.provider.oauth2() else { return Vec::new() };
-        let slot = wrapped(slots::OAUTH2, slots::OAUTH2_INNER, &login.filter.decode::<EnvoyOAuth2>(), &login.asked);
+        let filter = login.filter.decode::<EnvoyOAuth2>();
+        let cleared = login.tokens.as_ref().and_then(|tokens| jwt::cleared(slots::OAUTH2_CLEARED, &tokens.headers));
+        let slot = wrapped_behind(cleared, slots::OAUTH2, slots::OAUTH2_INNER, &filter, &login.asked);
         let entry = Some(ExtensionEntry::Login(extension.id.clone()));
         let login_slot = Slot { entry, patterns: login.patterns.clone(), ..slot };
         let tokens = login.tokens.as_ref().map(|tokens| {

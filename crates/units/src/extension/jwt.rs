@@ -22,7 +22,7 @@ use envoy_types::pb::{
         config::{
             common::mutation_rules::v3::{HeaderMutation, header_mutation::Action},
             core::v3::{
-                BackoffStrategy, DataSource, HttpUri, RetryPolicy, data_source::Specifier,
+                BackoffStrategy, DataSource, HttpUri, RetryPolicy, TypedExtensionConfig, data_source::Specifier,
                 header_value_option::HeaderAppendAction, http_uri::HttpUpstreamType,
             },
         },
@@ -293,6 +293,15 @@ pub(crate) fn judged(
     let request_mutations = claims(headers);
     let moved = mutations::slot(mover, Mutations { request_mutations, ..Mutations::default() });
     std::iter::once(judged).chain(moved).collect()
+}
+
+/// What removes what clients say in headers that claims go to, where it stands in a slot of long ago. Connections from before
+/// an upgrade have none of the slots that came with it, so claims are not moved there; what clients say must be gone there too.
+pub(crate) fn cleared(name: &str, headers: &[String]) -> Option<TypedExtensionConfig> {
+    let request_mutations: Vec<_> =
+        headers.iter().map(|header| mutations::change(Action::Remove(header.clone()))).collect();
+    let mutations = Mutations { request_mutations, ..Mutations::default() };
+    (!headers.is_empty()).then(|| mutations::filter(name, mutations))
 }
 
 /// What moves claims to the headers that they are meant for, in which nothing of the client's is left.
