@@ -116,6 +116,8 @@ pub fn extension<'a>(
 /// Whose tokens are taken, by the word of one GatewayExtension: a part of an encoded `JwtAuthentication`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenJudges {
+    /// By which routes require it.
+    name: Arc<str>,
     /// Those who make tokens, with their keys.
     providers: Arc<[u8]>,
     /// Which of them a request must satisfy.
@@ -123,16 +125,21 @@ pub struct TokenJudges {
 }
 
 impl TokenJudges {
-    /// These providers by their names, none of which others have, sorted; and what routes that name `id` require of them.
+    /// These providers by their names, none of which others have, sorted; and what routes that say `name` require of them.
     ///
     /// Entry by entry: a map would have no order.
-    pub fn new(id: &NsName, providers: Vec<(String, JwtProvider)>, requirement: JwtRequirement) -> Self {
+    pub fn new(name: String, providers: Vec<(String, JwtProvider)>, requirement: JwtRequirement) -> Self {
         let providers = providers.into_iter().flat_map(|(name, provider)| {
             JwtAuthentication { providers: [(name, provider)].into(), ..JwtAuthentication::default() }.encode_to_vec()
         });
-        let requirement_map = [(id.to_string(), requirement)].into();
+        let requirement_map = [(name.clone(), requirement)].into();
         let requirement = JwtAuthentication { requirement_map, ..JwtAuthentication::default() }.encode_to_vec();
-        Self { providers: providers.collect(), requirement: requirement.into() }
+        Self { name: name.into(), providers: providers.collect(), requirement: requirement.into() }
+    }
+
+    /// The name by which routes require it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// How many bytes it takes.

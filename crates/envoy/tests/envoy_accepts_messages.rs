@@ -102,7 +102,7 @@ fn sample_extension(name: &str) -> Value {
     let provider =
         JwtProvider { jwks_source_specifier: Some(JwksSourceSpecifier::LocalJwks(keys)), ..JwtProvider::default() };
     let requirement = JwtRequirement { requires_type: Some(RequiresType::ProviderName("apps/issuer/p".into())) };
-    let judges = TokenJudges::new(&issuer, vec![("apps/issuer/p".into(), provider)], requirement);
+    let judges = TokenJudges::new(issuer.to_string(), vec![("apps/issuer/p".into(), provider)], requirement);
     let own = entries.iter().filter(|entry| extensions::holder(entry) == Some(name));
     resource(
         ResourceKind::ExtensionConfig,

@@ -89,7 +89,13 @@ impl Unit for JwtAuth {
 
     fn slots(&self) -> Vec<Slot> {
         let Self::By(Tokens { id, asked, headers, .. }) = self else { return Vec::new() };
-        jwt::judged(id, ExtensionEntry::Tokens(id.clone()), [slots::JWT_AUTH, slots::JWT_CLAIMS], asked, headers)
+        jwt::judged(
+            &id.to_string(),
+            ExtensionEntry::Tokens(id.clone()),
+            [slots::JWT_AUTH, slots::JWT_CLAIMS],
+            asked,
+            headers,
+        )
     }
 
     fn disables(&self) -> bool {

@@ -73,7 +73,7 @@ impl Unit for OAuth2 {
         let tokens = login.tokens.as_ref().map(|tokens| {
             let entry = ExtensionEntry::LoginTokens(extension.id.clone());
             jwt::judged(
-                &extension.id,
+                tokens.judges.name(),
                 entry,
                 [slots::OAUTH2_JWT, slots::OAUTH2_CLAIMS],
                 std::slice::from_ref(&tokens.asked),

@@ -1,8 +1,12 @@
 //! Tokens of logins, judged while things change: over connections of an earlier release, and as extensions change under load.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, Result, ensure};
-use portcullis_tests::client::{Request, Response, Target, send};
+use futures::future::try_join_all;
+use portcullis_tests::client::{Connection, Request, Response, Target, send};
 use portcullis_tests::envoy::Envoy;
+use portcullis_tests::openid::Browser;
 use portcullis_tests::ports;
 use portcullis_tests::wait::{TIMEOUT, eventually};
 use serde_json::Value;
@@ -15,6 +19,10 @@ use super::tokens::{NEXT_TOKEN, TOKEN};
 
 /// What listeners of an earlier release have not.
 const NEW_SLOT: &str = "oauth2.claims";
+
+/// Who asks at the same time, and how often an extension changes meanwhile.
+const ASKING: usize = 4;
+const CHANGES: usize = 6;
 
 /// The listener that `envoy` has, at another port and as an earlier release had it.
 async fn of_earlier_release(envoy: &Envoy, port: u16) -> Result<Value> {
@@ -67,6 +75,83 @@ async fn over_connections_of_an_earlier_release_no_client_says_of_itself_what_a_
     let bad = with_tokens(&at.world, &at.provider, TOKEN, Some(NEXT_TOKEN)).await?;
     expect(&send(&target, &bad.request("/").header("x-user", "root")).await?, 401)?;
     earlier.check().await?;
+    at.world.envoy.check().await?;
+    at.world.portcullis.was_never_refused().await
+}
+
+/// Holds every answer to `request` against `is_right` while the extension says one of `words` after the other, each of which is
+/// there once the answer to it `has_come`.
+async fn while_it_changes(
+    at: &AtServers,
+    request: &Request,
+    words: [&str; 2],
+    has_come: impl Fn(usize, &Response) -> bool,
+    is_right: impl Fn(&Response) -> bool,
+) -> Result<()> {
+    let is_done = AtomicBool::new(false);
+    let asking = (0..ASKING).map(async |_| {
+        let mut connection = Connection::open(&at.world.target).await?;
+        let mut answers = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            let answer = connection.send(request).await?;
+            ensure!(is_right(&answer), "{answer:?}");
+            answers += 1;
+        }
+        Ok(answers)
+    });
+    let changing = async {
+        for turn in 1..=CHANGES {
+            let word = turn % words.len();
+            at.says(words[word])?;
+            let come = eventually(TIMEOUT, async || {
+                let answer = send(&at.world.target, request).await?;
+                ensure!(has_come(word, &answer), "{answer:?}");
+                Ok(())
+            });
+            come.await.with_context(|| words[word].to_owned())?;
+        }
+        is_done.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    let (answers, ()) = tokio::try_join!(try_join_all(asking), changing)?;
+    ensure!(answers.iter().all(|answers: &usize| *answers > CHANGES), "{answers:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cookie_that_a_login_does_not_prove_is_judged_while_an_extension_changes() -> Result<()> {
+    let judged = |cookie: &str| {
+        let claims = "claimsToHeaders: [{name: sub, header: x-user}]";
+        format!("idToken: {{{claims}}}}}, cookies: {{names: {{idToken: {cookie}}}")
+    };
+    let words = [judged("aaa"), judged("bbb")];
+    let mut at = AtServers::start(&words[0]).await?;
+    at.world.portcullis.write("policy.yaml", &policy(LOGIN))?;
+    // A token that the keys do not vouch for, and one that they do, which no login of this client brought.
+    let mut browser = with_tokens(&at.world, &at.provider, TOKEN, Some(NEXT_TOKEN)).await?;
+    browser.cookies.insert("bbb".to_owned(), TOKEN.to_owned());
+    let request = browser.request("/");
+    // To the other word he has no login at all.
+    let statuses = [401, 302];
+    let has_come = |word: usize, answer: &Response| answer.status == statuses[word];
+    let is_right = |answer: &Response| statuses.contains(&answer.status);
+    while_it_changes(&at, &request, words.each_ref().map(String::as_str), has_come, is_right).await?;
+    at.world.envoy.check().await?;
+    at.world.portcullis.was_never_refused().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_login_passes_each_time_while_an_extension_changes() -> Result<()> {
+    let headers = ["x-user", "x-name"];
+    let words = headers.map(|header| format!("idToken: {{claimsToHeaders: [{{name: sub, header: {header}}}]}}"));
+    let mut at = AtServers::start(&words[0]).await?;
+    at.world.portcullis.write("policy.yaml", &policy(LOGIN))?;
+    let browser: Browser = with_tokens(&at.world, &at.provider, TOKEN, Some(TOKEN)).await?;
+    let says = |answer: &Response| headers.map(|header| shown(answer, header).as_deref() == Some("alice"));
+    let has_come = |word: usize, answer: &Response| says(answer)[word];
+    // By the one word or by the other, and never by parts of both.
+    let is_right = |answer: &Response| answer.status == 200 && says(answer).iter().filter(|said| **said).count() == 1;
+    while_it_changes(&at, &browser.request("/"), words.each_ref().map(String::as_str), has_come, is_right).await?;
     at.world.envoy.check().await?;
     at.world.portcullis.was_never_refused().await
 }

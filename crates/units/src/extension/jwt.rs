@@ -142,7 +142,7 @@ impl Jwt {
         asked.dedup();
         let providers_count = providers.len();
         let claims = providers.iter().map(|(_, provider)| provider.claim_to_headers.len()).sum();
-        let judges = TokenJudges::new(id, providers, requirement);
+        let judges = TokenJudges::new(id.to_string(), providers, requirement);
         let counts = TokenCounts { providers: providers_count, keys, claims, bytes: judges.bytes() };
         Ok(Self { judges, asked: asked.into(), headers: headers.into_iter().collect(), enforces, counts })
     }
@@ -281,13 +281,13 @@ pub(super) fn to_own_headers(claims: Vec<(String, String)>) -> Vec<JwtClaimToHea
 /// The slots of a route whose requests must have tokens: that of who judges them, which is told the name under which it knows
 /// whose, and that of what moves their claims to the headers that these are meant for.
 pub(crate) fn judged(
-    id: &NsName,
+    name: &str,
     entry: ExtensionEntry,
     [judge, mover]: [&'static str; 2],
     asked: &[Asked],
     headers: &[String],
 ) -> Vec<Slot> {
-    let requirement = RequirementSpecifier::RequirementName(id.to_string());
+    let requirement = RequirementSpecifier::RequirementName(name.to_owned());
     let slot = slots::slot(judge, &PerRouteConfig { requirement_specifier: Some(requirement) });
     let judged = Slot { entry: Some(entry), asks: asked.into(), ..slot };
     let request_mutations = claims(headers);

@@ -370,7 +370,8 @@ fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good
     let extension = login_of(spec).expect("it is served");
     let entry = [ir::rule::ExtensionEntry::LoginTokens(extension.id.clone())];
     let json = judged(envoy::slots::OAUTH2_JWT, &extension, &entry);
-    let provider = |member: &str| &json["providers"][format!("n/e/{member}")];
+    let name = extension.provider.token_judges().expect("it judges").name();
+    let provider = |member: &str| &json["providers"][format!("{name}/{member}")];
     assert_eq!(provider("accessToken")["fromCookies"], json!(["access"]));
     assert_eq!(
         (&provider("idToken")["fromCookies"], &provider("idToken")["audiences"]),
@@ -383,9 +384,9 @@ fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good
     }
     let header = &provider("idToken")["claimToHeaders"][0]["headerName"];
     assert!(header.as_str().is_some_and(|name| name.starts_with("x_portcullis_claim_")), "{header}");
-    let name = |name: &str| json!({"providerName": name});
-    let all = json!({"requiresAll": {"requirements": [name("n/e/accessToken"), name("n/e/idToken")]}});
-    assert_eq!(json["requirementMap"]["n/e"], all);
+    let of = |name: &str, member: &str| json!({"providerName": format!("{name}/{member}")});
+    let all = json!({"requiresAll": {"requirements": [of(name, "accessToken"), of(name, "idToken")]}});
+    assert_eq!(json["requirementMap"][name], all);
     let counts = extension.provider.token_counts();
     assert_eq!(
         (counts.providers, counts.keys, counts.claims),
@@ -394,9 +395,37 @@ fn tokens_of_a_login_are_looked_for_in_their_cookies_alone_and_each_must_be_good
     );
     let one = login_of(judging(json!({"idToken": {}}))).expect("it is served");
     let json = judged(envoy::slots::OAUTH2_JWT, &one, &entry);
-    assert_eq!(json["requirementMap"]["n/e"], name("n/e/idToken"), "Envoy takes no list of one");
+    let name = one.provider.token_judges().expect("it judges").name();
+    assert_eq!(json["requirementMap"][name], of(name, "idToken"), "Envoy takes no list of one");
     // Of those whose tokens requests bring, nothing is known there.
     assert_eq!(judged(envoy::slots::JWT_AUTH, &extension, &[]).get("providers"), None);
+}
+
+#[test]
+fn a_judge_of_logins_has_another_name_wherever_it_judges_by_another_word() {
+    let name = |tokens: Value, more: Value| {
+        let mut spec = judging(tokens);
+        spec.as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        let extension = login_of(spec).expect("it is served");
+        extension.provider.token_judges().expect("it judges").name().to_owned()
+    };
+    let cookie = |name: &str| json!({"cookies": {"names": {"idToken": name}}});
+    let first = name(json!({"idToken": {}}), cookie("a"));
+    let prefix = first.split_once('@').expect("a word").0;
+    assert_eq!(prefix, "n/e");
+    let others = [
+        name(json!({"idToken": {}}), cookie("b")),
+        name(json!({"idToken": {"audiences": ["shop"]}}), cookie("a")),
+        name(json!({"idToken": {}, "accessToken": {}}), cookie("a")),
+        name(json!({"idToken": {"claimsToHeaders": [{"name": "sub", "header": "x-user"}]}}), cookie("a")),
+        name(json!({"idToken": {}, "jwksBackendRef": {"name": "keys", "port": 80}}), cookie("a")),
+    ];
+    assert!(!others.contains(&first), "{first} {others:?}");
+    // Where the judge relies on nothing else, it stays who it is.
+    assert_eq!(
+        name(json!({"idToken": {}}), json!({"cookies": {"names": {"idToken": "a"}}, "logoutPath": "/out"})),
+        first
+    );
 }
 
 #[test]
