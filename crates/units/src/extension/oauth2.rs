@@ -171,19 +171,23 @@ fn refuse_what_is_not_served(written: &gateway_extension::OAuth2) -> Result<(), 
 fn endpoint(url: Option<&str>, field: &str) -> Result<String, Problem> {
     let url = url.unwrap_or_default();
     let field = format!("oauth2.{field}");
-    let Some(rest) = url.strip_prefix("https://") else {
-        return Err(problem(
-            &field,
-            "it does not begin with https://; write one such as https://issuer.example.com/token",
-        ));
-    };
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    hostname::authority(&host.to_ascii_lowercase()).map_err(at(&field))?;
+    if !url.starts_with("https://") {
+        let message = "it does not begin with https://; write one such as https://issuer.example.com/token";
+        return Err(problem(&field, message));
+    }
+    hostname::authority(&host(url)).map_err(at(&field))?;
     if url.len() > header::MAX_VALUE || !url.chars().all(|c| c.is_ascii_graphic()) || url.contains('#') {
         let message = format!("it is no URL of at most {} letters, digits and signs; correct it", header::MAX_VALUE);
         return Err(problem(&field, message));
     }
     Ok(url.into())
+}
+
+/// The host of such a URL, with its port unless that goes without saying.
+fn host(url: &str) -> String {
+    let rest = url.strip_prefix("https://").unwrap_or(url);
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    host.strip_suffix(":443").unwrap_or(host).to_ascii_lowercase()
 }
 
 /// Where people are logged out at the provider, if they are. Envoy adds to it what is in the cookie of the ID token, decrypted and
@@ -217,11 +221,12 @@ fn tokens(
         let message = "providers give none without openid in scopes, and then nobody would be let in; add it there";
         return Err(problem("oauth2.jwt.idToken", message));
     }
-    // Where the provider gives no other one, Envoy leaves the cookie that the client sent, unproved.
-    if jwt.id_token.is_some() && refreshes {
-        let message = "with refresh tokens, anybody's ID token would be taken for that of who has one; remove it, or \
+    // Where the provider gives no other one, or an empty one, Envoy leaves the cookie that the client sent, unproved.
+    if refreshes {
+        let member = if jwt.id_token.is_some() { "idToken" } else { "accessToken" };
+        let message = "with refresh tokens, anybody's token would be taken for that of who has one; remove it, or \
                        cookies.disableRefreshTokenSetCookie";
-        return Err(problem("oauth2.jwt.idToken", message));
+        return Err(problem(&format!("oauth2.jwt.{member}"), message));
     }
     let Some(keys) = jwt.jwks_uri.as_deref() else {
         let message = "where its keys are is not asked for at the issuer; name what /.well-known/openid-configuration has there as jwks_uri";
@@ -233,7 +238,17 @@ fn tokens(
             let to = BackendRef { backend_ref: to.clone(), ..BackendRef::default() };
             follow.follow(&to, "oauth2.jwt.jwksBackendRef", false)?
         }
-        None => provider.clone(),
+        None => {
+            let hosts = [&keys, written.token_endpoint.as_deref().unwrap_or_default()].map(host);
+            if hosts[0] != hosts[1] {
+                let message = format!(
+                    "keys are at {}, and backendRef is asked for tokens of {}; name who answers for the first one",
+                    hosts[0], hosts[1]
+                );
+                return Err(problem("oauth2.jwt.jwksBackendRef", message));
+            }
+            provider.clone()
+        }
     };
     LoginTokens::read(id, jwt, &keys, server, [&names.bearer_token, &names.id_token]).map(Some)
 }

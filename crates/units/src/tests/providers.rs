@@ -453,8 +453,30 @@ fn an_id_token_is_judged_where_each_login_brings_one_and_envoy_takes_no_other() 
     };
     let refused = without("scopes", json!(["profile"]));
     assert!(refused.field == "spec.oauth2.jwt.idToken" && refused.message.contains("openid"), "{refused}");
-    let refused = without("cookies", json!({"disableRefreshTokenSetCookie": false}));
-    assert!(refused.field == "spec.oauth2.jwt.idToken" && refused.message.contains("refresh tokens"), "{refused}");
+    for member in ["idToken", "accessToken"] {
+        let mut all = judging(json!({(member): {}}));
+        all["cookies"] = json!({"disableRefreshTokenSetCookie": false});
+        let refused = login_of(all).expect_err("it is refused");
+        assert_eq!(refused.field, format!("spec.oauth2.jwt.{member}"));
+        assert!(refused.message.contains("refresh tokens"), "{refused}");
+    }
+}
+
+#[test]
+fn keys_at_another_host_than_tokens_take_a_server_of_their_own() {
+    let keys_at = |host: &str, more: Value| {
+        let mut all = judging(json!({"idToken": {}, "jwksURI": format!("https://{host}/keys")}));
+        all["jwt"].as_object_mut().expect("a mapping").extend(more.as_object().expect("a mapping").clone());
+        login_of(all)
+    };
+    for other in ["keys.example", "issuer.example:8443"] {
+        let refused = keys_at(other, json!({})).expect_err("it is refused");
+        assert!(refused.field == "spec.oauth2.jwt.jwksBackendRef" && refused.message.contains(other), "{refused}");
+        keys_at(other, json!({"jwksBackendRef": {"name": "keys", "port": 80}})).expect("it is served");
+    }
+    for same in ["issuer.example", "ISSUER.example", "issuer.example:443"] {
+        keys_at(same, json!({})).expect("it is served");
+    }
 }
 
 /// A filter that judges tokens, which knows of this extension.
