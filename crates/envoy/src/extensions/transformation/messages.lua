@@ -29,8 +29,9 @@ local function make(state, items)
     local kind, name = item[1], item[2]
     local change = { kind = kind, name = name }
     local is_asked, is_json = asks(item)
-    if kind == "body" and state.is_head then
-      -- Of a body that nobody makes nobody knows how long it would be.
+    if kind == "body" and state.is_told then
+      -- Of a body that nobody makes nobody knows how long it would be, and it would not be encoded.
+      made[#made + 1] = { kind = "remove", name = "content-encoding" }
       change = { kind = "remove", name = "content-length" }
     elseif kind == "read" or state.bare and (is_asked or kind == "body") then
       -- Nothing is said of a body that cannot be there.
@@ -166,9 +167,11 @@ local function on_response(handle, state)
   state.headers, state.kept = handle:headers(), kept and kept.request
   local how, status = needs(all[3]), state.headers:get(":status")
   if how then
-    state.is_head = kept and kept.head == "yes"
+    local is_head = kept and kept.head == "yes"
     -- A filter before has answered where nothing was kept.
     state.bare = not kept or kept.head ~= "no" or tonumber(status) < 200 or BARE[status] and lacks_body(handle, state)
+    -- Whether it tells of a body that another response would have.
+    state.is_told = is_head or state.bare and status == "304"
     if not state.bare then read_body(handle, state, how) end
   end
   change(handle, state, make(state, all[3]))
