@@ -38,15 +38,6 @@ use crate::{
 tables! {
     /// The authorities in an object, or why there are none; absent where the object is.
     AuthoritiesOf: ObjectId => Result<Authorities, Arc<str>>;
-    /// What a bundle has.
-    Bundle: BundleId => Bundled;
-}
-
-/// What a bundle has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bundled {
-    pem: Arc<str>,
-    faults: Vec<(ObjectId, Arc<str>)>,
 }
 
 impl Derived for TlsPolicyRow {
@@ -185,34 +176,34 @@ impl Lookup for AuthoritiesOf {
     }
 }
 
-impl Lookup for Bundle {
-    fn compute(scope: &Scope<'_>, key: &BundleId) -> Option<Bundled> {
-        let mut all = Authorities::default();
-        let mut faults: Vec<(ObjectId, Arc<str>)> = Vec::new();
-        for object in key.objects() {
-            let added = match scope.get::<AuthoritiesOf>(object).as_deref() {
-                None => Err(format!("{object} does not exist; create it, or correct the name").into()),
-                Some(Err(why)) => Err(why.clone()),
-                Some(Ok(own)) => all.extend(own).map_err(|invalid| Arc::from(format!("{object}: {invalid}"))),
-            };
-            if let Err(why) = added {
-                faults.push((object.clone(), why));
-            }
+/// The authorities of a bundle together, and why objects give nothing to it. It is kept nowhere, since many policies may name
+/// much and be used by nobody.
+fn joined(scope: &Scope<'_>, key: &BundleId) -> (Authorities, Vec<(ObjectId, Arc<str>)>) {
+    let mut all = Authorities::default();
+    let mut faults: Vec<(ObjectId, Arc<str>)> = Vec::new();
+    for object in key.objects() {
+        let added = match scope.get::<AuthoritiesOf>(object).as_deref() {
+            None => Err(format!("{object} does not exist; create it, or correct the name").into()),
+            Some(Err(why)) => Err(why.clone()),
+            Some(Ok(own)) => all.extend(own).map_err(|invalid| Arc::from(format!("{object}: {invalid}"))),
+        };
+        if let Err(why) = added {
+            faults.push((object.clone(), why));
         }
-        Some(Bundled { pem: all.pem().into(), faults })
     }
-
-    fn poisoned(_: &Scope<'_>, key: &BundleId, _: &engine::Fault) -> Option<Bundled> {
-        let fault = |object: &ObjectId| (object.clone(), format!("it cannot be used: {}", internal::WORDS).into());
-        Some(Bundled { pem: "".into(), faults: key.objects().iter().map(fault).collect() })
-    }
+    (all, faults)
 }
 
 impl Lookup for BundleState {
     fn compute(scope: &Scope<'_>, key: &BundleId) -> Option<Vouching> {
-        let bundle = scope.get::<Bundle>(key)?;
-        let bytes = bundle.pem.len() as u64;
-        Some(Vouching { faults: bundle.faults.clone(), any: bytes > 0, bytes: bytes.next_power_of_two() })
+        let (all, faults) = joined(scope, key);
+        let bytes = all.pem().len() as u64;
+        Some(Vouching { faults, any: bytes > 0, bytes: bytes.next_power_of_two() })
+    }
+
+    fn poisoned(_: &Scope<'_>, key: &BundleId, _: &engine::Fault) -> Option<Vouching> {
+        let fault = |object: &ObjectId| (object.clone(), format!("it cannot be used: {}", internal::WORDS).into());
+        Some(Vouching { faults: key.objects().iter().map(fault).collect(), any: false, bytes: 1 })
     }
 }
 
@@ -270,8 +261,9 @@ pub(crate) fn bundle_of(scope: &Scope<'_>, to: &Destination) -> Option<BundleId>
 
 /// The secret of a bundle.
 pub(crate) fn secret(scope: &Scope<'_>, bundle: &BundleId) -> Option<envoy::resource::Encoded> {
-    let bundled = scope.get::<Bundle>(bundle)?;
-    (!bundled.pem.is_empty()).then(|| envoy::secret::authorities(&bundle.to_string(), &bundled.pem))
+    let (all, _) = joined(scope, bundle);
+    let pem = all.pem();
+    (!pem.is_empty()).then(|| envoy::secret::authorities(&bundle.to_string(), &pem))
 }
 
 impl Derived for DialedBy {

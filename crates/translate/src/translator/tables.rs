@@ -9,7 +9,7 @@ use crate::{
         SliceRow, SlicesOf,
         config::{self, ConfigHolder, ConfigOf, HeldAt},
         hosts::BackendHosts,
-        tls::{AuthoritiesOf, Bundle},
+        tls::AuthoritiesOf,
     },
     budget::{Asked, Asking, Charges, Exceeding, LeftOut, MatchingTime, ReplacingTime, ShareOf, Shared, TooSlow},
     capacity::{Below, Claims, Copies, Fixed, Overflow, OverrunOf, ShutHost},
@@ -91,7 +91,6 @@ pub(super) fn all() -> Engine {
         .group::<SecretsLabelled>()
         .lookup::<CredentialSlots>()
         .lookup::<AuthoritiesOf>()
-        .lookup::<Bundle>()
         .lookup::<BundleState>()
         .derived_for_each::<TlsPolicyRow, BackendTlsPolicies>(same)
         .group::<TlsTargeting>()
