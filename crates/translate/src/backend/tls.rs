@@ -276,18 +276,31 @@ impl Derived for DialedBy {
 impl Lookup for TlsAncestors {
     fn compute(scope: &Scope<'_>, key: &NsName) -> Option<Ancestors> {
         let policy = scope.get::<BackendTlsPolicies>(key)?;
-        let mut gateways = BTreeMap::new();
+        let (own, mut holding, mut losing) = (age(key, &policy), BTreeMap::new(), BTreeMap::new());
         for (_, service, section) in targets(key, &policy) {
+            let first = scope.group::<TlsTargeting>(&(service.clone(), section.clone()));
+            let is_first = first.iter().next().is_some_and(|(first, ())| *first == own);
             for port in ports(scope, &service, section.as_ref()) {
+                let holds = scope.get::<BackendTls>(&port).is_some_and(|secured| secured.policy == *key);
+                // What a policy of the port's own name says in its place is nothing that its status tells.
+                let gateways = match (holds, is_first) {
+                    (true, _) => &mut holding,
+                    (false, false) => &mut losing,
+                    (false, true) => continue,
+                };
                 for (gateway, ()) in scope.group::<Dialing>(&port).iter() {
                     let Some(model) = scope.get::<GatewayRow>(gateway) else { continue };
                     gateways.insert(model.age.clone(), gateway.clone());
                 }
             }
         }
+        losing.retain(|age, _| !holding.contains_key(age));
         let foreign = scope.get::<ForeignAncestors>(&key.clone().id(Kind::BackendTlsPolicy)).map_or(0, |count| *count);
-        let mut told: Vec<_> = gateways.into_values().collect();
-        let untold = told.split_off(told.len().min(MAX_ANCESTORS.saturating_sub(foreign)));
+        let room = MAX_ANCESTORS.saturating_sub(foreign);
+        let mut told: Vec<_> = holding.into_values().collect();
+        let untold = told.split_off(told.len().min(room));
+        // That it conflicts is told where there is room left.
+        told.extend(losing.into_values().take(room - told.len()));
         Some(Ancestors { told: told.into(), untold: untold.into() })
     }
 }
