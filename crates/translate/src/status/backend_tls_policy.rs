@@ -21,7 +21,7 @@ use crate::{
         input::{BackendTlsPolicies, Services},
         tls::{Ancestors, Dialing, TlsAncestors, TlsPolicy, TlsPolicyRow, TlsTargeting},
     },
-    target::{key_of, target_kind},
+    target::{key_of, section, target_kind},
 };
 
 /// A target of a policy.
@@ -49,7 +49,8 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     };
     let all: Vec<_> = targets(&key, &policy).map(target).collect();
     let lost: Vec<_> = all.iter().filter_map(conflict).collect();
-    let mut notes = foreign_kinds(&policy);
+    let foreign = foreign_kinds(&key, &policy);
+    let mut notes: Vec<_> = foreign.iter().map(|(_, problem)| problem.clone()).collect();
     notes.extend(lost.iter().cloned());
     let generation = policy.metadata.generation;
     let Ancestors { told, untold } = scope.get::<TlsAncestors>(&key).as_deref().cloned().unwrap_or_default();
@@ -62,11 +63,15 @@ pub(super) fn report(scope: &Scope<'_>, id: &ObjectId) -> Option<StatusReport<St
     let mut ancestors: Vec<_> = told.iter().map(at).collect();
     let mut problems = faults(&said);
     problems.extend(notes.iter().cloned());
-    for target in &all {
-        let Some(problem) = missing(scope, target) else { continue };
+    let refused = |target: ParentReference, problem: &Problem| {
         let mut conditions = Conditions::new(generation);
         conditions.no("Accepted", problem.reason, problem.to_string());
-        ancestors.push((reference(target), conditions.list));
+        (target, conditions.list)
+    };
+    ancestors.extend(foreign.iter().map(|(target, problem)| refused(target.clone(), problem)));
+    for target in &all {
+        let Some(problem) = missing(scope, target) else { continue };
+        ancestors.push(refused(reference(target), &problem));
         problems.push(problem);
     }
     problems.extend(without_room(&untold));
@@ -113,17 +118,25 @@ fn conflict(target: &Target) -> Option<Problem> {
     Some(Problem::new(Severity::Ignored, Reason::Conflicted, field, message))
 }
 
-/// Targets of kinds that such a policy cannot apply to here.
-fn foreign_kinds(policy: &api::BackendTlsPolicy) -> Vec<Problem> {
+/// Targets of kinds that such a policy cannot apply to here: each has an entry, since no Gateway might have one that says so.
+fn foreign_kinds(key: &NsName, policy: &api::BackendTlsPolicy) -> Vec<(ParentReference, Problem)> {
     let all = policy.spec.target_refs.iter().enumerate();
     let foreign = all.filter(|(_, it)| target_kind(Kind::BackendTlsPolicy, &it.group, &it.kind).is_none());
     let problems = foreign.map(|(index, target)| {
         let message = format!(
-            "{} of group {:?} is not served here, so it has no effect; name a Service",
+            "{} of group {:?} is not served here, so nothing secures it; name a Service",
             target.kind, target.group
         );
         let field = format!("spec.targetRefs[{index}].kind");
-        Problem::new(Severity::Ignored, Reason::UnsupportedValue, field, message)
+        let reference = ParentReference {
+            group: target.group.clone(),
+            kind: target.kind.clone(),
+            namespace: Some(key.namespace.clone()),
+            name: target.name.clone(),
+            section_name: section(target.section_name.as_ref()),
+            ..ParentReference::default()
+        };
+        (reference, Problem::new(Severity::Ignored, Reason::Invalid, field, message))
     });
     problems.collect()
 }
