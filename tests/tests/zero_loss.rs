@@ -16,6 +16,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 const MOVES: usize = 200;
@@ -255,6 +256,82 @@ spec:
     }
     let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
     println!("{sent} requests, {MOVES} moves");
+    portcullis.check()?;
+    envoy.check().await
+}
+
+/// Hands each connection to one of two, by whether it begins with a handshake of TLS.
+async fn either(plain: std::net::SocketAddr, tls: std::net::SocketAddr) -> Result<(std::net::SocketAddr, JoinSet<()>)> {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((mut connection, _)) = listener.accept().await {
+            connections.spawn(async move {
+                let mut first = [0];
+                if connection.peek(&mut first).await.is_ok_and(|read| read > 0)
+                    && let Ok(mut to) = TcpStream::connect(if first == [0x16] { tls } else { plain }).await
+                {
+                    let _ = tokio::io::copy_bidirectional(&mut connection, &mut to).await;
+                }
+            });
+        }
+    });
+    Ok((address, tasks))
+}
+
+/// The cluster behind TLS is another one than the one in plain text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_turns_to_tls_and_back_loses_no_request() -> Result<()> {
+    const TURNS: usize = 20;
+    let own = Certificate::new(&["backend.example".to_owned()], KeyKind::Ecdsa)?;
+    let plain = Echo::start("backend", ([127, 0, 0, 1], 0).into()).await?;
+    let tls = Echo::start_tls("backend", ([127, 0, 0, 1], 0).into(), own.server(None)?).await?;
+    let (address, _tasks) = either(plain.address(), tls.address()).await?;
+    let port = ports::free_port()?;
+    let listener = format!("{{name: http, port: {port}, protocol: HTTP}}");
+    let route = objects::Route { rules: "  - backendRefs: [{name: backend, port: 80}]", ..Default::default() };
+    let policy = "
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {namespace: infra, name: tls}
+spec:
+  targetRefs: [{group: '', kind: Service, name: backend}]
+  validation: {hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: ca}]}
+";
+    let files = [
+        file("a-gateway.yaml", objects::gateway(std::slice::from_ref(&listener))),
+        file("route.yaml", format!("{}{route}", objects::service_at("backend", address))),
+        file("ca.yaml", authorities(&[&own.certificate])),
+        file("policy.yaml", String::new()),
+    ];
+    let mut portcullis = Portcullis::start(&files).await?;
+    let mut envoy = Envoy::start(&portcullis.bootstrap("infra/gateway").await?).await?;
+    eventually(TIMEOUT, async || {
+        let response = portcullis_tests::client::send(&Target::local(port), &Request::get("example.com", "/")).await?;
+        ensure!(response.status == 200, "{}", response.status);
+        Ok(())
+    })
+    .await
+    .with_context(|| portcullis.log_tail())?;
+    let load = Load::start(&Target::local(port));
+    for turn in 1..=TURNS {
+        let (said, to) = if turn % 2 == 1 { (policy, &tls) } else { ("", &plain) };
+        let before = to.count(|_| true);
+        portcullis.write("policy.yaml", said)?;
+        let turned = eventually(TIMEOUT, async || {
+            ensure!(to.count(|_| true) > before + 20, "turn {turn} does not arrive");
+            Ok(())
+        });
+        if let Err(error) = turned.await {
+            load.finish().await?;
+            return Err(error.context(portcullis.log_tail()));
+        }
+    }
+    let sent = load.finish().await.with_context(|| portcullis.log_tail())?;
+    println!("{sent} requests, {TURNS} turns");
     portcullis.check()?;
     envoy.check().await
 }

@@ -76,7 +76,7 @@ impl Share {
     fn of(to: Destination, weight: u32) -> Self {
         let none = Self { service: None, backend: None, port: None, status: None, weight, policies: Vec::new() };
         match to {
-            Destination::Service(port) => {
+            Destination::Service(port) | Destination::Secured(port) => {
                 Self { service: Some(port.service.to_string()), port: Some(port.port), ..none }
             }
             Destination::Backend(name) => Self { backend: Some(name.to_string()), ..none },

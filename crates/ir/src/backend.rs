@@ -49,15 +49,36 @@ impl ServicePort {
 pub enum Destination {
     /// A port of a Service.
     Service(ServicePort),
+    /// The same where a BackendTLSPolicy says how to connect. Its cluster is not the one in plain text: while a proxy does not
+    /// have it, or refused it, nothing is sent there.
+    Secured(ServicePort),
     /// A Backend.
     Backend(NsName),
 }
 
 impl Destination {
-    /// The name of the Envoy cluster, and of its endpoints: that of a Service's port, or `backend/NS/NAME`.
+    /// The port of a Service that it is; none of a Backend.
+    pub fn port(&self) -> Option<&ServicePort> {
+        match self {
+            Self::Service(port) | Self::Secured(port) => Some(port),
+            Self::Backend(_) => None,
+        }
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &NsName {
+        match self {
+            Self::Service(port) | Self::Secured(port) => &port.service,
+            Self::Backend(name) => name,
+        }
+    }
+
+    /// The name of the Envoy cluster, and of its endpoints: that of a Service's port, with `/tls` behind where it is secured, or
+    /// `backend/NS/NAME`.
     pub fn cluster_name(&self) -> String {
         match self {
             Self::Service(port) => port.cluster_name(),
+            Self::Secured(port) => format!("{}/tls", port.cluster_name()),
             Self::Backend(name) => format!("backend/{name}"),
         }
     }
@@ -67,7 +88,9 @@ impl Destination {
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Service(ServicePort { service, port, .. }) => write!(f, "Service {service} port {port}"),
+            Self::Service(ServicePort { service, port, .. }) | Self::Secured(ServicePort { service, port, .. }) => {
+                write!(f, "Service {service} port {port}")
+            }
             Self::Backend(name) => write!(f, "Backend {name}"),
         }
     }
@@ -78,6 +101,8 @@ impl fmt::Display for Destination {
 pub enum Asked {
     /// A port of a Service that says itself what is spoken there.
     Service(ServicePort),
+    /// The same where a BackendTLSPolicy says how to connect.
+    Secured(ServicePort),
     /// A Backend that says itself what is spoken there. Its cluster is not that of requests, of which alone Envoy knows where
     /// they go in the end: it never has a host by name.
     Backend(NsName),
@@ -89,8 +114,9 @@ impl Asked {
     /// The object that it means.
     pub fn name(&self) -> &NsName {
         match self {
-            Self::Service(port) | Self::Grpc(Destination::Service(port)) => &port.service,
-            Self::Backend(name) | Self::Grpc(Destination::Backend(name)) => name,
+            Self::Service(port) | Self::Secured(port) => &port.service,
+            Self::Backend(name) => name,
+            Self::Grpc(to) => to.name(),
         }
     }
 
@@ -99,6 +125,7 @@ impl Asked {
     pub fn cluster_name(&self) -> String {
         match self {
             Self::Service(port) => port.cluster_name(),
+            Self::Secured(port) => Destination::Secured(port.clone()).cluster_name(),
             Self::Backend(name) => format!("backend/{name}/own"),
             Self::Grpc(to) => format!("{}/grpc", to.cluster_name()),
         }
@@ -227,5 +254,15 @@ mod tests {
         let udp = ServicePort { transport: Transport::Udp, ..tcp.clone() };
         assert_ne!(tcp, udp);
         assert_eq!([tcp.cluster_name(), udp.cluster_name()], ["service/infra/dns/53", "service/infra/dns/53/udp"]);
+    }
+
+    #[test]
+    fn what_is_secured_is_no_cluster_in_plain_text() {
+        let port = ServicePort::tcp(NsName::new("infra", "web"), 80);
+        let secured = Destination::Secured(port.clone());
+        assert_eq!(secured.cluster_name(), "service/infra/web/80/tls");
+        assert_eq!(Asked::Secured(port).cluster_name(), secured.cluster_name());
+        assert_eq!(Asked::Grpc(secured.clone()).cluster_name(), "service/infra/web/80/tls/grpc");
+        assert_eq!(secured.to_string(), "Service infra/web port 80");
     }
 }

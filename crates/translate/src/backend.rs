@@ -63,7 +63,7 @@ impl Group for SlicesOf {
 /// How many endpoints a cluster has at most.
 pub(crate) fn most_endpoints(scope: &Scope<'_>, cluster: &ClusterId) -> u64 {
     let of = |to: &Destination| match to {
-        Destination::Service(port) => *scope.group::<SlicesOf>(&port.service).summary(),
+        Destination::Service(port) | Destination::Secured(port) => *scope.group::<SlicesOf>(&port.service).summary(),
         Destination::Backend(name) => match scope.get::<BackendHosts>(name).as_deref() {
             Some(Ok(hosts)) => hosts.most_endpoints(),
             _ => 0,
@@ -186,7 +186,14 @@ impl Lookup for ClusterBytes {
         let mut hosts = Box::default();
         let to = key.to();
         let spoken = match (&to, key) {
-            (Some(Destination::Service(port)), _) => scope.get::<ServicePorts>(port)?.protocol.clone().ok()?,
+            (Some(to @ (Destination::Service(port) | Destination::Secured(port))), _) => {
+                let state = scope.get::<ServicePorts>(port)?;
+                // Of both names one alone has a cluster.
+                if state.is_secured != matches!(to, Destination::Secured(_)) {
+                    return None;
+                }
+                state.protocol.clone().ok()?
+            }
             (Some(Destination::Backend(name)), _) => {
                 let backend = scope.get::<BackendHosts>(name)?;
                 let backend = backend.as_ref().as_ref().ok()?;

@@ -225,7 +225,14 @@ impl Derived for WideAsked {
 impl Derived for ToldOf {
     fn compute(scope: &Emitter<'_>, key: &(NsName, Port)) -> Option<()> {
         let merged = scope.get::<DownstreamOf>(key)?;
-        for sink in merged.config.http.sinks().filter(|sink| sink.is_there) {
+        for sink in merged.config.http.sinks() {
+            if !sink.is_there {
+                // One whose policy of TLS is not valid is to be told so.
+                if let Destination::Secured(port) = &sink.to {
+                    scope.demand::<DialedBy>((port.clone(), key.0.clone()));
+                }
+                continue;
+            }
             let cluster = (key.0.clone(), ClusterId::from(sink));
             scope.demand::<AskedCluster>(cluster.clone());
             scope.demand::<ServedCluster>(cluster);
@@ -240,9 +247,7 @@ impl Derived for ServedCluster {
         if let Some(secret) = config::certificate(scope, &key.1) {
             scope.demand::<Outputs>(OutputId::Secret(key.0.clone(), secret));
         }
-        if let Some(to @ Destination::Service(port)) = &key.1.to()
-            && tls::secured(scope, to).is_some()
-        {
+        if let Some(to @ Destination::Secured(port)) = &key.1.to() {
             scope.demand::<DialedBy>((port.clone(), key.0.clone()));
             if let Some(bundle) = tls::bundle_of(scope, to) {
                 scope.demand::<Outputs>(OutputId::Authorities(key.0.clone(), bundle));

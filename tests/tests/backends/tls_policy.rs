@@ -113,6 +113,34 @@ spec:
     world.end().await
 }
 
+/// A proxy that refuses what a policy comes to must not go on as if there were none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_in_plain_text_gets_nothing_once_a_policy_comes_that_proxies_refuse() -> Result<()> {
+    let echo = Echo::start("backend", (LOOPBACK, 0).into()).await?;
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("authorities.pem");
+    std::fs::write(&store, "")?;
+    let arguments = ["--backend-system-trust-store", store.to_str().context("a path")?];
+    let mut world = World::start_as(&service("backend", &echo), "", &arguments).await?;
+    world.answers(200).await?;
+    let by_system = tls_policy("p", "{hostname: backend.example, wellKnownCACertificates: System}");
+    world.portcullis.write("more.yaml", &by_system)?;
+    let refused = eventually(TIMEOUT, async || {
+        let refused = world.envoy.stats().await?.get("cluster_manager.cds.update_rejected").copied();
+        ensure!(refused.unwrap_or_default() > 0, "no cluster was refused");
+        Ok(())
+    });
+    refused.await.with_context(|| world.portcullis.log_tail())?;
+    world.answers(503).await?;
+    let before = echo.count(any);
+    world.answers(503).await?;
+    ensure!(echo.count(any) == before, "a request came in plain text");
+    // Without the policy it is as before.
+    world.portcullis.write("more.yaml", "")?;
+    world.answers(200).await?;
+    world.portcullis.check()
+}
+
 /// Takes connections, keeps the first bytes of each, and answers nothing.
 struct Sink {
     address: std::net::SocketAddr,
@@ -185,12 +213,21 @@ spec: {parentRefs: [{name: gateway}], rules: [{backendRefs: [{name: backend, por
         "{hostname: backend.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: none}]}",
     );
     let with_option = format!("{}  options: {{example.com/a: b}}\n", sound.trim_end_matches('\n').to_owned() + "\n");
-    let world =
-        World::start_with(&objects::service_at("backend", sink.address), &format!("{base}{sound}{trusted}")).await?;
+    let world = World::start_with(&objects::service_at("backend", sink.address), &base).await?;
     let mut call = Request::get("example.com", "/shop.Cart/Add");
     call.headers.push(("content-type".into(), "application/grpc".into()));
     let requests = [Request::get("example.com", "/plain"), Request::get("copied.example", "/copied"), call];
-    let mut dialled = 0;
+    let short = async |request: &Request| {
+        // What stands there answers nothing.
+        let send = client::send(&world.target, request);
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), send).await;
+    };
+    let plain = eventually(TIMEOUT, async || {
+        short(&requests[0]).await;
+        ensure!(sink.heard().iter().any(|bytes| bytes.starts_with(b"GET /plain")), "no plain text");
+        Ok(())
+    });
+    plain.await.with_context(|| world.portcullis.log_tail())?;
     for (said, dials) in [
         (format!("{sound}{trusted}"), true),
         (sound.clone(), false),
@@ -204,46 +241,28 @@ spec: {parentRefs: [{name: gateway}], rules: [{backendRefs: [{name: backend, por
         (format!("{sound}{trusted}"), true),
     ] {
         world.portcullis.write("more.yaml", &format!("{base}{said}"))?;
-        // What stands there answers nothing, so that requests that go there wait or fail, and others answer at once.
+        let before = sink.heard().len();
+        // Until proxies have it, they go on as before.
         let settled = eventually(TIMEOUT, async || {
-            let snapshot = world.portcullis.snapshot().await?.to_string();
-            let closed = snapshot.contains("InvalidBackendTLS");
-            ensure!(closed != dials, "closed: {closed}");
+            if dials {
+                short(&requests[0]).await;
+                ensure!(sink.heard()[before..].iter().any(|bytes| is_handshake(bytes)), "nobody connected by TLS");
+                return Ok(());
+            }
+            let get = tokio::time::timeout(std::time::Duration::from_millis(300), world.get()).await??;
+            ensure!(get.status == 500, "{}", get.status);
             Ok(())
         });
         settled.await.with_context(|| format!("{said}\n{}", world.portcullis.log_tail()))?;
         let before = sink.heard().len();
         for request in &requests {
-            let send = client::send(&world.target, request);
-            let _ = tokio::time::timeout(std::time::Duration::from_millis(300), send).await;
-        }
-        if dials {
-            let came = eventually(TIMEOUT, async || {
-                let _ = tokio::time::timeout(
-                    std::time::Duration::from_millis(300),
-                    client::send(&world.target, &requests[0]),
-                )
-                .await;
-                ensure!(sink.heard().len() > before, "nobody connected");
-                Ok(())
-            });
-            came.await.with_context(|| said.clone())?;
+            short(request).await;
         }
         let heard = sink.heard();
-        for bytes in heard.iter().filter(|bytes| !bytes.is_empty()) {
+        ensure!(dials == (heard.len() > before), "{} came to {before} under {said}", heard.len());
+        for bytes in heard[before..].iter().filter(|bytes| !bytes.is_empty()) {
             ensure!(is_handshake(bytes), "{:?} under {said}", String::from_utf8_lossy(bytes));
         }
-        dialled = heard.len();
     }
-    ensure!(dialled > 0, "nobody ever connected");
-    // The test can fail: without a policy requests come in plain text.
-    world.portcullis.write("more.yaml", &base)?;
-    let plain = eventually(TIMEOUT, async || {
-        let send = client::send(&world.target, &requests[0]);
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(300), send).await;
-        ensure!(sink.heard().iter().any(|bytes| bytes.starts_with(b"GET /plain")), "no plain text");
-        Ok(())
-    });
-    plain.await?;
     world.end().await
 }

@@ -42,7 +42,7 @@ impl Lookup for AssignmentBytes {
 /// The endpoints of a backend; none of one whose hosts proxies look for themselves.
 fn localities_of(scope: &Scope<'_>, to: &Destination) -> Option<Vec<Locality>> {
     match to {
-        Destination::Service(port) => Some(by_zone(&endpoints_of(scope, port))),
+        Destination::Service(port) | Destination::Secured(port) => Some(by_zone(&endpoints_of(scope, port))),
         Destination::Backend(name) => {
             let hosts = scope.get::<BackendHosts>(name)?;
             let hosts = hosts.as_ref().as_ref().ok()?;

@@ -197,7 +197,7 @@ fn fit(
 /// The object that policies are on.
 pub(crate) fn object(to: &Destination) -> ObjectId {
     match to {
-        Destination::Service(port) => port.service.clone().id(Kind::Service),
+        Destination::Service(port) | Destination::Secured(port) => port.service.clone().id(Kind::Service),
         Destination::Backend(name) => name.clone().id(Kind::Backend),
     }
 }

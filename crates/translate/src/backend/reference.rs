@@ -35,7 +35,7 @@ impl Followed {
         match (self.reach.is_unsaid, self.destination.clone()) {
             (false, to) => ClusterId::To(to),
             (true, Destination::Backend(name)) => ClusterId::Http2(name),
-            (true, to @ Destination::Service(_)) => ClusterId::Grpc(to),
+            (true, to) => ClusterId::Grpc(to),
         }
     }
 
@@ -44,6 +44,7 @@ impl Followed {
         match self.destination.clone() {
             to if self.reach.is_unsaid => Asked::Grpc(to),
             Destination::Service(port) => Asked::Service(port),
+            Destination::Secured(port) => Asked::Secured(port),
             Destination::Backend(name) => Asked::Backend(name),
         }
     }
@@ -76,17 +77,12 @@ pub(crate) fn follow(
 ) -> Result<Followed, Problem> {
     let reference = Reference::read(from, to, field)?;
     reference.permitted(scope)?;
-    let destination = reference.destination()?;
-    let reach = reference.reach(scope, &destination, sent)?;
-    Ok(Followed { destination, reach })
+    reference.follow(scope, sent)
 }
 
 /// The port of a Service that a reference means.
 pub(crate) fn port_of(from: Referrer<'_>, to: &BackendRef) -> Option<ServicePort> {
-    match Reference::read(from, to, "").ok()?.destination().ok()? {
-        Destination::Service(port) => Some(port),
-        Destination::Backend(_) => None,
-    }
+    Reference::read(from, to, "").ok()?.destination().ok()?.port().cloned()
 }
 
 /// A reference of which the kind is one of a backend.
@@ -150,7 +146,7 @@ impl<'a> Reference<'a> {
     }
 
     /// What it means, whether that is there or not.
-    pub(crate) fn destination(&self) -> Result<Destination, Problem> {
+    fn destination(&self) -> Result<Destination, Problem> {
         match (self.kind.1, self.port()?) {
             ("Service", Some(port)) => Ok(Destination::Service(ServicePort::tcp(self.name.clone(), port))),
             ("Service", None) => {
@@ -161,13 +157,25 @@ impl<'a> Reference<'a> {
         }
     }
 
+    /// Where it leads, once it may be named.
+    pub(crate) fn follow(&self, scope: &Scope<'_>, sent: Sent) -> Result<Followed, Problem> {
+        let destination = self.destination()?;
+        let reach = self.reach(scope, &destination, sent)?;
+        Ok(Followed { destination: as_reached(destination, &reach), reach })
+    }
+
+    /// What it means, whether that can be used or not, as it would be reached.
+    pub(crate) fn meant(&self, scope: &Scope<'_>, sent: Sent) -> Result<Destination, Problem> {
+        let destination = self.destination()?;
+        let sought = Sought { to: destination.clone(), in_grpc: sent.in_grpc() };
+        Ok(match scope.get::<Reached>(&sought) {
+            Some(reach) => as_reached(destination, &reach),
+            None => destination,
+        })
+    }
+
     /// What a sender has to know of what it means.
-    pub(crate) fn reach(
-        &self,
-        scope: &Scope<'_>,
-        destination: &Destination,
-        sent: Sent,
-    ) -> Result<Arc<Reach>, Problem> {
+    fn reach(&self, scope: &Scope<'_>, destination: &Destination, sent: Sent) -> Result<Arc<Reach>, Problem> {
         let object = self.object();
         let sought = Sought { to: destination.clone(), in_grpc: sent.in_grpc() };
         let Some(reach) = scope.get::<Reached>(&sought) else {
@@ -202,6 +210,13 @@ impl<'a> Reference<'a> {
     }
 }
 
+fn as_reached(destination: Destination, reach: &Reach) -> Destination {
+    match destination {
+        Destination::Service(port) if reach.is_secured => Destination::Secured(port),
+        other => other,
+    }
+}
+
 fn refuse(field: &str, reason: Reason, name: &str, message: String) -> Problem {
     Problem::new(Severity::Replaced, reason, format!("{field}{name}"), message)
 }
@@ -212,10 +227,7 @@ fn plural(kind: &str) -> String {
 
 /// Why nobody reaches a backend to which a policy of connections applies that is not valid there.
 pub(crate) fn misconfigured(to: &Destination, policy: &ObjectId) -> Unusable {
-    let own = match to {
-        Destination::Service(port) => &port.service.namespace,
-        Destination::Backend(name) => &name.namespace,
-    };
+    let own = &to.name().namespace;
     let policy =
         if policy.namespace == *own { policy.to_string() } else { format!("a {} of another namespace", policy.kind) };
     let message = format!("{to} cannot be used: {policy}, which applies to it, is not valid there");
@@ -226,11 +238,12 @@ impl Lookup for Reached {
     fn compute(scope: &Scope<'_>, Sought { to: key, in_grpc }: &Sought) -> Option<Reach> {
         let unusable = |reason, message| Reach { protocol: Err(Unusable { reason, message }), ..Reach::default() };
         let mut reach = match key {
-            Destination::Service(port) => {
+            Destination::Service(port) | Destination::Secured(port) => {
                 let state = scope.get::<ServicePorts>(port)?;
                 Reach {
                     protocol: state.protocol.clone(),
                     warning: state.warning.clone(),
+                    is_secured: state.is_secured,
                     is_configured: state.is_secured,
                     ..Reach::default()
                 }
@@ -271,6 +284,7 @@ impl Lookup for Reached {
             Some(Err((policy, _))) => {
                 return Some(Reach {
                     protocol: Err(misconfigured(key, &policy)),
+                    is_secured: reach.is_secured,
                     is_configured: true,
                     ..Reach::default()
                 });

@@ -248,10 +248,7 @@ pub(crate) fn ports(scope: &Scope<'_>, service: &NsName, section: Option<&Arc<st
 
 /// What holds for a backend by a BackendTLSPolicy; none where no policy targets it.
 pub(crate) fn secured(scope: &Scope<'_>, to: &Destination) -> Option<Arc<Secured>> {
-    match to {
-        Destination::Service(port) => scope.get::<BackendTls>(port),
-        Destination::Backend(_) => None,
-    }
+    scope.get::<BackendTls>(to.port()?)
 }
 
 /// The authorities by which a backend is judged, where they come apart.

@@ -88,12 +88,13 @@ impl Leads for References<'_, '_> {
         let from = Referrer { group: KGATEWAY_GROUP, kind: Kind::ListenerPolicy.as_str(), namespace };
         let said = |problem: Problem| (problem.field, problem.message);
         let reference = Reference::read(from, &backend_ref(&to.backend_ref), "").map_err(said)?;
-        let to = reference.destination().map_err(said)?;
+        let sent = Sent::Own { in_grpc: true };
+        let to = reference.meant(scope, sent).map_err(said)?;
         if let Err(problem) = reference.permitted(scope) {
             return Ok(Lead::Forbidden(problem.message));
         }
-        Ok(match reference.reach(scope, &to, Sent::Own { in_grpc: true }) {
-            Ok(reach) => Lead::There(to, reach.warning.clone()),
+        Ok(match reference.follow(scope, sent) {
+            Ok(followed) => Lead::There(followed.destination, followed.reach.warning.clone()),
             Err(problem) => Lead::Nowhere(to, problem.message),
         })
     }

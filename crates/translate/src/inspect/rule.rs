@@ -53,7 +53,7 @@ impl Inspector<'_> {
         let said = backends.into_iter().filter_map(|to| {
             let said = self.engine.get::<ConfigOf>(&config::object(&to));
             let mut policies = said.map(|said| said.policies()).unwrap_or_default();
-            if let Destination::Service(port) = &to
+            if let Some(port) = to.port()
                 && let Some(secured) = self.engine.get::<BackendTls>(port)
             {
                 policies.push(secured.id());

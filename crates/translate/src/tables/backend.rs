@@ -75,6 +75,7 @@ impl From<&Asked> for ClusterId {
     fn from(asked: &Asked) -> Self {
         match asked {
             Asked::Service(port) => Self::To(Destination::Service(port.clone())),
+            Asked::Secured(port) => Self::To(Destination::Secured(port.clone())),
             Asked::Backend(name) => Self::Own(name.clone()),
             Asked::Grpc(to) => Self::Grpc(to.clone()),
         }
@@ -122,6 +123,8 @@ pub(crate) struct Reach {
     pub(crate) ports: Box<[Port]>,
     /// Whether proxies look for its hosts by their names.
     pub(crate) by_name: bool,
+    /// Whether a BackendTLSPolicy says how to connect there.
+    pub(crate) is_secured: bool,
     /// Whether policies say something of connections to it.
     pub(crate) is_configured: bool,
     /// What of a request is hashed, where its endpoints are chosen by that.
@@ -136,6 +139,7 @@ impl Default for Reach {
             warning: None,
             ports: Box::default(),
             by_name: false,
+            is_secured: false,
             is_configured: false,
             hash: Arc::default(),
         }

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::scene::{Scene, certificates, gateway, grpc_route, http, opaque, route, service};
 use crate::Changes;
 
-const CLUSTER: &str = "service/apps/s/80";
+const PLAIN: &str = "service/apps/s/80";
+const CLUSTER: &str = "service/apps/s/80/tls";
 const BUNDLE: &str = "authorities/apps/ConfigMap/ca";
 
 fn pem() -> &'static str {
@@ -126,6 +127,67 @@ fn a_policy_has_proxies_connect_by_tls_and_expect_its_name_of_its_authorities() 
         (&json!("Gateway"), &json!("edge"))
     );
     assert_eq!(ancestor["conditions"][0]["observedGeneration"], 4);
+}
+
+#[test]
+fn the_cluster_behind_tls_is_not_the_one_in_plain_text_and_one_of_both_is_there() {
+    let mut scene = scene([]);
+    let there = |scene: &Scene| {
+        let clusters = [PLAIN, CLUSTER].map(|name| !cluster(scene, name).is_null());
+        let endpoints =
+            [PLAIN, CLUSTER].map(|name| scene.resource("infra/edge", ResourceKind::Endpoints, name).is_some());
+        assert_eq!(clusters, endpoints);
+        clusters
+    };
+    assert_eq!(there(&scene), [true, false]);
+    scene.put(authorities());
+    scene.put(policy("p", "", json!({})));
+    assert_eq!(there(&scene), [false, true]);
+    scene.remove(authorities());
+    assert_eq!(cluster(&scene, PLAIN), Value::Null);
+    assert_eq!(cluster(&scene, CLUSTER), Value::Null);
+    scene.remove(policy("p", "", json!({})));
+    assert_eq!(there(&scene), [true, false]);
+}
+
+#[test]
+fn a_target_of_another_kind_is_told_that_nothing_secures_it() {
+    let mut of_backend = policy("p", "", json!({}));
+    of_backend["spec"]["targetRefs"] = json!([{"group": "gateway.kgateway.dev", "kind": "Backend", "name": "b"}]);
+    let scene = scene([of_backend, authorities()]);
+    assert_eq!(told(&scene, "apps/p", 0), ["False Invalid", ""]);
+    let entry = &scene.status(Kind::BackendTlsPolicy, "apps/p")["ancestors"][0]["ancestorRef"];
+    assert_eq!((&entry["kind"], &entry["name"]), (&json!("Backend"), &json!("b")));
+    assert!(message(&scene, "apps/p").contains("spec.targetRefs[0].kind"), "{}", message(&scene, "apps/p"));
+}
+
+#[test]
+fn gateways_that_lead_to_a_port_of_another_policy_take_no_room() {
+    let gateways = (0..17_u16).map(|number| {
+        let mut gateway = gateway(&format!("g{number:02}"), json!([http("web", 8000 + number, "")]));
+        gateway["metadata"]["creationTimestamp"] = json!(format!("20{:02}-01-01T00:00:00Z", 10 + number));
+        gateway
+    });
+    let parents = |range: std::ops::Range<u16>| -> Vec<_> {
+        range.map(|number| json!({"name": format!("g{number:02}"), "namespace": "infra"})).collect()
+    };
+    let to = |port: u16| json!([{"backendRefs": [{"name": "s", "port": port}]}]);
+    let scene = Scene::new(gateways.chain([
+        ports(json!([{"name": "p80", "port": 80}, {"name": "p81", "port": 81}])),
+        route("many", json!({"parentRefs": parents(0..16), "rules": to(81)})),
+        route("one", json!({"parentRefs": parents(16..17), "rules": to(80)})),
+        policy("whole", "", json!({})),
+        policy("named", "p81", json!({})),
+        authorities(),
+    ]));
+    assert!(scene.resource("infra/g16", ResourceKind::Cluster, CLUSTER).is_some());
+    let listed = |policy: &str| {
+        let status = scene.status(Kind::BackendTlsPolicy, policy);
+        let all = status["ancestors"].as_array().cloned().unwrap_or_default();
+        all.iter().map(|it| it["ancestorRef"]["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("apps/whole"), ["g16"]);
+    assert_eq!(listed("apps/named").len(), 16);
 }
 
 #[test]
@@ -292,7 +354,7 @@ fn a_policy_that_is_not_valid_is_replaced_by_no_looser_one() {
     let rules = json!({"rules": [{"backendRefs": [{"name": "s", "port": 80}, {"name": "s", "port": 81}]}]});
     let scene = Scene::new(objects.into_iter().chain([route("r", rules)]));
     assert_eq!(cluster(&scene, CLUSTER), Value::Null);
-    assert_eq!(context(&scene, "service/apps/s/81")["sni"], "whole.example");
+    assert_eq!(context(&scene, "service/apps/s/81/tls")["sni"], "whole.example");
     assert_eq!(told(&scene, "apps/whole", 0), GOOD);
     assert_eq!(told(&scene, "apps/broken", 0)[0], "False NoValidCACertificate");
 }
@@ -306,7 +368,7 @@ fn the_name_of_a_port_goes_before_the_whole_service_and_both_are_accepted() {
     let objects = [gateway("edge", json!([http("web", 80, "")])), two, whole, named, authorities(), route("r", rules)];
     let scene = Scene::new(objects);
     assert_eq!(context(&scene, CLUSTER)["sni"], "named.example");
-    assert_eq!(context(&scene, "service/apps/s/81")["sni"], "whole.example");
+    assert_eq!(context(&scene, "service/apps/s/81/tls")["sni"], "whole.example");
     assert_eq!([told(&scene, "apps/whole", 0), told(&scene, "apps/named", 0)], [GOOD, GOOD]);
 }
 
@@ -316,8 +378,8 @@ fn a_target_that_is_not_there_is_told_and_holds_once_it_comes() {
     assert_eq!(told(&scene, "apps/p", 0), ["False TargetNotFound", ""]);
     let entry = &scene.status(Kind::BackendTlsPolicy, "apps/p")["ancestors"][0]["ancestorRef"];
     assert_eq!((&entry["kind"], &entry["sectionName"]), (&json!("Service"), &json!("tls")));
-    assert_eq!(context(&scene, CLUSTER), Value::Null, "a port of another name is none of its business");
-    assert_ne!(cluster(&scene, CLUSTER), Value::Null);
+    assert_eq!(context(&scene, PLAIN), Value::Null, "a port of another name is none of its business");
+    assert_ne!(cluster(&scene, PLAIN), Value::Null);
     scene.put(ports(json!([{"name": "tls", "port": 80}])));
     assert_eq!(told(&scene, "apps/p", 0), GOOD);
     assert_eq!(context(&scene, CLUSTER)["sni"], "s.example");
@@ -350,7 +412,7 @@ fn what_a_port_says_it_speaks_is_spoken_over_tls_and_asked_for_by_its_name() {
         let asks_for_tls = ["https", "HTTPS", "tls"].contains(&protocol);
         let expected = if asks_for_tls { "False UnsupportedProtocol" } else { "True ResolvedRefs" };
         assert_eq!(scene.route("apps/r", 0, "ResolvedRefs"), expected, "{protocol}");
-        assert_eq!(cluster(&scene, CLUSTER).is_null(), asks_for_tls, "{protocol}");
+        assert_eq!(cluster(&scene, PLAIN).is_null(), asks_for_tls, "{protocol}");
     }
 }
 
@@ -358,11 +420,11 @@ fn what_a_port_says_it_speaks_is_spoken_over_tls_and_asked_for_by_its_name() {
 fn calls_are_sent_in_http_2_over_tls_and_a_policy_that_is_not_valid_closes_them() {
     let calls = grpc_route("calls", json!({}));
     let mut scene = scene([calls, policy("p", "", json!({})), authorities()]);
-    let context = context(&scene, "service/apps/s/80/grpc");
+    let context = context(&scene, "service/apps/s/80/tls/grpc");
     assert_eq!(context["commonTlsContext"]["alpnProtocols"], json!(["h2"]));
     assert_eq!(context["sni"], "s.example");
     scene.remove(authorities());
-    assert_eq!(cluster(&scene, "service/apps/s/80/grpc"), Value::Null);
+    assert_eq!(cluster(&scene, "service/apps/s/80/tls/grpc"), Value::Null);
     let status = scene.status(Kind::GrpcRoute, "apps/calls").to_string();
     assert!(status.contains("InvalidBackendTLS"), "{status}");
 }
@@ -381,12 +443,12 @@ fn copies_of_requests_and_questions_go_by_tls_too_or_not_at_all() {
     let guarded =
         route("guarded", json!({"hostnames": ["g.example"], "rules": [{"backendRefs": [{"name": "t", "port": 80}]}]}));
     let mut scene = scene([copied, guarded, service("t"), judged, judge, policy("p", "", json!({})), authorities()]);
-    for name in [CLUSTER, "service/apps/s/80/grpc"] {
+    for name in [CLUSTER, "service/apps/s/80/tls/grpc"] {
         assert_eq!(context(&scene, name)["sni"], "s.example", "{name}");
     }
     assert_eq!(told(&scene, "apps/p", 0), GOOD);
     scene.remove(authorities());
-    for name in [CLUSTER, "service/apps/s/80/grpc"] {
+    for name in [CLUSTER, "service/apps/s/80/tls/grpc"] {
         assert_eq!(cluster(&scene, name), Value::Null, "{name}");
     }
     assert_eq!(scene.route("apps/r", 0, "ResolvedRefs"), "False InvalidBackendTLS");
@@ -429,7 +491,8 @@ fn a_policy_of_connections_yields_its_tls_and_keeps_the_rest() {
     scene.remove(authorities());
     assert_eq!(cluster(&scene, CLUSTER), Value::Null);
     scene.remove(policy("p", "", json!({})));
-    assert_eq!(context(&scene, CLUSTER)["sni"], Value::Null);
+    assert_ne!(context(&scene, PLAIN), Value::Null);
+    assert_eq!(context(&scene, PLAIN)["sni"], Value::Null);
     assert!(attached(&scene).starts_with("Attached"), "{}", attached(&scene));
 }
 
