@@ -36,13 +36,20 @@ impl Portcullis {
 
     /// The same with further arguments.
     pub async fn start_with(files: &[(String, String)], arguments: &[String]) -> Result<Self> {
+        let mut this = Self::launch_with(files, arguments)?;
+        this.wait_until_ready().await?;
+        Ok(this)
+    }
+
+    /// The same, and does not wait.
+    pub fn launch_with(files: &[(String, String)], arguments: &[String]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-").tempdir()?;
         let manifests = folder.path().join("files");
         std::fs::create_dir(&manifests)?;
         for (name, content) in files {
             write_atomically(&manifests, name, content)?;
         }
-        Self::follow(folder, &[manifests], arguments).await
+        Self::launch(folder, Self::following(&[manifests], arguments))
     }
 
     /// Starts on folders that are there, and waits until it serves them.
@@ -51,12 +58,14 @@ impl Portcullis {
     }
 
     async fn follow(folder: tempfile::TempDir, folders: &[PathBuf], arguments: &[String]) -> Result<Self> {
-        let mut all = vec!["--files".to_owned()];
-        all.extend(folders.iter().map(|folder| folder.to_string_lossy().into_owned()));
-        all.extend_from_slice(arguments);
-        let mut this = Self::launch(folder, all)?;
+        let mut this = Self::launch(folder, Self::following(folders, arguments))?;
         this.wait_until_ready().await?;
         Ok(this)
+    }
+
+    fn following(folders: &[PathBuf], arguments: &[String]) -> Vec<String> {
+        let folders = folders.iter().map(|folder| folder.to_string_lossy().into_owned());
+        ["--files".to_owned()].into_iter().chain(folders).chain(arguments.iter().cloned()).collect()
     }
 
     /// Starts for the cluster of `kubeconfig`, as a replica of a controller of `namespace`, and does not wait. Envoys

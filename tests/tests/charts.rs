@@ -43,6 +43,11 @@ fn rights_can_be_confined_to_namespaces() -> Result<()> {
 }
 
 #[test]
+fn an_envoy_judges_beside_the_controller_without_a_token() -> Result<()> {
+    golden_template("strict")
+}
+
+#[test]
 fn little_is_enough() -> Result<()> {
     golden_template("little")
 }

@@ -6,6 +6,8 @@
 mod command;
 #[path = "judge/fake.rs"]
 mod fake;
+#[path = "judge/running.rs"]
+mod running;
 #[path = "judge/sandbox.rs"]
 mod sandbox;
 
@@ -292,7 +294,10 @@ struct Agent {
 
 impl Agent {
     fn start(envoy: &Path) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        Self::start_in(envoy, tempfile::tempdir()?)
+    }
+
+    fn start_in(envoy: &Path, folder: tempfile::TempDir) -> Result<Self> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let listen = format!("unix:{}", text(folder.path().join("socket")));
         let arguments = vec!["judge".into(), "--envoy".into(), text(envoy.into()), "--listen".into(), listen];
@@ -301,6 +306,15 @@ impl Agent {
 
     fn run(arguments: &[String], folder: &Path) -> Result<Process> {
         Process::start("judge", &portcullis_binary()?, arguments, folder.join("log"))
+    }
+
+    async fn kill(&mut self) -> Result<()> {
+        self.process.kill().await
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.process = Self::run(&self.arguments, self.folder.path())?;
+        Ok(())
     }
 
     fn client(&self) -> Client {

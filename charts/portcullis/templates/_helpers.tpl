@@ -63,7 +63,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 controllerName: {{ .Values.controllerName | quote }}
 # Proxies may not bind a port below 1024; their Services map it.
 ports: mapped
-{{- range $group := list "edge" "backend" "invalidRouteReplacement" "delegation" "policies" "gatewayParameters" "regex" "capacity" }}
+{{- range $group := list "edge" "backend" "invalidRouteReplacement" "delegation" "policies" "gatewayParameters" "regex" "capacity" "validation" }}
 {{- with index $.Values $group }}
 {{ $group }}:
   {{- range $key, $value := . }}
@@ -72,6 +72,11 @@ ports: mapped
   {{- end }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Whether an Envoy judges what would be sent: "true", or nothing. */}}
+{{- define "portcullis.strict" -}}
+{{- if eq (lower (default "" .Values.validation.level)) "strict" }}true{{ end -}}
 {{- end -}}
 
 {{/* What a ServiceMonitor and a PodMonitor have in common. */}}

@@ -158,11 +158,14 @@ async fn healthz(State(admin): State<Admin>) -> Result<&'static str, Refused> {
 /// every other one has.
 async fn readyz(State(admin): State<Admin>) -> Result<String, Refused> {
     if !admin.hub.is_ready() {
-        return Err(Refused::Unavailable("not ready: not everything is read yet".to_owned()));
+        let waiting = admin.engine.ask(|view| view.waiting.clone()).await?;
+        let waiting = if waiting.is_empty() { waiting } else { format!("\n{waiting}") };
+        return Err(Refused::Unavailable(format!("not ready: not everything is read yet, or judged{waiting}")));
     }
     let degraded = admin.engine.ask(|view| {
         let unreadable = view.unreadable_records.map(|why| format!("records: quarantine: {why}\n"));
-        unreadable.unwrap_or_default() + &view.cluster.map(degraded).unwrap_or_default()
+        let waiting = view.waiting.as_str();
+        unreadable.unwrap_or_default() + waiting + &view.cluster.map(degraded).unwrap_or_default()
     });
     Ok(format!("ready\n{}", degraded.await?))
 }

@@ -8,6 +8,7 @@
 //! * `publisher` publishes snapshots, and which Gateways are served.
 //! * `proxies` logs, counts and remembers what proxies report.
 //! * `diagnostics` logs and counts what is wrong with objects.
+//! * `strict` has Envoy asked before anything is sent.
 //! * `ports` checks whether ports can be bound, where Envoys run on this host.
 
 mod cluster;
@@ -16,6 +17,7 @@ mod handle;
 mod ports;
 mod proxies;
 mod publisher;
+mod strict;
 
 use std::{collections::BTreeSet, mem::take, pin::pin, sync::Arc, time::Instant};
 
@@ -23,11 +25,12 @@ use api::Kind;
 use futures::{Stream, StreamExt, executor::block_on};
 use ir::{NsName, Settings};
 use tokio::sync::watch;
-use translate::{Deploying, LoginSeed};
+use translate::{Deploying, LoginSeed, strict::Bounds};
 
 pub use self::cluster::{Accounts, ClusterSinks, ClusterSource};
 pub use handle::{Aside, EngineHandle, Event, Question, Stopped, StoredQuarantine, View, channel};
 pub use ports::{HostPorts, PortCheck, ThisHost};
+pub use strict::Desk;
 
 use crate::{
     files::{FileProblem, Update},
@@ -37,6 +40,7 @@ use crate::{
 use diagnostics::Diagnostics;
 use proxies::Proxies;
 use publisher::Publisher;
+use strict::Strict;
 
 /// How many events a batch has at most.
 const MAX_BATCH: usize = 1024;
@@ -60,6 +64,7 @@ pub struct EngineTask {
     proxies: Proxies,
     diagnostics: Diagnostics,
     ports: Option<PortCheck>,
+    strict: Option<Strict>,
     /// Whether nobody looked yet for what logins are proved by.
     awaits_login_seed: bool,
     /// Whether nobody looked yet which objects are set aside.
@@ -84,6 +89,7 @@ impl EngineTask {
             proxies: Proxies::new(metrics.clone()),
             diagnostics: Diagnostics::new(metrics.clone()),
             ports,
+            strict: None,
             awaits_login_seed: false,
             awaits_records: false,
             records_known: 0,
@@ -106,6 +112,13 @@ impl EngineTask {
         self.awaits_login_seed = seed.is_none();
         self.guarded.translator_mut().set_login_seed(seed);
         self
+    }
+
+    /// The same, where Envoy is asked before anything is sent.
+    pub fn strict(mut self, desk: Arc<Desk>, bounds: Bounds) -> Self {
+        self.guarded.translator_mut().set_strict();
+        self.publisher.holding();
+        Self { strict: Some(Strict::new(desk, bounds)), ..self }
     }
 
     /// The same, where it is stored which objects are set aside: until [`Event::Quarantine`] nothing is served.
@@ -150,6 +163,7 @@ impl EngineTask {
         let idle = |event: &Event| match event {
             Event::RecheckPorts => self.ports.as_ref().is_none_or(PortCheck::is_content),
             Event::RetryQuarantined => !self.guarded.is_waiting(),
+            Event::RecheckWaiting => self.strict.as_ref().is_none_or(|it| it.is_content() && self.publisher.is_ready()),
             _ => false,
         };
         if batch.iter().all(idle) {
@@ -184,7 +198,7 @@ impl EngineTask {
             self.metrics.batch_events.observe(f64::from(u32::try_from(events).unwrap_or(u32::MAX)));
             self.metrics.settle_seconds.observe(start.elapsed().as_secs_f64());
         }
-        if loaded && !self.publisher.is_ready() {
+        if loaded && !self.publisher.is_ready() && self.strict.as_mut().is_none_or(Strict::is_ready) {
             if let Source::Cluster(cluster) = &self.source {
                 cluster.complete();
             }
@@ -196,7 +210,8 @@ impl EngineTask {
                 Source::Cluster(cluster) => (&[][..], Some(&**cluster)),
             };
             let unreadable_records = self.unreadable_records.as_deref();
-            question(&View { translator: &self.guarded, file_problems, unreadable_records, cluster });
+            let waiting = self.strict.as_ref().map(Strict::told).unwrap_or_default();
+            question(&View { translator: &self.guarded, file_problems, unreadable_records, waiting, cluster });
         }
     }
 
@@ -241,7 +256,16 @@ impl EngineTask {
                 }
             }
             // There is one source, and questions are answered at the end.
-            (Event::Files(_) | Event::Cluster(_) | Event::Authorities(_) | Event::Ask(_), _) => {}
+            // What is known of what waits is asked for when all is settled.
+            (
+                Event::Files(_)
+                | Event::Cluster(_)
+                | Event::Authorities(_)
+                | Event::Ask(_)
+                | Event::Judged
+                | Event::RecheckWaiting,
+                _,
+            ) => {}
         }
     }
 
@@ -275,13 +299,19 @@ impl EngineTask {
             }
             let gateways = changes.statuses.iter().any(|id| id.kind == Kind::Gateway) || !changes.gateways.is_empty();
             self.diagnostics.take(&mut changes, &self.guarded);
+            let strict = self.strict.as_mut();
+            let again = strict.is_some_and(|it| it.pass(self.guarded.translator_mut(), &changes.resources));
             self.publisher.take(changes.resources, changes.gateways);
             statuses.extend(changes.statuses);
             // A port that cannot be bound is taken back before any proxy gets it.
             let ports = self.ports.as_mut().filter(|_| gateways);
-            if !ports.is_some_and(|ports| ports.check(self.guarded.translator_mut())) {
+            if !ports.is_some_and(|ports| ports.check(self.guarded.translator_mut())) && !again {
                 break;
             }
+        }
+        if let Some(strict) = &mut self.strict {
+            strict.ask();
+            self.publisher.hold(&strict.held());
         }
         self.publisher.publish();
         let mut undecodable = 0;

@@ -9,6 +9,7 @@ pub mod engine_task;
 pub mod files;
 pub mod guarded;
 pub mod http;
+mod lanes;
 pub mod metrics;
 pub mod run;
 pub mod strict;

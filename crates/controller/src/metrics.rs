@@ -64,6 +64,20 @@ label! {
     ReasonLabel { reason }
 }
 
+label! {
+    /// What came of a batch that was judged.
+    OutcomeLabel { outcome }
+}
+
+/// A part of what is sent that an Envoy refuses.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct RefusedFragmentLabels {
+    /// What it is.
+    pub kind: &'static str,
+    /// How it was refused.
+    pub how: &'static str,
+}
+
 /// What is replaced by a direct response.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ReplacementLabels {
@@ -182,6 +196,14 @@ metrics! {
     quarantined_objects: Gauge
         => "quarantined_objects", "Objects that are set aside because Portcullis fails on them: errors of Portcullis itself";
     unreadable_records: Gauge => "records_unreadable", "Whether it cannot be read which objects are set aside";
+    validation_seconds: Histogram = Histogram::new(exponential_buckets(0.005, 3.0, 9))
+        => "validation_seconds", "Time in which Envoy judged a batch, and who is to blame was found";
+    validation_batches: Family<OutcomeLabel, Counter> => "validation_batches", "Batches that Envoy judged, by what came of it";
+    validation_pending: Gauge => "validation_pending", "Parts of what shall be sent that wait for Envoy's word";
+    validation_waived: Gauge => "validation_waived", "Parts of what is sent that no Envoy has judged, for want of one";
+    validation_refused: Family<RefusedFragmentLabels, Counter>
+        => "validation_refused", "Parts of what would be sent that Envoy refused, by kind, and how";
+    validation_available: Gauge => "validation_available", "Whether an Envoy can be asked before anything is sent";
     files: Gauge => "files", "Manifest files";
     files_broken: Gauge => "files_broken", "Manifest files that do not parse or cannot be read";
     envoy_starts: Family<GatewayLabel, Counter> => "envoy_starts", "Starts of supervised Envoys";

@@ -1,6 +1,7 @@
 //! `portcullis run`: everything put together.
 
 mod cluster;
+mod judging;
 mod listen;
 mod records;
 mod reports;
@@ -21,14 +22,16 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use tokio_stream::wrappers::ReceiverStream;
-use translate::LoginSeed;
+use translate::{LoginSeed, strict::Bounds};
 
 use self::{
     cluster::ClusterSetup,
+    judging::Judging,
     servers::{ConnectionLimits, Listeners, finish},
 };
 pub use self::{
     cluster::{ClusterOptions, LEASE},
+    judging::JudgeAt,
     listen::Bind,
 };
 
@@ -45,6 +48,8 @@ use crate::{
 const RECHECK_PORTS: Duration = Duration::from_secs(2);
 /// How often objects are looked at that are set aside and wait.
 const RETRY_QUARANTINED: Duration = Duration::from_secs(15);
+/// How often it is looked at what waits for Envoy's word.
+const RECHECK_WAITING: Duration = Duration::from_millis(250);
 /// What the process exits with that does not come to an end (`EX_SOFTWARE`).
 const STUCK: i32 = 70;
 /// How long a supervised Envoy may take for what is under way when it is stopped.
@@ -68,6 +73,8 @@ pub struct Options {
     /// A folder that outlives the process: for what is being settled, should the process die of it, and for records, where
     /// there is no cluster that keeps them.
     pub state: Option<PathBuf>,
+    /// Who judges what would be sent before it is, if anybody.
+    pub judge: Option<JudgeAt>,
     /// How long one settling may take before the process ends; for ever if zero.
     pub settling_timeout: Duration,
     /// A row that panics whenever it is computed, `TABLE:KEY`: for tests of what becomes of it.
@@ -98,6 +105,9 @@ pub enum RunError {
     /// Envoys cannot be run.
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
+    /// Envoys that judge cannot be run.
+    #[error("{0} (--strict-with)")]
+    Judge(#[from] judge::StartError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} ({flag}): {why}")]
     Listen {
@@ -164,6 +174,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (reporter, of_proxies) = xds::reporter(PROXY_EVENTS);
     events.push(ReceiverStream::new(of_proxies).map(Event::Proxy).boxed());
     let ports = supervisor.is_some().then(|| PortCheck::new(ThisHost));
+    let validation = options.settings.validation;
+    let judging = options.judge.map(|at| Judging::start(at, &options.settings.edge, &metrics)).transpose()?;
+    let desk = judging.as_ref().map(Judging::desk);
     let mut task = EngineTask::new(options.settings, hub.clone(), ports, metrics.clone());
     #[cfg(debug_assertions)]
     task.fail_at(options.fail_at.as_deref());
@@ -173,6 +186,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     // Of files there is one process, and who logged in before it began logs in again.
     let seed = || login_seed::random().and_then(|seed| LoginSeed::new(&seed)).ok_or(RunError::Random);
     task = task.with_login_seed(if cluster.is_some() { None } else { Some(seed()?) });
+    if let Some(desk) = &desk {
+        let bounds = Bounds { timeout: validation.timeout, then: validation.when_unavailable };
+        task = task.strict(desk.clone(), bounds);
+    }
     task = task.watched(watchdog(options.settling_timeout, options.state.clone())?);
     let (stored, of_records) = mpsc::channel(1);
     events.push(ReceiverStream::new(of_records).map(Event::Quarantine).boxed());
@@ -192,6 +209,10 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         tokio::spawn(tick(engine.clone(), RECHECK_PORTS, || Event::RecheckPorts));
     }
     tokio::spawn(tick(engine.clone(), RETRY_QUARANTINED, || Event::RetryQuarantined));
+    if let Some(desk) = desk {
+        judging::spawn(desk, engine.clone()).map_err(RunError::Thread)?;
+        tokio::spawn(tick(engine.clone(), RECHECK_WAITING, || Event::RecheckWaiting));
+    }
     // Of files there is one process.
     let (_leads, leading) = watch::channel(true);
     if let Some(folder) = folder {

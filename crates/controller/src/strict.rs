@@ -94,7 +94,7 @@ pub async fn validate(translator: &mut Translator, judge: &Judge) -> Judged {
 }
 
 /// Why a part is refused, without what may quote a credential, or what its owner may not read.
-fn words(Sent { fragment, is_shared, .. }: &Sent, refusal: &Refusal) -> String {
+pub(crate) fn words(Sent { fragment, is_shared, .. }: &Sent, refusal: &Refusal) -> String {
     let withheld = |why| format!("{} refuses it; its words are withheld, since {why}", refusal.build);
     match refusal.how {
         How::Words(_) | How::End(_) if holds_credentials(fragment.kind.message_name(), &fragment.bytes) => {

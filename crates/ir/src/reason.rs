@@ -71,6 +71,8 @@ reasons! {
     InvalidReplacement,
     /// A listener allows kinds of routes that are not served.
     InvalidRouteKinds,
+    /// No Envoy can be asked before anything is sent.
+    JudgeUnavailable,
     /// A policy on the listener is not valid, so all that it serves is replaced.
     ListenerReplaced,
     /// References of listeners do not resolve.
@@ -143,6 +145,8 @@ reasons! {
     UnusedReplacement,
     /// Nothing is wrong with the policy: kgateway's word.
     Valid,
+    /// It waits for Envoy's word.
+    ValidationPending,
 }
 
 impl fmt::Display for Reason {

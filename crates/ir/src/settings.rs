@@ -35,6 +35,39 @@ pub struct Settings {
     pub regex: Regex,
     /// What may be placed in proxies.
     pub capacity: Capacity,
+    /// Whether Envoy is asked before anything is sent.
+    pub validation: Validation,
+}
+
+/// Whether Envoy is asked before anything is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validation {
+    /// Who judges.
+    pub level: ValidationLevel,
+    /// How long anything waits for Envoy's word.
+    pub timeout: Duration,
+    /// What becomes of it then.
+    pub when_unavailable: WhenUnavailable,
+}
+
+/// Who judges what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValidationLevel {
+    /// The checks in process alone.
+    #[default]
+    Standard,
+    /// They, and an Envoy.
+    Strict,
+}
+
+/// What becomes of what no Envoy judges in time, though nobody is to blame for that who wrote it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenUnavailable {
+    /// It is sent: it passed the checks in process.
+    #[default]
+    Standard,
+    /// It waits.
+    Hold,
 }
 
 /// Which port Envoy binds for a Gateway's port.
@@ -216,6 +249,11 @@ impl Default for Settings {
             gateway_parameters: Trust::default(),
             regex: Regex { max_time: Duration::from_millis(50) },
             capacity: Capacity { max_bytes: 768 << 20 },
+            validation: Validation {
+                level: ValidationLevel::default(),
+                timeout: Duration::from_secs(10),
+                when_unavailable: WhenUnavailable::default(),
+            },
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use envoy::judged::{Fragment, Wrapper};
@@ -78,6 +81,29 @@ impl Judge {
     /// Judges fragments, in their order, as far as the budget reaches. What stands together in them had better come from one
     /// owner: neighbours that are refused are found together.
     pub async fn judge(&self, fragments: &[Fragment], budget: &mut Budget) -> Vec<Verdict> {
+        self.judge_until(fragments, budget, |_| false).await
+    }
+
+    /// The same, until a process ends without a word: nobody is blamed for that, and nothing more is judged. Whether that was so.
+    pub async fn judge_unless_wordless(&self, fragments: &[Fragment], budget: &mut Budget) -> (Vec<Verdict>, bool) {
+        let ended = AtomicBool::new(false);
+        let is_wordless = |outcome: &Outcome| {
+            let is = !matches!(outcome, Outcome::Accepted | Outcome::Refused(_) | Outcome::Unavailable(_));
+            if is {
+                ended.store(true, Ordering::Relaxed);
+            }
+            ended.load(Ordering::Relaxed)
+        };
+        let verdicts = self.judge_until(fragments, budget, is_wordless).await;
+        (verdicts, ended.into_inner())
+    }
+
+    async fn judge_until(
+        &self,
+        fragments: &[Fragment],
+        budget: &mut Budget,
+        is_end: impl Fn(&Outcome) -> bool,
+    ) -> Vec<Verdict> {
         let Some(build) = self.build() else {
             return vec![Verdict::Unknown("no Envoy that judges can be reached".into()); fragments.len()];
         };
@@ -92,7 +118,7 @@ impl Judge {
         }
         let mut fresh_verdicts = Vec::with_capacity(fresh.len());
         for batch in batches(&fresh) {
-            fresh_verdicts.extend(self.judge_batch(&fresh[batch], &build, budget).await);
+            fresh_verdicts.extend(self.judge_batch(&fresh[batch], &build, budget, &is_end).await);
         }
         let mut verdicts = self.verdicts();
         for (key, at) in &unknown {
@@ -113,8 +139,14 @@ impl Judge {
         keys.iter().map(verdict).collect()
     }
 
-    async fn judge_batch(&self, batch: &[&Fragment], build: &Build, budget: &mut Budget) -> Vec<Verdict> {
-        let found = self.search(batch, budget).await;
+    async fn judge_batch(
+        &self,
+        batch: &[&Fragment],
+        build: &Build,
+        budget: &mut Budget,
+        is_end: impl Fn(&Outcome) -> bool,
+    ) -> Vec<Verdict> {
+        let found = self.search(batch, budget, is_end).await;
         let verdict = |found| match found {
             Found::Accepted => Verdict::Accepted,
             Found::Unknown(why) => Verdict::Unknown(why),
@@ -132,11 +164,15 @@ impl Judge {
         found.into_iter().map(verdict).collect()
     }
 
-    async fn search(&self, batch: &[&Fragment], budget: &mut Budget) -> Vec<Found> {
+    async fn search(&self, batch: &[&Fragment], budget: &mut Budget, is_end: impl Fn(&Outcome) -> bool) -> Vec<Found> {
         let run = async |range: Range<usize>| {
             let batch = &batch[range];
             let fragments = u32::try_from(batch.len()).unwrap_or(u32::MAX);
-            self.way.run(Job { bootstrap: self.wrapper.bootstrap(batch).into(), fragments }).await
+            let outcome = self.way.run(Job { bootstrap: self.wrapper.bootstrap(batch).into(), fragments }).await;
+            if is_end(&outcome) {
+                return Outcome::Unavailable("a batch that it was in ended without a word".into());
+            }
+            outcome
         };
         search(batch.len(), budget, run).await
     }

@@ -82,6 +82,12 @@ pub(crate) struct Run {
     /// Run this Envoy for every Gateway of the manifests.
     #[arg(long, value_name = "PATH", requires = "files")]
     pub(crate) envoy: Option<PathBuf>,
+    /// Have this Envoy judge all that would be sent before it is: `validation.level: Strict`. Give the build that proxies run.
+    #[arg(long, value_name = "ENVOY")]
+    pub(crate) strict_with: Option<PathBuf>,
+    /// The same with an Envoy in another container: where `portcullis judge` listens, unix:PATH.
+    #[arg(long, env = "PORTCULLIS_STRICT_SOCKET", value_name = "unix:PATH", conflicts_with = "strict_with", value_parser = unix_socket)]
+    pub(crate) strict_socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// How the log is written, to standard error.

@@ -31,6 +31,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
     logging::start(args.log_format, &args.log_level)?;
     let args = *args;
     let mut settings = args.settings.settings()?;
+    let judge = judge::judge_at(args.strict_with, args.strict_socket, &settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start a runtime")?;
     runtime.block_on(async {
         let (source, xds) = if args.files.is_empty() {
@@ -47,6 +48,7 @@ pub(crate) fn run(args: Box<cli::Run>) -> anyhow::Result<ExitCode> {
             metrics: args.metrics_address,
             settings,
             state: args.state,
+            judge,
             settling_timeout: args.settling_timeout,
             #[cfg(debug_assertions)]
             fail_at: args.fail_at,

@@ -11,11 +11,14 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use ir::{
     Settings,
-    settings::{Consent, ExtensionGrants, PortMapping, Trust},
+    settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable},
 };
 use serde_json::Value;
 
-use parse::{body, consent, extension_grants, file_or_none, namespace_or_none, ports, switch, trust, whole};
+use parse::{
+    body, consent, extension_grants, file_or_none, namespace_or_none, ports, switch, trust, validation_level,
+    when_unavailable, whole,
+};
 pub(crate) use parse::{duration, not_empty, positive_duration};
 
 /// What a setting is called, and what it is, as declared.
@@ -233,6 +236,15 @@ settings! {
     /// estimated from what was measured.
     capacity_max_bytes: u64 => capacity.max_bytes, "capacity.maxBytes", "PORTCULLIS_CAPACITY_MAX_BYTES", "BYTES",
         "805306368", whole(1..=u64::MAX);
+    /// Who judges what is sent before it is: the checks in process alone (`Standard`), or an Envoy too (`Strict`).
+    validation_level: ValidationLevel => validation.level, "validation.level", "PORTCULLIS_VALIDATION_LEVEL", "LEVEL",
+        "Standard", validation_level;
+    /// How long anything waits for Envoy's word.
+    validation_timeout: Duration => validation.timeout, "validation.timeout", "PORTCULLIS_VALIDATION_TIMEOUT", "DURATION",
+        "10s", positive_duration;
+    /// What becomes then of what no Envoy judges, though nobody is to blame who wrote it: it is sent (`Standard`), or waits (`Hold`).
+    validation_when_unavailable: WhenUnavailable => validation.when_unavailable, "validation.whenUnavailable",
+        "PORTCULLIS_VALIDATION_WHEN_UNAVAILABLE", "WHAT", "Standard", when_unavailable;
 }
 
 /// The highest value of a setting of 32 bits that has no bound of its own.

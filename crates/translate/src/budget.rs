@@ -114,7 +114,8 @@ pub(crate) fn charge(
     if costs.is_empty() {
         return Some(());
     }
-    let created = scope.get::<RouteHead>(chain.route())?.created;
+    // One that is gone and still served, until Envoy was asked about what comes after it, is younger than all.
+    let created = scope.get::<RouteHead>(chain.route()).map_or(i64::MAX, |head| head.created);
     let age = Age { created, name: chain.route().name.clone() };
     for served in attached.hostnames(listener) {
         let account = Account { listener: listener.clone(), hosts: Hosts::of(&served.hostname) };

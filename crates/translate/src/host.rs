@@ -26,31 +26,116 @@ use crate::{
     resolve::{ANYWHERE, EnvoyRoute, EnvoyRoutes, Policies, Priced, Resolved, resolved_at},
     tables::{
         attachment::{Attached, Attachment, ServedHostname},
-        capacity::Room,
-        host::{HostsOf, Placement, Rows, VirtualHost},
-        listener::{ListenerRow, PortHosts, PortListeners, ServedAt},
+        capacity::{AskedHost, Room},
+        host::{HostsOf, Offer, Placement, Rows, VirtualHost},
+        input::Strict,
+        listener::{ListenerRow, PortHosts, PortListeners, ServedAt, route_config},
         output::{ReferredEntry, ServedCluster},
         policy::{
             Lost, Overridden, Override, PolicyAt, PolicyPlace, Standing, Standings, UsedEntry, Why, Winner,
             WithoutPrefix,
         },
         replacement::{Replaced, ReplacedRule, ReplacedScope, ReplacedWide},
+        strict::{OfferedPart, PartId},
         tls::DialedBy,
     },
 };
 
 /// A rule and its root as they are where a listener serves it, found once for all that is made of them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     attached: Arc<Attached>,
     resolved: Arc<Resolved>,
+    /// How clients reach the listener, where that was judged with it; what stands in the tables otherwise.
+    at: Option<RouteAt>,
 }
 
 impl Placed {
+    /// As the objects have it.
     fn of(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
         let attached = scope.get::<Attachment>(key.0.top())?;
-        Some(Self { attached, resolved: resolved_at(scope, key)? })
+        Some(Self { attached, resolved: resolved_at(scope, key)?, at: None })
     }
+
+    /// As it is sent: as it was cleared, where Envoy is asked first.
+    fn sent(scope: &Scope<'_>, key: &(Chain, u32, ListenerId)) -> Option<Self> {
+        if scope.get::<Strict>(&()).is_some() {
+            return Some(Self::clone(&*scope.get::<Cleared>(key)?));
+        }
+        Self::of(scope, key)
+    }
+
+    /// The rule.
+    pub(crate) fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
+    /// Its Envoy routes as they were offered; of one that is large they are written for the caller alone.
+    pub(crate) fn offered_routes(&self) -> Cow<'_, [EnvoyRoute]> {
+        match (&self.resolved.routes, self.at) {
+            (EnvoyRoutes::Everywhere(routes), _) => Cow::Borrowed(routes),
+            (EnvoyRoutes::ByListener(unwritten), at) => {
+                Cow::Owned(unwritten.write(at.unwrap_or(ANYWHERE), &mut Vec::new()).into_vec())
+            }
+        }
+    }
+}
+
+tables! {
+    /// Rules as an Envoy has taken them, where a listener serves them.
+    Cleared: (Chain, u32, ListenerId) => Placed;
+    /// Has what was cleared be sent.
+    ClearedHosts: (Chain, u32, ListenerId) => ();
+}
+
+impl engine::Input for Cleared {}
+
+impl Table for Offer {
+    const NAME: &'static str = "Offer";
+    type Key = (Chain, u32, ListenerId);
+    type Value = Placed;
+}
+
+impl Derived for Offer {
+    /// With the parts that it needs, which are to be judged before.
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
+        let placed = Placed::of(scope, key)?;
+        let (scheme, port) = *scope.get::<ServedAt>(&key.2)?;
+        for part in parts(&placed.resolved) {
+            scope.demand::<OfferedPart>(part);
+        }
+        Some(Placed { at: Some(RouteAt { scheme, port }), ..placed })
+    }
+}
+
+/// What a rule needs besides its own Envoy routes.
+pub(crate) fn parts(resolved: &Resolved) -> impl Iterator<Item = PartId> {
+    resolved.clusters.iter().cloned().map(PartId::Cluster).chain(resolved.entries.iter().filter_map(PartId::of))
+}
+
+impl Derived for ClearedHosts {
+    fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
+        serve(scope, key)
+    }
+
+    /// What it claims must not fall to others.
+    fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<()> {
+        serve(scope, key)
+    }
+}
+
+/// Has a rule that was cleared be sent, with its hostnames.
+fn serve(scope: &Emitter<'_>, key: &(Chain, u32, ListenerId)) -> Option<()> {
+    let cleared = scope.get::<Cleared>(key)?;
+    let listener = &key.2;
+    // One that is not there any more serves nobody.
+    let config = route_config(scope, listener)?;
+    for ServedHostname { hostname, .. } in cleared.attached.hostnames(listener) {
+        scope.demand::<VirtualHost>((config.clone(), hostname.clone()));
+        scope.demand::<AskedHost>((listener.clone(), hostname.clone()));
+    }
+    scope.demand::<Placement>(key.clone());
+    Some(())
 }
 
 impl Table for Placement {
@@ -61,8 +146,8 @@ impl Table for Placement {
 
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
-        let placed = Placed::of(scope, key)?;
-        tell(scope, key, &placed, &weighed_at(scope, &placed.resolved, &key.2)?)?;
+        let placed = Placed::sent(scope, key)?;
+        tell(scope, key, &placed, &weighed_at(scope, &placed, &key.2)?)?;
         if let Some(policies) = &placed.resolved.policies {
             hold(scope, &placed.resolved, policies, key);
         }
@@ -71,7 +156,7 @@ impl Derived for Placement {
 
     /// What it is served as then takes as much.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<Placed> {
-        let placed = Placed::of(scope, key)?;
+        let placed = Placed::sent(scope, key)?;
         tell(scope, key, &placed, &closed_at(&placed.resolved))?;
         Some(placed)
     }
@@ -81,7 +166,7 @@ impl Derived for Placement {
 fn tell(
     scope: &Emitter<'_>,
     key: &(Chain, u32, ListenerId),
-    Placed { attached, resolved }: &Placed,
+    Placed { attached, resolved, .. }: &Placed,
     routes: &[EnvoyRoute],
 ) -> Option<()> {
     capacity::claim(scope, key, attached, resolved, routes);
@@ -94,14 +179,14 @@ impl Derived for Rows {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<()> {
         let (_, _, listener) = key;
         let placed = scope.get::<Placement>(key)?;
-        let Placed { attached, resolved } = &*placed;
-        let weighed = weighed_at(scope, resolved, listener)?;
+        let Placed { attached, resolved, .. } = &*placed;
+        let weighed = weighed_at(scope, &placed, listener)?;
         let costs = costs(&weighed);
         let overrun = capacity::overrun(scope, key);
         let room = |hostname: &Hostname| overrun.as_ref()?.room(key, hostname);
         let is_served = attached.hostnames(listener).iter().any(|served| room(&served.hostname).is_none());
         let weighs_less = matches!(&resolved.routes, EnvoyRoutes::ByListener(unwritten) if unwritten.is_large());
-        let routes = if is_served && weighs_less { routes_at(scope, resolved, listener)? } else { weighed };
+        let routes = if is_served && weighs_less { routes_at(scope, &placed, listener)? } else { weighed };
         let too_slow = |hostname: &Hostname| budget::is_too_slow(scope, key, hostname, &costs);
         spread(scope, key, &placed, &routes, room, too_slow);
         Some(())
@@ -132,7 +217,7 @@ fn costs(routes: &[EnvoyRoute]) -> Arc<[Arc<Cost>]> {
 fn spread(
     scope: &Emitter<'_>,
     (chain, rule, listener): &(Chain, u32, ListenerId),
-    Placed { attached, resolved }: &Placed,
+    Placed { attached, resolved, .. }: &Placed,
     routes: &[EnvoyRoute],
     room: impl Fn(&Hostname) -> Option<Room>,
     is_too_slow: impl Fn(&Hostname) -> Option<bool>,
@@ -187,26 +272,26 @@ fn send(scope: &Emitter<'_>, resolved: &Resolved, listener: &ListenerId) {
 }
 
 /// The Envoy routes of a rule where a listener serves it.
-fn routes_at<'a>(scope: &Scope<'_>, resolved: &'a Resolved, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
-    written_at(scope, resolved, listener, Priced::write)
+fn routes_at<'a>(scope: &Scope<'_>, placed: &'a Placed, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
+    written_at(scope, placed, listener, Priced::write)
 }
 
 /// The same as they weigh: of some nothing else is told.
-fn weighed_at<'a>(scope: &Scope<'_>, resolved: &'a Resolved, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
-    written_at(scope, resolved, listener, |unwritten, at, problems| unwritten.weighed().write(at, problems))
+fn weighed_at<'a>(scope: &Scope<'_>, placed: &'a Placed, listener: &ListenerId) -> Option<Cow<'a, [EnvoyRoute]>> {
+    written_at(scope, placed, listener, |unwritten, at, problems| unwritten.weighed().write(at, problems))
 }
 
 fn written_at<'a>(
     scope: &Scope<'_>,
-    resolved: &'a Resolved,
+    placed: &'a Placed,
     listener: &ListenerId,
     write: impl Fn(&Priced, RouteAt, &mut Vec<(u32, Problem)>) -> Box<[EnvoyRoute]>,
 ) -> Option<Cow<'a, [EnvoyRoute]>> {
-    Some(match &resolved.routes {
+    Some(match &placed.resolved.routes {
         EnvoyRoutes::Everywhere(routes) => Cow::Borrowed(routes),
         EnvoyRoutes::ByListener(unwritten) => {
-            let (scheme, port) = *scope.get::<ServedAt>(listener)?;
-            Cow::Owned(write(unwritten, RouteAt { scheme, port }, &mut Vec::new()).into_vec())
+            let now = || scope.get::<ServedAt>(listener).map(|at| RouteAt { scheme: at.0, port: at.1 });
+            Cow::Owned(write(unwritten, placed.at.or_else(now)?, &mut Vec::new()).into_vec())
         }
     })
 }

@@ -6,7 +6,7 @@
 mod delegation;
 mod listener;
 mod rule;
-mod sent;
+pub(crate) mod sent;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use engine::{Derived, Emitter, Scope};
 use envoy::{
     body::Body,
     bytes::{self, Alike, Hash, Host},
-    extensions,
+    extensions::{self, TokenJudges},
     resource::Encoded,
     secret::LoginSecret,
     slots::is_merged,
@@ -25,16 +25,18 @@ use crate::{
     extension::ExtensionRow,
     gateway::policy::DownstreamOf,
     login,
-    policy::wide::{BrokenGateway, BrokenListener, WideSlots, section, whole},
+    policy::wide::{BrokenGateway, BrokenListener, ListenerSlots, WideSlots, head_of, section, whole},
     tables::{
         backend::{AssignmentBytes, ClusterBytes, ClusterId},
         capacity::{AskedCluster, AskedTokens},
         gateway::GatewayRow,
         host::{HostsOf, WideAsked},
-        input::Config,
+        input::{ClearedPart, Config, RefusedListener, Strict},
         listener::{PortListener, PortListeners, ServedAt},
         output::{OutputId, Outputs, ReferredEntries, ReferredEntry, ServedCluster, ToldOf, Withheld},
+        policy::Target,
         replacement::{ReplacedScope, ReplacedWide},
+        strict::{Offered, OfferedPart, OfferedWide, Part, PartId, Wide, WideScope},
         tls::{DialedBy, NoRoom},
     },
     tls::Certificate,
@@ -48,7 +50,11 @@ impl Derived for Outputs {
                     scope.emit::<NoRoom>(gateway.clone(), cluster.clone(), policy);
                     return None;
                 }
-                scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+                if is_strict(scope) {
+                    cleared_cluster(scope, cluster)
+                } else {
+                    scope.get::<ClusterBytes>(cluster).map(|encoded| (*encoded).clone())
+                }
             }
             OutputId::Endpoints(_, cluster) => scope.get::<AssignmentBytes>(cluster).map(|encoded| (*encoded).clone()),
             OutputId::Secret(_, secret) => {
@@ -58,7 +64,9 @@ impl Derived for Outputs {
             OutputId::Authorities(_, bundle) => tls::secret(scope, bundle),
             OutputId::Login(gateway, extension, part) => login::secret(scope, gateway, extension, *part),
             OutputId::Extension(gateway, name) => Some(extension(scope, gateway, name)),
-            OutputId::Listener(gateway, port) => listener(scope, gateway, *port),
+            OutputId::Listener(gateway, port) => {
+                listener(scope, gateway, *port).filter(|encoded| !is_refused(scope, key, encoded))
+            }
             OutputId::RouteConfiguration(id) => Some(route_configuration(scope, id)),
         }?;
         if let Err(why) = encoded.readable() {
@@ -69,8 +77,72 @@ impl Derived for Outputs {
     }
 }
 
+/// Whether what is sent is what Envoy has taken.
+fn is_strict(scope: &Scope<'_>) -> bool {
+    scope.get::<Strict>(&()).is_some()
+}
+
+fn cleared_cluster(scope: &Scope<'_>, cluster: &ClusterId) -> Option<Encoded> {
+    match &*scope.get::<ClearedPart>(&PartId::Cluster(cluster.clone()))? {
+        Part::Cluster(encoded) => Some(encoded.clone()),
+        Part::Tokens(_) | Part::Rate => None,
+    }
+}
+
+/// Whether Envoy refuses a listener as it is.
+fn is_refused(scope: &Scope<'_>, id: &OutputId, encoded: &Encoded) -> bool {
+    let refused = || {
+        let key = id.resource();
+        scope.get::<RefusedListener>(&(key.gateway, key.name))
+    };
+    is_strict(scope) && refused().is_some_and(|refused| refused.0 == encoded.version)
+}
+
+/// Has a part be judged, where that is asked for.
+fn offer(scope: &Emitter<'_>, part: PartId) {
+    if is_strict(scope) {
+        scope.demand::<OfferedPart>(part);
+    }
+}
+
+impl Derived for OfferedPart {
+    fn compute(scope: &Emitter<'_>, part: &PartId) -> Option<Offered> {
+        Some(Offered(match part {
+            PartId::Cluster(cluster) => {
+                scope.get::<ClusterBytes>(cluster).map(|encoded| Part::Cluster((*encoded).clone()))
+            }
+            PartId::Entry(ExtensionEntry::Tokens(id)) => token_judges(scope, id).map(Part::Tokens),
+            PartId::Entry(_) => Some(Part::Rate),
+        }))
+    }
+}
+
+impl Derived for OfferedWide {
+    fn compute(scope: &Emitter<'_>, listener: &ListenerId) -> Option<Wide> {
+        let slots_of = |target: &Target| scope.get::<WideSlots>(target);
+        let of_listener = scope.get::<ListenerSlots>(listener);
+        let (gateway, own) = (whole(&listener.gateway), section(listener));
+        let all = [(gateway.clone(), slots_of(&gateway)), (own.clone(), slots_of(&own)), (own, of_listener)];
+        let scopes = all.into_iter().filter_map(|(target, slots)| Some(wide_scope(target, &slots?)));
+        let broken =
+            scope.get::<BrokenGateway>(&listener.gateway).is_some() || scope.get::<BrokenListener>(listener).is_some();
+        Some(Wide { broken, scopes: scopes.collect() })
+    }
+}
+
+/// What slots of a Gateway or a listener come to, alone.
+fn wide_scope(target: Target, slots: &[Slot]) -> WideScope {
+    let head = head_of(slots);
+    let asked = slots.iter().flat_map(|slot| slot.asks.iter()).map(|asked| PartId::Cluster(asked.into()));
+    let entries = slots.iter().filter_map(|slot| slot.entry.as_ref()).filter_map(PartId::of);
+    WideScope { target, head, parts: asked.chain(entries).collect() }
+}
+
 impl Derived for ReferredEntry {
     fn compute(scope: &Emitter<'_>, (gateway, entry): &Self::Key) -> Option<()> {
+        if let Some(part) = PartId::of(entry) {
+            offer(scope, part);
+        }
         if let ExtensionEntry::Login(extension) = entry {
             for part in LoginSecret::ALL {
                 scope.demand::<Outputs>(OutputId::Login(gateway.clone(), extension.clone(), part));
@@ -100,12 +172,21 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
     let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name));
-    let judges = |id: &NsName| {
-        // One that is broken is left out, so that what refers to it is refused and all others keep what is theirs.
-        let judged = scope.attempt(|| scope.get::<ExtensionRow>(id)).ok().flatten()?;
-        judged.extension.as_ref().ok()?.provider.token_judges().cloned()
+    let judges = |id: &NsName| match is_strict(scope) {
+        true => match &*scope.get::<ClearedPart>(&PartId::Entry(ExtensionEntry::Tokens(id.clone())))? {
+            Part::Tokens(judges) => Some(judges.clone()),
+            Part::Cluster(_) | Part::Rate => None,
+        },
+        false => token_judges(scope, id),
     };
     extensions::extension(name, own, judges, 0)
+}
+
+/// Whose tokens are taken by the word of a GatewayExtension. One that is broken is left out, so that what refers to it is refused
+/// and all others keep what is theirs.
+fn token_judges(scope: &Scope<'_>, id: &NsName) -> Option<TokenJudges> {
+    let judged = scope.attempt(|| scope.get::<ExtensionRow>(id)).ok().flatten()?;
+    judged.extension.as_ref().ok()?.provider.token_judges().cloned()
 }
 
 fn listener(scope: &Scope<'_>, gateway: &NsName, port: Port) -> Option<Encoded> {
@@ -208,6 +289,9 @@ impl Derived for WideAsked {
                 scope.demand::<ServedCluster>(cluster);
             }
             for entry in slots.iter().filter_map(|slot| slot.entry.as_ref()) {
+                if let Some(part) = PartId::of(entry) {
+                    offer(scope, part);
+                }
                 let gateway = || listener.gateway.clone();
                 match entry {
                     ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id) => {
@@ -264,6 +348,7 @@ impl Derived for ServedCluster {
 }
 
 fn serve(scope: &Emitter<'_>, (gateway, cluster): &(NsName, ClusterId)) {
+    offer(scope, PartId::Cluster(cluster.clone()));
     scope.demand::<Outputs>(OutputId::Cluster(gateway.clone(), cluster.clone()));
     scope.demand::<Outputs>(OutputId::Endpoints(gateway.clone(), cluster.clone()));
 }

@@ -318,6 +318,11 @@ impl Translator {
         &self.engine
     }
 
+    /// The tables, for what waits for Envoy's word.
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
     /// What the tables hold and cost, as text.
     pub fn engine_report(&self) -> String {
         let mut report = format!("{:<20} {:<8} {:>9} {:>9} {:>12}\n", "table", "kind", "rows", "computed", "in total");

@@ -35,6 +35,10 @@ pub enum Event {
     Proxy(xds::Event),
     /// Time to look whether ports can be bound that could not.
     RecheckPorts,
+    /// More is known of what was to be judged.
+    Judged,
+    /// Time to look at what waits for Envoy's word.
+    RecheckWaiting,
     /// A question.
     Ask(Question),
 }
@@ -49,7 +53,7 @@ impl Event {
             Self::Quarantine(_) => Some(("records", 1)),
             Self::Applied(_) => Some(("deployer", 1)),
             Self::Proxy(_) => Some(("xds", 1)),
-            Self::RecheckPorts | Self::RetryQuarantined | Self::Ask(_) => None,
+            Self::RecheckPorts | Self::RetryQuarantined | Self::Judged | Self::RecheckWaiting | Self::Ask(_) => None,
         }
     }
 }
@@ -83,6 +87,8 @@ pub struct View<'a> {
     pub file_problems: &'a [FileProblem],
     /// Why it is not known which objects are set aside, if it is not.
     pub unreadable_records: Option<&'a str>,
+    /// What is to be known of what waits for Envoy's word, a line each; empty where nobody is asked.
+    pub waiting: String,
     /// The cluster, where that is the source.
     pub cluster: Option<&'a ClusterSource>,
 }

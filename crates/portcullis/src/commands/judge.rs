@@ -7,8 +7,14 @@ use std::{
 };
 
 use anyhow::Context;
-use controller::strict::{self, Judged};
-use ir::settings::Edge;
+use controller::{
+    run::JudgeAt,
+    strict::{self, Judged},
+};
+use ir::{
+    Settings,
+    settings::{Edge, ValidationLevel},
+};
 use judge::{Judge, Launch, Runner, Way, agent, confine};
 use translate::Translator;
 
@@ -47,6 +53,26 @@ pub(crate) fn validate(translator: &mut Translator, envoy: PathBuf, edge: &Edge)
     let runner = Runner::start(launch(envoy, None)?).context("--strict-with")?;
     let judge = Judge::new(Way::Here(runner), edge);
     Ok(runtime.block_on(strict::validate(translator, &judge)))
+}
+
+/// Where what `run` sends is judged, if anywhere.
+pub(crate) fn judge_at(
+    envoy: Option<PathBuf>,
+    socket: Option<PathBuf>,
+    settings: &Settings,
+) -> anyhow::Result<Option<JudgeAt>> {
+    Ok(match (envoy, socket) {
+        (Some(envoy), _) => Some(JudgeAt::Here(launch(envoy, None)?)),
+        (None, Some(socket)) => Some(JudgeAt::There(socket)),
+        (None, None) => {
+            let is_strict = settings.validation.level == ValidationLevel::Strict;
+            anyhow::ensure!(
+                !is_strict,
+                "validation.level is Strict, and nobody is named who judges: give --strict-with or --strict-socket"
+            );
+            None
+        }
+    })
 }
 
 fn launch(envoy: PathBuf, folder: Option<PathBuf>) -> anyhow::Result<Launch> {

@@ -5,7 +5,7 @@ use std::{fs, panic, path::Path, thread, time::Duration};
 
 use anyhow::Context;
 use controller::files::yaml::{self, Places, Position};
-use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust};
+use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable};
 use serde_json::{Map, Value};
 
 use super::{SETTINGS, SettingsArgs};
@@ -140,7 +140,8 @@ macro_rules! scalars {
 }
 
 scalars! {
-    u16: false, u32: false, u64: false, bool: false, String: true, Duration: true, PortMapping: true, Consent: true, ExtensionGrants: true, Trust: true
+    u16: false, u32: false, u64: false, bool: false, String: true, Duration: true, PortMapping: true, Consent: true, ExtensionGrants: true, Trust: true, ValidationLevel: true,
+    WhenUnavailable: true
 }
 
 /// Reads the value of a setting with the parser that flags have.

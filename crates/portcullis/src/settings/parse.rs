@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust};
+use ir::settings::{Consent, ExtensionGrants, PortMapping, Trust, ValidationLevel, WhenUnavailable};
 
 /// The longest body of a direct response that Envoy takes, in bytes.
 const MAX_BODY: usize = 4096;
@@ -93,5 +93,23 @@ pub(super) fn trust(text: &str) -> Result<Trust, String> {
         "Unrestricted" | "unrestricted" => Ok(Trust::Unrestricted),
         "ClassOnly" | "class-only" => Ok(Trust::ClassOnly),
         _ => Err("must be Restricted, Unrestricted or ClassOnly".to_owned()),
+    }
+}
+
+/// Who judges what is sent, in any case of letters.
+pub(super) fn validation_level(text: &str) -> Result<ValidationLevel, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "standard" => Ok(ValidationLevel::Standard),
+        "strict" => Ok(ValidationLevel::Strict),
+        _ => Err("must be Standard or Strict".to_owned()),
+    }
+}
+
+/// What becomes of what nobody judges, in any case of letters.
+pub(super) fn when_unavailable(text: &str) -> Result<WhenUnavailable, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "standard" => Ok(WhenUnavailable::Standard),
+        "hold" => Ok(WhenUnavailable::Hold),
+        _ => Err("must be Standard or Hold".to_owned()),
     }
 }

@@ -78,6 +78,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("gatewayParameters.trust", "ClassOnly"),
     ("regex.maxTime", "20ms"),
     ("capacity.maxBytes", "1000000000"),
+    ("validation.level", "strict"),
+    ("validation.timeout", "1s"),
+    ("validation.whenUnavailable", "hold"),
 ];
 
 #[test]

@@ -16,8 +16,8 @@ use crate::tables::{
     delegation::{
         Candidate, Delegating, Delegation, Excess, Growth, OverShare, Selection, Selections, ServedChain, Serving,
     },
-    host::Placement,
-    input::Config,
+    host::{Offer, Placement},
+    input::{Config, Strict},
     policy::PolicyAt,
     route::RouteHead,
 };
@@ -131,9 +131,15 @@ fn serving(scope: &Scope<'_>, chain: &Chain) -> Option<Serving> {
 
 /// Has the rules of a route served wherever its root is.
 fn place(scope: &Emitter<'_>, chain: &Chain, route: &Head, attached: &Attached) {
+    let is_strict = scope.get::<Strict>(&()).is_some();
     for (_, rule) in route.rules.iter().zip(0..) {
         for listener in &attached.served {
-            scope.demand::<Placement>((chain.clone(), rule, listener.clone()));
+            let key = (chain.clone(), rule, listener.clone());
+            if is_strict {
+                scope.demand::<Offer>(key);
+            } else {
+                scope.demand::<Placement>(key);
+            }
         }
     }
 }

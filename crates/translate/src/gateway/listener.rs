@@ -13,11 +13,12 @@ use crate::{
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
         host::{VirtualHost, WideAsked},
-        input::UnusablePorts,
+        input::{Strict, UnusablePorts},
         listener::{
             Bucket, ListenerIndex, ListenerRow, ListenerState, ListenerSummary, PortHosts, PortListener, PortListeners,
         },
         output::{OutputId, Outputs, ToldOf},
+        strict::OfferedWide,
     },
     tls::CertificateState,
 };
@@ -92,6 +93,9 @@ fn serve(scope: &Emitter<'_>, key: &ListenerId, summary: &Arc<ListenerSummary>, 
     let gateway = &key.gateway;
     scope.demand::<VirtualHost>((config.clone(), summary.hostname.clone()));
     scope.demand::<WideAsked>(key.clone());
+    if scope.get::<Strict>(&()).is_some() {
+        scope.demand::<OfferedWide>(key.clone());
+    }
     scope.demand::<Outputs>(OutputId::RouteConfiguration(config));
     for name in envoy::extensions::NAMES {
         scope.demand::<Outputs>(OutputId::Extension(gateway.clone(), name));

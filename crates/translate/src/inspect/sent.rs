@@ -4,10 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Kind as ObjectKind, ObjectId};
 use envoy::{
+    bytes::Row,
     judged::{self, Fragment, Kind},
     resource::Encoded,
 };
-use ir::{Chain, Hostname, ListenerId, NsName, RouteId, matching::Precedence, rule::ExtensionEntry};
+use ir::{
+    Chain, Hostname, ListenerId, NsName, RouteId,
+    matching::{Origin, Precedence},
+    rule::ExtensionEntry,
+};
 
 use super::{EnvoyRoutes, Inspector};
 use crate::{
@@ -60,19 +65,7 @@ impl Inspector<'_> {
             let routes: EnvoyRoutes = self.envoy_routes(&listener, &hostname);
             let rows = routes.iter().map(|(place, row)| {
                 let served = self.served(place, &listener);
-                let asks = served.as_deref().map_or_else(Arc::default, asked);
-                let is_shared = served.is_some_and(|rule| is_shared(&rule, place.via()));
-                let fragment = Fragment { kind: Kind::Row, bytes: row.bytes.clone(), hash: row.hash, asks };
-                let field =
-                    place.origin().map(|origin| format!("spec.rules[{}].matches[{}]", origin.rule, origin.matching));
-                let route = place.via().route();
-                Sent {
-                    fragment,
-                    object: object_of(route),
-                    field: field.unwrap_or_default(),
-                    route: Some(route.clone()),
-                    is_shared,
-                }
+                of_row(place.via(), place.origin(), row, served.as_deref())
             });
             rows.collect::<Vec<_>>()
         })
@@ -81,6 +74,26 @@ impl Inspector<'_> {
     fn served(self, place: &Precedence, listener: &ListenerId) -> Option<Arc<Resolved>> {
         served_at(self.engine, &(place.via().clone(), place.origin()?.rule, listener.clone()))
     }
+}
+
+/// An Envoy route of a rule where it is served; `origin` tells which match it is of.
+pub(crate) fn of_row(chain: &Chain, origin: Option<Origin>, row: &Row, rule: Option<&Resolved>) -> Sent {
+    let asks = rule.map_or_else(Arc::default, asked);
+    let field = origin.map(|origin| format!("spec.rules[{}].matches[{}]", origin.rule, origin.matching));
+    let route = chain.route();
+    Sent {
+        fragment: Fragment { kind: Kind::Row, bytes: row.bytes.clone(), hash: row.hash, asks },
+        object: object_of(route),
+        field: field.unwrap_or_default(),
+        route: Some(route.clone()),
+        is_shared: rule.is_some_and(|rule| is_shared(rule, chain)),
+    }
+}
+
+/// A whole message, of this object.
+pub(crate) fn of_message(kind: Kind, encoded: &Encoded, object: ObjectId, asks: Arc<[Arc<str>]>) -> Sent {
+    let fragment = Fragment { kind, hash: encoded.version, bytes: encoded.body.to_bytes(), asks };
+    Sent { fragment, object, field: String::new(), route: None, is_shared: false }
 }
 
 /// The clusters without which Envoy refuses a row: it looks for whoever gives out tokens where people log in.
@@ -124,7 +137,7 @@ fn resource(id: &OutputId, encoded: &Encoded) -> Vec<Sent> {
 }
 
 /// Whose a cluster is.
-fn owner(cluster: &ClusterId) -> ObjectId {
+pub(crate) fn owner(cluster: &ClusterId) -> ObjectId {
     match (cluster.to(), cluster) {
         (Some(to), _) => config::object(&to),
         (None, ClusterId::Rule(chain, _)) => object_of(chain.route()),

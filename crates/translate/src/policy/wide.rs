@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use api::{Kind, ObjectId};
 use engine::{Derived, Emitter, Lookup, Scope};
-use envoy::slots::is_merged;
+use envoy::{bytes, resource::Encoded, slots::is_merged};
 use ir::{ListenerId, NsName, Reason, delegation::Priority, rule::Slot};
 use units::{AnyUnit, Deep};
 
@@ -29,7 +29,7 @@ use crate::{
     route::annotations,
     tables::{
         gateway::{Fault, GatewayRow},
-        input::Gateways,
+        input::{Gateways, RefusedWide},
         policy::{
             Lost, Overridden, PoliciesOf, Policy, PolicyAt, PolicyPlace, PolicyRow, Standing, Standings, Target, Word,
         },
@@ -110,6 +110,17 @@ fn broken(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
     Some(Fault::new(reason, message))
 }
 
+/// Why what policies of a Gateway or of a listener say in slots cannot be sent, where an Envoy refuses it.
+fn refused(scope: &Scope<'_>, target: &Target, reason: Reason) -> Option<Fault> {
+    let words = scope.get::<RefusedWide>(target)?;
+    Some(Fault::new(reason, format!("what policies say here is not served, so everything answers 500: {words}")))
+}
+
+/// A route configuration with nothing but slots.
+pub(crate) fn head_of(slots: &[Slot]) -> Encoded {
+    bytes::route_configuration("wide", slots, [])
+}
+
 /// What sound policies of a listener and of its Gateway come to together that cannot be served.
 fn excess(scope: &Scope<'_>, target: &Target) -> Option<Broken> {
     let levels: Vec<_> = levels(scope, target).collect();
@@ -122,6 +133,7 @@ fn excess(scope: &Scope<'_>, target: &Target) -> Option<Broken> {
 impl Lookup for BrokenGateway {
     fn compute(scope: &Scope<'_>, gateway: &NsName) -> Option<Fault> {
         broken(scope, &whole(gateway), Reason::GatewayReplaced)
+            .or_else(|| refused(scope, &whole(gateway), Reason::GatewayReplaced))
     }
 
     /// Nobody knows what its policies say, so that everything answers by itself.
@@ -133,6 +145,7 @@ impl Lookup for BrokenGateway {
 impl Lookup for BrokenListener {
     fn compute(scope: &Scope<'_>, listener: &ListenerId) -> Option<Fault> {
         broken(scope, &section(listener), Reason::ListenerReplaced)
+            .or_else(|| refused(scope, &section(listener), Reason::ListenerReplaced))
     }
 
     fn poisoned(_: &Scope<'_>, _: &ListenerId, _: &engine::Fault) -> Option<Fault> {

@@ -20,7 +20,14 @@ use crate::{
         rule::{Effective, effective},
         wide::{SlotWordAt, WideAuth, section},
     },
-    tables::{attachment::Attachment, policy::Target, terms::Terms},
+    tables::{
+        attachment::Attachment,
+        backend::ClusterId,
+        input::{RefusedPart, Strict},
+        policy::Target,
+        strict::PartId,
+        terms::Terms,
+    },
     target::key_of,
 };
 
@@ -83,7 +90,8 @@ impl<'a, 'b> Resolution<'a, 'b> {
     /// The rule as it is served; `handling` is how its text has requests handled, or why it cannot.
     pub(super) fn resolve(mut self, handling: Result<&Handling, &Problem>) -> Resolved {
         let answered = handling.map_err(Problem::clone).and_then(|handling| self.answered_by(handling));
-        self.finish(answered)
+        let refused = answered.is_ok().then(|| self.refused()).flatten();
+        self.finish(refused.map_or(answered, Err))
     }
 
     /// Finds out who answers the requests and, if it is the rule, how; or why a direct response stands in its place.
@@ -123,6 +131,19 @@ impl<'a, 'b> Resolution<'a, 'b> {
         session::place(&mut rule, &self.unwritten.matches);
         (self.unwritten.rule, self.unwritten.states) = (rule, states);
         Ok(AnsweredBy::Rule)
+    }
+
+    /// Why the rule cannot be served, if Envoy refuses what it needs besides its own routes.
+    ///
+    /// A cluster that is made from the rule itself goes with it, and is left out alone.
+    fn refused(&self) -> Option<Problem> {
+        self.scope.get::<Strict>(&())?;
+        let clusters = self.resolver.clusters.iter().filter(|cluster| !matches!(cluster, ClusterId::Rule(..)));
+        let entries = self.unwritten.rule.slots.iter().filter_map(|slot| slot.entry.as_ref());
+        let mut parts = clusters.cloned().map(PartId::Cluster).chain(entries.filter_map(PartId::of));
+        let refused = parts.find_map(|part| self.scope.get::<RefusedPart>(&part))?;
+        let words = refused.told(self.placed.key.0.route());
+        Some(Problem::new(Severity::Replaced, Reason::UnsupportedValue, &self.placed.field, words))
     }
 
     /// Whether the rule names backends that those above it do not allow, which is told.

@@ -15,7 +15,7 @@ use crate::{
     policy::wide::{BrokenGateway, BrokenListener},
     tables::{
         gateway::{Fault, GatewayModel, GatewayRow, ListenerModel},
-        input::{Classes, Gateways, Nacks},
+        input::{Classes, Gateways, JudgeUnavailable, Nacks, RefusedListener, Strict},
         listener::{ListenerRow, ListenerState},
         output::Withheld,
         tls::NoRoom,
@@ -67,6 +67,8 @@ struct Gateway<'a> {
     unsent: Option<String>,
     /// Why its proxies may not send to backends.
     no_room: Option<Problem>,
+    /// Why no Envoy can be asked before anything is sent, where one shall be.
+    unjudged: Option<Arc<str>>,
 }
 
 impl<'a> Gateway<'a> {
@@ -79,7 +81,12 @@ impl<'a> Gateway<'a> {
             listeners: listeners.collect(),
             infrastructure: Infrastructure::read(scope, key, model),
             replaced: scope.get::<BrokenGateway>(key),
-            unsent: scope.get::<Nacks>(key).map(|words| String::clone(&words)).or_else(|| withheld(scope, key)),
+            unsent: scope
+                .get::<Nacks>(key)
+                .map(|words| String::clone(&words))
+                .or_else(|| withheld(scope, key))
+                .or_else(|| refused(scope, key, model)),
+            unjudged: unjudged(scope),
             no_room: no_room(scope, key),
         }
     }
@@ -108,6 +115,9 @@ impl<'a> Gateway<'a> {
         if let Some(Fault { reason, field, message }) = self.model.refused.as_ref().or(infrastructure) {
             problems.push(Problem::new(Severity::Refused, *reason, field, message));
         }
+        if let Some(why) = &self.unjudged {
+            problems.push(Problem::new(Severity::Warning, Reason::JudgeUnavailable, "", &**why));
+        }
         if let (None, Some(words)) = (&self.model.refused, &self.unsent) {
             problems.push(Problem::new(Severity::Refused, Reason::Invalid, "", words));
         }
@@ -119,6 +129,9 @@ impl<'a> Gateway<'a> {
         self.accepted(&mut conditions);
         self.programmed(&mut conditions);
         self.resolved_refs(&mut conditions);
+        if let Some(why) = &self.unjudged {
+            conditions.no("portcullis.dev/Validation", Reason::JudgeUnavailable, &**why);
+        }
         conditions.list
     }
 
@@ -170,6 +183,22 @@ impl<'a> Gateway<'a> {
             conditions.no("ResolvedRefs", Reason::ListenersNotResolved, listed(&unresolved));
         }
     }
+}
+
+/// Why no Envoy can be asked before anything is sent, where one shall be.
+fn unjudged(scope: &Scope<'_>) -> Option<Arc<str>> {
+    scope.get::<Strict>(&())?;
+    scope.get::<JudgeUnavailable>(&()).map(|why| (*why).clone())
+}
+
+/// Why a listener is not sent, if an Envoy refuses it.
+fn refused(scope: &Scope<'_>, key: &NsName, model: &GatewayModel) -> Option<String> {
+    scope.get::<Strict>(&())?;
+    model.listeners.iter().find_map(|listener| {
+        let name = format!("listener/{}", listener.port).into();
+        let refused = scope.get::<RefusedListener>(&(key.clone(), name))?;
+        Some(format!("port {} is not served: {}", listener.port, refused.1))
+    })
 }
 
 /// Resources that are kept from its proxies, in words; none if all are sent.

@@ -25,7 +25,7 @@ use crate::{
         attachment::{Attachment, Unacceptable},
         delegation::Places,
         gateway::Fault,
-        input::Config,
+        input::{Config, Strict, Waiting},
         route::{RouteGeneration, RouteHead},
     },
 };
@@ -46,6 +46,8 @@ pub(crate) struct RouteReport {
     parents: Box<[Parent]>,
     /// Problems of a route without a parent of ours.
     elsewhere: Option<Arc<RouteProblems>>,
+    /// That it waits for Envoy's word, if so.
+    waits: Option<Arc<str>>,
 }
 
 /// A parent as the route names it, or could.
@@ -90,7 +92,9 @@ impl Derived for RouteStatus {
         }
         let generation = *scope.get::<RouteGeneration>(key)?;
         let controller_name = scope.get::<Config>(&())?.controller_name.clone();
-        Some(RouteReport { generation, controller_name, parents, elsewhere })
+        let is_strict = scope.get::<Strict>(&()).is_some();
+        let waits = is_strict.then(|| scope.get::<Waiting>(key)).flatten().map(|words| (*words).clone());
+        Some(RouteReport { generation, controller_name, parents, elsewhere, waits })
     }
 }
 
@@ -106,7 +110,7 @@ impl RouteReport {
         let parents = self.parents.iter().map(|parent| RouteParentStatus {
             parent_ref: parent.reference.clone(),
             controller_name: self.controller_name.clone(),
-            conditions: parent.conditions(self.generation),
+            conditions: parent.conditions(self.generation, self.waits.as_deref()),
         });
         self.has_status().then(|| Status { parents: parents.collect() })
     }
@@ -133,6 +137,9 @@ impl Report for RouteReport {
         let all = at_parents.chain(&self.elsewhere).flat_map(|problems| problems.iter());
         let mut problems: Vec<_> = all.filter(|problem| seen.insert(*problem)).cloned().collect();
         let detached = self.parents.iter().filter_map(|parent| parent.detached.as_ref());
+        problems.extend(
+            self.waits.iter().map(|waits| Problem::new(Severity::Warning, Reason::ValidationPending, "", &**waits)),
+        );
         problems
             .extend(detached.map(|fault| Problem::new(Severity::Refused, fault.reason, &fault.field, &fault.message)));
         problems
@@ -140,7 +147,7 @@ impl Report for RouteReport {
 }
 
 impl Parent {
-    fn conditions(&self, generation: i64) -> Vec<Condition> {
+    fn conditions(&self, generation: i64, waits: Option<&str>) -> Vec<Condition> {
         let none = RouteProblems::default();
         let problems = self.problems.as_deref().unwrap_or(&none);
         let mut conditions = Conditions::new(generation);
@@ -150,7 +157,7 @@ impl Parent {
             None => conditions.yes("ResolvedRefs", Reason::ResolvedRefs, "all references resolve"),
         }
         self.partially_invalid(problems, &mut conditions);
-        self.programmed(problems, &mut conditions);
+        self.programmed(problems, waits, &mut conditions);
         conditions.list
     }
 
@@ -178,7 +185,10 @@ impl Parent {
         }
     }
 
-    fn programmed(&self, problems: &RouteProblems, conditions: &mut Conditions) {
+    fn programmed(&self, problems: &RouteProblems, waits: Option<&str>, conditions: &mut Conditions) {
+        if let (Some(waits), None) = (waits, &self.detached) {
+            return conditions.no("kgateway.dev/Programmed", Reason::ValidationPending, waits);
+        }
         let unprogrammed: Vec<_> = problems.faults.iter().chain(&problems.empty).collect();
         if !unprogrammed.is_empty() && self.detached.is_none() {
             let reason = if problems.replaced { Reason::RouteRuleReplaced } else { Reason::RouteRuleDropped };

@@ -8,6 +8,9 @@ use ir::{Chain, Hostname, ListenerId, RouteConfigId};
 /// declared with it.
 pub(crate) struct Placement;
 
+/// A rule where a listener would serve it, which waits for Envoy's word; like [`Placement`], it is declared with what it holds.
+pub(crate) struct Offer;
+
 tables! {
     /// Puts a rule's routes where a listener serves them, once it is known whether there is room.
     Rows: (Chain, u32, ListenerId) => ();

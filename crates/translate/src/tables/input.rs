@@ -37,7 +37,8 @@ macro_rules! others {
     };
 }
 
-fn copy<T: Input<Value: Clone>>(engine: &mut Engine, before: &Engine) {
+/// Writes a table as it is in `before`.
+pub(crate) fn copy<T: Input<Value: Clone>>(engine: &mut Engine, before: &Engine) {
     for (key, value) in before.rows::<T>() {
         engine.set::<T>(key, Some((*value).clone()));
     }
@@ -58,6 +59,20 @@ others! {
     UnusablePorts: Port => String;
     /// The Envoy routes of a route that an Envoy refuses.
     RefusedRows: RouteId => super::replacement::RefusedRows;
+    /// Whether what is sent is what was cleared. Absent where Envoy is not asked before.
+    Strict: () => ();
+    /// Parts as an Envoy has taken them.
+    ClearedPart: super::strict::PartId => super::strict::Part;
+    /// Parts that an Envoy refuses.
+    RefusedPart: super::strict::PartId => super::strict::RefusedPartWords;
+    /// Listeners that an Envoy refuses: what they are, and why.
+    RefusedListener: (NsName, Arc<str>) => (envoy::bytes::Hash, super::strict::Words);
+    /// Routes that wait for Envoy's word for longer than it takes to notice.
+    Waiting: RouteId => super::strict::Words;
+    /// Why no Envoy can be asked; absent while one can.
+    JudgeUnavailable: () => super::strict::Words;
+    /// Gateways and listeners of which an Envoy refuses what policies say there in slots.
+    RefusedWide: super::policy::Target => super::strict::Words;
     /// How many entries a status has that other controllers wrote.
     ForeignAncestors: ObjectId => usize;
     /// Kinds that nobody can write, since their CRD is not there.

@@ -71,6 +71,21 @@ impl RefusedRows {
         self.0.get(&row.hash)
     }
 
+    /// Takes one out.
+    pub fn remove(&mut self, hash: &Hash) {
+        self.0.remove(hash);
+    }
+
+    /// Whether this one is refused.
+    pub fn contains(&self, hash: &Hash) -> bool {
+        self.0.contains_key(hash)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

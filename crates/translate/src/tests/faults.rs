@@ -270,7 +270,10 @@ fn a_row_that_panics_opens_nothing_harms_no_bystander_and_heals() {
     );
     let tables = world.translator.engine().stats();
     let computed = tables.iter().filter(|table| matches!(table.kind, engine::Kind::Lookup | engine::Kind::Derived));
-    let untried: Vec<_> = computed.map(|table| table.name).filter(|name| !tried.contains(name)).collect();
+    // These have rows where Envoy is asked first: `super::strict` tries them.
+    let of_strict = ["Offer", "ClearedHosts", "OfferedPart", "OfferedWide"];
+    let names = computed.map(|table| table.name).filter(|name| !of_strict.contains(name));
+    let untried: Vec<_> = names.filter(|name| !tried.contains(name)).collect();
     assert_eq!(untried, Vec::<&str>::new(), "no row of these tables was tried");
 }
 

@@ -11,15 +11,18 @@ use serde_json::{Value, json};
 use super::{Change, Translator, reports, tables};
 use crate::{
     gateway::Served,
+    host::Cleared,
     internal,
     status::Report,
     tables::{
         gateway::GatewayRow,
+        host::Offer,
         input::{self, Config, Shared},
         output::Outputs,
         policy::InvalidPolicies,
         proxies::ProxiesOf,
         replacement::{Replaced, ReplacedWide},
+        strict::{OfferedPart, OfferedWide},
     },
 };
 
@@ -170,6 +173,10 @@ impl Translator {
     pub fn anew(&mut self, otherwise: &BTreeMap<ObjectId, Option<Shared>>) -> Self {
         let mut engine = tables::all();
         input::copy_others(&mut engine, &self.engine);
+        input::copy::<Cleared>(&mut engine, &self.engine);
+        engine.resume::<Offer>(&self.engine);
+        engine.resume::<OfferedPart>(&self.engine);
+        engine.resume::<OfferedWide>(&self.engine);
         engine.resume::<Outputs>(&self.engine);
         engine.resume::<Served>(&self.engine);
         engine.resume::<ProxiesOf>(&self.engine);

@@ -25,7 +25,7 @@ use crate::{
         port::PortRival,
     },
     grant::{GrantRow, GrantsBetween, Permitted},
-    host::{Owner, RoutesAt},
+    host::{Cleared, ClearedHosts, Owner, RoutesAt},
     policy::{
         rule::{HandedDown, RulePolicies},
         secrets::{CredentialSlots, SecretLabels, SecretsLabelled},
@@ -50,7 +50,7 @@ use crate::{
             TruncatedStatus,
         },
         gateway::{GatewayRow, NameClaims, NameRival, Named, PortClaims},
-        host::{HostsOf, Placement, Rows, VirtualHost, WideAsked},
+        host::{HostsOf, Offer, Placement, Rows, VirtualHost, WideAsked},
         input::{
             self, BackendConfigPolicies, BackendTlsPolicies, Backends, Classes, DelegationPolicies, DirectResponses,
             Extensions, Gateways, Grants, ListenerPolicies, ObjectTable, RewritePolicies, Routes, Secrets, Services,
@@ -66,6 +66,7 @@ use crate::{
         proxies::{OurClasses, ProxiesOf},
         replacement::{Replaced, ReplacedWide},
         route::{RouteGeneration, RouteHead, RouteRule},
+        strict::{OfferedPart, OfferedWide},
         tls::{BackendTls, BundleState, DialedBy, Dialing, NoRoom, TlsAncestors, TlsPolicyRow, TlsTargeting},
     },
     tls::{Certificate, CertificateState},
@@ -208,6 +209,10 @@ pub(super) fn all() -> Engine {
         .derived_for_each::<Unacceptable, Routes>(same)
         .group::<AttachedRoutes>()
         .lookup::<ServedAt>()
+        .derived::<Offer>()
+        .track::<Offer>()
+        .input::<Cleared>()
+        .derived_for_each::<ClearedHosts, Cleared>(same)
         .derived::<AskedHost>()
         .group::<HostsAsked>()
         .group::<Below>()
@@ -265,6 +270,10 @@ pub(super) fn all() -> Engine {
         .lookup::<TlsAncestors>()
         .lookup::<ClusterBytes>()
         .lookup::<AssignmentBytes>()
+        .derived::<OfferedPart>()
+        .track::<OfferedPart>()
+        .derived::<OfferedWide>()
+        .track::<OfferedWide>()
         .derived::<Outputs>()
         .track::<Outputs>()
         .group::<Withheld>()

@@ -1,0 +1,270 @@
+//! Envoy's word before anything is sent.
+//!
+//! The engine never waits: what nobody has judged stays as it was, and verdicts come as an event.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use envoy::{
+    judged::{Fragment, Kind},
+    resource::{Encoded, ResourceKey},
+};
+use ir::{NsName, settings::WhenUnavailable};
+use judge::{Budget, How, Job, Judge, Verdict};
+use tokio::{sync::Notify, time::timeout};
+use translate::{
+    Translator,
+    inspect::Sent,
+    strict::{Bounds, Gate, Word},
+};
+
+use super::{EngineHandle, Event};
+use crate::{
+    lanes::{Became, Lane, Lanes, State},
+    metrics::{Metrics, OutcomeLabel, RefusedFragmentLabels},
+    strict::words,
+};
+
+/// How often what was written is looked at again before the rest waits for the next look.
+const MOST_PASSES: usize = 64;
+/// How many processes a batch may take, and for how long those of clean namespaces are searched.
+const RUNS: u32 = 400;
+const CLEAN_TIME: Duration = Duration::from_secs(5);
+/// How long who judges waits before it asks a judge again that is not there: at first, and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How long a route waits before it is said to.
+pub(super) const NOTICED: Duration = Duration::from_secs(5);
+
+/// What the engine and who judges know in common.
+#[derive(Debug)]
+pub struct Desk {
+    judge: Judge,
+    lanes: Mutex<Lanes>,
+    wanted: [Notify; 2],
+    /// Why there is no verdict, while there is none to be had.
+    unavailable: Mutex<Option<String>>,
+    metrics: Metrics,
+}
+
+impl Desk {
+    /// For this judge.
+    pub fn new(judge: Judge, metrics: Metrics) -> Arc<Self> {
+        Arc::new(Self {
+            judge,
+            lanes: Mutex::default(),
+            wanted: Default::default(),
+            unavailable: Mutex::default(),
+            metrics,
+        })
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        // Each change of it is done by one call, which leaves it sound.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unavailable(&self) -> MutexGuard<'_, Option<String>> {
+        self.unavailable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a part of what is sent.
+    fn word(&self, sent: &Sent) -> Word {
+        match self.judge.known(&sent.fragment) {
+            Some(Verdict::Accepted) => Word::Accepted,
+            Some(Verdict::Refused(refusal)) => {
+                let words = words(sent, &refusal).into();
+                if matches!(refusal.how, How::Words(_)) { Word::Refused(words) } else { Word::Fatal(words) }
+            }
+            _ => match self.lanes().state(sent) {
+                State::Suspect => Word::Suspect,
+                State::Waiting if self.unavailable().is_some() => Word::Unknown,
+                State::InFlight | State::Waiting => Word::Judging,
+            },
+        }
+    }
+
+    /// Has what is wanted judged, and tells the engine whenever a batch is done, until that ends.
+    pub async fn serve(self: Arc<Self>, engine: EngineHandle) {
+        tokio::join!(self.serve_lane(Lane::Clean, &engine), self.serve_lane(Lane::Watched, &engine));
+    }
+
+    async fn serve_lane(&self, lane: Lane, engine: &EngineHandle) {
+        let mut wait = AGAIN.0;
+        loop {
+            let next = self.lanes().next(lane, Instant::now(), |fragment| self.judge.known(fragment).is_some());
+            let Some(batch) = next else {
+                // A namespace has time again by and by.
+                let _: Result<(), _> = timeout(AGAIN.1, self.wanted[lane as usize].notified()).await;
+                continue;
+            };
+            let start = Instant::now();
+            let time = match lane {
+                Lane::Clean => CLEAN_TIME,
+                Lane::Watched => batch.time,
+            };
+            let mut budget = Budget { runs: RUNS, until: tokio::time::Instant::now() + time };
+            let judged = async {
+                match lane {
+                    Lane::Clean => self.judge.judge_unless_wordless(&batch.fragments, &mut budget).await,
+                    Lane::Watched => (self.judge.judge(&batch.fragments, &mut budget).await, false),
+                }
+            };
+            // The last process may begin when the time is over.
+            let fragments = u32::try_from(batch.fragments.len()).unwrap_or(u32::MAX);
+            let longest = time + 2 * Job { bootstrap: Bytes::new(), fragments }.time();
+            let silent = || vec![Verdict::Unknown("the judge does not answer".into()); batch.fragments.len()];
+            let (verdicts, ended) = timeout(longest, judged).await.unwrap_or_else(|_| (silent(), false));
+            let took = start.elapsed();
+            let became: Vec<_> =
+                batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended)).collect();
+            let why = verdicts.iter().find_map(|verdict| match verdict {
+                Verdict::Unknown(why) if !ended && became.iter().all(|it| *it == Became::Unknown) => {
+                    Some(why.to_string())
+                }
+                _ => None,
+            });
+            // Who has used up his time says nothing of the judge.
+            let is_gone = why.is_some() && (lane == Lane::Clean || self.judge.build().is_none());
+            let outcome = match &became[..] {
+                _ if is_gone => "unavailable",
+                _ if ended => "ended",
+                became if became.contains(&Became::Refused) => "refused",
+                became if became.contains(&Became::Unknown) => "unfinished",
+                _ => "accepted",
+            };
+            self.metrics.validation_batches.get_or_create(&OutcomeLabel::of(outcome)).inc();
+            self.metrics.validation_seconds.observe(took.as_secs_f64());
+            self.lanes().done(lane, &batch, &became, took, Instant::now());
+            self.set_available(if is_gone { why } else { None });
+            // What one lane cannot say the other one may.
+            self.wanted[Lane::Watched as usize].notify_one();
+            if engine.send(Event::Judged).await.is_err() {
+                return;
+            }
+            if is_gone {
+                tokio::time::sleep(wait).await;
+                wait = (2 * wait).min(AGAIN.1);
+            } else {
+                wait = AGAIN.0;
+            }
+        }
+    }
+
+    fn became(&self, fragment: &Fragment, verdict: &Verdict, ended: bool) -> Became {
+        match verdict {
+            Verdict::Accepted => Became::Accepted,
+            Verdict::Refused(refusal) => {
+                let how = match refusal.how {
+                    How::Words(_) => "words",
+                    How::Crash(_) => "crash",
+                    How::Time => "time",
+                    How::Memory => "memory",
+                    How::End(_) => "end",
+                };
+                let labels = RefusedFragmentLabels { kind: kind(fragment.kind), how };
+                self.metrics.validation_refused.get_or_create(&labels).inc();
+                Became::Refused
+            }
+            Verdict::Unknown(_) if ended => Became::Suspect,
+            Verdict::Unknown(_) => Became::Unknown,
+        }
+    }
+
+    fn set_available(&self, why: Option<String>) {
+        self.metrics.validation_available.set(i64::from(why.is_none()));
+        let mut now = self.unavailable();
+        match (&*now, &why) {
+            (None, Some(why)) => tracing::error!(why, "no Envoy can be asked whether it takes what would be sent"),
+            (Some(_), None) => tracing::info!("an Envoy can be asked again"),
+            _ => {}
+        }
+        *now = why;
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Row => "route",
+        Kind::Host => "virtual_host",
+        Kind::RouteConfiguration => "route_configuration",
+        Kind::Cluster => "cluster",
+        Kind::Listener => "listener",
+        Kind::Extension => "extension",
+    }
+}
+
+/// What waits at the engine for Envoy's word.
+pub(super) struct Strict {
+    gate: Gate,
+    desk: Arc<Desk>,
+    bounds: Bounds,
+    /// When all was read.
+    loaded: Option<Instant>,
+    passes: usize,
+}
+
+impl Strict {
+    pub(super) fn new(desk: Arc<Desk>, bounds: Bounds) -> Self {
+        Self { gate: Gate::new(bounds), desk, bounds, loaded: None, passes: 0 }
+    }
+
+    /// Takes note of what settled. Whether it has to settle again.
+    pub(super) fn pass(&mut self, translator: &mut Translator, resources: &[(ResourceKey, Option<Encoded>)]) -> bool {
+        let desk = &self.desk;
+        let turned = translator.set_judge_unavailable(desk.unavailable().clone());
+        let wrote = turned | self.gate.pass(translator, resources, Instant::now(), &mut |sent| desk.word(sent));
+        self.passes += 1;
+        wrote && self.passes < MOST_PASSES
+    }
+
+    /// Has what nobody knows judged.
+    pub(super) fn ask(&mut self) {
+        self.passes = 0;
+        let unknown = self.gate.unknown();
+        self.desk.lanes().want(unknown, Instant::now());
+        self.desk.metrics.validation_pending.set(i64::try_from(unknown.len()).unwrap_or(i64::MAX));
+        self.desk.metrics.validation_waived.set(i64::try_from(self.gate.waived()).unwrap_or(i64::MAX));
+        if !unknown.is_empty() {
+            self.desk.wanted.iter().for_each(Notify::notify_one);
+        }
+    }
+
+    /// Gateways of which nothing but endpoints and secrets may be published.
+    pub(super) fn held(&self) -> BTreeSet<NsName> {
+        self.gate.held(Instant::now()).gateways
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_content(&self) -> bool {
+        self.gate.unknown().is_empty() && self.waits().is_none()
+    }
+
+    /// Whether proxies may be served: all was judged, or waited for long enough. Asked once all was read.
+    pub(super) fn is_ready(&mut self) -> bool {
+        let loaded = *self.loaded.get_or_insert_with(Instant::now);
+        let is_late = self.bounds.then == WhenUnavailable::Standard && loaded.elapsed() >= 3 * self.bounds.timeout;
+        self.waits().is_none() || is_late
+    }
+
+    /// What waits, in words.
+    fn waits(&self) -> Option<String> {
+        let held = self.gate.held(Instant::now());
+        let (routes, gateways) = (held.routes, held.gateways.len());
+        (routes + gateways > 0).then(|| format!("{routes} routes and {gateways} Gateways wait for Envoy's word"))
+    }
+
+    /// What is to be known of it, a line each.
+    pub(super) fn told(&self) -> String {
+        let unavailable = self.desk.unavailable().as_ref().map(|why| format!("JudgeUnavailable: {why}\n"));
+        let held = self.gate.held(Instant::now());
+        let waits = self.waits().filter(|_| held.since.is_some_and(|since| since >= NOTICED));
+        let waits = waits.map(|waits| format!("ValidationPending: {waits}\n"));
+        let waived = self.gate.waived();
+        let waived = (waived > 0).then(|| format!("unjudged: {waived} parts of what is sent were not judged\n"));
+        [unavailable, waits, waived].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,43 @@
+//! What waits for Envoy's word before it is sent.
+//!
+//! A [`Gate`] stands beside a translator of which Envoy is asked first ([`Translator::set_strict`]). After each settling it looks
+//! at what is offered and was not cleared, says what has to be judged, and writes what was: into tables, like objects, so that
+//! the same objects and the same words give the same bytes.
+//!
+//! * A **tree of routes** goes as a whole: all of its rules as they were, or all as they are, with the clusters that they need.
+//!   A row that is refused is replaced, like any other that Envoy could not read, and what stands in its place is judged too.
+//! * A **cluster** or an extension's entry goes by itself. One that is refused is left out, and rules that need it answer 500.
+//! * **Listeners**, and what policies say for a whole Gateway, hold back the Gateway: all but its endpoints and secrets
+//!   ([`Gate::held`]), until they are judged, and with them each tree that changed at the same time. What a Gateway says and what
+//!   its routes leave to it change together; in between nobody would ask for a token.
+//!
+//! Who waits for longer than he may, waits no more ([`Bounds`]).
+
+mod gate;
+mod roots;
+
+pub use gate::{Bounds, Gate, Held, Word};
+
+use engine::Engine;
+
+use crate::{
+    Translator,
+    tables::input::{JudgeUnavailable, Strict},
+};
+
+impl Translator {
+    /// Has nothing be sent but what a [`Gate`] has cleared. Before anything was read.
+    pub fn set_strict(&mut self) {
+        self.engine_mut().set::<Strict>((), Some(()));
+    }
+
+    /// Why no Envoy can be asked at the moment; none while one can. Whether that turned.
+    pub fn set_judge_unavailable(&mut self, why: Option<String>) -> bool {
+        self.engine_mut().set::<JudgeUnavailable>((), why.map(Into::into))
+    }
+}
+
+/// Whether the tables hold back what was not cleared.
+fn is_strict(engine: &Engine) -> bool {
+    engine.get::<Strict>(&()).is_some()
+}

@@ -1,0 +1,93 @@
+//! What waits for Envoy's word, where it is asked before anything is sent.
+//!
+//! A rule, a cluster and an extension's entry are *offered* as the objects make them, and sent as they were *cleared* last: as an
+//! Envoy took them. Both are tables, so that the same objects and the same words give the same bytes. Where nobody is asked all
+//! of these are empty, and what is offered is sent.
+
+use std::sync::Arc;
+
+use api::ObjectId;
+use envoy::{extensions::TokenJudges, resource::Encoded};
+use ir::{ListenerId, RouteId, rule::ExtensionEntry};
+
+use super::{backend::ClusterId, policy::Target};
+
+tables! {
+    /// What is offered of a part that rules and wider scopes share, while anybody asks for it.
+    OfferedPart: PartId => Offered;
+    /// What policies of a Gateway and of a listener say in slots there.
+    OfferedWide: ListenerId => Wide;
+}
+
+/// A part that rules and wider scopes share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum PartId {
+    /// A cluster.
+    Cluster(ClusterId),
+    /// An entry of an extension's configuration: a limit, or whose tokens are taken, by the word of a GatewayExtension.
+    Entry(ExtensionEntry),
+}
+
+impl PartId {
+    /// That of an entry; none of one that consists of secrets, which nobody is shown.
+    pub(crate) fn of(entry: &ExtensionEntry) -> Option<Self> {
+        (!matches!(entry, ExtensionEntry::Login(_))).then(|| Self::Entry(entry.clone()))
+    }
+}
+
+/// A part as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Cluster(Encoded),
+    Tokens(TokenJudges),
+    /// The entry says all.
+    Rate,
+}
+
+/// What is offered of a part; none where it is asked for, and is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offered(pub(crate) Option<Part>);
+
+/// What is said for a whole Gateway and for a listener of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wide {
+    /// Why all of it answers by itself, if so. Constant text answers, which needs no word.
+    pub(crate) broken: bool,
+    /// In slots.
+    pub(crate) scopes: Box<[WideScope]>,
+}
+
+/// What is said in slots for a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WideScope {
+    /// The Gateway or listener whose policies say it.
+    pub(crate) target: Target,
+    /// A route configuration with nothing but these slots.
+    pub(crate) head: Encoded,
+    /// What it refers to and asks.
+    pub(crate) parts: Box<[PartId]>,
+}
+
+/// Why something is not sent, or waits: one clause.
+pub(crate) type Words = Arc<str>;
+
+/// Why a part is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedPartWords {
+    /// The object that it is made from.
+    pub(crate) object: ObjectId,
+    /// For whoever may read that.
+    pub(crate) words: Words,
+}
+
+impl RefusedPartWords {
+    /// For the owner of a route that needs it, who may not read what another namespace says.
+    pub(crate) fn told(&self, route: &RouteId) -> String {
+        let Self { object, words } = self;
+        if object.namespace == *route.namespace() || object.namespace.is_empty() {
+            format!("what {object} comes to cannot be sent: {words}")
+        } else {
+            format!("what {object} comes to cannot be sent; its owner has to mend it")
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! What waits for Envoy's word, with somebody in its place whose words the test knows.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use envoy::{Encoded, ResourceKey, ResourceKind};
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::{
+    object,
+    scene::{class, gateway, http, route, service},
+    world,
+};
+use crate::{
+    Change, Translator,
+    inspect::Sent,
+    strict::{Bounds, Gate, Word},
+};
+use ir::settings::WhenUnavailable;
+
+const T: Duration = Duration::from_secs(10);
+
+/// A translator and its gate.
+struct Strict {
+    translator: Translator,
+    gate: Gate,
+    now: Instant,
+    /// What proxies are sent, but for what is held back.
+    sent: BTreeMap<ResourceKey, Encoded>,
+    held: BTreeMap<ResourceKey, Option<Encoded>>,
+}
+
+impl Strict {
+    fn new(then: WhenUnavailable) -> Self {
+        let mut settings = ir::Settings::default();
+        settings.delegation.max_depth = 4;
+        settings.delegation.max_matches = 60;
+        let mut translator = Translator::new(settings);
+        translator.set_strict();
+        translator.set_login_seed(Some(crate::LoginSeed::unserved()));
+        let gate = Gate::new(Bounds { timeout: T, then });
+        Self { translator, gate, now: Instant::now(), sent: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.translator.apply(change);
+    }
+
+    fn put(&mut self, objects: impl IntoIterator<Item = Value>) {
+        for value in objects {
+            self.apply(Change::Put(object(value)));
+        }
+    }
+
+    /// Settles as the engine's task does.
+    fn settle(&mut self, word: impl Fn(&Sent) -> Word) {
+        for _ in 0..64 {
+            let changes = self.translator.settle();
+            let again = self.gate.pass(&mut self.translator, &changes.resources, self.now, &mut |sent| word(sent));
+            self.held.extend(changes.resources);
+            if !again {
+                let held = self.gate.held(self.now).gateways;
+                let (kept, goes) =
+                    std::mem::take(&mut self.held).into_iter().partition(|(key, _)| held.contains(&key.gateway));
+                self.held = kept;
+                let goes: BTreeMap<_, _> = goes;
+                for (key, encoded) in goes {
+                    match encoded {
+                        Some(encoded) => drop(self.sent.insert(key, encoded)),
+                        None => drop(self.sent.remove(&key)),
+                    }
+                }
+                return;
+            }
+        }
+        panic!("it never comes to an end");
+    }
+
+    /// The path of each Envoy route, and what it answers by itself; sorted.
+    fn routes(&self) -> Vec<(String, Option<u64>)> {
+        let config = self.sent.iter().find(|(key, _)| key.kind == ResourceKind::RouteConfiguration);
+        let Some((_, encoded)) = config else { return Vec::new() };
+        let config = envoy::json::value(ResourceKind::RouteConfiguration.message_name(), &encoded.body.to_bytes());
+        let config = config.expect("JSON");
+        let hosts = config["virtualHosts"].as_array().cloned().unwrap_or_default();
+        let routes = hosts.iter().flat_map(|host| host["routes"].as_array().cloned().unwrap_or_default());
+        let routes = routes.map(|route| {
+            let path = route["match"]["pathSeparatedPrefix"].as_str().or(route["match"]["prefix"].as_str());
+            (path.unwrap_or_default().to_owned(), route["directResponse"]["status"].as_u64())
+        });
+        let mut routes: Vec<_> = routes.collect();
+        routes.sort();
+        routes
+    }
+}
+
+fn accepting(_: &Sent) -> Word {
+    Word::Accepted
+}
+
+fn contains(sent: &Sent, text: &str) -> bool {
+    sent.fragment.bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Whether it is a route that says this, and does not answer by itself.
+fn forwards(sent: &Sent, text: &str) -> bool {
+    contains(sent, text) && contains(sent, "service/apps/")
+}
+
+/// Refuses such a route.
+fn refusing(text: &str) -> impl Fn(&Sent) -> Word {
+    move |sent| match forwards(sent, text) {
+        true => Word::Refused("Envoy 1.40.0 refuses it: so it is".into()),
+        false => Word::Accepted,
+    }
+}
+
+fn rule(path: &str) -> Value {
+    json!({"matches": [{"path": {"type": "PathPrefix", "value": path}}], "backendRefs": [{"name": "s", "port": 80}]})
+}
+
+fn rules(paths: &[&str]) -> Value {
+    json!({"rules": paths.iter().map(|path| rule(path)).collect::<Vec<_>>()})
+}
+
+fn base() -> [Value; 3] {
+    [class(), service("s"), gateway("edge", json!([http("web", 80, "")]))]
+}
+
+fn paths(strict: &Strict) -> Vec<String> {
+    strict.routes().into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn nothing_is_sent_before_it_is_judged_and_a_change_goes_as_a_whole() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a", "/b"]))]);
+    strict.settle(|_| Word::Unknown);
+    assert_eq!(strict.sent.keys().filter(|key| key.kind != ResourceKind::Endpoints).count(), 0);
+    strict.settle(accepting);
+    assert_eq!(paths(&strict), ["/a", "/b"]);
+    // One of two changes is judged: neither is sent.
+    strict.put([route("r", rules(&["/c", "/d"]))]);
+    let only_c = |sent: &Sent| if contains(sent, "/d") { Word::Unknown } else { Word::Accepted };
+    strict.settle(only_c);
+    assert_eq!(paths(&strict), ["/a", "/b"]);
+    assert!(strict.gate.unknown().iter().all(|sent| contains(sent, "/d")), "what is known is not asked about");
+    let said = |strict: &Strict| strict.translator.status(&object(route("r", rules(&[]))).id()).unwrap_or_default();
+    assert!(!said(&strict).contains("ValidationPending"));
+    strict.now += Duration::from_secs(5);
+    strict.settle(only_c);
+    assert!(said(&strict).contains("ValidationPending"), "{}", said(&strict));
+    // Others do not wait for it.
+    strict.put([route("other", rules(&["/e"]))]);
+    strict.settle(only_c);
+    assert_eq!(paths(&strict), ["/a", "/b", "/e"]);
+    strict.settle(accepting);
+    assert_eq!(paths(&strict), ["/c", "/d", "/e"]);
+    assert!(!said(&strict).contains("ValidationPending"));
+    // Nobody is asked about what goes.
+    strict.apply(Change::Remove(object(route("r", rules(&[]))).id()));
+    strict.settle(|_| Word::Unknown);
+    assert_eq!(paths(&strict), ["/e"]);
+}
+
+#[test]
+fn a_refused_row_costs_itself_and_is_served_once_it_is_mended() {
+    let mut strict = Strict::new(WhenUnavailable::Standard);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a", "/bad", "/c"]))]);
+    strict.settle(refusing("/bad"));
+    let some = |path: &str, status: Option<u64>| (path.to_owned(), status);
+    assert_eq!(strict.routes(), [some("/a", None), some("/bad", Some(500)), some("/c", None)]);
+    strict.put([route("r", rules(&["/a", "/mended", "/c"]))]);
+    strict.settle(refusing("/bad"));
+    assert_eq!(strict.routes(), [some("/a", None), some("/c", None), some("/mended", None)]);
+}
+
+#[test]
+fn a_match_of_which_even_the_replacement_is_refused_claims_nothing() {
+    let mut strict = Strict::new(WhenUnavailable::Standard);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a", "/bad"]))]);
+    strict.settle(|sent| if contains(sent, "/bad") { Word::Refused("no".into()) } else { Word::Accepted });
+    assert_eq!(paths(&strict), ["/a"]);
+    // A crash may have another cause: the tree stays as it was, and no request falls through.
+    strict.put([route("r", rules(&["/b", "/fatal"]))]);
+    strict.settle(|sent| if contains(sent, "/fatal") { Word::Fatal("no".into()) } else { Word::Accepted });
+    assert_eq!(paths(&strict), ["/a"]);
+    strict.settle(|sent| if forwards(sent, "/fatal") { Word::Fatal("no".into()) } else { Word::Accepted });
+    assert_eq!(strict.routes(), [("/b".to_owned(), None), ("/fatal".to_owned(), Some(500))]);
+}
+
+#[test]
+fn what_nobody_judges_in_time_is_sent_or_waits_and_a_suspect_is_replaced() {
+    for then in [WhenUnavailable::Standard, WhenUnavailable::Hold] {
+        let mut strict = Strict::new(then);
+        strict.put(base());
+        strict.settle(accepting);
+        strict.put([route("r", rules(&["/a"]))]);
+        strict.settle(|_| Word::Unknown);
+        strict.now += T;
+        strict.settle(|_| Word::Unknown);
+        let expected: &[&str] = if then == WhenUnavailable::Standard { &["/a"] } else { &[] };
+        assert_eq!(paths(&strict), expected, "{then:?}");
+        // What was sent is judged later all the same.
+        strict.settle(refusing("/a"));
+        assert_eq!(strict.routes(), [("/a".to_owned(), Some(500))]);
+
+        let mut strict = Strict::new(then);
+        strict.put(base());
+        strict.settle(accepting);
+        strict.put([route("r", rules(&["/bad", "/c"]))]);
+        let suspecting = |sent: &Sent| if contains(sent, "/bad") { Word::Suspect } else { Word::Accepted };
+        strict.settle(suspecting);
+        assert_eq!(strict.routes(), []);
+        strict.now += T;
+        // What stands in its place is fine.
+        let of_rule = |sent: &Sent| if forwards(sent, "/bad") { Word::Suspect } else { Word::Accepted };
+        strict.settle(of_rule);
+        assert_eq!(strict.routes(), [("/bad".to_owned(), Some(500)), ("/c".to_owned(), None)]);
+        strict.settle(accepting);
+        assert_eq!(strict.routes(), [("/bad".to_owned(), None), ("/c".to_owned(), None)], "it was only slow");
+        // And where it is not.
+        strict.put([route("r", rules(&["/bad/2", "/c"]))]);
+        strict.settle(suspecting);
+        strict.now += T;
+        strict.settle(suspecting);
+        assert_eq!(paths(&strict), ["/bad", "/c"], "as it was");
+        strict.now += T;
+        strict.settle(suspecting);
+        assert_eq!(paths(&strict), ["/bad", "/c"], "nobody has judged what would stand in its place either");
+        strict.settle(accepting);
+        assert_eq!(paths(&strict), ["/bad/2", "/c"]);
+    }
+}
+
+#[test]
+fn a_rule_whose_cluster_is_refused_answers_500_until_that_is_mended() {
+    let mut strict = Strict::new(WhenUnavailable::Standard);
+    strict.put(base());
+    strict.put([route("r", rules(&["/a"]))]);
+    let no_cluster = |sent: &Sent| match sent.fragment.kind {
+        envoy::judged::Kind::Cluster => Word::Refused("no".into()),
+        _ => Word::Accepted,
+    };
+    strict.settle(no_cluster);
+    assert_eq!(strict.routes(), [("/a".to_owned(), Some(500))]);
+    assert!(!strict.sent.keys().any(|key| key.kind == ResourceKind::Cluster), "{:?}", strict.sent.keys());
+    let policy = json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "BackendConfigPolicy",
+        "metadata": {"namespace": "apps", "name": "p"},
+        "spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "s"}], "connectTimeout": "7s"},
+    });
+    strict.put([policy]);
+    strict.settle(accepting);
+    assert_eq!(strict.routes(), [("/a".to_owned(), None)]);
+    assert!(strict.sent.keys().any(|key| key.kind == ResourceKind::Cluster));
+}
+
+/// A policy on the Gateway that says this, at the Gateway.
+fn wide(header: &str) -> Value {
+    json!({
+        "apiVersion": "gateway.kgateway.dev/v1alpha1", "kind": "TrafficPolicy",
+        "metadata": {"namespace": "infra", "name": "wide"},
+        "spec": {
+            "targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}],
+            "headerModifiers": {"request": {"set": [{"name": "x-wide", "value": header}]}},
+        },
+    })
+}
+
+#[test]
+fn what_a_gateway_says_goes_with_the_trees_that_change_at_the_same_time() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([wide("one"), route("r", rules(&["/a"])), route("other", rules(&["/e"]))]);
+    strict.settle(accepting);
+    let says = |strict: &Strict, text: &str| {
+        let mut configs = strict.sent.iter().filter(|(key, _)| key.kind == ResourceKind::RouteConfiguration);
+        configs.any(|(_, encoded)| String::from_utf8_lossy(&encoded.body.to_bytes()).contains(text))
+    };
+    assert!(says(&strict, "one"));
+    strict.put([wide("two"), route("r", rules(&["/b"]))]);
+    // The Gateway's is judged, the route is not.
+    let not_b = |sent: &Sent| if contains(sent, "/b") { Word::Unknown } else { Word::Accepted };
+    strict.settle(not_b);
+    assert!(says(&strict, "one") && paths(&strict) == ["/a", "/e"]);
+    // What changes later does not hold it up.
+    strict.settle(accepting);
+    assert!(says(&strict, "two") && paths(&strict) == ["/b", "/e"]);
+    strict.put([wide("three")]);
+    strict.settle(|sent| if contains(sent, "three") { Word::Unknown } else { Word::Accepted });
+    assert!(says(&strict, "two"));
+    strict.settle(|sent| if contains(sent, "three") { Word::Refused("no".into()) } else { Word::Accepted });
+    assert_eq!(strict.routes(), [("/".to_owned(), Some(500))]);
+    strict.put([wide("four")]);
+    strict.settle(accepting);
+    assert!(says(&strict, "four") && paths(&strict) == ["/b", "/e"]);
+}
+
+/// A route to a Service.
+fn to(service: &str) -> Value {
+    json!({"rules": [{"backendRefs": [{"name": service, "port": 80}]}]})
+}
+
+#[test]
+fn a_route_forwards_where_it_did_while_its_change_waits() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([service("t"), route("r", to("s"))]);
+    strict.settle(accepting);
+    let clusters = |strict: &Strict| {
+        let clusters = strict.sent.keys().filter(|key| key.kind == ResourceKind::Cluster);
+        clusters.map(|key| key.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(clusters(&strict), ["service/apps/s/80"]);
+    strict.put([route("r", to("t"))]);
+    strict.settle(|_| Word::Unknown);
+    assert_eq!(clusters(&strict), ["service/apps/s/80"]);
+    strict.settle(|sent| match sent.fragment.kind {
+        envoy::judged::Kind::Row => Word::Accepted,
+        _ => Word::Unknown,
+    });
+    assert_eq!(clusters(&strict), ["service/apps/s/80"], "a rule waits for its cluster");
+    strict.settle(accepting);
+    assert_eq!(clusters(&strict), ["service/apps/t/80"], "{:#?}", strict.gate);
+}
+
+/// What is offered or was cleared and cannot be computed keeps what is sent as it was.
+#[cfg(debug_assertions)]
+#[test]
+fn a_row_that_panics_changes_nothing_that_is_sent_and_heals() {
+    let mut strict = Strict::new(WhenUnavailable::Hold);
+    strict.put(base());
+    strict.put([wide("one"), route("r", rules(&["/a"]))]);
+    strict.settle(accepting);
+    let sent = strict.sent.clone();
+    let mut tried = std::collections::BTreeSet::new();
+    for (table, key) in strict.translator.computed_rows() {
+        if !["Offer", "ClearedHosts", "OfferedPart", "OfferedWide"].contains(&table) {
+            continue;
+        }
+        tried.insert(table);
+        strict.translator.fail_at(table, &key);
+        strict.settle(accepting);
+        assert_eq!(strict.sent, sent, "{table}({key})");
+        strict.translator.fail_no_more(table, &key);
+        strict.settle(accepting);
+        assert_eq!(strict.sent, sent, "{table}({key})");
+        assert_eq!(strict.translator.faults(), 0);
+    }
+    assert_eq!(tried.len(), 4, "{tried:?}");
+}
+
+/// Refuses a part of all that it is asked about, whatever it is, by its hash.
+fn some(sent: &Sent) -> Word {
+    if sent.fragment.hash[0].is_multiple_of(11) { Word::Refused("no".into()) } else { Word::Accepted }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Where all is accepted, that somebody was asked makes no difference.
+    #[test]
+    fn strict_with_an_envoy_that_takes_all_equals_standard(objects in vec(world::object(), 5..40)) {
+        let mut strict = Strict::new(WhenUnavailable::Hold);
+        let mut settings = ir::Settings::default();
+        settings.delegation.max_depth = 4;
+        settings.delegation.max_matches = 60;
+        let mut standard = Translator::new(settings);
+        standard.set_login_seed(Some(crate::LoginSeed::unserved()));
+        for value in objects.into_iter().chain([class()]) {
+            let change = Change::Put(object(value));
+            strict.apply(change.clone());
+            standard.apply(change);
+        }
+        strict.settle(accepting);
+        standard.settle();
+        let all: BTreeMap<_, _> = standard.resources().into_values().flatten().collect();
+        prop_assert_eq!(&strict.sent, &all);
+    }
+
+    /// The same objects and the same words give the same bytes, whatever was before, and whoever waited for what.
+    #[test]
+    fn incremental_equals_from_scratch_with_the_words_of_envoy(
+        batches in vec((vec((world::object(), prop::bool::weighted(0.25)), 1..6), any::<bool>()), 1..10),
+    ) {
+        let mut strict = Strict::new(WhenUnavailable::Hold);
+        strict.put([class()]);
+        let mut now = BTreeMap::new();
+        for (batch, is_known) in batches {
+            for (value, removed) in batch {
+                let object = object(value);
+                if removed {
+                    now.remove(&object.id());
+                    strict.apply(Change::Remove(object.id()));
+                } else {
+                    now.insert(object.id(), object.clone());
+                    strict.apply(Change::Put(object));
+                }
+            }
+            strict.settle(|sent| if is_known || sent.fragment.hash[1].is_multiple_of(2) { some(sent) } else { Word::Unknown });
+        }
+        strict.settle(some);
+        let mut fresh = Strict::new(WhenUnavailable::Hold);
+        fresh.put([class()]);
+        for object in now.into_values() {
+            fresh.apply(Change::Put(object));
+        }
+        fresh.settle(some);
+        prop_assert_eq!(&strict.sent, &fresh.sent);
+    }
+}
