@@ -50,6 +50,15 @@ impl Way {
     }
 }
 
+/// How processes ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// One ended without a word.
+    pub wordless: bool,
+    /// One could not be had.
+    pub unavailable: bool,
+}
+
 /// Judges fragments, each once.
 #[derive(Debug)]
 pub struct Judge {
@@ -84,18 +93,25 @@ impl Judge {
         self.judge_until(fragments, budget, |_| false).await
     }
 
-    /// The same, until a process ends without a word: nobody is blamed for that, and nothing more is judged. Whether that was so.
-    pub async fn judge_unless_wordless(&self, fragments: &[Fragment], budget: &mut Budget) -> (Vec<Verdict>, bool) {
-        let ended = AtomicBool::new(false);
-        let is_wordless = |outcome: &Outcome| {
-            let is = !matches!(outcome, Outcome::Accepted | Outcome::Refused(_) | Outcome::Unavailable(_));
-            if is {
-                ended.store(true, Ordering::Relaxed);
+    /// The same, and tells how processes ended. With `stops` nothing more is judged when one ended without a word, and nobody is
+    /// blamed for that.
+    pub async fn judge_and_tell(
+        &self,
+        fragments: &[Fragment],
+        budget: &mut Budget,
+        stops: bool,
+    ) -> (Vec<Verdict>, Ends) {
+        let (wordless, unavailable) = (AtomicBool::new(false), AtomicBool::new(self.build().is_none()));
+        let is_end = |outcome: &Outcome| {
+            match outcome {
+                Outcome::Accepted | Outcome::Refused(_) => {}
+                Outcome::Unavailable(_) => unavailable.store(true, Ordering::Relaxed),
+                _ => wordless.store(true, Ordering::Relaxed),
             }
-            ended.load(Ordering::Relaxed)
+            stops && wordless.load(Ordering::Relaxed)
         };
-        let verdicts = self.judge_until(fragments, budget, is_wordless).await;
-        (verdicts, ended.into_inner())
+        let verdicts = self.judge_until(fragments, budget, is_end).await;
+        (verdicts, Ends { wordless: wordless.into_inner(), unavailable: unavailable.into_inner() })
     }
 
     async fn judge_until(

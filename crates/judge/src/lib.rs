@@ -24,7 +24,7 @@ mod verdict;
 mod words;
 
 pub use client::Client;
-pub use judging::{Judge, Way};
+pub use judging::{Ends, Judge, Way};
 pub use outcome::{Build, Job, Outcome};
 pub use process::Launch;
 pub use runner::{Runner, StartError};

@@ -13,12 +13,12 @@
 //!
 //! Who waits for longer than he may, waits no more ([`Bounds`]).
 
+mod asking;
 mod gate;
 mod roots;
 
-pub use gate::{Bounds, Gate, Held, Word};
-
-use engine::Engine;
+pub use asking::{Bounds, Word};
+pub use gate::{Gate, Held};
 
 use crate::{
     Translator,
@@ -35,9 +35,4 @@ impl Translator {
     pub fn set_judge_unavailable(&mut self, why: Option<String>) -> bool {
         self.engine_mut().set::<JudgeUnavailable>((), why.map(Into::into))
     }
-}
-
-/// Whether the tables hold back what was not cleared.
-fn is_strict(engine: &Engine) -> bool {
-    engine.get::<Strict>(&()).is_some()
 }

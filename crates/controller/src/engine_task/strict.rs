@@ -14,7 +14,7 @@ use envoy::{
     resource::{Encoded, ResourceKey},
 };
 use ir::{NsName, settings::WhenUnavailable};
-use judge::{Budget, How, Job, Judge, Verdict};
+use judge::{Budget, Ends, How, Job, Judge, Verdict};
 use tokio::{sync::Notify, time::timeout};
 use translate::{
     Translator,
@@ -22,7 +22,7 @@ use translate::{
     strict::{Bounds, Gate, Word},
 };
 
-use super::{EngineHandle, Event};
+use super::handle::{EngineHandle, Event};
 use crate::{
     lanes::{Became, Lane, Lanes, State},
     metrics::{Metrics, OutcomeLabel, RefusedFragmentLabels},
@@ -107,28 +107,25 @@ impl Desk {
                 Lane::Watched => batch.time,
             };
             let mut budget = Budget { runs: RUNS, until: tokio::time::Instant::now() + time };
-            let judged = async {
-                match lane {
-                    Lane::Clean => self.judge.judge_unless_wordless(&batch.fragments, &mut budget).await,
-                    Lane::Watched => (self.judge.judge(&batch.fragments, &mut budget).await, false),
-                }
-            };
+            let judged = self.judge.judge_and_tell(&batch.fragments, &mut budget, lane == Lane::Clean);
             // The last process may begin when the time is over.
             let fragments = u32::try_from(batch.fragments.len()).unwrap_or(u32::MAX);
             let longest = time + 2 * Job { bootstrap: Bytes::new(), fragments }.time();
-            let silent = || vec![Verdict::Unknown("the judge does not answer".into()); batch.fragments.len()];
-            let (verdicts, ended) = timeout(longest, judged).await.unwrap_or_else(|_| (silent(), false));
+            let (verdicts, ends) = timeout(longest, judged).await.unwrap_or_else(|_| {
+                let silent = Verdict::Unknown("the judge does not answer".into());
+                (vec![silent; batch.fragments.len()], Ends { unavailable: true, wordless: false })
+            });
             let took = start.elapsed();
-            let became: Vec<_> =
-                batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended)).collect();
             let why = verdicts.iter().find_map(|verdict| match verdict {
-                Verdict::Unknown(why) if !ended && became.iter().all(|it| *it == Became::Unknown) => {
-                    Some(why.to_string())
-                }
+                Verdict::Unknown(why) if ends.unavailable => Some(why.to_string()),
                 _ => None,
             });
-            // Who has used up his time says nothing of the judge.
-            let is_gone = why.is_some() && (lane == Lane::Clean || self.judge.build().is_none());
+            let is_gone = why.is_some();
+            // What teaches nobody anything in its time is judged apart, so that the next batch does.
+            let is_barren = !is_gone && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Unknown(_)));
+            let ended = lane == Lane::Clean && (ends.wordless || is_barren);
+            let became = batch.fragments.iter().zip(&verdicts).map(|(it, verdict)| self.became(it, verdict, ended));
+            let became: Vec<_> = became.collect();
             let outcome = match &became[..] {
                 _ if is_gone => "unavailable",
                 _ if ended => "ended",

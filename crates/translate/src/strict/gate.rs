@@ -9,13 +9,15 @@ use std::{
 
 use api::{Kind as ObjectKind, ObjectId};
 use envoy::{
-    bytes::Hash,
     judged::Kind,
     resource::{Encoded, ResourceKey, ResourceKind},
 };
 use ir::{ListenerId, NsName, RouteId, rule::ExtensionEntry, settings::WhenUnavailable};
 
-use super::roots::Roots;
+use super::{
+    asking::{Asking, Bounds, FragmentId, NOT_JUDGED, Verdict, Word},
+    roots::Roots,
+};
 use crate::{
     Translator,
     inspect::{
@@ -25,39 +27,12 @@ use crate::{
     policy::wide::{section, whole},
     tables::{
         backend::ClusterId,
-        input::{ClearedPart, ObjectKey, RefusedListener, RefusedPart, RefusedWide},
+        input::{ClearedPart, ObjectKey, RefusedListener, RefusedPart, RefusedWide, Strict},
         output::{OutputId, Outputs},
         policy::Target,
         strict::{Offered, OfferedPart, OfferedWide, Part, PartId, RefusedPartWords},
     },
 };
-
-/// What is known of a fragment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// Envoy takes it.
-    Accepted,
-    /// It does not, as it says itself: one clause, fit for the owner of its object.
-    Refused(Arc<str>),
-    /// It ends when it reads it, likewise. That may have another cause.
-    Fatal(Arc<str>),
-    /// Nobody knows yet. It was in a batch that ended without a word, or its owner has used up the time of judging that is his:
-    /// it is never sent for want of a word.
-    Suspect,
-    /// Nobody knows yet, and somebody is about to say it.
-    Judging,
-    /// Nobody knows, since nobody can be asked.
-    Unknown,
-}
-
-/// How long anything waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// For a word. Zero for no wait at all.
-    pub timeout: Duration,
-    /// What becomes of it then, unless it is a suspect.
-    pub then: WhenUnavailable,
-}
 
 /// What is held back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,71 +45,8 @@ pub struct Held {
     pub since: Option<Duration>,
 }
 
-/// A fragment, whatever object it is of.
-pub(super) type FragmentId = (Kind, Hash);
-
-/// Asks for words, and says what shall be asked about.
-pub(super) struct Asking<'a> {
-    pub(super) now: Instant,
-    pub(super) bounds: Bounds,
-    word: &'a mut dyn FnMut(&Sent) -> Word,
-    /// Of which nobody knows.
-    unknown: Vec<Sent>,
-    /// Since when each of them is asked about, and was before.
-    since: HashMap<FragmentId, Instant>,
-    before: HashMap<FragmentId, Instant>,
-    /// What is sent though nobody judged it.
-    waived: &'a mut BTreeMap<FragmentId, Sent>,
-}
-
-/// What becomes of what was asked about.
-pub(super) enum Verdict {
-    /// It may be sent.
-    Fine,
-    /// It is refused in these words; and whether Envoy said so.
-    Refused(Arc<str>, bool),
-    /// It waited long enough, and cannot be sent without a word.
-    NotJudged,
-    /// It waits.
-    Waits,
-}
-
 /// How many fragments are remembered that were sent though nobody had judged them, to be judged later.
 const MOST_WAIVED: usize = 50_000;
-
-/// What the owner of something is told of which nobody knows.
-pub(super) const NOT_JUDGED: &str = "no Envoy said in time whether it takes it; it is asked again";
-
-impl Asking<'_> {
-    /// What becomes of a fragment.
-    pub(super) fn about(&mut self, sent: Sent) -> Verdict {
-        let id = (sent.fragment.kind, sent.fragment.hash);
-        let word = (self.word)(&sent);
-        let since = self.before.get(&id).copied().unwrap_or(self.now);
-        let is_late = self.now.saturating_duration_since(since) >= self.bounds.timeout;
-        let verdict = match &word {
-            Word::Accepted => {
-                self.waived.remove(&id);
-                return Verdict::Fine;
-            }
-            Word::Refused(words) | Word::Fatal(words) => {
-                self.waived.remove(&id);
-                return Verdict::Refused(words.clone(), matches!(word, Word::Refused(_)));
-            }
-            _ if self.waived.contains_key(&id) => Verdict::Fine,
-            Word::Unknown if is_late && self.bounds.then == WhenUnavailable::Standard => {
-                self.waived.insert(id, sent.clone());
-                Verdict::Fine
-            }
-            Word::Suspect if is_late => Verdict::NotJudged,
-            Word::Suspect | Word::Judging | Word::Unknown => Verdict::Waits,
-        };
-        if self.since.insert(id, since).is_none() {
-            self.unknown.push(sent);
-        }
-        verdict
-    }
-}
 
 /// A Gateway whose own words changed.
 #[derive(Debug, Default)]
@@ -193,7 +105,7 @@ impl Gate {
         now: Instant,
         word: &mut dyn FnMut(&Sent) -> Word,
     ) -> bool {
-        if !super::is_strict(translator.engine()) {
+        if translator.engine().get::<Strict>(&()).is_none() {
             return false;
         }
         let mut wrote = self.note(translator, resources, now);
@@ -290,6 +202,11 @@ impl Gate {
         for part in engine.take_changes::<OfferedPart>() {
             let Some(offered) = engine.get::<OfferedPart>(&part) else {
                 self.parts.remove(&part);
+                // The tables were built anew, and know no more who looks at it.
+                if self.refused.contains(&part) {
+                    engine.demand::<OfferedPart>(part.clone());
+                    wrote = true;
+                }
                 wrote |= engine.set::<ClearedPart>(part, None);
                 continue;
             };

@@ -8,7 +8,7 @@ use std::{
 use envoy::bytes::Hash;
 use ir::{Chain, ListenerId, NsName, RouteId, matching::Origin};
 
-use super::gate::{Asking, NOT_JUDGED, Verdict};
+use super::asking::{Asking, NOT_JUDGED, Verdict};
 use crate::{
     RefusedRows, Translator,
     host::{Cleared, Placed, parts},

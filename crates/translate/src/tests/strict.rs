@@ -357,6 +357,24 @@ fn a_row_that_panics_changes_nothing_that_is_sent_and_heals() {
     assert_eq!(tried.len(), 4, "{tried:?}");
 }
 
+/// Where nobody is asked first, nothing is kept for it, and a gate has nothing to say.
+#[cfg(debug_assertions)]
+#[test]
+fn standard_has_no_row_of_what_waits() {
+    let mut translator = Translator::new(ir::Settings::default());
+    for value in crate::testing::one_of_each() {
+        translator.apply(Change::Put(object(value)));
+    }
+    let changes = translator.settle();
+    let rows = translator.computed_rows();
+    let of_strict = ["Offer", "ClearedHosts", "OfferedPart", "OfferedWide"];
+    assert!(!rows.iter().any(|(table, _)| of_strict.contains(table)));
+    let mut gate = Gate::new(Bounds { timeout: T, then: WhenUnavailable::Hold });
+    let never = &mut |_: &Sent| unreachable!("nobody is asked");
+    assert!(!gate.pass(&mut translator, &changes.resources, Instant::now(), never));
+    assert!(gate.unknown().is_empty() && gate.held(Instant::now()).gateways.is_empty());
+}
+
 /// Refuses a part of all that it is asked about, whatever it is, by its hash.
 fn some(sent: &Sent) -> Word {
     if sent.fragment.hash[0].is_multiple_of(11) { Word::Refused("no".into()) } else { Word::Accepted }
