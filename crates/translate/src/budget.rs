@@ -110,9 +110,9 @@ pub(crate) fn charge(
     (chain, rule, listener): &(Chain, u32, ListenerId),
     attached: &Attached,
     costs: &Arc<[Arc<Cost>]>,
-) -> Option<()> {
+) {
     if costs.is_empty() {
-        return Some(());
+        return;
     }
     // One that is gone and still served, until Envoy was asked about what comes after it, is younger than all.
     let created = scope.get::<RouteHead>(chain.route()).map_or(i64::MAX, |head| head.created);
@@ -124,7 +124,6 @@ pub(crate) fn charge(
         scope.demand::<Asking>((account.clone(), Payer::of(chain)));
         scope.demand::<TooSlow>((account, Payer::of(chain)));
     }
-    Some(())
 }
 
 impl Derived for Asking {

@@ -147,7 +147,7 @@ impl Table for Placement {
 impl Derived for Placement {
     fn compute(scope: &Emitter<'_>, key: &Self::Key) -> Option<Placed> {
         let placed = Placed::sent(scope, key)?;
-        tell(scope, key, &placed, &weighed_at(scope, &placed, &key.2)?)?;
+        tell(scope, key, &placed, &weighed_at(scope, &placed, &key.2)?);
         if let Some(policies) = &placed.resolved.policies {
             hold(scope, &placed.resolved, policies, key);
         }
@@ -157,7 +157,7 @@ impl Derived for Placement {
     /// What it is served as then takes as much.
     fn poisoned(scope: &Emitter<'_>, key: &Self::Key, _: &engine::Fault) -> Option<Placed> {
         let placed = Placed::sent(scope, key)?;
-        tell(scope, key, &placed, &closed_at(&placed.resolved))?;
+        tell(scope, key, &placed, &closed_at(&placed.resolved));
         Some(placed)
     }
 }
@@ -168,11 +168,10 @@ fn tell(
     key: &(Chain, u32, ListenerId),
     Placed { attached, resolved, .. }: &Placed,
     routes: &[EnvoyRoute],
-) -> Option<()> {
+) {
     capacity::claim(scope, key, attached, resolved, routes);
-    budget::charge(scope, key, attached, &costs(routes))?;
+    budget::charge(scope, key, attached, &costs(routes));
     scope.demand::<Rows>(key.clone());
-    Some(())
 }
 
 impl Derived for Rows {

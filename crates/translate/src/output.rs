@@ -172,12 +172,14 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
     let wide = wide.iter().flat_map(|slots| slots.iter()).filter_map(|slot| slot.entry.as_ref());
     let entries: BTreeSet<_> = referred.iter().map(|(entry, ())| entry).chain(wide).collect();
     let own = entries.into_iter().filter(|entry| extensions::holder(entry) == Some(name));
-    let judges = |id: &NsName| match is_strict(scope) {
-        true => match &*scope.get::<ClearedPart>(&PartId::Entry(ExtensionEntry::Tokens(id.clone())))? {
+    let judges = |id: &NsName| {
+        if !is_strict(scope) {
+            return token_judges(scope, id);
+        }
+        match &*scope.get::<ClearedPart>(&PartId::Entry(ExtensionEntry::Tokens(id.clone())))? {
             Part::Tokens(judges) => Some(judges.clone()),
             Part::Cluster(_) | Part::Rate => None,
-        },
-        false => token_judges(scope, id),
+        }
     };
     extensions::extension(name, own, judges, 0)
 }

@@ -18,6 +18,9 @@ use crate::{
 
 type RowKey = (Chain, u32, ListenerId);
 
+/// A row of a route that is refused: in which words, whether Envoy said so, and what it is if nobody said anything.
+type Refusal = (RouteId, Hash, String, bool, Option<Sent>);
+
 /// How many rows of a route may be refused before those are forgotten that it has no more.
 const KEPT: usize = 64;
 
@@ -129,7 +132,7 @@ impl Roots {
         asking: &mut Asking<'_>,
     ) -> bool {
         let mut wrote = self.reconsider(translator, asking);
-        let mut refusals: Vec<(RouteId, Hash, String, bool, Option<Sent>)> = Vec::new();
+        let mut refusals: Vec<Refusal> = Vec::new();
         let mut ready = Vec::new();
         for (top, root) in &self.waiting {
             let mut is_ready = true;
@@ -137,9 +140,12 @@ impl Roots {
                 let Some(offer) = translator.engine().get::<Offer>(key) else { continue };
                 let is_refused = |part: &PartId| translator.engine().get::<input::RefusedPart>(part).is_some();
                 // A rule that needs what is refused is offered otherwise next, but for a cluster that it is itself.
-                is_ready &= parts(offer.resolved()).all(|part| match is_refused(&part) {
-                    true => matches!(part, PartId::Cluster(ClusterId::Rule(..))),
-                    false => !waiting_parts.contains(&part),
+                is_ready &= parts(offer.resolved()).all(|part| {
+                    if is_refused(&part) {
+                        matches!(part, PartId::Cluster(ClusterId::Rule(..)))
+                    } else {
+                        !waiting_parts.contains(&part)
+                    }
                 });
                 let before = refusals.len();
                 is_ready &= judge_rows(&self.refused, key, &offer, asking, &mut refusals);
@@ -224,7 +230,7 @@ fn judge_rows(
     (chain, rule, _): &RowKey,
     offer: &Placed,
     asking: &mut Asking<'_>,
-    refusals: &mut Vec<(RouteId, Hash, String, bool, Option<Sent>)>,
+    refusals: &mut Vec<Refusal>,
 ) -> bool {
     let route = chain.route();
     let mut is_fine = true;

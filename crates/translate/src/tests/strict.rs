@@ -112,9 +112,8 @@ fn forwards(sent: &Sent, text: &str) -> bool {
 
 /// Refuses such a route.
 fn refusing(text: &str) -> impl Fn(&Sent) -> Word {
-    move |sent| match forwards(sent, text) {
-        true => Word::Refused("Envoy 1.40.0 refuses it: so it is".into()),
-        false => Word::Accepted,
+    move |sent| {
+        if forwards(sent, text) { Word::Refused("Envoy 1.40.0 refuses it: so it is".into()) } else { Word::Accepted }
     }
 }
 
