@@ -111,7 +111,9 @@ impl Derived for OfferedPart {
             PartId::Cluster(cluster) => {
                 scope.get::<ClusterBytes>(cluster).map(|encoded| Part::Cluster((*encoded).clone()))
             }
-            PartId::Entry(ExtensionEntry::Tokens(id)) => token_judges(scope, id).map(Part::Tokens),
+            PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::LoginTokens(id)) => {
+                token_judges(scope, id).map(Part::Tokens)
+            }
             PartId::Entry(_) => Some(Part::Rate),
         }))
     }
@@ -176,7 +178,9 @@ fn extension(scope: &Scope<'_>, gateway: &NsName, name: &str) -> Encoded {
         if !is_strict(scope) {
             return token_judges(scope, id);
         }
-        match &*scope.get::<ClearedPart>(&PartId::Entry(ExtensionEntry::Tokens(id.clone())))? {
+        let of_logins = name == envoy::slots::OAUTH2_JWT;
+        let entry = if of_logins { ExtensionEntry::LoginTokens } else { ExtensionEntry::Tokens };
+        match &*scope.get::<ClearedPart>(&PartId::Entry(entry(id.clone())))? {
             Part::Tokens(judges) => Some(judges.clone()),
             Part::Cluster(_) | Part::Rate => None,
         }

@@ -243,7 +243,7 @@ impl Gate {
 fn object_of(part: &PartId) -> ObjectId {
     match part {
         PartId::Cluster(cluster) => owner(cluster),
-        PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::Login(id)) => {
+        PartId::Entry(ExtensionEntry::Tokens(id) | ExtensionEntry::Login(id) | ExtensionEntry::LoginTokens(id)) => {
             id.clone().id(ObjectKind::GatewayExtension)
         }
         // It stands in rules of whoever says the same.
